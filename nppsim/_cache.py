@@ -1,8 +1,8 @@
-"""Where Numba keeps compiled kernels.  Imported before numba by ``nppsim/__init__.py``.
+"""Numba's cache folder for compiled kernels.  ``nppsim/__init__.py`` imports this module before numba.
 
-Numba's cache watches only the file of the cached function: a changed helper in another file would leave its callers
-running old machine code.  Hence one folder per digest of every source that compiled code can depend on.  The folder
-must be one that can be written: where it is not, Numba would turn to others, which do not know the digest, without a word.
+Numba's cache checks only the file of the cached function.  After a change of a helper in another file, its callers would
+run old machine code.  Hence there is one folder per digest of all sources that compiled code depends on.  The folder must
+be writable; otherwise Numba would silently use another folder, without the digest.
 """
 
 import ast
@@ -21,17 +21,19 @@ from types import TracebackType
 from nppsim.errors import REFUSED, UserError
 
 _PACKAGE = Path(__file__).parent
-_COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTILINE)  # what makes functions compiled
+_COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTILINE)  # decorators of compiled functions
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
-_KEPT, _KEPT_S = 4, 7 * 24 * 3600  # folders of other versions, and seconds since their last use
-_IN_USE = ".in-use"  # locked by whoever uses a folder
-_NOTE = "kernels-of-"  # and the digest of all sources: names the file that holds the digest of those of the kernels
-_held: list[int] = []
-_REMEDY = "set NUMBA_CACHE_DIR to a folder that can be written"
+_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # folders of other versions, and seconds since their last use
+_IN_USE = ".in-use"  # lock file of the processes that use a folder
+_NOTE = (
+    "kernels-of-"  # prefix of a file named by the digest of all sources; it contains the digest of the kernels' sources
+)
+_lock_files: list[int] = []
+_REMEDY = "set NUMBA_CACHE_DIR to a writable folder"
 
 
 def compiled_sources() -> dict[Path, str]:
-    """The files that compiled code, or the arrays that it works on, can depend on, and their texts."""
+    """Return path and text of the files on which compiled code, or its arrays, can depend."""
     sources = _sources()
     needed, pending = set(), [path for path, text in sources.items() if _COMPILED.search(text)]
     while pending:
@@ -48,18 +50,18 @@ def source_digest() -> str:
 
 
 def kernel_sources() -> dict[Path, str]:
-    """The files of which compiled functions use a name, at whatever remove, and their texts.
+    """Return path and text of the files of which compiled functions use a name, directly or indirectly.
 
-    Fewer than ``compiled_sources``: what only plain Python uses, such as an error's class, changes no machine code.
+    Fewer than ``compiled_sources``: names that only plain Python uses, such as exceptions, do not change machine code.
     """
     sources = _sources()
     modules: dict[Path, _Module] = {}
     pending = [(path, match["name"]) for path, text in sources.items() for match in COMPILED_FUNCTION.finditer(text)]
     reached = set()
     while pending:
-        path, name = place = pending.pop()
-        if path in sources and place not in reached:
-            reached.add(place)
+        path, name = item = pending.pop()
+        if path in sources and item not in reached:
+            reached.add(item)
             if path not in modules:
                 modules[path] = _Module(path, ast.parse(sources[path]))
             pending.extend(modules[path].uses(name))
@@ -81,7 +83,7 @@ def _all_sources() -> dict[Path, str]:
 
 def _digest(sources: dict[Path, str]) -> str:
     digest = hashlib.sha256(sys.version.encode())
-    digest.update(os.environ.get("NUMBA_BOUNDSCHECK", "").encode())  # other code, which Numba does not tell apart
+    digest.update(os.environ.get("NUMBA_BOUNDSCHECK", "").encode())  # changes the code, but not Numba's cache key
     for path, text in sources.items():
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + text.encode())
     return digest.hexdigest()[:16]
@@ -89,7 +91,7 @@ def _digest(sources: dict[Path, str]) -> str:
 
 @functools.cache
 def _imports(text: str) -> set[Path]:
-    """Files of this package that a module may import (some may not exist)."""
+    """Return the files of this package that a module may import (some may not exist)."""
     return {
         path
         for node in ast.walk(ast.parse(text))
@@ -100,7 +102,7 @@ def _imports(text: str) -> set[Path]:
 
 
 def _imported(node: ast.ImportFrom, alias: ast.alias) -> list[tuple[Path, str]]:
-    """Where an import from this package may find a name: in a module, or it is one (some may not exist)."""
+    """List the candidates (file, name) for an imported name: a name in a module, or a module (some may not exist)."""
     if not node.module or node.module.split(".")[0] != _PACKAGE.name:
         return []
     base = _PACKAGE.joinpath(*node.module.split(".")[1:])
@@ -113,12 +115,15 @@ def _imported(node: ast.ImportFrom, alias: ast.alias) -> list[tuple[Path, str]]:
 
 
 class _Module:
-    """What the names at the top of a module are made of; loops and such, which can change any of them, belong to all."""
+    """Dependencies of the top-level names of a module.
+
+    Statements that are not plain definitions, such as loops, can change any name, so every name depends on them.
+    """
 
     def __init__(self, path: Path, tree: ast.Module):
         self.path = path
         self.imports: dict[str, list[tuple[Path, str]]] = {}
-        self.made_of: dict[str, list[ast.stmt]] = {}
+        self.definitions: dict[str, list[ast.stmt]] = {}
         self.common: set[str] = set()
         for node in tree.body:
             if isinstance(node, ast.ImportFrom):
@@ -127,18 +132,18 @@ class _Module:
                 continue
             bound = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else _names(node, ast.Store)
             for name in bound:
-                self.made_of.setdefault(name, []).append(node)
+                self.definitions.setdefault(name, []).append(node)
             plain = isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign | ast.Import)
             if not (bound and plain):
                 self.common.update(_names(node, ast.Load))
 
     def uses(self, name: str) -> list[tuple[Path, str]]:
-        """What a name is made of, as files and names in them; ``*`` is all of a module."""
-        names = self.imports.keys() | self.made_of.keys() if name == "*" else {name}
-        own = [node for name in names for node in self.made_of.get(name, ())]
+        """List the dependencies (file, name) of a name; ``*`` is all of a module."""
+        names = self.imports.keys() | self.definitions.keys() if name == "*" else {name}
+        own = [node for name in names for node in self.definitions.get(name, ())]
         found = [place for name in names for place in self.imports.get(name, ())]
         used = self.common.union(*(_names(node, ast.Load) for node in own))
-        found += [(self.path, name) for name in used if name in self.imports or name in self.made_of]
+        found += [(self.path, name) for name in used if name in self.imports or name in self.definitions]
         return found
 
 
@@ -147,11 +152,11 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> list[str]:
 
 
 class CacheFolderError(UserError, ImportError):
-    """Compiled kernels cannot be kept; the message says where, why, and how to choose another place."""
+    """Cache folder that cannot be written; the message names the folder, the reason and the remedy."""
 
 
 def use_own_cache() -> Path:
-    """Point Numba at the folder of this version of the sources and return it.  CacheFolderError if it cannot be written."""
+    """Set Numba's cache to the folder of these sources and return it.  CacheFolderError if it is not writable."""
     note = _base() / f"{_NOTE}{_digest(_all_sources())}"
     known = _noted(note)
     digest = known or kernel_digest()
@@ -159,16 +164,16 @@ def use_own_cache() -> Path:
     try:
         new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()  # what Numba tries, too
-        os.utime(folder)  # when it was last used
-        _hold(folder)
+        tempfile.TemporaryFile(dir=folder).close()  # Numba's own check of a folder
+        os.utime(folder)  # time of the last use, for ``remove_old``
+        _lock(folder)
         if not known:
             note.write_text(digest)
         if new:
             remove_old(folder.parent)
     except OSError as error:
         raise CacheFolderError(
-            f"{folder}: compiled kernels cannot be kept there ({error.strerror}); {_REMEDY}"
+            f"{folder}: compiled kernels cannot be stored there ({error.strerror}); {_REMEDY}"
         ) from error
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
     if "numba" in sys.modules:
@@ -177,26 +182,26 @@ def use_own_cache() -> Path:
 
 
 def _noted(note: Path) -> str | None:
-    """The digest in a note, which saves each process a quarter of a second; None if there is no note, or not a whole one."""
+    """Read the cached digest, which saves 0.25 s per process; None if the file is missing or incomplete."""
     with suppress(OSError):
         if re.fullmatch("[0-9a-f]{16}", text := note.read_text(encoding="utf-8", errors="replace")):
             return text
     return None
 
 
-def _hold(folder: Path) -> None:
-    """Mark the folder as in use until this process ends, however it ends."""
+def _lock(folder: Path) -> None:
+    """Mark the folder as in use until this process ends, also by a crash."""
     if sys.platform != "win32":
         import fcntl  # not on Windows
 
         file = os.open(folder / _IN_USE, os.O_RDWR | os.O_CREAT, 0o666)
-        _held.append(file)  # open as long as the process lives
-        with suppress(BlockingIOError):  # somebody is about to remove it: Numba makes it anew
+        _lock_files.append(file)  # open until the process ends
+        with suppress(BlockingIOError):  # another process is removing the folder: Numba creates it again
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def _in_use(folder: Path) -> bool:
-    """Whether a process compiles into the folder, or has loaded kernels from it; Windows does not tell, so yes."""
+    """Tell if a process uses the folder; always True on Windows, which has no such lock."""
     if sys.platform == "win32":
         return True
     import fcntl
@@ -212,24 +217,24 @@ def _in_use(folder: Path) -> bool:
 
 
 def remove_old(base: Path, now: float | None = None) -> list[Path]:
-    """Remove folders of former versions and return them: none of the newest few, none of this week, none in use."""
+    """Remove and return folders of other versions, except the newest few, those used this week, and those in use."""
     now = time.time() if now is None else now
-    links = [path for path in base.glob("numba-*") if path.is_symlink()]  # somebody's own arrangement
-    kept = {link.resolve() for link in links}
-    folders = [path for path in base.glob("numba-*") if path.is_dir() and not path.is_symlink() and path not in kept]
+    links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
+    linked = {link.resolve() for link in links}
+    folders = [path for path in base.glob("numba-*") if path.is_dir() and not path.is_symlink() and path not in linked]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    old = [path for path in folders[_KEPT:] if now - path.stat().st_mtime > _KEPT_S and not _in_use(path)]
+    old = [path for path in folders[_MAX_FOLDERS:] if now - path.stat().st_mtime > _MAX_AGE_S and not _in_use(path)]
     for path in old:
-        shutil.rmtree(path, ignore_errors=True)  # another process may be at it, too
+        shutil.rmtree(path, ignore_errors=True)  # another process may be removing it too
     for note in base.glob(f"{_NOTE}*"):
-        with suppress(FileNotFoundError):  # likewise
-            if now - note.stat().st_mtime > _KEPT_S:
+        with suppress(FileNotFoundError):  # removed by another process
+            if now - note.stat().st_mtime > _MAX_AGE_S:
                 note.unlink()
     return old
 
 
 def _base() -> Path:
-    """What holds the folders of all versions: NUMBA_CACHE_DIR, else ``nppsim`` in the user's cache folder."""
+    """Return the parent of the folders of all versions: NUMBA_CACHE_DIR, else ``nppsim`` in the user's cache folder."""
     if given := os.environ.get("NUMBA_CACHE_DIR"):
         base = Path(given)
         return base.parent if base.name.startswith("numba-") else base  # set by a parent process
@@ -238,11 +243,11 @@ def _base() -> Path:
     try:
         return Path.home() / ".cache" / "nppsim"
     except RuntimeError as error:
-        raise CacheFolderError(f"compiled kernels cannot be kept: you have no home folder; {_REMEDY}") from error
+        raise CacheFolderError(f"compiled kernels cannot be stored: there is no home folder; {_REMEDY}") from error
 
 
 def _in_one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """What Python shows of an error that nobody catches: commands import this module before they could."""
+    """Exception hook: print a CacheFolderError in one line; commands import this module before they can catch it."""
     if not isinstance(error, CacheFolderError):
         sys.__excepthook__(kind, error, trace)
         return

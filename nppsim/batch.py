@@ -1,8 +1,8 @@
 """BatchSimulator: N environments over a LevelBank, one call per decision.
 
-One kernel (``nppsim.decision``) advances every environment by ``frame_skip`` frames, adds up rewards, restarts finished
-episodes and writes observations straight into arrays that the caller keeps.  An environment is one row of bytes; nothing
-depends on the number of threads or on which environments share a batch.
+One kernel (``nppsim.decision``) advances every environment by ``frame_skip`` frames, sums rewards, restarts finished
+episodes and writes observations into preallocated arrays.  The state of an environment is one row of bytes.  Results
+depend neither on the number of threads nor on the other environments of the batch.
 """
 
 import itertools
@@ -41,31 +41,32 @@ from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.workers import usable_cores
 
-MIN_ENVS_TO_SPREAD = 32  # fewer are not worth waking a thread for
+MIN_ENVS_TO_SPREAD = 32  # with fewer environments, threads cost more than they save
 
 
 class BatchSimulator:
-    """N environments, stepped together.
+    """N environments stepped together.
 
     levels: a LevelBank or a sequence of levels.
     num_envs: N.
     frame_skip: frames per decision, at least 1.
     observations: names or keys of ``layout``.
     reward: a preset's name or a RewardConfig.
-    gamma: discount per decision, used by the shaping term; give PPO the same.
+    gamma: discount per decision for the shaping term; must equal PPO's.
     threads: CPU threads; all usable ones if None.
     profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
-    shadow: compare every step with slow twins (``nppsim.shadow``); None: if NPPSIM_SHADOW=1 is in the environment.
-    stacking: how many frames an observation shows; the latest frames of an episode are part of an environment's state.
-    static: what another simulator of the same bank has prepared of the levels (see ``sibling``).
+    shadow: compare every step with a reference implementation (``nppsim.shadow``); None: if the environment variable
+        NPPSIM_SHADOW is 1.
+    stacking: frames per observation; the stacked frames are part of an environment's state.
+    static: level data prepared by another simulator of the same bank (see ``sibling``).
 
-    Arrays, written in place by ``reset`` and ``step`` (copy what you keep):
-    obs, final_obs: key -> [N, ...], or [N, frames, ...] where frames are stacked; row i of final_obs is valid where
-        ``truncated[i]``: the state that was cut off.
+    Arrays, overwritten by ``reset`` and ``step`` (copy them if needed later):
+    obs, final_obs: key -> [N, ...], or [N, frames, ...] for stacked keys; row i of final_obs is valid if
+        ``truncated[i]``: the observation of the truncated state.
     latest, latest_final: the same without stacks.
     rewards float32[N], terminated bool[N], truncated bool[N]; episode EPISODE_DTYPE[N], rows ``finished`` are valid.
     next_level int32[N]: the level that each environment loads at its next restart; the caller sets it.
-    Environments restart in the very step that ends their episode (Gymnasium's SAME_STEP autoreset).
+    Environments restart in the step that ends their episode (Gymnasium's SAME_STEP autoreset).
     """
 
     def __init__(
@@ -98,8 +99,8 @@ class BatchSimulator:
             raise ValueError(f"{' and '.join(useless)} frames to stack, but only {', '.join(self.keys)} are observed")
         if "foresight" in self.keys and frame_skip > HORIZON:
             raise ConfigError(
-                f"foresight looks {HORIZON} frames ahead, and cannot tell what a longer decision leads to; give at most "
-                "that, or leave foresight out",
+                f"foresight simulates {HORIZON} frames, so longer decisions are not supported; give at most {HORIZON}, or "
+                "remove foresight from the observations",
                 "frame_skip",
                 frame_skip,
             )
@@ -115,7 +116,7 @@ class BatchSimulator:
         self._out = self._allocate_output()
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
         self.finished = np.empty(0, np.int64)
-        self._turn = 0  # timed environments: this one, and every PROFILE_EVERY-th from there
+        self._turn = 0  # first timed environment; every PROFILE_EVERY-th after it is timed too
         self._started = False
         self.shadow = None
         if _wanted(shadow, "NPPSIM_SHADOW"):
@@ -130,7 +131,7 @@ class BatchSimulator:
             (np.dtype("f8"), (rewards.NUM_TERMS,)),
             (ENTITY_DTYPE, (self.bank.max_entities,)),
             (MOVER_DTYPE, (self.bank.max_movers,)),
-            # At least one byte: a view of nothing counts as contiguous too (see ``allocate``).
+            # At least one byte: an empty view also counts as contiguous (see ``allocate``).
             (np.dtype("u1"), (NUM_BLOCKS if self.reward_config.exploration else 1,)),
         ]
         rows, views = allocate(self.num_envs, parts)
@@ -139,15 +140,15 @@ class BatchSimulator:
         self._fields = make_fields(self.bank, self.num_envs)
 
     def _allocate_observations(self) -> None:
-        pair = {"hazards", "surroundings"}  # which one kernel makes together
+        pair = {"hazards", "surroundings"}  # one kernel computes both
         made = {*self.keys, *(pair if pair & {*self.keys} else ())}
         rows = {
             spec.key: np.zeros((2 * self.num_envs if spec.key in made else 0, *spec.shape), spec.dtype)
             for spec in layout.SPECS.values()
         }
         gaps = np.empty((2 * self.num_envs, layout.NUM_HAZARDS))
-        looking = self.num_envs if "foresight" in made else 0
-        room = make_room(looking, self.bank.max_entities, self.bank.max_movers)
+        foresight_envs = self.num_envs if "foresight" in made else 0
+        room = make_room(foresight_envs, self.bank.max_entities, self.bank.max_movers)
         self._views = Views._make([*rows.values(), gaps, room])
         self.latest = {key: rows[key][: self.num_envs] for key in self.keys}
         self.latest_final = {key: rows[key][self.num_envs :] for key in self.keys}
@@ -173,9 +174,8 @@ class BatchSimulator:
         self.rewards = np.zeros(count, np.float32)
         self.terminated = np.zeros(count, bool)
         self.truncated = np.zeros(count, bool)
-        episodes = np.zeros(
-            max(count, 2), EPISODE_DTYPE
-        )  # a column of one row would count as contiguous (``allocate``)
+        # at least two rows: a column of one row would count as contiguous (``allocate``)
+        episodes = np.zeros(max(count, 2), EPISODE_DTYPE)
         self.episode = episodes[:count]
         self._laps = np.zeros((count, clock.NUM_PHASES if self.profile else 0), np.int64)
         columns = (episodes[name] for name in EPISODE_DTYPE.fields or ())
@@ -183,14 +183,14 @@ class BatchSimulator:
 
     @property
     def level(self) -> np.ndarray:
-        """int32[N]: index of the level that each environment plays now."""
+        """int32[N]: index of the current level of each environment."""
         return self.state.ninja["level"][: self.num_envs]
 
     @property
     def step_timing(self) -> dict[str, float]:
-        """Nanoseconds of each of ``_phases.PHASES`` in the last step or reset, all environments and threads together.
+        """Nanoseconds of each of ``_phases.PHASES`` in the last step or reset, summed over environments and threads.
 
-        Empty without profiling.  One environment in PROFILE_EVERY is timed, but at least one, and counted for the others.
+        Empty without profiling.  Extrapolated from one environment in PROFILE_EVERY, at least one.
         """
         if not self.profile:
             return {}
@@ -200,7 +200,7 @@ class BatchSimulator:
     def reset(self, levels: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Start every environment on ``levels`` (int[N]; default: ``next_level``) and return the observations.
 
-        An entry of -1 leaves that environment as it is.
+        An entry of -1 leaves that environment unchanged.
         """
         levels = self._checked_levels(self.next_level if levels is None else levels)
         if not self._started and (levels < 0).any():
@@ -215,10 +215,10 @@ class BatchSimulator:
         return self.obs
 
     def step(self, actions: np.ndarray, asleep: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Advance by one decision.  Returns the observations; see the class for the rest.
+        """Advance by one decision.  Returns the observations; the other results are attributes of the class.
 
         actions: int[N], 0..5.
-        asleep: bool[N], environments that are left as they are, observations included, at no cost.
+        asleep: bool[N], environments to skip; their state and observations stay unchanged.
         """
         if not self._started:
             raise RuntimeError("call reset() before step()")
@@ -237,13 +237,13 @@ class BatchSimulator:
         resting: np.ndarray | None = None,
         asleep: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
-        """One decision of each environment; no restart where ``next_level`` is -1.
+        """Advance by one decision; no restart where ``next_level`` is -1.
 
         every_end: see ``advance``.
         resting: bool[N], environments that make no decision, and restart.
-        asleep: instead, environments that do neither.
+        asleep: alternatively, environments that do neither.
         """
-        actions = np.asarray(actions)  # as they are: a float would be cut
+        actions = np.asarray(actions)  # without a dtype, which would truncate floats
         if (
             actions.shape != (self.num_envs,)
             or actions.dtype.kind not in "iu"
@@ -272,10 +272,10 @@ class BatchSimulator:
         return self.obs
 
     def _run(self, actions: np.ndarray, next_level: np.ndarray, every_end: bool = False) -> None:
-        """Run the kernel over all environments, in parts that the threads take one after another.
+        """Run the kernel over all environments, in parts from a queue shared by the threads.
 
-        Plain threads and kernels without the interpreter's lock, rather than Numba's parallel loops: OpenMP's waiting
-        threads spin, and a second busy process on the machine then costs a factor of six.
+        Plain threads and kernels without the GIL instead of Numba's parallel loops: waiting OpenMP threads spin, and a
+        second busy process on the machine then costs a factor of six.
         """
         self._turn = (self._turn + 1) % min(PROFILE_EVERY, self.num_envs)
         arguments = (
@@ -298,7 +298,7 @@ class BatchSimulator:
             other.result()
 
     def _checked_levels(self, levels: np.ndarray) -> np.ndarray:
-        levels = np.asarray(levels)  # as they are: 2**32 is 0 in 32 bits
+        levels = np.asarray(levels)  # without a dtype: 2**32 would become 0 in 32 bits
         if (
             levels.shape != (self.num_envs,)
             or levels.dtype.kind not in "iu"
@@ -309,34 +309,34 @@ class BatchSimulator:
         return np.ascontiguousarray(levels, np.int32)
 
     def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
-        """uint8[..., B]: everything that the future of environment i, or of each of several, depends on."""
+        """Copy the complete state of environment i, or of several: uint8[..., B]."""
         if self._stacks is None:
             return self._rows[i].copy()
         return np.concatenate([self._rows[i], *self._stacks.rows(i)], axis=-1)
 
     def restore(self, i: int | slice | np.ndarray, snapshot: np.ndarray) -> None:
-        """Put environment i, or several, into states taken by ``snapshot``.
+        """Set the state of environment i, or of several, to a ``snapshot``.
 
-        They may be of any environments of this simulator, or of another one with the same bank and the same stacks.
+        Snapshots may come from any environment of this simulator, or of another one with the same bank and stacking.
         """
         own = self._rows.shape[1]
-        wanted = own + (self._stacks.row_bytes if self._stacks else 0)
-        if snapshot.shape[-1] != wanted:
-            raise ValueError(f"a snapshot has {snapshot.shape[-1]} bytes, this simulator's have {wanted}")
+        expected = own + (self._stacks.row_bytes if self._stacks else 0)
+        if snapshot.shape[-1] != expected:
+            raise ValueError(f"the snapshot has {snapshot.shape[-1]} bytes; expected {expected}, as of this simulator")
         self._rows[i] = snapshot[..., :own]
         if self._stacks:
             self._stacks.put(i, snapshot[..., own:])
         self._started = True
 
     def forget_frames(self, envs: np.ndarray) -> None:
-        """Let the stacks of these environments begin with what is seen now, as at the start of an episode.  envs: int[k]."""
+        """Reset the stacks of environments int[k] to the current frame, as at the start of an episode."""
         if self._stacks:
             self._stacks.begin(envs)
 
     def observe(self, envs: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Write the observations of the present states (after ``restore``) and return them.
+        """Compute the observations of the current states (after ``restore``) and return them.
 
-        envs: int[k], of these environments only.
+        envs: int[k], only these environments; all if None.
         """
         stay = np.full(self.num_envs, -1, np.int32)
         if envs is None:
@@ -351,9 +351,9 @@ class BatchSimulator:
         return self.obs
 
     def sibling(self, num_envs: int = 1, observations: Sequence[str] = ("game_state",)) -> "BatchSimulator":
-        """A simulator on one thread with the same levels and settings; snapshots of one fit the other.
+        """Create a simulator on one thread with the same levels and settings and compatible snapshots.
 
-        By default it is for states, and observes next to nothing: what is stacked, as that is part of a state.
+        By default it computes few observations: ``game_state`` and the stacked keys, which are part of a state.
         """
         wanted = (*observations, *self.stacking.stacked(self.keys))
         return BatchSimulator(
@@ -372,17 +372,17 @@ class BatchSimulator:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a BatchSimulator can be neither pickled nor deep-copied: a copy's observations would not be those of its state; "
+            "a BatchSimulator can be neither pickled nor deep-copied, because its arrays are views of shared memory; "
             "use sibling(), or a new one with the same arguments, and snapshot() and restore()"
         )
 
     def action_masks(self) -> np.ndarray:
-        """bool[N, 6]: actions that can have an effect of their own now; for learners that mask actions."""
+        """Return bool[N, 6]: actions with a distinct effect in the current state, for action masking."""
         allowed = np.empty((self.num_envs, NUM_ACTIONS), bool)
         masks(self.state, allowed)
         return allowed
 
 
 def _wanted(choice: bool | None, variable: str) -> bool:
-    """What the caller chose, or whether the environment variable is 1."""
+    """Return the caller's choice, or if None, whether the environment variable is 1."""
     return os.environ.get(variable) == "1" if choice is None else bool(choice)

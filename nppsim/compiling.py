@@ -1,7 +1,7 @@
-"""Says on stderr that kernels are being compiled, before the silence begins, and how far that is.
+"""Progress messages on stderr while Numba compiles kernels.
 
-Numba compiles a kernel at its first call, in whatever program that is; later starts load it (``nppsim._cache``).  So this
-listens to Numba, and no program need think of it.
+Numba compiles a kernel at its first call; later processes load it (``nppsim._cache``).  A listener on Numba's events
+reports the progress in every program that uses the package.
 """
 
 import multiprocessing
@@ -18,7 +18,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Announcement(event.Listener):
-    """Prints a line when the first function of this package is compiled, and then how many have been.
+    """Print a line when the first function of this package is compiled, and then the number of compiled functions.
 
     count: functions compiled so far.
     """
@@ -27,36 +27,36 @@ class Announcement(event.Listener):
         self.count = 0
         self._write = write
         self._clock = clock
-        self._depth = 0  # compilations that have begun and not ended: functions compile those that they call
-        self._began = self._said = 0.0
+        self._depth = 0  # running compilations: compiling a function compiles its callees
+        self._began = self._printed = 0.0
 
     def on_start(self, event: event.Event) -> None:
-        """A function is going to be compiled."""
+        """Handle the start of a compilation."""
         if not event.data["dispatcher"].py_func.__module__.startswith(f"{_PACKAGE}."):
             return
-        if not self._said:
-            self._began = self._said = self._clock()
-            self._say(
+        if not self._printed:
+            self._began = self._printed = self._clock()
+            self._print(
                 f"nppsim: compiling for this machine, once per version: up to {_functions()} functions, one to two minutes "
                 "alone on a fast machine, several on a slow or busy one ...\n"
             )
         self._depth += 1
 
     def on_end(self, event: event.Event) -> None:
-        """It has been compiled, or could not be."""
+        """Handle the end of a compilation, also of a failed one."""
         if not event.data["dispatcher"].py_func.__module__.startswith(f"{_PACKAGE}."):
             return
         self._depth -= 1
         self.count += 1
         now, terminal = self._clock(), sys.stderr is not None and sys.stderr.isatty()
-        told = f"nppsim: {self.count} functions compiled in {now - self._began:.0f} s"
+        line = f"nppsim: {self.count} functions compiled in {now - self._began:.0f} s"
         if terminal:
-            self._say(f"\r{told} " + ("" if self._depth else "\n"))
-        elif now - self._said > _PATIENCE_S:
-            self._say(f"{told}\n")
-            self._said = now
+            self._print(f"\r{line} " + ("" if self._depth else "\n"))
+        elif now - self._printed > _PATIENCE_S:
+            self._print(f"{line}\n")
+            self._printed = now
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if self._write is not None:
             self._write(text)
         elif sys.stderr is not None:
@@ -64,11 +64,11 @@ class Announcement(event.Listener):
 
 
 def _functions() -> int:
-    """How many compiled functions the package has; a program needs some of them."""
+    """Count the compiled functions of the package; a program uses some of them."""
     return sum(len(_cache.COMPILED_FUNCTION.findall(text)) for text in _cache.kernel_sources().values())
 
 
 def announce() -> None:
-    """Begin to listen; of several worker processes, only the first speaks."""
+    """Register the listener; of several worker processes, only the first one prints."""
     if multiprocessing.parent_process() is None or multiprocessing.current_process().name.endswith("-1"):
         event.register("numba:compile", Announcement())

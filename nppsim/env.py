@@ -1,7 +1,7 @@
-"""The Gymnasium environment over the batched simulator: ``NppEnv``.  Many of them at once: ``nppsim.vector_env``.
+"""Gymnasium environment ``NppEnv`` on the batched simulator.  The vector environment is in ``nppsim.vector_env``.
 
-Importing this module registers both as ``nppsim/Npp-v0``.  Both play the same way: with the same seed, environment i of
-a ``NppVectorEnv`` seeded with s sees what a ``NppEnv`` seeded with s + i sees, whatever the number of threads.
+Importing this module registers both as ``nppsim/Npp-v0``.  They give equal results: environment i of a ``NppVectorEnv``
+seeded with s has the same episodes as a ``NppEnv`` seeded with s + i, for any number of threads.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from nppsim.spaces import (
 )
 
 ENV_ID = "nppsim/Npp-v0"
-NO_RESTART = -1  # in ``next_level``: leave the environment in the last state of its episode
+NO_RESTART = -1  # in ``next_level``: stay in the last state of the episode
 STARTER_LEVELS = Path(__file__).parent / "starter"  # three of each category, none of them in datasets/
 
 Levels = LevelBank | LevelSet | Sequence[Level] | str | Path
@@ -43,9 +43,9 @@ Observations = dict[str, np.ndarray]  # key of ``layout`` -> array
 
 
 def as_bank(levels: Levels | None) -> LevelBank:
-    """A LevelBank of a bank (itself), levels, a LevelSet, its folder, or a level file; None: of levels that come with nppsim.
+    """Make a LevelBank of levels, a LevelSet, its folder, or a level file; return a LevelBank unchanged.
 
-    Raises LevelSetError for a folder that is no level set, or a level that cannot be read.
+    None: the levels shipped with nppsim.  Raises LevelSetError for a folder without levels, or an unreadable level.
     """
     if isinstance(levels, LevelBank):
         return levels
@@ -54,10 +54,10 @@ def as_bank(levels: Levels | None) -> LevelBank:
 
 
 class GymSimulator(BatchSimulator):
-    """A BatchSimulator whose ``final_obs`` is valid in every finished row, and that can leave out restarts.
+    """BatchSimulator whose ``final_obs`` is valid in every finished row, with optional restarts.
 
-    Training looks only at the last observation of a time-out, to bootstrap from; Gymnasium hands out all of them.
-    shown: keys that are handed out as they are.  graphs: whether ``graph`` is, too.
+    Training needs only the last observation of a truncated episode, to bootstrap from.  Gymnasium returns all of them.
+    shown: keys returned unchanged.  graphs: True if ``graph`` is returned too.
     """
 
     def __init__(self, levels: LevelBank, num_envs: int, *, observations: Sequence[str], **settings: Any):
@@ -65,9 +65,9 @@ class GymSimulator(BatchSimulator):
         self.shown, self.graphs = shown_keys(observations), GRAPH in observations
 
     def decide(self, actions: np.ndarray, resting: np.ndarray | None = None) -> Observations:
-        """As ``BatchSimulator.step``, in the shapes of the spaces; valid until the next call.
+        """Advance by one decision; return observations in the shapes of the spaces, valid until the next call.
 
-        With NO_RESTART as ``next_level`` an environment stays where its episode ended.
+        With NO_RESTART as ``next_level`` an environment stays in the last state of its episode.
         resting: bool[N], environments that make no decision, and load their ``next_level``.
         """
         if not self._started:
@@ -75,25 +75,25 @@ class GymSimulator(BatchSimulator):
         return as_spaces_have_it(self._step(actions, self.next_level, every_end=True, resting=resting))
 
     def begin(self, levels: np.ndarray) -> Observations:
-        """As ``BatchSimulator.reset``, likewise."""
+        """Start episodes (``BatchSimulator.reset``); return observations in the shapes of the spaces."""
         return as_spaces_have_it(self.reset(levels))
 
     def row(self, observations: Observations, i: int) -> dict[str, Any]:
-        """A copy of environment i's observations, as ``environment_space`` has them."""
+        """Copy the observations of environment i, in the form of ``environment_space``."""
         row: dict[str, Any] = {key: observations[key][i].copy() for key in self.shown}
         return row | {GRAPH: graph_instance(observations["graph_state"][i])} if self.graphs else row
 
     def rows(self, observations: Observations, copy: bool) -> dict[str, Any]:
-        """The observations of all, as ``environment_space`` has them in a batch.  copy: arrays that no step writes again."""
+        """Return the observations of all environments, in the batched form of ``environment_space``."""
         rows: dict[str, Any] = {key: observations[key].copy() if copy else observations[key] for key in self.shown}
         return rows | {GRAPH: tuple(map(graph_instance, observations["graph_state"]))} if self.graphs else rows
 
     def start_info(self, level: int) -> dict[str, Any]:
-        """What ``reset`` reports about the level that an environment was started on."""
+        """Return the ``info`` of ``reset``: index and name of the level."""
         return {"level": int(level), "level_name": self.bank.levels[level].name}
 
     def episode_info(self, i: int) -> dict[str, Any]:
-        """What ``step`` reports about the episode of environment i that just ended."""
+        """Return the ``info`` of the step that ended the episode of environment i."""
         episode = self.episode[i]
         return {
             **self.start_info(episode["level"]),
@@ -107,8 +107,8 @@ class GymSimulator(BatchSimulator):
         }
 
 
-class Watching:
-    """The pictures of some environments of a simulator; nothing is kept where none are wanted."""
+class Renderer:
+    """Pictures of the environments of a simulator; does nothing if ``render_mode`` is None."""
 
     def __init__(self, simulator: GymSimulator, render_mode: str | None, size: tuple[int, int]):
         self._simulator = simulator
@@ -118,28 +118,28 @@ class Watching:
             self._views = [LivePicture(size) for _ in range(simulator.num_envs)]
 
     def started(self, i: int) -> None:
-        """Environment i has begun an episode."""
+        """Record the start of an episode of environment i."""
         if self._views:
             level, bank = self._simulator.level[i], self._simulator.bank
             self._views[i].start(bank.levels[level], bank.compiled[level])
             self._before[i] = 0
 
     def followed(self, i: int, action: int) -> None:
-        """Environment i has made a decision."""
+        """Record a decision of environment i."""
         if self._views:
             ninja = self._simulator.state.ninja[i]
             self._views[i].follow(ninja, int(ACTION_INPUT[action]), int(ninja["frame"]) - int(self._before[i]))
             self._before[i] = ninja["frame"]
 
     def picture(self, i: int) -> np.ndarray:
-        """uint8[H, W, 3]: environment i now."""
+        """Draw environment i: uint8[H, W, 3]."""
         return self._views[i].draw(self._simulator.state.entities[i], self._simulator.state.movers[i])
 
 
 def level_option(
     options: dict[str, Any] | None, num_levels: int, known: Sequence[str], shape: tuple[int, ...]
 ) -> np.ndarray | None:
-    """``options["level"]`` as an int64 array of ``shape``, checked; None if it is absent."""
+    """Validate ``options["level"]``; return an int64 array of ``shape``, or None if absent."""
     options = options or {}
     unknown = sorted(set(options) - set(known))
     if unknown:
@@ -157,16 +157,16 @@ class NppEnv(gymnasium.Env):
     """N++: reach the exit switch, then the exit, without dying.
 
     ## Description
-    One ninja on one level, in the exact physics of the game (60 frames a second).  At every decision the agent chooses
-    which keys are held for the next ``frame_skip`` frames.
+    One ninja on one level, in the exact physics of the game (60 frames per second).  Each action sets the pressed keys for
+    the next ``frame_skip`` frames.
 
     ## Action space
     ``Discrete(6)``: 0 no-op, 1 left, 2 right, 3 jump, 4 jump + left, 5 jump + right.
-    ``action_masks()`` says which of them can have an effect of their own, for learners that mask actions.
+    ``action_masks()`` marks the actions with a distinct effect in the current state, for action masking.
 
     ## Observation space
-    A ``Dict`` of the chosen observations, as raw values (px, px per frame, frames, flags); every component is described
-    in ``docs/observations.md``.  Pictures are [H, W, 1], all else is a vector (``nppsim.spaces``).
+    A ``Dict`` of the chosen observations, as raw values (px, px per frame, frames, flags); ``docs/observations.md``
+    describes every component.  Pictures are [H, W, 1], all other keys are vectors (``nppsim.spaces``).
 
     | name           | key                     | shape         | dtype   | meaning                                  |
     |----------------|-------------------------|---------------|---------|------------------------------------------|
@@ -175,39 +175,39 @@ class NppEnv(gymnasium.Env):
     | `entities`     | `entity_positions`      | (6,)          | float32 | ninja, exit switch, exit                 |
     | `switches`     | `switch_states`         | (25,)         | float32 | five locked doors and their switches     |
     | `hazards`      | `hazards`               | (40,)         | float32 | eight nearest hazards, [8, 5]            |
-    | `foresight`    | `foresight`             | (264,)        | float32 | what each action leads to, [6, 4, 11]    |
-    | `surroundings` | `surroundings`          | (1083,)       | uint8   | what is solid, deadly, one-way, [3, 19, 19] |
+    | `foresight`    | `foresight`             | (264,)        | float32 | simulator look-ahead per action, [6, 4, 11] |
+    | `surroundings` | `surroundings`          | (1083,)       | uint8   | solid, deadly, one-way cells, [3, 19, 19] |
     | `player_frame` | `player_frame`          | (84, 84, 1)   | uint8   | picture of 168 px around the ninja       |
     | `global_view`  | `global_view`           | (176, 100, 1) | uint8   | picture of the whole level, x first      |
-    | `graph_state`  | `graph_state`           | (8,)          | int64   | number of the level's graph as it is now    |
+    | `graph_state`  | `graph_state`           | (8,)          | int64   | key of the level's current graph         |
     | `graph`        | `graph`                 | Graph         |         | that graph: nodes, types of edges, links    |
 
     ## Reward
     The sum of the terms of a preset of ``nppsim.reward`` ("default" and others) or of a RewardConfig:
-    win, death, switch, time and, with the same ``gamma`` as the learner's, potential-based shaping along the path.
+    win, death, switch, time, and potential-based shaping along the path, whose ``gamma`` must be the learner's.
 
     ## Start of an episode
-    The ninja stands at the spawn of a level: ``options={"level": index}`` chooses it; without, it is drawn uniformly
-    with the environment's own generator (``reset(seed=...)``).  ``info``: ``level``, ``level_name``.
+    The ninja starts at the spawn of a level.  ``options={"level": index}`` chooses the level; by default it is drawn
+    uniformly with the environment's generator (``reset(seed=...)``).  ``info``: ``level``, ``level_name``.
 
     ## End of an episode
-    Terminated: the exit is reached, or the ninja dies.  Truncated: the level's time limit (``LevelBank.time_limit``,
-    300 frames and 2 more per px of the way, at most 6000) is over.  ``info`` of the last step: ``is_success``,
+    Terminated: the ninja reaches the exit, or dies.  Truncated: the level's time limit (``LevelBank.time_limit``, 300
+    frames and 2 per px of path, at most 6000) is reached.  ``info`` of the last step: ``is_success``,
     ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``frames``, ``decisions``, ``gold``,
     ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
-    levels: LevelBank, LevelSet, levels, or the path of a dataset folder; None: 30 levels that come with nppsim.
+    levels: LevelBank, LevelSet, levels, or the path of a dataset folder; None: the 30 levels shipped with nppsim.
     observations: names or keys of the table.
     frame_skip: frames per decision, at least 1, with foresight at most 40.
     reward: preset or RewardConfig.
     gamma: discount per decision.
-    render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and the way so far (extra ``gym``);
+    render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and its trail (extra ``gym``);
         "human": a window shows it after each step.
     render_size: width and height of pictures, px, the same for all levels.
-    profile: measure the phases of every call (``step_timing``); None: if NPPSIM_PROFILING=1 is in the environment.
-    stacking: how many frames an observation shows, as a network needs them that was trained so (``policy.stacking``); stacked
-        pictures are (frames, height, width, 1), stacked vectors one long one, the oldest frame first.
+    profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
+    stacking: frames per observation, equal to those of the network (``policy.stacking``).  Stacked pictures are (frames,
+        height, width, 1), stacked vectors are concatenated, the oldest frame first.
 
         env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
 
@@ -230,7 +230,7 @@ class NppEnv(gymnasium.Env):
         stacking: Stacking = NO_STACKS,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode is {render_mode!r}; needed is None, 'rgb_array' or 'human'")
+            raise ValueError(f"render_mode is {render_mode!r}; expected None, 'rgb_array' or 'human'")
         self.simulator = GymSimulator(
             as_bank(levels), 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1,
             profile=profile, stacking=stacking,
@@ -240,7 +240,7 @@ class NppEnv(gymnasium.Env):
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         self.metadata = {**self.metadata, "render_fps": FRAMES_PER_SECOND / frame_skip}
         self.render_mode = render_mode
-        self._watching = Watching(self.simulator, render_mode, render_size)
+        self._renderer = Renderer(self.simulator, render_mode, render_size)
         self._window = Window("N++", self.metadata["render_fps"]) if render_mode == "human" else None
         self._inputs: list[np.ndarray] = []  # of this episode
         self._playing = False
@@ -259,21 +259,21 @@ class NppEnv(gymnasium.Env):
         levels = self.np_random.integers(len(self.bank), size=1) if chosen is None else chosen
         observations = self.simulator.begin(levels)
         self._inputs, self._playing = [], True
-        self._watching.started(0)
+        self._renderer.started(0)
         self._show()
         return self.simulator.row(observations, 0), self.simulator.start_info(levels[0])
 
     def step(self, action: int) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
-        """One decision.  Returns observations, reward, terminated, truncated and info (empty except at the end)."""
+        """Take one action.  Returns observations, reward, terminated, truncated and info (empty except at the end)."""
         if not self._playing:
             raise ResetNeeded("there is no running episode: call reset() first, and again when an episode has ended")
         if not self.action_space.contains(action):
-            raise ValueError(f"the action is {action!r}; needed is an integer 0..{NUM_ACTIONS - 1}")
+            raise ValueError(f"the action is {action!r}; expected an integer 0..{NUM_ACTIONS - 1}")
         before = self._frame
         observations = self.simulator.decide(np.array([action], np.int64))
         self._inputs.append(np.full(self._frame - before, ACTION_INPUT[action], np.uint8))
         self._playing = len(self.simulator.finished) == 0
-        self._watching.followed(0, int(action))
+        self._renderer.followed(0, int(action))
         self._show()
         return (
             self.simulator.row(observations, 0),
@@ -298,25 +298,25 @@ class NppEnv(gymnasium.Env):
         return np.concatenate([np.empty(0, np.uint8), *self._inputs])
 
     def action_masks(self) -> np.ndarray:
-        """bool[6]: actions that can have an effect of their own now."""
+        """Return bool[6]: actions with a distinct effect in the current state."""
         return self.simulator.action_masks()[0]
 
     def render(self) -> np.ndarray | None:
-        """uint8[height, width, 3] of ``render_size``: the reachable part of the level, the ninja and its way so far.
+        """Draw the reachable part of the level, the ninja and its trail: uint8[height, width, 3] of ``render_size``.
 
-        None without render_mode, and with "human", where the window shows it.  For films: ``nppsim.pictures.render``.
+        None without render_mode, and with "human", which uses a window.  For films: ``nppsim.pictures.render``.
         """
         if self.render_mode is None:
             return None
         if self._frame == 0 and not self._playing:
-            raise ResetNeeded("there is nothing to show yet: call reset() first")
+            raise ResetNeeded("no episode has started: call reset() before render()")
         if self._window is not None:
             return None
-        return self._watching.picture(0)
+        return self._renderer.picture(0)
 
     def _show(self) -> None:
         if self._window is not None:
-            self._window.show(self._watching.picture(0))
+            self._window.show(self._renderer.picture(0))
 
     def close(self) -> None:
         """Close the window, if there is one."""

@@ -1,7 +1,7 @@
-"""The spaces of the Gymnasium and Stable-Baselines3 environments: which shapes observations have there, within which bounds.
+"""Spaces of the Gymnasium and Stable-Baselines3 environments: shapes and bounds of observations.
 
-Pictures are [H, W, 1].  All else is a vector, however many axes it has in ``layout``: libraries take whatever has three
-axes and bytes for a picture, and convolve it.  ``values.reshape(layout.SPECS[key].shape)`` gives the axes back.
+Pictures are [H, W, 1].  All other keys are flat vectors, because libraries treat every uint8 array with three axes as a
+picture.  ``values.reshape(layout.SPECS[key].shape)`` restores the axes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,19 +22,19 @@ Bounds = tuple[float, float]
 GRAPH = "graph"  # name of an observation that only Gymnasium environments have
 
 _FLAG, _UNIT = (0.0, 1.0), (-1.0, 1.0)
-_SPEED = (-300.0, 300.0)  # px per frame: a boost pad in every frame would end there; without, the ninja stays below 10
+_SPEED = (-300.0, 300.0)  # px per frame: limit with a boost pad in every frame; without pads the ninja stays below 10
 _BUFFER = (-1.0, 5.0)  # frames
-_WAY = (0.0, MAX_PATH)
+_PATH = (0.0, MAX_PATH)
 _AWAY = {
     "x": (-STAGE_WIDTH, STAGE_WIDTH),
     "y": (-STAGE_HEIGHT, STAGE_HEIGHT),
-}  # px from one place of the stage to another
+}  # px between two positions on the stage
 _PLACE = {"x": (0.0, STAGE_WIDTH), "y": (0.0, STAGE_HEIGHT)}
 _RECORD = (
     -12.0,
     255.0 * POSITION_UNIT + 12.0,
-)  # px: where a record can put something, and the middle of a door beside it
-_SEEN = (-125.0, 125.0)  # px: the window of hazards, and the face of a thwump whose centre is at its edge
+)  # px: range of record positions, plus half a door
+_WINDOW = (-125.0, 125.0)  # px: the window of hazards, plus the face of a thwump whose centre is at its edge
 _COUNT = (0.0, float(MAX_RECORDS))
 _STATES = ("standing", "running", "braking", "jumping", "falling", "wall_sliding")
 _DOOR_PLACES = ("switch_x", "switch_y", "door_x", "door_y")
@@ -54,7 +54,7 @@ _BOUNDS: dict[str, dict[str, Bounds]] = {
         "jump_hold": (0.0, 46.0),
     },
     "reachability_features": {
-        **dict.fromkeys(("path_to_objective", "path_to_exit", "path_from_start"), _WAY),
+        **dict.fromkeys(("path_to_objective", "path_to_exit", "path_from_start"), _PATH),
         **{f"waypoint{n}_d{axis}": _AWAY[axis] for n in (1, 2) for axis in "xy"},
         **dict.fromkeys(("switch_collected", "reachable"), _FLAG),
     },
@@ -67,8 +67,8 @@ _BOUNDS: dict[str, dict[str, Bounds]] = {
         **{f"door{n}_open": _FLAG for n in range(layout.NUM_DOORS)},
     },
     "hazards": {
-        "dx": _SEEN,
-        "dy": (_SEEN[0], NO_HAZARD),
+        "dx": _WINDOW,
+        "dy": (_WINDOW[0], NO_HAZARD),
         **dict.fromkeys(("vx", "vy"), _SPEED),
         "radius": (0.0, 8.0),
     },
@@ -83,18 +83,17 @@ _BOUNDS: dict[str, dict[str, Bounds]] = {
 
 
 def observation_space(observations: Sequence[str], stacking: Stacking = NO_STACKS) -> spaces.Dict:
-    """The space of one environment's observations; names or keys as in ``layout``.
+    """Space of one environment's observations; names or keys as in ``layout``.
 
-    Stacked pictures are [frames, H, W, 1], stacked vectors one long one.  Bounds hold wherever the ninja spawns inside the
-    stage; what a damaged level may put outside falls for ever.
+    Stacked pictures are [frames, H, W, 1]; stacked vectors are concatenated.  The bounds hold if the ninja spawns inside
+    the stage; outside, on a damaged level, it falls without limit.
     """
     keys = layout.observation_keys(observations)
     return spaces.Dict({key: _box(layout.SPECS[key], stacking.frames(key), stacking.padding) for key in keys})
 
 
 def environment_space(observations: Sequence[str], stacking: Stacking = NO_STACKS) -> spaces.Dict:
-    """``observation_space``, with a Graph space for ``graph``, which only these environments know: arrays in place of
-    ``graph_state``."""
+    """``observation_space`` plus a Graph space for ``graph``, which replaces the key ``graph_state`` by arrays."""
     keys = shown_keys(observations)
     space = observation_space(keys, stacking) if keys else spaces.Dict()
     if GRAPH in observations:
@@ -104,27 +103,30 @@ def environment_space(observations: Sequence[str], stacking: Stacking = NO_STACK
 
 
 def shown_keys(observations: Sequence[str]) -> tuple[str, ...]:
-    """Keys of the observations that are handed out as the simulator makes them: all but ``graph``."""
+    """Return the keys whose observations are returned unchanged: all except ``graph``."""
     named = [name for name in observations if name != GRAPH]
     return layout.observation_keys(named) if named or GRAPH not in observations else ()
 
 
 def simulated_keys(observations: Sequence[str]) -> tuple[str, ...]:
-    """Keys that the simulator has to make, for observations of which one may be ``graph``."""
+    """Return the keys that the simulator must compute; ``graph`` needs ``graph_state``."""
     named = ["graph_state" if name == GRAPH else name for name in observations]
     return layout.observation_keys(named)
 
 
 def graph_instance(state: np.ndarray) -> spaces.GraphInstance:
-    """What a ``graph_state`` int64[8] stands for: nodes float32[N, 45] (``observe.graph.FEATURES``), edges int64[E] (their
-    types, places in EDGE_TYPES), edge_links int32[E, 2] (source, target)."""
+    """Look up the graph of a ``graph_state`` int64[8].
+
+    nodes float32[N, 45] (``observe.graph.FEATURES``), edges int64[E] (indices into EDGE_TYPES), edge_links int32[E, 2]
+    (source, target).
+    """
     graph = graph_of(state)
     links, types = graph.edges
     return spaces.GraphInstance(graph.features, types, links)
 
 
 def as_spaces_have_it(observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Observations of N environments as their simulator has them, in the shapes of ``observation_space``: views."""
+    """Reshape the simulator's observations of N environments to the shapes of ``observation_space``, as views."""
     return {
         key: values if key in layout.IMAGES else values.reshape(len(values), -1) for key, values in observations.items()
     }

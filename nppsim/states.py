@@ -1,9 +1,9 @@
-"""Whether states of environments can be true: before they are restored from a file that somebody else may have made.
+"""Validation of environment states from untrusted files.
 
-    if told := impossible(sim.state, sim.bank, sim.num_envs): ...
+    if error := impossible(sim.state, sim.bank, sim.num_envs): ...
 
-Compiled code takes numbers of levels, kinds and cells from a state as they are; one beyond its array would crash the
-interpreter.  What is within these bounds can be wrong, but does no harm.
+Compiled code uses indices of levels, types and cells in a state without checking them; an index out of range would crash
+the interpreter.  Values within these bounds may be wrong, but are safe.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH, TILE
 from nppsim.physics.state import UNREGISTERED
 
-FASTEST = 1000.0  # px per frame; nothing in the game is nearly as fast
-FAR = 1e6  # no other number is larger
+FASTEST = 1000.0  # px per frame, far above the speeds of the game
+FAR = 1e6  # limit of all other numbers
 _SPEED = {"vx": (-FASTEST, FASTEST), "vy": (-FASTEST, FASTEST)}
 _FLAG = (0, 1)
-_NINJA = {  # which can fall out of the stage where its border is broken
+_NINJA = {  # positions have no bounds: the ninja can leave a stage whose border has gaps
     **_SPEED,
     "frame": (0, 2 * MAX_TIME_LIMIT),
     "state": (0, 9),
@@ -31,12 +31,12 @@ _NINJA = {  # which can fall out of the stage where its border is broken
 _MOVER = {**_SPEED, "order": (0, int(FAR)), "direction": (-1, 3), "wish": (-1, 3), "flag": _FLAG}
 _ENTITY = {"active": _FLAG, "closed": _FLAG, "blocking": (-int(FAR), int(FAR))}
 _STAGE = (("x", STAGE_WIDTH), ("y", STAGE_HEIGHT))
-_FREE = (kinds.BOUNCE_BLOCK, kinds.DEATH_BALL)  # movers that go where they are pushed; all others keep to the stage
+_FREE = (kinds.BOUNCE_BLOCK, kinds.DEATH_BALL)  # movers that can be pushed off the stage
 _PROGRESS = {"decisions": (0, 2 * MAX_TIME_LIMIT), "near": (0, 3)}
 
 
 def impossible(state: State, bank: LevelBank, count: int) -> str:
-    """What is wrong with the first of the first ``count`` states that cannot be true; "" if none is found."""
+    """Describe the first invalid value among the first ``count`` states; "" if all are valid."""
     level = state.ninja["level"][:count]
     outside = np.flatnonzero((level < 0) | (level >= len(bank)))
     if len(outside):
@@ -61,11 +61,11 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
     if there.any():
         first = bank.world.mover[np.minimum(numbers, len(bank.world.mover) - 1)]
         stays = there & ~np.isin(movers["type"], _FREE)
-        for name, size in _STAGE:  # what begins in the border of tiles, or beyond, may leave the stage
+        for name, size in _STAGE:  # movers that start in the border, or beyond, may leave the stage
             stays &= (first[name] >= TILE) & (first[name] <= size - TILE)
         for name, size in _STAGE:
             yield from _where(f"movers.{name}", movers[name], ((movers[name] < 0) | (movers[name] > size)) & stays)
-        for name in ("entity", "type", "mode"):  # which never change
+        for name in ("entity", "type", "mode"):  # constants of a mover
             yield from _where(f"movers.{name}", movers[name], (movers[name] != first[name]) & there)
     for name, cells in (("cell_x", CELLS_X), ("cell_y", CELLS_Y)):
         values = movers[name]
@@ -73,7 +73,7 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
 
 
 def _outside(place: str, values: np.ndarray, bounds: dict[str, tuple], there: np.ndarray) -> Iterator[str]:
-    """Fields, or the values themselves, that are beyond their bounds; numbers without any must be finite, and not huge."""
+    """Yield fields (or plain values) that are out of bounds; the default bounds are -FAR to FAR."""
     for name in values.dtype.names or ("",):
         column = values[name] if name else values
         low, high = bounds.get(name, (-FAR, FAR))

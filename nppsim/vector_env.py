@@ -1,4 +1,4 @@
-"""Many ``NppEnv`` at once as one Gymnasium vector environment: ``NppVectorEnv``, registered as ``nppsim/Npp-v0``, too."""
+"""Gymnasium vector environment ``NppVectorEnv``, registered as ``nppsim/Npp-v0``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 from nppsim import reward as rewards
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
-from nppsim.env import NO_RESTART, PICTURE_SIZE, GymSimulator, Levels, Observations, Watching, as_bank, level_option
+from nppsim.env import NO_RESTART, PICTURE_SIZE, GymSimulator, Levels, Observations, Renderer, as_bank, level_option
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import RewardConfig
@@ -21,24 +21,24 @@ from nppsim.spaces import as_spaces_have_it, environment_space
 
 
 class NppVectorEnv(VectorEnv):
-    """Many ``NppEnv``, stepped together by one kernel.
+    """Batch of ``NppEnv``, stepped together by one kernel.
 
-    What happens when an episode ends is the ``autoreset_mode``, as in Gymnasium's own vector environments:
+    ``autoreset_mode`` selects what happens at the end of an episode, as in Gymnasium's vector environments:
 
-    * NEXT_STEP, the default, which all of Gymnasium's wrappers take: the step that ends an episode returns its last
-      observation, and in ``infos`` the info of the episode; the next step makes no decision there: it returns the first
-      observation of the next episode, a reward of 0 and no end.
-    * SAME_STEP, a decision less per episode: it returns the first observation of the next one; the last observation and
+    * NEXT_STEP (default, supported by all Gymnasium wrappers): the step that ends an episode returns its last
+      observation, and the info of the episode in ``infos``.  The next step ignores the action of that environment and
+      returns the first observation of the next episode, with reward 0.
+    * SAME_STEP: the step that ends an episode returns the first observation of the next one.  The last observation and
       the info of the episode are ``infos["final_obs"][i]`` (dict) and ``infos["final_info"]`` (arrays, with masks
       ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
-    * DISABLED: as NEXT_STEP, but the environment stays there until ``reset(options={"reset_mask": ...})``.
+    * DISABLED: like NEXT_STEP, but the environment waits for ``reset(options={"reset_mask": ...})``.
 
     levels, observations, frame_skip, reward, gamma, profile, render_size, stacking: as for ``NppEnv``.
     num_envs: number of environments.
     autoreset_mode: an AutoresetMode, or its name or value ("SAME_STEP", "SameStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
     threads: CPU threads, all usable ones if None; results do not depend on it.
-    copy: hand out copies of the observations; with False the arrays are written again by the next step.
+    copy: return copies of the observations; with False, the next step overwrites the arrays.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  # as in gymnasium.Env
@@ -60,7 +60,7 @@ class NppVectorEnv(VectorEnv):
         stacking: Stacking = NO_STACKS,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode is {render_mode!r}; needed is None or 'rgb_array'")
+            raise ValueError(f"render_mode is {render_mode!r}; expected None or 'rgb_array'")
         self.autoreset_mode = _mode(autoreset_mode)
         self.simulator = GymSimulator(
             as_bank(levels),
@@ -85,10 +85,10 @@ class NppVectorEnv(VectorEnv):
             "render_fps": FRAMES_PER_SECOND / frame_skip,
         }
         self.render_mode = render_mode
-        self._watching = Watching(self.simulator, render_mode, render_size)
-        self._began = False  # whether there has been a reset
+        self._renderer = Renderer(self.simulator, render_mode, render_size)
+        self._began = False  # True after the first reset
         self._ended = np.zeros(num_envs, bool)  # environments in the last state of their episode
-        # A step must know the next level, so each generator is one draw ahead.
+        # A step needs the next level, so each generator is one draw ahead.
         self._drawn = np.zeros(num_envs, np.int32)
         seeded = [seeding.np_random() for _ in range(num_envs)]
         self._generators = [generator for generator, _ in seeded]
@@ -103,17 +103,17 @@ class NppVectorEnv(VectorEnv):
 
     @property
     def step_timing(self) -> dict[str, float]:
-        """As of ``NppEnv``, all environments together."""
+        """Nanoseconds of each phase of the last step or reset, summed over environments; see ``NppEnv.step_timing``."""
         return self.simulator.step_timing
 
     @property  # type: ignore[misc]  # read-only, and one of each environment, as in Gymnasium's SyncVectorEnv
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The generator of each environment, from which its levels are drawn."""
+        """Random generator of each environment, from which its levels are drawn."""
         return tuple(self._generators)
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # likewise
-        """The seed of each environment's generator."""
+        """Seed of each environment's generator."""
         return tuple(self._seeds)
 
     def _draw(self, i: int) -> None:
@@ -124,7 +124,7 @@ class NppVectorEnv(VectorEnv):
     ) -> tuple[Observations, dict[str, Any]]:
         """Start an episode in every environment.
 
-        seed: environment i gets seed + i, or its own of a sequence; None: its generator goes on.
+        seed: an integer (environment i gets seed + i), or one per environment; None continues with the same generator.
         options: "level", one index or int[num_envs]; "reset_mask", bool[num_envs], starts only these environments.
         Returns observations and info: ``level`` and ``level_name``, with masks ``_level`` and ``_level_name``.
         """
@@ -133,7 +133,7 @@ class NppVectorEnv(VectorEnv):
         else:
             seeds = list(seed)
         if len(seeds) != self.num_envs:
-            raise ValueError(f"seed has {len(seeds)} entries; needed is one for each of {self.num_envs} environments")
+            raise ValueError(f"seed has {len(seeds)} entries; expected one for each of {self.num_envs} environments")
         chosen = level_option(options, len(self.bank), ("level", "reset_mask"), (self.num_envs,))
         started = np.flatnonzero(self._reset_mask(options)).tolist()
         for i in started:
@@ -148,21 +148,21 @@ class NppVectorEnv(VectorEnv):
         for i in started:
             if chosen is None:
                 self._draw(i)
-            self._watching.started(i)
+            self._renderer.started(i)
             infos = self._add_info(infos, self.simulator.start_info(levels[i]), i)
         return self.simulator.rows(observations, self.copy), infos
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
         if mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
-            raise ValueError(f"options['reset_mask'] is {mask!r}; needed is bool[{self.num_envs}] with a True entry")
+            raise ValueError(f"options['reset_mask'] is {mask!r}; expected bool[{self.num_envs}] with a True entry")
         return mask
 
     def step(self, actions: np.ndarray) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One decision of every environment.  actions: int[num_envs], 0..5.
+        """Take one action in every environment.  actions: int[num_envs], 0..5.
 
-        Returns observations, rewards float64[num_envs], terminated and truncated bool[num_envs], and infos, which is
-        empty unless an episode has ended, or begun.
+        Returns observations, rewards float64[num_envs], terminated and truncated bool[num_envs], and infos (empty unless
+        an episode ended or began).
         """
         simulator, same_step = self.simulator, self.autoreset_mode is AutoresetMode.SAME_STEP
         resting = self._ended.copy()
@@ -186,7 +186,7 @@ class NppVectorEnv(VectorEnv):
         if not same_step:
             self._ended[:] = False
             self._ended[simulator.finished] = True
-        self._follow(actions, resting)
+        self._record(actions, resting)
         return (
             simulator.rows(observations, self.copy),
             simulator.rewards.astype(np.float64),
@@ -196,13 +196,13 @@ class NppVectorEnv(VectorEnv):
         )
 
     def _begun(self, infos: dict[str, Any], i: int) -> dict[str, Any]:
-        """Environment i has begun its next episode on the level that was drawn for it."""
+        """Add the start info of environment i's next episode to ``infos``, and draw the level after it."""
         infos = self._add_info(infos, self.simulator.start_info(self.simulator.level[i]), i)
         self._draw(i)
         return infos
 
-    def _follow(self, actions: np.ndarray, resting: np.ndarray) -> None:
-        """Tell the pictures what has happened."""
+    def _record(self, actions: np.ndarray, resting: np.ndarray) -> None:
+        """Pass the step to the renderer."""
         if self.render_mode is None:
             return
         restarted = resting.copy()
@@ -210,20 +210,20 @@ class NppVectorEnv(VectorEnv):
             restarted[self.simulator.finished] = True
         for i, action in enumerate(np.asarray(actions).tolist()):
             if restarted[i]:
-                self._watching.started(i)
+                self._renderer.started(i)
             else:
-                self._watching.followed(i, action)
+                self._renderer.followed(i, action)
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """A picture of each environment, uint8[height, width, 3] of ``render_size``; None without render_mode."""
+        """Draw each environment: uint8[height, width, 3] of ``render_size``; None without render_mode."""
         if self.render_mode is None:
             return None
         if not self._began:
-            raise ResetNeeded("there is nothing to show yet: call reset() first")
-        return tuple(self._watching.picture(i) for i in range(self.num_envs))
+            raise ResetNeeded("no episode has started: call reset() before render()")
+        return tuple(self._renderer.picture(i) for i in range(self.num_envs))
 
     def action_masks(self) -> np.ndarray:
-        """bool[num_envs, 6]: actions that can have an effect of their own now."""
+        """Return bool[num_envs, 6]: actions with a distinct effect in the current state."""
         return self.simulator.action_masks()
 
 

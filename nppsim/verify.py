@@ -12,17 +12,17 @@ from nppsim.levels.level import Level, LevelError
 from nppsim.simulate import FRAME_COLUMNS, Run, simulate
 
 _MAX_CASE_BYTES = 1 << 28
-_MORE_INPUTS = 1000  # that a trace may have after its end: each costs memory to play
-_DATASETS = {"map", "inputs", "frames", "entities"}  # of every case; more where there are entities and movers
+_MORE_INPUTS = 1000  # limit of inputs after the end of a trace: each costs memory
+_DATASETS = {"map", "inputs", "frames", "entities"}  # required; more for cases with entities and movers
 
 
 class TraceError(UserError, ValueError):
-    """A file that holds no recorded traces; the message names it and what is wrong."""
+    """File without valid traces; the message names the file and the defect."""
 
 
 @dataclass
 class ThemeResult:
-    """Outcome of one theme: cases, how many are bit-exact, the first divergence, and cases that were refused."""
+    """Result of one theme: cases, bit-exact cases, the first divergence, and cases with an unusable level."""
 
     cases: int = 0
     exact: int = 0
@@ -32,12 +32,12 @@ class ThemeResult:
 
     @property
     def passed(self) -> bool:
-        """Every case was simulated, and exactly."""
+        """True if every case is bit-exact."""
         return self.exact == self.cases
 
 
 def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
-    """(theme, case, datasets) of a trace file.  Raises TraceError if it is no trace file."""
+    """Yield (theme, case, datasets) of a trace file.  Raises TraceError if the file is not a trace file."""
     if not Path(path).is_file():
         raise TraceError(f"{path}: no such file; give a trace file")
     try:
@@ -67,7 +67,7 @@ def _no_traces(path: str | Path, error: Exception) -> TraceError:
 
 
 def difference(run: Run, trace: dict[str, np.ndarray]) -> str:
-    """First difference of a run from a recorded trace, in words; empty if there is none."""
+    """Describe the first difference between a run and a recorded trace; empty if there is none."""
     got = np.column_stack(
         [run.position, run.velocity, run.ninja_state, run.airborne, run.walled, run.floor_normal, run.gold]
     )
@@ -85,7 +85,7 @@ def difference(run: Run, trace: dict[str, np.ndarray]) -> str:
     if not np.array_equal(run.entities, trace["entities"]):
         return "the list of entities differs"
     if len(run.entities) == 0:
-        return ""  # such traces have no entity_state
+        return ""  # traces without entities have no entity_state
     if not np.array_equal(run.entity_state, trace["entity_state"]):
         frame, k = np.argwhere(run.entity_state != trace["entity_state"])[0]
         kind, number = run.entities[k]
@@ -99,12 +99,12 @@ def difference(run: Run, trace: dict[str, np.ndarray]) -> str:
         positions = run.entity_position[:, columns].reshape(len(got), -1)
         if not np.array_equal(positions, trace["mover_pos"]):
             frame, column = np.argwhere(positions != trace["mover_pos"])[0]
-            return f"frame {frame + 1}: mover {movers[column // 2]} is elsewhere"
+            return f"frame {frame + 1}: the position of mover {movers[column // 2]} differs"
     return ""
 
 
 def verify(traces_path: str | Path) -> dict[str, ThemeResult]:
-    """Replay every case of a trace file; the result of each theme.  Raises TraceError if it is no trace file."""
+    """Replay every case of a trace file; return the result per theme.  Raises TraceError if it is not a trace file."""
     results: dict[str, ThemeResult] = {}
     for theme, case, trace in cases(traces_path):
         _check(trace, f"{traces_path}: {theme}/{case}")
@@ -113,7 +113,7 @@ def verify(traces_path: str | Path) -> dict[str, ThemeResult]:
         result.frames += len(trace["frames"])
         try:
             level = Level.from_bytes(trace["map"].tobytes(), f"{theme}/{case}")
-            run = simulate(level, trace["inputs"], completions=False)  # the traces were recorded without
+            run = simulate(level, trace["inputs"], completions=False)  # the reference simulator has no completions
         except LevelError as error:
             result.refused.append(f"{case}: {error}")
             continue
@@ -130,7 +130,7 @@ def _check(trace: dict[str, np.ndarray], place: str) -> None:
     more = (("entities", "entity_state"), ("movers", "mover_pos"))
     needed = _DATASETS | {named for given, named in more if rows.get(given)}
     if missing := needed - trace.keys():
-        raise TraceError(f"{place} lacks {', '.join(sorted(missing))}: this is no trace file")
+        raise TraceError(f"{place} lacks {', '.join(sorted(missing))}: this is not a trace file")
     shapes: dict[str, tuple[str, tuple[int | None, ...]]] = {  # kinds of dtype; None: any length
         "map": ("u", (None,)),
         "inputs": ("u", (None,)),

@@ -2,10 +2,10 @@
 
 A *family* (one file each) is a pure function ``family(seed, **parameters) -> Level``.  A *category* is a list of
 recipes, families with parameters; ``generate(category, seed)`` picks one of them, and a difficulty narrows the spans in
-which the family draws.  A level is made again from what the index of its level set says:
+which the family draws.  The index entry of a level is enough to generate it again:
 ``FAMILIES[entry.generator](entry.seed, **entry.parameters)``.
 
-Source of the categories: the kinds and sizes of the predecessor's generators, where they made sense.
+Source of the categories: kinds and sizes of the levels of the predecessor's generators.
 """
 
 import math
@@ -45,7 +45,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("corridors", {"pieces": (2, 2), "length": (3, 6), "drop": (2, 4)}),
         ("vertical", {"width": (1, 3), "height": (3, 6), "climb": False}),
     ),
-    # The mines lie on walls and ceilings, beside the way.
+    # Mines on walls and ceilings, beside the path.
     "simplest_few_mines": (
         ("horizontal", {"width": (4, 10), "height": (2, 3), "bumps": (0, 1), "hanging": (1, 2)}),
         (
@@ -62,7 +62,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ),
         ("vertical", {"width": (2, 4), "height": (4, 8), "climb": False, "lined": (1, 3)}),
     ),
-    # More of them, and some on the ground.
+    # More mines, some on the ground.
     "simplest_with_mines": (
         ("horizontal", {"width": (6, 14), "height": (3, 4), "bumps": (0, 1), "mines": (1, 1), "hanging": (1, 4)}),
         (
@@ -205,13 +205,13 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
 }
 CATEGORIES = tuple(RECIPES)
 LESS_IS_HARDER = frozenset({"spacing", "island", "cell"})  # of all other parameters, more is harder
-WINDOW = 0.5  # of a span: what a difficulty leaves of it; half of that at either end
+WINDOW = 0.5  # share of a span that a difficulty leaves; half of that at either end
 
 
 def recipe(category: str, seed: int, difficulty: float | None = None) -> tuple[str, dict[str, Any]]:
-    """Family and parameters of the level of a category that belongs to a seed.
+    """Return family and parameters of the level of a category and seed.
 
-    difficulty: 0 to 1: how far up its span each parameter is drawn; None draws from whole spans.
+    difficulty: 0 to 1, the position in each span from which parameters are drawn; None draws from whole spans.
     Raises ConfigError for an unknown category, and for a difficulty out of range.
     """
     if category not in RECIPES:
@@ -230,17 +230,17 @@ def recipe(category: str, seed: int, difficulty: float | None = None) -> tuple[s
 
 
 def generate(category: str, seed: int, difficulty: float | None = None) -> tuple[Level, LevelEntry]:
-    """The level of a category that belongs to a seed (0 or more), and its entry for the index of a level set.
+    """Generate the level of a category and seed (0 or more), and its entry for the index of a level set.
 
-    The same arguments give the same level.  difficulty and errors: as for ``recipe``.
+    The level is a pure function of the arguments.  difficulty and errors: as for ``recipe``.
     """
     family, parameters = recipe(category, seed, difficulty)
     return FAMILIES[family](seed, **parameters), LevelEntry(category, family, parameters, seed)
 
 
 def _narrow(value: Any, where: float) -> Any:
-    """A span narrowed to the window around the point ``where`` (0 to 1) of it; spans in a tuple, each of them; anything
-    else as it is."""
+    """Narrow a span, or each span of a tuple, to a window around the position ``where`` (0 to 1); return other values
+    unchanged."""
     if not isinstance(value, tuple) or isinstance(value[0], str):
         return value
     if isinstance(value[0], tuple):

@@ -1,7 +1,7 @@
 """Caves: sketches with a ground to walk on and a ceiling above it.
 
-Ground and ceiling are described by their heights in half-tiles, at the left and at the right border of each column, so
-that slopes, half-tiles and cliffs come out of one table.
+Ground and ceiling are given by their heights in half-tiles at the left and at the right border of each column, so that
+one table covers slopes, half-tiles and cliffs.
 """
 
 from collections.abc import Sequence
@@ -59,36 +59,36 @@ class Cave:
         return STEPS_PER_TILE * column + 2, STEPS_PER_TILE * self.rows - int(self.ground[column].sum()) - 2
 
     def flat(self) -> list[int]:
-        """Columns whose ground is level: good places for spawns and mines."""
+        """Return the columns with level ground, suitable for spawns and mines."""
         return np.flatnonzero(self.ground[:, 0] == self.ground[:, 1]).tolist()
 
     def mine(self, column: int) -> Placed:
-        """A mine that sticks to the ground of a column: the ninja must jump over it."""
+        """Return a mine on the ground of a column: the ninja must jump over it."""
         x, y = self.standing(column)
         return kinds.MINE, x, y + 1
 
     def sketch(self, rng: Rng, spawn: int, switch: int, door: int) -> Sketch:
-        """The cave with spawn, switch and exit door standing in these columns."""
+        """Make a sketch of the cave with spawn, switch and exit door in these columns."""
         return Sketch(
             self.tiles(), self.standing(spawn), nudge(rng, self.standing(switch)), nudge(rng, self.standing(door))
         )
 
 
 def level_ground(columns: int, height: int = 0) -> np.ndarray:
-    """int[columns, 2]: ground (or ceiling) of one height, in half-tiles."""
+    """Return ground (or ceiling) of one height in half-tiles: int[columns, 2]."""
     return np.full((columns, 2), height, dtype=np.int64)
 
 
 def sections(*parts: tuple[int, int]) -> np.ndarray:
-    """int[columns, 2]: ground in level sections (columns, height in half-tiles), with cliffs between them."""
+    """Join level sections (columns, height in half-tiles), with cliffs between them: int[columns, 2]."""
     return np.concatenate([level_ground(columns, height) for columns, height in parts])
 
 
 def add_bumps(rng: Rng, ground: np.ndarray, bumps: Sequence, count: int) -> None:
-    """Raise ``ground`` in place by up to ``count`` bumps, each apart from the others and from both ends.
+    """Add up to ``count`` bumps to ``ground`` in place, each apart from the others and from both ends.
 
-    A bump is a list of (left, right) heights in half-tiles, one pair per column.  One for which there is no room, or
-    which would leave fewer than ``MIN_FLAT`` columns untouched, is left out.
+    A bump is a list of (left, right) heights in half-tiles, one pair per column.  Bumps that do not fit, or that would
+    leave fewer than ``MIN_FLAT`` columns unchanged, are skipped.
     """
     for _ in range(count):
         bump = np.array(pick(rng, bumps))
@@ -102,8 +102,8 @@ def add_bumps(rng: Rng, ground: np.ndarray, bumps: Sequence, count: int) -> None
 
 
 def order_of_goals(rng: Rng, columns: Sequence[int], apart: int = 1) -> tuple[int, int, int]:
-    """Columns of spawn, switch and exit door, in any order; spawn and switch at least ``apart`` columns from each other
-    where there is room."""
+    """Draw the columns of spawn, switch and exit door, in any order; if possible, spawn and switch are at least ``apart``
+    columns from each other."""
     spawn = int(rng.choice(columns))
     others = [column for column in columns if column != spawn]
     far = [column for column in others if abs(column - spawn) >= apart]
@@ -113,18 +113,20 @@ def order_of_goals(rng: Rng, columns: Sequence[int], apart: int = 1) -> tuple[in
 
 
 def spread_mines(rng: Rng, cave: Cave, count: int, columns: Sequence[int], keep_clear: Sequence[int]) -> list[Placed]:
-    """Up to ``count`` mines on the ground of some of ``columns``, with two free columns beside each of them and around
-    the columns to keep clear, so that there is ground to jump from and to land on."""
-    taken = list(keep_clear)
+    """Place up to ``count`` mines on the ground of some of ``columns``.
+
+    Two columns beside each mine and beside each column of ``keep_clear`` have none, for take-off and landing.
+    """
+    avoided = list(keep_clear)
     mines: list[Placed] = []
     for column in rng.permutation(columns).tolist()[: 4 * count]:
-        if len(mines) < count and all(abs(column - other) > 2 for other in taken):
-            taken.append(column)
+        if len(mines) < count and all(abs(column - other) > 2 for other in avoided):
+            avoided.append(column)
             mines.append(cave.mine(column))
     return mines
 
 
 def _column_top(left: int, right: int) -> tuple[int, int]:
-    """Full tiles of a column of ground, and the tile id on top of them (OPEN if they end level)."""
+    """Return the number of full tiles of a column of ground, and the tile id on top (OPEN if the ground is level)."""
     low = min(left, right)
     return low // 2, _GROUND[low % 2, right - left]

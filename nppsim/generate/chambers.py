@@ -30,7 +30,7 @@ Cell = tuple[int, int]  # of the grid of rooms: column, row
 
 
 class Room(NamedTuple):
-    """Its tiles, ends included."""
+    """Rectangle of tiles, ends included."""
 
     left: int
     top: int
@@ -44,9 +44,9 @@ class Room(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A way from a room to one that is found after it; a door may stand there."""
+    """Passage from a room to a room that is reached after it; it may have a door."""
 
-    parent: int  # number of the room before
+    parent: int  # number of the earlier room
     position: Position
     orientation: int
 
@@ -61,12 +61,12 @@ def chambers(
     mines: Span = (0, 0),
     drones: Span = (0, 0),
 ) -> Level:
-    """Rooms, each with a way to each other, and spawn, switch and exit in different ones where there are enough.
+    """Generate connected rooms, with spawn, switch and exit in different rooms if there are enough.
 
     grid: columns and rows of rooms.
     width, height: tiles of a room, at least 4; less where the stage is too small.
-    doors: locked doors between rooms; their switches lie where they are reached before.
-    mines: on walls, floors and ceilings.
+    doors: number of locked doors between rooms; each switch is on the spawn's side of its door.
+    mines: number of mines on walls, floors and ceilings.
     drones: zap and mini drones that circle blocks in rooms without the spawn.
     """
     rng = generator("chambers", seed)
@@ -80,19 +80,19 @@ def chambers(
     rooms, links = _connect(rng, board, cells, first)
     shut = set(rng.permutation(len(links))[:wanted].tolist())
     switch_room, door_room = _goals(rng, links, shut)
-    taken: list[Tile] = []
-    spawn = _stand(rng, board, rooms[0], taken)
-    switch = _stand(rng, board, rooms[switch_room], taken)
-    door = _stand(rng, board, rooms[door_room], taken)
+    used: list[Tile] = []
+    spawn = _stand(rng, board, rooms[0], used)
+    switch = _stand(rng, board, rooms[switch_room], used)
+    door = _stand(rng, board, rooms[door_room], used)
     assert spawn and switch and door  # every room has a floor of four tiles
     locked_doors = []
-    for number in sorted(shut):  # the switch lies in a room that is found before the door
-        tile = _stand(rng, board, rooms[draw(rng, (0, number))], taken)
+    for number in sorted(shut):  # the switch is in a room that is reached before the door
+        tile = _stand(rng, board, rooms[draw(rng, (0, number))], used)
         if tile is not None:
             locked_doors.append((spot(*tile), links[number].position, links[number].orientation))
     entities: list[Placed] = []
     if mines[1]:
-        entities += line_with_mines(rng, board, draw(rng, mines), [spot(*tile) for tile in taken])
+        entities += line_with_mines(rng, board, draw(rng, mines), [spot(*tile) for tile in used])
     for number in rng.permutation(len(links))[: draw(rng, drones)].tolist():
         entities += _circling_drone(rng, board, rooms[1 + number])
     sketch = furnish(rng, board, spawn, switch, door)
@@ -101,7 +101,7 @@ def chambers(
 
 
 def _connect(rng: Rng, board: np.ndarray, cells: Mapping[Cell, Room], first: Cell) -> tuple[list[Room], list[Link]]:
-    """Join the rooms: all of them in the order in which they are found, and the links; link i leads to room i + 1."""
+    """Connect the rooms; return them in the order of connection, and the links; link i leads to room i + 1."""
     order, links = [first], []
     while len(order) < len(cells):
         pairs = [(a, b) for a in order for b in cells if b not in order and abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1]
@@ -114,9 +114,9 @@ def _connect(rng: Rng, board: np.ndarray, cells: Mapping[Cell, Room], first: Cel
 
 
 def _goals(rng: Rng, links: list[Link], shut: set[int]) -> tuple[int, int]:
-    """Numbers of the rooms of the switch and of the exit; opens doors that would stand between them.
+    """Choose the rooms of the switch and of the exit; remove doors that would separate them.
 
-    shut: numbers of the links with a door.
+    shut: numbers of the links with a door; changed in place.
     """
     behind: list[set[int]] = [set()]  # of each room, the doors between it and the spawn
     for number, link in enumerate(links):
@@ -124,7 +124,7 @@ def _goals(rng: Rng, links: list[Link], shut: set[int]) -> tuple[int, int]:
     switch, door = draw(rng, (min(1, len(links)), len(links))), len(links)
     if rng.random() < 0.4:
         switch, door = door, switch
-    # The exit is at least as far in as its switch: no door must be shut between them.
+    # The exit is at least as deep as its switch, and no closed door separates them.
     if behind[door] < behind[switch]:
         switch, door = door, switch
     shut -= behind[switch] - behind[door]
@@ -132,7 +132,7 @@ def _goals(rng: Rng, links: list[Link], shut: set[int]) -> tuple[int, int]:
 
 
 def _rooms(rng: Rng, across: int, down: int, width: Span, height: Span) -> dict[Cell, Room]:
-    """One room per cell of the grid, in reading order; the floors of a row differ by up to ``MAX_STEP``."""
+    """Draw one room per cell of the grid, row by row; the floors of a row differ by up to ``MAX_STEP``."""
     rooms = {}
     cell_wide, cell_high = COLUMNS // across, ROWS // down
     for j in range(down):
@@ -146,7 +146,7 @@ def _rooms(rng: Rng, across: int, down: int, width: Span, height: Span) -> dict[
 
 
 def _corridor(rng: Rng, board: np.ndarray, left_room: Room, right_room: Room) -> tuple[Position, int]:
-    """Join rooms side by side at the higher of both floors; the place and orientation of a door in the corridor."""
+    """Connect horizontal neighbours at the higher of both floors; return position and orientation of a possible door."""
     row = min(left_room.bottom, right_room.bottom)
     columns = range(left_room.right + 1, right_room.left)
     board[row, columns.start : columns.stop] = OPEN
@@ -154,7 +154,8 @@ def _corridor(rng: Rng, board: np.ndarray, left_room: Room, right_room: Room) ->
 
 
 def _shaft(rng: Rng, board: np.ndarray, upper: Room, lower: Room) -> tuple[Position, int]:
-    """Join rooms above each other by a shaft along a wall of the lower one; place and orientation of a door in it."""
+    """Connect vertical neighbours by a shaft along a wall of the lower room; return position and orientation of a
+    possible door."""
     walls = (lower.left, lower.right)
     column = int(rng.choice([c for c in walls if upper.left <= c <= upper.right] or walls))
     rows = range(upper.bottom + 1, lower.top)
@@ -165,7 +166,7 @@ def _shaft(rng: Rng, board: np.ndarray, upper: Room, lower: Room) -> tuple[Posit
 
 
 def _circling_drone(rng: Rng, board: np.ndarray, room: Room) -> list[Placed]:
-    """A block in the air of a room, and a drone that goes around it for ever; none where it does not fit."""
+    """Add a block in the air of a room, and return a drone that circles it; nothing if it does not fit."""
     row = room.bottom - draw(rng, (1, 3))
     if room.right - room.left < 4 or row - 1 < room.top:
         return []
@@ -176,13 +177,13 @@ def _circling_drone(rng: Rng, board: np.ndarray, room: Room) -> list[Placed]:
     return [(kind, *spot(column, row - 1), 0 if clockwise else 4, 0 if clockwise else 1)]
 
 
-def _stand(rng: Rng, board: np.ndarray, room: Room, taken: list[Tile]) -> Tile | None:
-    """A free tile on solid ground of a room, away from those taken where there is room; it is taken then."""
+def _stand(rng: Rng, board: np.ndarray, room: Room, used: list[Tile]) -> Tile | None:
+    """Draw a free tile on solid ground of a room, if possible not next to a used one, and add it to ``used``."""
     solid = [(c, r) for c, r in room.floor if r + 1 == ROWS or board[r + 1, c] == SOLID]
-    free = [tile for tile in solid if tile not in taken]
-    apart = [tile for tile in free if all(abs(tile[0] - c) + abs(tile[1] - r) > 1 for c, r in taken)]
+    free = [tile for tile in solid if tile not in used]
+    apart = [tile for tile in free if all(abs(tile[0] - c) + abs(tile[1] - r) > 1 for c, r in used)]
     choice = apart or free
     if not choice:
         return None
-    taken.append(pick(rng, choice))
-    return taken[-1]
+    used.append(pick(rng, choice))
+    return used[-1]

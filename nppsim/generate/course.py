@@ -1,4 +1,4 @@
-"""Family "course": a cave from left to right with stations, each built around one kind of machine."""
+"""Family "course": a cave from left to right with stations, each built around one type of entity."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -10,7 +10,7 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS
 from nppsim.levels.tiles import SOLID
 
-STRAIGHT_ON = (2, 3)  # drone modes: ahead while the way is free
+STRAIGHT_ON = (2, 3)  # drone modes: straight ahead until blocked
 LOW = 3  # tiles of ground at the start and after a descent: room for pits
 REST = (3, 5)  # columns of level ground before, between and after the stations
 HUMPS = ((12, 13), (16, 17), (8, 9))  # tiles at the left and at the right end: discs, fillets, 45-degree slopes
@@ -18,9 +18,9 @@ HOLLOWS = ((17, 16), (9, 8))
 
 
 class _Board:
-    """A cave in the making: sections of ground and ceiling, in tiles, and what stands in them.
+    """A cave under construction: sections of ground and ceiling, in tiles, and entities.
 
-    rows: height.  ground: tiles of ground at the right end.  columns: so far.
+    rows: height.  ground: tiles of ground at the right end.  columns: width so far.
     """
 
     def __init__(self, rows: int):
@@ -31,7 +31,7 @@ class _Board:
         self.tiles: list[tuple[int, int, int]] = []  # (column, tiles above the lower edge, tile id)
 
     def add(self, columns: int, ground: int, clear: int | None = None) -> range:
-        """Append columns with this height of ground and, if given, of free space; the new columns."""
+        """Append columns with this height of ground and, if given, of free space; return the new columns."""
         start = self.columns
         self.floor.append((columns, 2 * ground))
         self.ceiling.append((columns, 0 if clear is None else max(0, 2 * (self.rows - ground - clear))))
@@ -39,15 +39,15 @@ class _Board:
         return range(start, self.columns)
 
     def put(self, kind: int, column: int, up: int, *rest: int) -> None:
-        """An entity in the middle of a column, ``up`` steps of 6 px above the lower edge."""
+        """Add an entity in the middle of a column, ``up`` steps of 6 px above the lower edge."""
         self.entities.append((kind, STEPS_PER_TILE * column + 2, STEPS_PER_TILE * self.rows - up, *rest))
 
     def rest(self, rng: Rng) -> range:
-        """Level ground under a ceiling of any height."""
+        """Append level ground under a ceiling of random height."""
         return self.add(draw(rng, REST), self.ground, draw(rng, (4, max(4, self.rows - self.ground))))
 
     def pit(self, rng: Rng, columns: int) -> range:
-        """A pit, LOW tiles deep or as deep as the ground is high, with mines on its ground."""
+        """Append a pit with mines on its ground, LOW tiles deep or as deep as the ground is high."""
         bottom = max(0, self.ground - LOW)
         above = draw(rng, (5, max(5, self.rows - self.ground)))
         pit = self.add(columns, bottom, self.ground - bottom + above)
@@ -56,18 +56,18 @@ class _Board:
         return pit
 
     def room_above(self, rng: Rng, tiles: int) -> None:
-        """Go down by a cliff if less than this would be free above the ground."""
+        """Lower the ground by a cliff if fewer tiles than this are free above it."""
         if self.rows - self.ground < tiles:
             self.ground = LOW
             self.add(draw(rng, REST), self.ground)
 
 
 def course(seed: int, *, kinds: Sequence[str], stations: Span, height: Span) -> Level:
-    """Stations with level ground between them; the spawn is on the first, the exit on the last, the switch beyond the
-    first station.
+    """Generate stations with level ground between them.
 
-    kinds: of the stations, see ``STATIONS``.  stations: how many, fewer where the stage is full.  height: tiles, at
-    least 12.  Raises ValueError for an unknown kind.
+    The spawn is on the first ground, the exit on the last, the switch beyond the first station.
+    kinds: of the stations, see ``STATIONS``.  stations: number, fewer if the stage is full.  height: tiles, at least 12.
+    Raises ValueError for an unknown kind.
     """
     unknown = set(kinds) - set(STATIONS)
     if unknown:
@@ -133,7 +133,7 @@ def _one_way_ladder(rng: Rng, board: _Board) -> None:
 
 
 def _one_way_gate(rng: Rng, board: _Board) -> None:
-    """A low passage with a one-way wall in it: there is no way back."""
+    """A low passage with a one-way wall, so that the ninja cannot return."""
     passage = board.add(draw(rng, (2, 5)), board.ground, 1)
     x = STEPS_PER_TILE * draw(rng, (passage[0] + 1, passage[-1]))
     board.entities.append((entity.ONE_WAY, x, STEPS_PER_TILE * (board.rows - board.ground) - 2, RIGHT))
@@ -149,7 +149,7 @@ def _thwump(rng: Rng, board: _Board) -> None:
 
 
 def _drone(rng: Rng, board: _Board) -> None:
-    """A drone that goes up and down in a narrow shaft across the way."""
+    """A drone that moves up and down in a narrow shaft across the path."""
     depth, clear, above = draw(rng, (1, 3)), draw(rng, (2, 4)), draw(rng, (1, 3))
     board.add(draw(rng, (1, 2)), board.ground, clear)
     shaft = board.add(1, board.ground - depth, clear + depth + above)

@@ -1,6 +1,6 @@
-"""Generated level sets: as many distinct levels of each category as wanted, resumable, on all cores.
+"""Generated level sets: a number of distinct levels per category, resumable, on all cores.
 
-Levels that nobody could finish are kept apart, in a second level set in the folder ``unfinished`` of the set.
+Levels that the verifier could not finish go into a second level set, in the folder ``unfinished`` of the set.
 """
 
 import json
@@ -21,18 +21,18 @@ from nppsim.workers import usable_cores
 
 UNFINISHED = "unfinished"  # sub-folder of a level set
 STREAM = 10**9  # seeds of one stream: seed s of a level set stands for the level seeds s * STREAM, s * STREAM + 1, ...
-PATIENCE = 2000  # candidates in a row without a new level, after which a category is taken to be exhausted
-SAVE_EVERY_S = 20.0  # what an interruption can cost, at most
-MIN_PARALLEL = 20_000  # levels; fewer are made before the other processes have started ...
-MIN_PARALLEL_VERIFIED = 20  # ... unless they are verified, which takes long
+PATIENCE = 2000  # a category counts as exhausted after this many candidates in a row without a new level
+SAVE_EVERY_S = 20.0  # work lost by an interruption, at most
+MIN_PARALLEL = 20_000  # levels; fewer are generated faster than worker processes start ...
+MIN_PARALLEL_VERIFIED = 20  # ... unless they are verified, which is slow
 
 Verify = Callable[[Level], int | None]
 Made = tuple[Level, LevelEntry]
-Candidate = tuple[Level, LevelEntry, str, bool]  # ..., fingerprint of the mirror image, whether it can be used
+Candidate = tuple[Level, LevelEntry, str, bool]  # level, entry, fingerprint of the mirror image, usable
 
 
 class GenerateError(UserError, ValueError):
-    """Levels that cannot be generated as asked; the message says what is possible."""
+    """Request for levels that cannot be generated; the message names the limit."""
 
 
 def make_level_set(
@@ -48,24 +48,24 @@ def make_level_set(
     cluster: str | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> LevelSet:
-    """Make a level set with ``count`` distinct levels of each category, or complete an interrupted one.
+    """Generate a level set with ``count`` distinct levels of each category, or complete an interrupted one.
 
-    A level and its mirror image count as the same; no level of the sets in ``exclude`` is used.  The levels depend on
-    categories, count, seed, difficulty, exclude and verify alone, not on who makes them nor on interruptions.
+    A level and its mirror image count as the same; no level of the sets in ``exclude`` is used.  The levels depend only on
+    categories, count, seed, difficulty, exclude and verify, not on the number of workers or on interruptions.
 
-    path: the folder; new, or made by this function with the same seed and difficulty.
+    path: the folder; new, or written by this function with the same seed and difficulty.
     seed: 0 or more; sets with different seeds draw from different streams of level seeds.
     difficulty: see ``recipe``.
-    verify: par frames of a level, or None if it cannot be finished: the level then goes into the level set in
-        ``path / UNFINISHED``, which exists once it has a level, and does not count.  With several workers, or on a
-        cluster, it must be a function that can be pickled.  Without it, ``par_frames`` is null in the index.
-    workers: processes; by default all available cores where that pays.
-    cluster: address of a Ray cluster to work on instead (``nppsim.cluster``).
-    progress: called with a category and the number of its levels made so far.
-    Raises GenerateError for bad arguments, a folder made with another seed or difficulty, with levels to be excluded or, if
-    there is a ``verify``, with levels that nobody verified, a category that runs out of levels, and workers that die;
-    FolderError where another process is making levels there; ClusterError.
-    An exception, Ctrl-C included, leaves what was made so far in the set; calling again continues.
+    verify: function that returns the par frames of a level, or None if the level cannot be finished.  Such levels do not
+        count, and go into the level set ``path / UNFINISHED``.  With several workers, or on a cluster, the function must
+        be picklable.  Without it, ``par_frames`` is null in the index.
+    workers: processes; by default all available cores if the work is large enough.
+    cluster: address of a Ray cluster to use instead (``nppsim.cluster``).
+    progress: called with a category and the number of its levels so far.
+    Raises GenerateError for bad arguments; for a folder with another seed or difficulty, with excluded levels or, given
+    ``verify``, with unverified levels; for an exhausted category; and for workers that die.  Raises FolderError while
+    another process generates levels there, and ClusterError.
+    An exception, Ctrl-C included, leaves the levels so far in the set; calling again continues.
     """
     path = Path(path)
     for category in categories:
@@ -81,7 +81,7 @@ def make_level_set(
         entries = _begin_or_resume(path, seed, difficulty, verify is not None)
         excluded = {level_set.fingerprint(i): level_set.path for level_set in exclude for i in range(len(level_set))}
         _check_apart(path, excluded)
-        taken = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
+        used = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
         missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
         if workers is None and cluster is None:
             workers = usable_cores() if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
@@ -91,12 +91,12 @@ def make_level_set(
                 seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
                 candidate = partial(_candidate, category, difficulty, verify)
                 with executor.map(candidate, seeds, chunk=1 if verify else 64) as candidates:
-                    _fill(path, category, len(made), count, candidates, taken, progress)
+                    _fill(path, category, len(made), count, candidates, used, progress)
         return LevelSet.open(path)
 
 
 def count_unfinished(path: str | Path) -> dict[str, int]:
-    """How many levels of each category nobody could finish when the level set at ``path`` was made; 0 are left out."""
+    """Count the unfinished levels of the level set at ``path`` per category, without categories that have none."""
     return dict(Counter(entry.category for entry in _unfinished_entries(Path(path))))
 
 
@@ -106,7 +106,7 @@ def _unfinished_entries(path: Path) -> tuple[LevelEntry, ...]:
 
 
 def _begin_or_resume(path: Path, seed: int, difficulty: float | None, verified: bool) -> tuple[LevelEntry, ...]:
-    """Entries that are there already; verified: they must have par frames."""
+    """Return the existing entries, or write an empty set.  verified: raise GenerateError for entries without par."""
     if not (path / INDEX).exists():
         return LevelSet.write(path, []).entries
     entries = LevelSet.open(path, may_be_empty=True).entries
@@ -128,22 +128,22 @@ def _begin_or_resume(path: Path, seed: int, difficulty: float | None, verified: 
             )
     if verified and (unproven := [entry.file for entry in entries if entry.par_frames is None]):
         raise GenerateError(
-            f"{path}: level {unproven[0]} has no par_frames, so nobody has finished it ({len(unproven)} such levels); "
-            "make verified levels in another folder"
+            f"{path}: level {unproven[0]} has no par_frames: it was not verified ({len(unproven)} such levels); "
+            "generate verified levels in another folder"
         )
     return entries
 
 
 def _check_apart(path: Path, excluded: dict[str, Path]) -> None:
-    """GenerateError if the set at ``path`` has a level, mirrored or not, of a set to be excluded."""
+    """Raise GenerateError if the set at ``path`` shares a level, mirrored or not, with an excluded set."""
     if not excluded:
         return
     level_set = LevelSet.open(path, may_be_empty=True)
     for entry, level in zip(level_set.entries, level_set, strict=True):
         if other := excluded.get(entry.fingerprint) or excluded.get(mirror(level).fingerprint):
             raise GenerateError(
-                f"{path}: level {entry.file} is in {other} too, which is to be excluded: {path} was begun without "
-                "--exclude; make it in another folder"
+                f"{path}: level {entry.file} is also in the excluded set {other}: {path} was begun without --exclude; "
+                "generate the set in another folder"
             )
 
 
@@ -153,19 +153,19 @@ def _fill(
     have: int,
     count: int,
     candidates: Iterator[Candidate],
-    taken: set[str],
+    used: set[str],
     progress: Callable[[str, int], None] | None,
 ) -> None:
-    """Append new levels to the set until it has ``count`` of the category; taken: fingerprints that are no longer new."""
+    """Append new levels to the set until it has ``count`` of the category.  used: fingerprints of levels not to repeat."""
     fresh: list[Made] = []
     unfinished: list[Made] = []
     misses, saved = 0, time.monotonic()
     try:
         while have + len(fresh) < count:
             level, entry, mirrored, finished = next(candidates)
-            new = entry.fingerprint not in taken and mirrored not in taken
+            new = entry.fingerprint not in used and mirrored not in used
             if new:
-                taken.add(entry.fingerprint)
+                used.add(entry.fingerprint)
                 (fresh if finished else unfinished).append((level, entry))
             if new and finished:
                 misses = 0
@@ -176,7 +176,7 @@ def _fill(
                 if misses >= PATIENCE:
                     raise GenerateError(
                         f"{path}: category {category!r} gave {have + len(fresh)} distinct levels of {count} and then "
-                        f"nothing new in {PATIENCE} candidates; ask for fewer levels, or exclude fewer"
+                        f"none in {PATIENCE} candidates; lower --count, or exclude fewer sets"
                     )
             if time.monotonic() - saved > SAVE_EVERY_S:
                 _save(path, fresh, unfinished)
@@ -186,13 +186,13 @@ def _fill(
 
 
 def _save(path: Path, fresh: list[Made], unfinished: list[Made]) -> None:
-    """Append levels to the set and to its unfinished ones, whatever of it an interruption has left to be done.
+    """Append levels to the set and to its unfinished levels; skip levels stored before an interruption.
 
-    The unfinished ones first: the last level of the set is where making it goes on, and all before it must be stored.
+    Unfinished levels come first: generation resumes after the last level of the set, so all earlier seeds must be stored.
     """
     if not (path / INDEX).exists():
         raise GenerateError(
-            f"{path}: was removed while its levels were being made; repeat the command, and leave it alone"
+            f"{path} was removed during generation; repeat the command, and do not modify the folder meanwhile"
         )
     for folder, levels in ((path / UNFINISHED, unfinished), (path, fresh)):
         if not levels:

@@ -1,4 +1,4 @@
-"""Family "platforms": a high hall with platforms that wind their way up, over a mined or a plain ground."""
+"""Family "platforms": a high hall with a chain of platforms from the bottom to the top, over mined or plain ground."""
 
 import numpy as np
 
@@ -29,14 +29,14 @@ def platforms(
     deadly: float = 0.5,
     climb: float = 0.5,
 ) -> Level:
-    """A hall; each platform is one jump away from the one before.  One goal is on the last platform.
+    """Generate a hall; each platform is one jump away from the one before.  One goal is on the last platform.
 
     width, height: tiles.
-    count: platforms, fewer where they do not fit.
+    count: platforms, fewer if they do not fit.
     gap, rise, length: tiles from one platform to the next, up (at most 3) or down, and along it.
     under: chance of a mine under a platform.
     deadly: share of halls whose ground is covered with mines.
-    climb: share in which the spawn is at the beginning of the way up; in the others the way leads down.
+    climb: share of halls in which the spawn is at the lower end; in the others it is at the upper end.
     """
     rng = generator("platforms", seed)
     columns, rows = min(draw(rng, width), COLUMNS), min(draw(rng, height), ROWS)

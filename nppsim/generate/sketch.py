@@ -1,12 +1,13 @@
-"""The drawing board of the generators: a sketch of open space with spawn, switch and exit, and its way into a level.
+"""Sketches, the common intermediate form of the generators: open space with spawn, switch and exit.
 
 A sketch has its own coordinates: tiles (column, row) and positions in steps of 6 px, four to a tile, both from its
-top-left corner.  ``place`` puts it at a random place of the stage, mirrored half of the time; all around it is solid.
+top-left corner.  ``place`` turns it into a level: at a random position, mirrored half of the time, surrounded by solid
+tiles.
 
-Facts about the ninja that the families build on (measured in the simulator): its diameter is 20 px, so it passes gaps
-of one tile; a jump held from the ground rises 3.2 tiles, one pressed for a single frame 1.2; a running jump flies up to
-14 tiles; a fall from rest onto flat ground is survived from up to 11 tiles; shafts of 1 to 4 tiles are climbed by wall
-jumps.
+Properties of the ninja that the families rely on, measured in the simulator.  Its diameter is 20 px, so it passes gaps of
+one tile.  A jump from the ground rises 3.2 tiles with the key down, 1.2 tiles with a single frame of it.  A running jump
+covers up to 14 tiles.  The ninja survives a fall from rest onto flat ground from up to 11 tiles.  It climbs shafts of 1 to
+4 tiles by wall jumps.
 """
 
 import zlib
@@ -44,12 +45,12 @@ _TO_SIDE = {"floor": (0, 1), "ceiling": (0, -1), "left": (-1, 0), "right": (1, 0
 
 @dataclass
 class Sketch:
-    """A level in the making.
+    """Part of a level under construction.
 
     tiles: uint8[rows, columns].
-    spawn, switch, door: positions, see above.
+    spawn, switch, door: positions, see the module docstring.
     locked_doors, trap_doors: (switch, door, orientation).
-    entities: of types without a switch.
+    entities: entities of types without a switch.
     """
 
     tiles: np.ndarray
@@ -61,7 +62,7 @@ class Sketch:
     entities: list[Placed] = field(default_factory=list)
 
     def moved(self, tiles: np.ndarray, right: int, down: int) -> "Sketch":
-        """All that stands in the sketch, ``right`` and ``down`` tiles further, in other tiles."""
+        """Return the contents shifted by ``right`` and ``down`` tiles, with other tiles."""
 
         def at(position: Sequence[int]) -> Position:
             return position[0] + STEPS_PER_TILE * right, position[1] + STEPS_PER_TILE * down
@@ -77,44 +78,44 @@ class Sketch:
         )
 
     def cropped(self) -> "Sketch":
-        """The sketch without the rock around its open part."""
+        """Return the sketch without the solid rows and columns around its open part."""
         rows, columns = np.nonzero(self.tiles != SOLID)
         top, left = int(rows.min()), int(columns.min())
         return self.moved(self.tiles[top : rows.max() + 1, left : columns.max() + 1], -left, -top)
 
 
 def generator(family: str, seed: int) -> Rng:
-    """The random stream of one level; families draw from different streams."""
+    """Return the random generator of one level; families have different streams."""
     return np.random.default_rng([zlib.crc32(family.encode()), seed])
 
 
 def draw(rng: Rng, span: Span) -> int:
-    """A random whole number of a span, both ends included."""
+    """Draw an integer from a span, both ends included."""
     return int(rng.integers(span[0], span[1] + 1))
 
 
 def pick(rng: Rng, items: Sequence[Item]) -> Item:
-    """One of some items, all equally likely."""
+    """Draw one of the items, all equally likely."""
     return items[int(rng.integers(len(items)))]
 
 
 def spot(column: int, row: int) -> Position:
-    """Position in the middle of a tile: a ninja put there drops by 2 px to the tile's floor."""
+    """Return the position in the middle of a tile: a ninja there drops by 2 px to the tile's floor."""
     return STEPS_PER_TILE * column + 2, STEPS_PER_TILE * row + 2
 
 
 def nudge(rng: Rng, position: Position) -> Position:
-    """The position moved by up to 6 px to the left, right or up: still touched by a ninja who passes its tile."""
+    """Move a position by up to 6 px left, right or up: a ninja that passes the tile still touches it."""
     return position[0] + draw(rng, (-1, 1)), position[1] - draw(rng, (0, 1))
 
 
 def furnish(rng: Rng, tiles: np.ndarray, spawn: Tile, switch: Tile, door: Tile) -> Sketch:
-    """A sketch with spawn, switch and exit door in these tiles."""
+    """Make a sketch with spawn, switch and exit door in these tiles."""
     return Sketch(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door))
 
 
 def place(sketch: Sketch, rng: Rng) -> Level:
-    """The level: the sketch at a random place in solid rock, mirrored half of the time."""
+    """Make a level: the sketch at a random position in solid tiles, mirrored half of the time."""
     rows, columns = sketch.tiles.shape
     left, top = draw(rng, (0, COLUMNS - columns)), draw(rng, (0, ROWS - rows))
     tiles = np.full((ROWS, COLUMNS), SOLID, dtype=np.uint8)
@@ -143,10 +144,10 @@ def line_with_mines(
     keep_clear: Sequence[Position],
     sides: Sequence[str] = SIDES,
 ) -> list[Placed]:
-    """Up to ``count`` mines that stick to full tiles; a ninja can pass each of them on the other side.
+    """Place up to ``count`` mines on the faces of full tiles; the ninja can pass each of them on the other side.
 
-    tiles: uint8[rows, columns], with rock all around.
-    keep_clear: positions without a mine within two tiles of them.
+    tiles: uint8[rows, columns]; everything outside counts as solid.
+    keep_clear: positions without a mine within two tiles.
     sides: of the open tiles, "floor", "ceiling", "left" and "right", on which mines may lie.
     Opposite a mine, and beside it, two tiles in a row are open; mines are three or more tiles apart.
     """
@@ -164,21 +165,21 @@ def line_with_mines(
             for away in (0, 1):  # (dy, dx) is the direction along the surface
                 fits &= shifted(along * dy - away * dx, along * dx - away * dy) == OPEN
         places += [(column, row, dx, dy) for row, column in np.argwhere(fits).tolist()]
-    taken = [(x / STEPS_PER_TILE, y / STEPS_PER_TILE) for x, y in keep_clear]
+    avoided = [(x / STEPS_PER_TILE, y / STEPS_PER_TILE) for x, y in keep_clear]
     mines: list[Placed] = []
     for i in rng.permutation(len(places)).tolist():
         if len(mines) == count:
             break
         column, row, dx, dy = places[i]
-        if all(max(abs(column + 0.5 - x), abs(row + 0.5 - y)) > 2.5 for x, y in taken):
-            taken.append((column + 0.5, row + 0.5))
+        if all(max(abs(column + 0.5 - x), abs(row + 0.5 - y)) > 2.5 for x, y in avoided):
+            avoided.append((column + 0.5, row + 0.5))
             x, y = spot(column, row)
             mines.append((kinds.MINE, x + dx, y + dy))
     return mines
 
 
 def add_lining(rng: Rng, sketch: Sketch, mines: Span, sides: Sequence[str] = SIDES) -> None:
-    """Line a sketch with mines, away from spawn, switch and exit; a span that ends at 0 draws nothing."""
+    """Add mines to the walls of a sketch, away from spawn, switch and exit; a span that ends at 0 draws nothing."""
     if mines[1]:
         clear = (sketch.spawn, sketch.switch, sketch.door)
         sketch.entities += line_with_mines(rng, sketch.tiles, draw(rng, mines), clear, sides)

@@ -1,4 +1,4 @@
-"""How varied levels are: what differs from level to level of a category, and by how much."""
+"""Measures of variety between the levels of a category."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from nppsim.paths import NO_HOP, NODES_Y, STEP_X, STEP_Y, nearest_node
 
 MEASURES = ("path_length_px", "turns", "vertical_moves", "hazards")
 CHUNK = 256  # levels compiled at once
-STRETCH = 4  # steps of 12 px: the way is looked at in pieces of two tiles
+STRETCH = 4  # steps of 12 px: paths are measured in pieces of two tiles
 
 
 @dataclass(frozen=True)
 class Variety:
-    """What was measured on the levels of one category.
+    """Measures of the levels of one category.
 
-    levels, distinct_levels, distinct_layouts: how many; mirror images count as equal, and a layout is the tiles alone,
-    wherever on the stage they lie.
-    values: float64[levels, 4], one column per entry of ``MEASURES``.  The way goes from the spawn over the switch to the
-    exit, past open doors, without gravity; a turn is a change between left, right, up and down, in stretches of two tiles;
-    a vertical move is one or more stretches up or down.  Turns and vertical moves are 0 where there is no way.
+    levels, distinct_levels, distinct_layouts: counts.  Mirror images count as equal.  A layout is the tiles alone,
+    independent of their position on the stage.
+    values: float64[levels, 4], one column per entry of ``MEASURES``.  The path goes from the spawn over the switch to the
+    exit, with all doors open, without gravity.  A turn is a change between left, right, up and down, in stretches of two
+    tiles.  A vertical move is one or more stretches up or down.  Turns and vertical moves are 0 if there is no path.
     """
 
     levels: int
@@ -36,15 +36,15 @@ class Variety:
 
 
 def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
-    """Measure levels, given with their categories; categories in order of first appearance."""
+    """Measure (category, level) pairs; categories in order of first appearance."""
     rows: dict[str, list] = {}
     pairs = iter(levels)
     while chunk := list(islice(pairs, CHUNK)):
         lengths = LevelBank([level for _, level in chunk]).path_length
-        ways = _ways([level for _, level in chunk])
-        for (category, level), length, way in zip(chunk, lengths.tolist(), ways, strict=True):
+        paths = _moves([level for _, level in chunk])
+        for (category, level), length, moves in zip(chunk, lengths.tolist(), paths, strict=True):
             hazards = int(np.isin(level.records[:, TYPE], kinds.HAZARDS).sum())
-            row = (length, max(0, len(way) - 1), sum(move in "UD" for move in way), hazards)
+            row = (length, max(0, len(moves) - 1), sum(move in "UD" for move in moves), hazards)
             rows.setdefault(category, []).append((symmetric_fingerprint(level), _layout(level), row))
     return {
         category: Variety(
@@ -58,7 +58,7 @@ def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
 
 
 def variety_table(measured: dict[str, Variety]) -> str:
-    """The figures as a table: counts, and least / median / greatest value of each measure."""
+    """Format a table: counts, and minimum / median / maximum of each measure."""
     rows = []
     for category, found in measured.items():
         spans = [f"{column.min():.0f} / {np.median(column):.0f} / {column.max():.0f}" for column in found.values.T]
@@ -67,7 +67,7 @@ def variety_table(measured: dict[str, Variety]) -> str:
 
 
 def _layout(level: Level) -> bytes:
-    """The tiles without the rock around them; the same for mirror images."""
+    """Return the tiles without the solid rows and columns around them; equal for mirror images."""
     rows, columns = np.nonzero(level.tiles != SOLID)
     if len(rows) == 0:
         return b""
@@ -77,8 +77,8 @@ def _layout(level: Level) -> bytes:
     return min(bytes((tiles.shape[1],)) + tiles.tobytes() for tiles in seen)
 
 
-def _ways(levels: Sequence[Level]) -> Iterator[str]:
-    """The way through each level as a string of moves, L, R, U and D, no two equal ones in a row."""
+def _moves(levels: Sequence[Level]) -> Iterator[str]:
+    """Yield the path through each level as a string of moves, L, R, U and D, without repetitions."""
     bank = LevelBank([_without_doors(level) for level in levels])
     for level, distance, hop in zip(levels, bank.paths.distance, bank.paths.hop, strict=True):
         switches = level.records[level.records[:, TYPE] == kinds.EXIT_SWITCH]
@@ -102,7 +102,7 @@ def _without_doors(level: Level) -> Level:
 
 
 def _points(distance: np.ndarray, hop: np.ndarray, x: float, y: float) -> list[tuple[int, int]]:
-    """Lattice points of the way that a field shows from a point in px to its goal."""
+    """Follow a path field from a point in px to its goal; return the lattice points."""
     _, node = nearest_node(distance, x, y)
     points = []
     while node >= 0:

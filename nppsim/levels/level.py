@@ -1,8 +1,8 @@
 """Levels: an immutable, validated ``Level``, read from and written to the N++ map layout.
 
 A level file is a header of 184 bytes, 23 x 42 tile ids, 40 little-endian uint16 record counts, and records of 5 bytes
-(type, x, y, orientation, mode).  Everything that a simulator would stumble over is settled here: what cannot be read is
-a ``LevelError``; what can be read but is odd is masked or kept, and listed in ``Level.warnings``.
+(type, x, y, orientation, mode).  All validation happens here, so that the simulator need not check anything.  Unreadable
+data raise ``LevelError``.  Unusual data are masked or left unchanged, and listed in ``Level.warnings``.
 
 Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirror images).
 """
@@ -62,10 +62,10 @@ class Level:
     name: for messages, e.g. the file path.
     exit_count: 0..255, how many rows below an exit door its switch stands; counted from ``records`` if COUNTED.
     ball_count: 0..255, the number of death balls as the file states it; counted from ``records`` if COUNTED.
-    title: at most 128 ASCII characters, kept in the file header.
-    warnings: what is odd about the level, each with its byte offset in the file and what is done about it.
+    title: at most 128 ASCII characters, stored in the file header.
+    warnings: unusual data, each with its byte offset in the file and its treatment.
 
-    Raises LevelError for wrong shapes, values that are not bytes, and data that are evidently something else.
+    Raises LevelError for wrong shapes, values that are not bytes, and data of another format.
     """
 
     tiles: np.ndarray
@@ -130,7 +130,7 @@ class Level:
         records = body[RECORDS_OFFSET : RECORDS_OFFSET + num_records * RECORD_SIZE].reshape(-1, RECORD_SIZE)
         title = bytes(data[TITLE]).split(b"\0", 1)[0]
         if not title.isascii():
-            warnings += (f"byte {TITLE.start}: the title {title!r} is not ASCII; other characters become '?'",)
+            warnings += (f"byte {TITLE.start}: the title {title!r} is not ASCII; other characters are read as '?'",)
         return cls(
             tiles=body[TILES_OFFSET:COUNTS_OFFSET].reshape(ROWS, COLUMNS),
             records=records,
@@ -167,11 +167,11 @@ class Level:
 
     @classmethod
     def from_content(cls, data: bytes, name: str = "") -> "Level":
-        """The level of a file's bytes: the map layout, or text, as they begin.  Raises LevelError."""
+        """Read a level from the bytes of a file, in the map layout or as text.  Raises LevelError."""
         if not is_text(data):
             return cls.from_bytes(data, name)
         if len(data) > MAX_TEXT:
-            raise LevelError(f"{name or 'level'}: more than {MAX_TEXT:,} bytes of text: no level is as long")
+            raise LevelError(f"{name or 'level'}: more than {MAX_TEXT:,} bytes of text; this is not a level")
         return cls.from_text(data.decode("utf-8-sig", "replace"), name)
 
     @classmethod
@@ -192,7 +192,7 @@ class Level:
         title: str = "",
         name: str = "",
     ) -> "Level":
-        """Make a level from its parts, with the records in the order that N++ writes and pairs them.
+        """Build a level from its parts, with the records in the order in which N++ writes and pairs them.
 
         All positions are (x, y) bytes: steps of 6 px from the outer corner of the border.
         exits: (switch, door) positions.
@@ -225,7 +225,7 @@ class Level:
         return cls(tiles, np.array(records), name=name, title=title)
 
     def to_bytes(self) -> bytes:
-        """The level in the N++ map layout.  Reading it back gives the same tiles, records, counts and title."""
+        """Encode the level in the N++ map layout; decoding gives the same tiles, records, counts and title."""
         data = np.zeros(RECORDS_OFFSET + self.records.size, dtype=np.uint8)
         title = self.title.encode("ascii")
         data[TITLE.start : TITLE.start + len(title)] = np.frombuffer(title, dtype=np.uint8)
@@ -238,7 +238,7 @@ class Level:
         return data.tobytes()
 
     def save(self, path: str | Path) -> None:
-        """Write the level in the N++ map layout; as text (``nppsim.levels.text``) where the name ends in ``.level``."""
+        """Write the level in the N++ map layout, or as text (``nppsim.levels.text``) if the name ends in ``.level``."""
         if Path(path).suffix.lower() == TEXT_SUFFIX:
             write_bytes(path, text.to_text(self).encode())
         else:
@@ -251,7 +251,7 @@ class Level:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hex, of everything that the simulation reads: tiles, records, exit_count, ball_count."""
+        """SHA-256 (hex) of all data that the simulation reads: tiles, records, exit_count, ball_count."""
         digest = hashlib.sha256(self.tiles.tobytes())
         digest.update(self.records.tobytes())
         digest.update(bytes((self.exit_count, self.ball_count)))
@@ -268,7 +268,7 @@ class Level:
         return hash(self.fingerprint)
 
     def __setstate__(self, state: dict) -> None:
-        # Pickling, as done between processes, forgets that an array is read-only.
+        # Pickling between processes loses the read-only flag of arrays.
         self.__dict__.update(state)
         self.tiles.setflags(write=False)
         self.records.setflags(write=False)
@@ -283,24 +283,24 @@ def container_suffix(path: str | Path) -> str:
 
 
 def oddities(levels: Iterable[Level], most: int = 5) -> list[str]:
-    """A line for each warning of the levels, ``most`` of them, and one that counts the others."""
-    told = [f"odd: {level.name}: {warning}" for level in levels for warning in level.warnings]
-    rest = [f"odd: and {len(told) - most} more like these"] if len(told) > most else []
-    return told[:most] + rest
+    """List the first ``most`` warnings of the levels, one per line, and the number of the others."""
+    warnings = [f"odd: {level.name}: {warning}" for level in levels for warning in level.warnings]
+    rest = [f"odd: and {len(warnings) - most} more like these"] if len(warnings) > most else []
+    return warnings[:most] + rest
 
 
 def is_text(data: bytes) -> bool:
-    """Whether a file of this content is a level as text; a byte order mark may stand before it."""
+    """Tell if these bytes are a level as text; a byte order mark may precede it."""
     return data.removeprefix(codecs.BOM_UTF8).startswith(TEXT_BEGINS)
 
 
 def is_level(data: bytes) -> bool:
-    """Whether a file of this content is a level, in the map layout (which begins with a zero) or as text."""
+    """Tell if these bytes are a level, in the map layout (which begins with four zeros) or as text."""
     return is_text(data) or (data[:4] == bytes(4) and len(data) >= RECORDS_OFFSET + RECORD_SIZE)
 
 
 def mirror(level: Level) -> Level:
-    """The level seen in a mirror, left and right exchanged; applying it twice gives the level back.
+    """Mirror a level, left and right exchanged; mirroring twice restores the level.
 
     Physics agree up to rounding and a few documented asymmetries (docs/physics.md, section 11.4).
     """
@@ -321,7 +321,7 @@ def mirror(level: Level) -> Level:
 
 
 def symmetric_fingerprint(level: Level) -> str:
-    """The same for a level and its mirror image (the smaller of both fingerprints), different for all others."""
+    """Return a fingerprint that a level shares with its mirror image: the smaller of both fingerprints."""
     return min(level.fingerprint, mirror(level).fingerprint)
 
 
@@ -331,7 +331,7 @@ def _offset(record: int) -> int:
 
 
 def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
-    """A private uint8 copy of ``values``; LevelError unless they are whole numbers 0..255."""
+    """Copy ``values`` as uint8; LevelError unless they are integers 0..255."""
     array = np.asarray(values)
     if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() > 255)):
         span = f"{array.min()}..{array.max()}" if array.size and array.dtype.kind in "iuf" else "no numbers"
@@ -340,8 +340,8 @@ def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
 
 
 def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: list[str]) -> None:
-    """The first record must be a spawn.  The original reads its position without looking at its type, and recorded
-    play on such (damaged) levels exists; so only data that do not look like tiles either are refused."""
+    """Warn unless the first record is a spawn.  The original reads its position without checking the type, and replays
+    of such damaged levels exist.  LevelError only if the tile ids are invalid too."""
     kind = records[0, TYPE]
     if kind == kinds.NINJA:
         return
@@ -352,7 +352,7 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
 
 
 def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
-    """Reduce orientations and modes that do not exist to ones that do, in place."""
+    """Mask invalid orientations and modes in place."""
     for column, types, modulus, what in (
         (ORIENTATION, kinds.ORIENTED, 8, "orientation"),
         (MODE, kinds.DRONES, 4, "mode"),
@@ -367,7 +367,7 @@ def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
 
 
 def _settled_count(given: int, records: np.ndarray, kind: int, label: str, warnings: list[str]) -> int:
-    """The count byte of one type: as given (with a warning if the records disagree), or counted."""
+    """Return the count byte of one type: the given value (with a warning if the records disagree), or the count."""
     counted = int((records[:, TYPE] == kind).sum())
     if given == COUNTED:
         given = counted
@@ -420,12 +420,12 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
             warnings.append(
                 f"byte {_offset(first)}: a {ENTITY_NAMES[kind]} (type {kind}; the first of {found.sum()} such records) "
                 f"stands in the border, at ({POSITION_UNIT * x[first]}, {POSITION_UNIT * y[first]}) px; "
-                "to it, all beyond the stage is solid"
+                "for this entity, everything outside the stage is solid"
             )
 
 
 def _check_switches(records: np.ndarray, exit_count: int, warnings: list[str]) -> None:
-    """Warn about doors whose switch record is missing or of another type (its position is used all the same)."""
+    """Warn about doors whose switch record is missing or of another type; its position is used in either case."""
     for i, kind in enumerate(records[:, TYPE].tolist()):
         if kind == kinds.EXIT:
             partner, wanted = i + exit_count, kinds.EXIT_SWITCH

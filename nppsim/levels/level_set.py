@@ -10,11 +10,11 @@ A folder ``datasets/train`` holds ``index.json`` and level files in the N++ layo
     parameters   the generator's settings, an object
     seed         the generator's seed, or null
     fingerprint  ``Level.fingerprint``, checked whenever the level is read
-    par_frames   frames in which somebody is known to finish the level, or null if nobody is
+    par_frames   length in frames of a known run that finishes the level, or null
 
 A plain folder of level files, without index, is a level set too: the category of a level is then the name of its
-sub-folder, or "uncategorised".  A sub-folder that has an index is a level set of its own, and no part of the set around
-it.  Opening reads the index only; a level is read when it is asked for.
+sub-folder, or "uncategorised".  A sub-folder that has an index is a separate level set.  Opening a set reads only the
+index; each level is read on access.
 """
 
 import gc
@@ -37,18 +37,18 @@ INDEX = "index.json"
 FORMAT = "nppsim level set"
 VERSION = 1
 UNCATEGORISED = "uncategorised"
-SINGLE = "single"  # category of a level file that is given by itself
+SINGLE = "single"  # category of a level file given without a set
 # Companions that may stand in a folder without index.
 _NOT_LEVELS = {".json", ".md", ".txt", ".tmp", ".html", ".png", ".mp4"}
 
 
 class LevelSetError(UserError, ValueError):
-    """A level set that cannot be used; the message names the folder or file, the place, and what to do."""
+    """Unusable level set; the message names the folder or file, the position and the remedy."""
 
 
 @dataclass(frozen=True)
 class LevelEntry:
-    """What a level set knows about a level without reading it; the fields are those of the index (see above)."""
+    """Index entry of a level; the fields are described in the module docstring."""
 
     category: str
     generator: str = ""
@@ -115,7 +115,9 @@ class LevelSet(Sequence[Level]):
         except LevelError as error:
             raise LevelSetError(f"{error}; remove or replace this file") from error
         except OSError as error:
-            raise LevelSetError(f"{file}: {error.strerror}; restore the file or make the level set anew") from error
+            raise LevelSetError(
+                f"{file}: {error.strerror}; restore the file or generate the level set again"
+            ) from error
         if entry.fingerprint and level.fingerprint != entry.fingerprint:
             raise LevelSetError(
                 f"{file} has fingerprint {level.fingerprint[:12]}…, {self.path / INDEX} states "
@@ -153,10 +155,10 @@ class LevelSet(Sequence[Level]):
 
     @classmethod
     def write(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
-        """Make a new level set.  ``file`` and ``fingerprint`` of the entries are filled in.
+        """Write a new level set.  ``file`` and ``fingerprint`` of the entries are filled in.
 
-        Raises LevelSetError if the folder exists and is not empty, hidden files aside.  If interrupted, the set exists and
-        has no levels.
+        Raises LevelSetError if the folder exists and is not empty (hidden files are ignored).  After an interruption the
+        set exists and is empty.
         """
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(file.name[0] != "." for file in path.iterdir())):
@@ -170,34 +172,32 @@ class LevelSet(Sequence[Level]):
         """Add levels to a level set that has an index; all of them or, if interrupted, none.
 
         The level files are written first and the index is replaced in one step at the end.
-        Raises LevelSetError if there is no index, or a level's file name is taken.
+        Raises LevelSetError if there is no index, or a level's file name is in use.
         """
         path = Path(path)
         if not (path / INDEX).exists():
             raise LevelSetError(f"{path} has no {INDEX}; make a level set there with LevelSet.write")
         entries = _read_index(path)
-        taken = {entry.file for entry in entries}
+        used = {entry.file for entry in entries}
         numbers: dict[str, int] = {}
         for level, entry in levels:
-            file = entry.file or _free_name(entry.category, taken, numbers)
-            if file in taken:
-                raise LevelSetError(
-                    f"{path}: the file name {file} is taken; leave LevelEntry.file empty for a free one"
-                )
+            file = entry.file or _free_name(entry.category, used, numbers)
+            if file in used:
+                raise LevelSetError(f"{path}: the file {file} exists; leave LevelEntry.file empty for a free name")
             entry = replace(entry, file=file, fingerprint=level.fingerprint)
             _check_entry(asdict(entry), f"{path}: level {len(entries)}")
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             level.save(path / file)
-            taken.add(file)
+            used.add(file)
             entries.append(entry)
         _write_index(path, entries)
         return cls(path, entries)
 
 
 def check_disjoint(*splits: Sequence[LevelSet]) -> None:
-    """Raise LevelSetError if a level of one split (train, dev, test), or its mirror image, is also in one before it.
+    """Raise LevelSetError if a level of one split (train, dev, test), or its mirror image, is also in an earlier split.
 
-    splits: of one or several sets each; within a split, levels may be in several sets.
+    splits: one or several sets each; within a split, sets may share levels.
     """
     for number, split in enumerate(splits):
         for later in split:
@@ -216,23 +216,23 @@ def _check_apart(earlier: LevelSet, later: LevelSet, levels: Sequence[Level]) ->
             shared.append(f"{later.entries[i].file} = {earlier.entries[twin].file}")
     if shared:
         raise LevelSetError(
-            f"{len(shared)} of {len(later)} levels of {later.path} are also in {earlier.path}, as they are or mirrored: "
-            f"{', '.join(shared[:5])}{', …' if len(shared) > 5 else ''}; success on them would measure memory. "
+            f"{len(shared)} of {len(later)} levels of {later.path} are also in {earlier.path}, identical or mirrored: "
+            f"{', '.join(shared[:5])}{', …' if len(shared) > 5 else ''}; success on them would measure memorisation. "
             f"Remove them, or generate the levels of {later.path} with another seed and --exclude {earlier.path}"
         )
 
 
-def _free_name(category: str, taken: set[str], numbers: dict[str, int]) -> str:
-    """The next free file name of a category; ``numbers`` remembers how far each category has come."""
-    while (file := f"{category}/{numbers.get(category, 0):06d}.map") in taken:
+def _free_name(category: str, used: set[str], numbers: dict[str, int]) -> str:
+    """Return the next free file name of a category; ``numbers`` caches the next number per category."""
+    while (file := f"{category}/{numbers.get(category, 0):06d}.map") in used:
         numbers[category] = numbers.get(category, 0) + 1
     return file
 
 
 def scan_folder(path: Path) -> list[LevelEntry]:
-    """What a folder without index holds, in order of the names; the content of the files is not looked at.
+    """List the files of a folder without index, sorted by name, without reading them.
 
-    Companions, hidden files and sub-folders that are level sets of their own are left out.  Raises LevelSetError.
+    Skips documentation and pictures, hidden files, and sub-folders with an index.  Raises LevelSetError.
     """
     found = files_below(
         path,
@@ -265,7 +265,7 @@ def _read_index(path: Path) -> list[LevelEntry]:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """While many objects are made that all stay, collections find nothing and take half of the time."""
+    """Disable the garbage collector: it takes half of the time and finds nothing while only live objects are created."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -276,15 +276,15 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def _read_entries(file: Path) -> list[LevelEntry]:
-    index = read_json(file, LevelSetError, "restore it, or delete it to use the folder as it is")
+    index = read_json(file, LevelSetError, "restore it, or delete it to use the folder without an index")
     if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
         raise LevelSetError(
             f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION} and '
-            '"levels": [...]; restore it, or delete it to use the folder as it is'
+            '"levels": [...]; restore it, or delete it to use the folder without an index'
         )
     if index.get("version") != VERSION:
         raise LevelSetError(
-            f"{file} has version {index.get('version')!r}; this program reads version {VERSION}: make it anew"
+            f"{file} has version {index.get('version')!r}; this program reads version {VERSION}: generate the set again"
         )
     levels = index["levels"]
     for i, entry in enumerate(levels):
@@ -294,7 +294,7 @@ def _read_entries(file: Path) -> list[LevelEntry]:
 
 
 def _check_entry(entry: dict, place: str) -> None:
-    """Raise LevelSetError, naming the place, for an index entry that cannot be right."""
+    """Raise LevelSetError, with ``place`` in the message, for an invalid index entry."""
     if not isinstance(entry, dict) or entry.keys() != _FIELD_TYPES.keys():
         found = ", ".join(sorted(entry)) if isinstance(entry, dict) else type(entry).__name__
         raise LevelSetError(f"{place} has {found}; needed are exactly the fields {', '.join(_FIELD_TYPES)}")

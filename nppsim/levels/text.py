@@ -1,4 +1,4 @@
-"""Levels as text that people can type, read, compare and edit; the format is in docs/file_formats.md.
+"""Levels as text, to type, read, compare and edit by hand; the format is in docs/file_formats.md.
 
     nppsim level 1
     title: Over the gap
@@ -11,7 +11,7 @@
     exit-switch 20 12
     thwump 15 9 2                                   orientation 0..7, and after it the mode
 
-Reading what was written gives the same level, odd ones included.
+Reading a written level gives the same level, invalid values included.
 """
 
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FIRST_LINE = "nppsim level 1"
 TILE_CHARACTERS = ".#23456789abcdefghijklmnopqrstuvwxyzAB"  # of tile ids 0, 1, ...
-_ODD_TILE = "?"  # an id without geometry; a line "tile ROW COLUMN ID" says which
+_ODD_TILE = "?"  # an id without geometry; a line "tile ROW COLUMN ID" gives the id
 _NAMES = tuple(name.replace(" ", "-") for name in kinds.ENTITY_NAMES)
 _TYPES = {name: kind for kind, name in enumerate(_NAMES)}
 _COUNTS = {"exit_count": kinds.EXIT, "ball_count": kinds.DEATH_BALL}
@@ -96,7 +96,7 @@ def parse(text: str, name: str = "") -> dict[str, Any]:
 
 
 class _Reader:
-    """The lines of a text that are not empty and no comments (#!), with their numbers for messages."""
+    """Iterate over the lines of a text, without empty lines and comments (#!), with line numbers for messages."""
 
     def __init__(self, text: str, name: str):
         numbered = enumerate(text.splitlines(), start=1)
@@ -123,7 +123,7 @@ class _Reader:
 
 
 def _title(reader: _Reader, value: str) -> str:
-    """A title, as it is or, with odd characters, as a JSON string."""
+    """Parse a title: plain text or, for special characters, a JSON string."""
     if not value.startswith('"'):
         return value
     try:
@@ -163,7 +163,7 @@ def _numbers(reader: _Reader, line: str, pattern: str, expected: str) -> list[in
 
 
 def _whole(text: str) -> int:
-    """The number in a text; for what is none, or has more digits than any here, one that is too large."""
+    """Parse an integer; return a value above every limit if the text is not an integer or is too long."""
     return int(text) if text.isdecimal() and len(text) < 10 else 1 << 31
 
 

@@ -1,1 +1,1 @@
-"""What agents see: the layout of observations, vectors, images, graphs, statistics."""
+"""Observations: layout, vectors, images, graphs, statistics."""

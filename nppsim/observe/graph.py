@@ -1,12 +1,12 @@
-"""Graphs of levels: what ``graph_state`` stands for, as arrays.
+"""Level graphs for graph networks: arrays of the graph identified by a ``graph_state``.
 
     graph = graph_of(sim.obs["graph_state"][0])      # features float32[N, 45], neighbours int32[N, 16], ...
 
-A graph belongs to a level and a state of its doors, exits and mines, not to a step: thousands of decisions share one.  Its
-nodes are the cells (24 px) that the ninja can get to, and the entities but gold.  Each node lists the nodes that it hears
-from, in slots of fixed meaning (SLOTS): what a layer of a network sums over is an array, not a list of lists.
-The lattice of the path fields has 12 px; a cell stands for the nine points in and around it, which makes a quarter of the
-nodes, and what lies within a cell is in ``surroundings``.  ``docs/observations.md`` has the features.
+A graph depends on a level and the state of its doors, exits and mines, so thousands of decisions share one.  Its nodes are
+the reachable cells (24 px) and all entities except gold.  Each node lists its neighbours, the sources of its messages, in
+slots of fixed meaning (SLOTS), so that a network layer reads one array.
+The lattice of the path fields has 12 px.  A cell covers the nine points in and around it, which saves three quarters of
+the nodes; ``surroundings`` has the details within a cell.  ``docs/observations.md`` describes the features.
 """
 
 import functools
@@ -39,22 +39,22 @@ from nppsim.physics.movers import BALL_RADIUS, BOOST_RADIUS, GUARD_RADIUS, MINI_
 NODE_TYPES = ("cell", "switch", "exit", "door_switch", "door", "mine", "hazard", "object")
 CELL, SWITCH, EXIT, DOOR_SWITCH, DOOR, MINE, HAZARD, OBJECT = range(len(NODE_TYPES))
 EDGE_TYPES = ("itself", "beside", "above", "below", "way_to_switch", "way_to_exit", "partner", "place")
-# Steps in cells (x, y) to the neighbour of slots 1 to 8, and the type of edge of each slot: where the source is, seen from
-# the node.  Ways lead to the cell that is WAY_STEPS points on; partners are an exit and its switch, a door and its switch;
-# place: the entities in a cell (the first four), or the cell of an entity.
+# DIRECTIONS: steps in cells (x, y) to the neighbour of slots 1 to 8.  SLOTS: the edge type of each slot, the position of
+# the source relative to the node.  way_to_*: the cell WAY_STEPS points ahead on the path.  partner: an exit and its switch,
+# or a door and its switch.  place: the entities in a cell (the first four), or the cell of an entity.
 DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (-1, -1), (1, -1), (0, 1), (-1, 1), (1, 1))
 SLOTS = ("itself", "beside", "beside", "above", "above", "above", "below", "below", "below") + (
     ("way_to_switch", "way_to_exit", "partner", "place", "place", "place", "place")
 )
 NUM_SLOTS = len(SLOTS)
 WAY, PARTNER, PLACE = (SLOTS.index(name) for name in ("way_to_switch", "partner", "place"))
-NONE = -1  # in ``neighbours``: nobody
+NONE = -1  # in ``neighbours``: empty slot
 WAY_STEPS = 8  # points of the lattice, about 100 px
-NEXT_STEPS = 3  # to where the direction of a way is taken
-WAY_UNIT, LONGEST_WAY = 600.0, 5.0  # px, and the longest that is shown, in these units
+NEXT_STEPS = 3  # points ahead that define the direction of a path
+WAY_UNIT, LONGEST_WAY = 600.0, 5.0  # px, and the maximum path length in these units
 
-# What one-hot features tell of entities beside the type of node.
-_TOLD = {
+# One-hot features of entities, in addition to the node type.
+_ONE_HOT = {
     kinds.REGULAR_DOOR: "regular_door",
     kinds.TRAP_DOOR: "trap_door",
     kinds.ZAP_DRONE: "zap_drone",
@@ -78,7 +78,7 @@ FEATURES = (
     *("solid_upper_left", "solid_upper_right", "solid_lower_left", "solid_lower_right"),
     *("solid_left", "solid_right", "solid_above", "solid_below", "mined"),
     *("on", "radius", "normal_x", "normal_y"),
-    *_TOLD.values(),
+    *_ONE_HOT.values(),
 )
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _WAYS = [(_COLUMN["switch_way"], _COLUMN["switch_dx"]), (_COLUMN["exit_way"], _COLUMN["exit_dx"])]
@@ -100,24 +100,24 @@ for _kind, _radius in {
     kinds.DEATH_BALL: BALL_RADIUS, kinds.BOOST_PAD: BOOST_RADIUS,
 }.items():  # fmt: skip
     _RADIUS[_kind] = _radius
-# float32[38, 4]: share of each quarter of a tile that is solid: upper left and right, lower left and right.
+# float32[38, 4]: solid share of each quarter of a tile: upper left and right, lower left and right.
 _QUARTERS = np.stack(
     [solid_mask(tile, 8).reshape(2, 4, 2, 4).mean(axis=(1, 3)).reshape(4) for tile in range(NUM_TILE_SHAPES)]
 ).astype(np.float32)
 
 
 class GraphError(UserError, LookupError):
-    """A ``graph_state`` of a level that this process does not have."""
+    """``graph_state`` of a level that is not loaded in this process."""
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """N nodes: the cells first, in the order of their numbers, then the entities by type.
+    """Graph of N nodes: the cells in the order of their numbers, then the entities by type.
 
-    features: float32[N, 45], see FEATURES; lengths are in units that make them about 1.
-    types: int8[N], places in NODE_TYPES; ascending.
-    neighbours: int32[N, 16], the node that each slot hears from, or NONE.
-    cell_node: int32[1100], for each cell of the stage (number cx * 25 + cy) its node, or the nearest one.
+    features: float32[N, 45], see FEATURES; lengths are scaled to about 1.
+    types: int8[N], indices into NODE_TYPES; ascending.
+    neighbours: int32[N, 16], source node of each slot, or NONE.
+    cell_node: int32[1100], node of each cell of the stage (number cx * 25 + cy), or the nearest node.
     """
 
     features: np.ndarray
@@ -130,7 +130,7 @@ class Graph:
 
     @functools.cached_property
     def listeners(self) -> tuple[np.ndarray, np.ndarray]:
-        """(int32[E], int32[N]): the edges by their source, as places in ``neighbours`` flattened; how many each node has."""
+        """Edges sorted by source, as indices into flattened ``neighbours``, int32[E]; and their number per node, int32[N]."""
         used = np.flatnonzero(self.neighbours != NONE)
         sources = self.neighbours.reshape(-1)[used]
         counts = np.bincount(sources, minlength=len(self)).astype(np.int32)
@@ -138,68 +138,68 @@ class Graph:
 
     @property
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """(int32[E, 2] source and target of each edge, int64[E] its type, a place in EDGE_TYPES)."""
+        """Source and target of each edge, int32[E, 2]; and its type, an index into EDGE_TYPES, int64[E]."""
         target, slot = np.nonzero(self.neighbours != NONE)
         types = np.array([EDGE_TYPES.index(name) for name in SLOTS])
         return np.stack([self.neighbours[target, slot], target.astype(np.int32)], axis=1), types[slot]
 
 
-# ------------------------------------------------------------------------------------------------------------ looking up
-_banks: weakref.WeakSet[LevelBank] = weakref.WeakSet()  # whose levels' graphs can be asked for
+# ---------------------------------------------------------------------------------------------------------------- lookup
+_banks: weakref.WeakSet[LevelBank] = weakref.WeakSet()  # banks whose graphs can be looked up
 _building = threading.Lock()
-KEPT_GRAPHS, KEPT_LEVELS = 8192, 1024  # of some 50 and 80 KB
+CACHED_GRAPHS, CACHED_LEVELS = 8192, 1024  # about 50 and 80 KB each
 
 
 def announce(bank: LevelBank) -> None:
-    """Let ``graph_of`` know the levels of a bank, as long as somebody keeps it."""
+    """Register the levels of a bank for ``graph_of``, with a weak reference to the bank."""
     _banks.add(bank)
 
 
 def graph_of(state: np.ndarray) -> Graph:
-    """The graph that a ``graph_state`` int64[8] stands for; GraphError unless its level's bank is announced and kept."""
+    """Look up the graph of a ``graph_state`` int64[8]; GraphError unless the bank of its level is registered and alive."""
     return _graph_of(np.ascontiguousarray(state, np.int64).tobytes())
 
 
 def state_at_start(bank: LevelBank, level: int) -> np.ndarray:
-    """``graph_state`` int64[8] of a level of an announced bank before anything is touched."""
+    """Return the ``graph_state`` int64[8] of a level of a registered bank at the start of an episode."""
     level_id = bank.level_ids[level]
     set_ = _level_of(int(level_id)).start[:NUM_FLAGS]
     bits = np.packbits(np.pad(set_, (0, NUM_FLAGS - len(set_))), bitorder="little")
     return np.concatenate([[level_id], bits.view("<i8")]).astype(np.int64)
 
 
-@functools.lru_cache(KEPT_GRAPHS)
+@functools.lru_cache(CACHED_GRAPHS)
 def _graph_of(state: bytes) -> Graph:
     words = np.frombuffer(state, np.int64)
     with _building:
         return _in_state(_level_of(int(words[0])), words)
 
 
-@functools.lru_cache(KEPT_LEVELS)
+@functools.lru_cache(CACHED_LEVELS)
 def _level_of(level_id: int) -> "_LevelGraph":
     for bank in list(_banks):
         place = np.flatnonzero(bank.level_ids == level_id)
         if len(place):
             return _prepare(bank, int(place[0]))
     raise GraphError(
-        f"graph_state names level {level_id:#x}, which no LevelBank of this process has: keep the simulator or dataset "
-        "that the observation comes from"
+        f"graph_state names level {level_id:#x}, which is in no LevelBank of this process: do not delete the simulator or "
+        "dataset from which the observation comes"
     )
 
 
 # -------------------------------------------------------------------------------------------------------------- a level
 @dataclass(frozen=True, eq=False)
 class _LevelGraph:
-    """What all graphs of a level share.
+    """Data shared by all graphs of a level.
 
-    world: of its bank.
-    level: its index there.
-    nodes, distance, hop: see ``bank.LevelPaths``; for the doors as at the start.
+    world: the bank's entity tables.
+    level: index in the bank.
+    nodes, distance, hop: see ``bank.LevelPaths``; for the initial state of the doors.
     number: int32[44, 25], node of each cell, or NONE.
-    entity: int64[M], row of world.entity of each node that is no cell.
+    entity: int64[M], row of world.entity of each node that is not a cell.
     flagged: int64[F], row of world.entity of each flag of ``graph_state``, ascending.
-    start: bool[F], as at the start.
-    graph: without what a state adds.
+    start: bool[F], initial flags.
+    graph: the part that does not depend on the state.
     """
 
     world: World
@@ -240,19 +240,23 @@ def _prepare(bank: LevelBank, level: int) -> _LevelGraph:
     start = np.where(np.isin(placed["type"], kinds.MINES), placed["state"] == ARMED, placed["closed"] != 0)
     start |= (placed["type"] == kinds.EXIT_SWITCH) & (placed["active"] == 0)
     graph = Graph(features, all_types, neighbours, cell_node)
-    own = (fields.nodes[level].copy(), fields.distance[level].copy(), fields.hop[level].copy())  # the bank's may go
+    own = (
+        fields.nodes[level].copy(),
+        fields.distance[level].copy(),
+        fields.hop[level].copy(),
+    )  # the bank may be deleted
     return _LevelGraph(world, level, *own, number, rows, flagged, start, graph)
 
 
 def _points(values: np.ndarray) -> np.ndarray:
-    """[..., 44, 25, 9]: the nine points of the lattice in and around each cell, of values [..., 4539]."""
+    """Gather the nine lattice points in and around each cell: values [..., 4539] to [..., 44, 25, 9]."""
     grid = values.reshape(*values.shape[:-1], paths.NODES_X, paths.NODES_Y)
     parts = [grid[..., a : a + 2 * CELLS_X - 1 : 2, b : b + 2 * CELLS_Y - 1 : 2] for a in range(3) for b in range(3)]
     return np.stack(parts, axis=-1)
 
 
 def _cells(nodes: np.ndarray, distance: np.ndarray, record: np.void) -> np.ndarray:
-    """int32[44, 25]: numbers of the cells that a way leads from, and of the spawn's; of all free ones if there is no way."""
+    """Number the cells with a path and the spawn's cell, or all free cells if there is no path: int32[44, 25]."""
     reached = np.asarray((distance < paths.WALL).any(axis=0))
     wanted = np.asarray(_points(reached if reached.any() else np.not_equal(nodes, paths.BLOCKED)).any(axis=-1))
     spawn = (int(record["spawn_x"] // TILE), int(record["spawn_y"] // TILE))
@@ -261,14 +265,16 @@ def _cells(nodes: np.ndarray, distance: np.ndarray, record: np.void) -> np.ndarr
 
 
 def _nearest(number: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """int32[1100]: each cell's node, or the nearest."""
+    """Return the node of each cell, or the nearest node: int32[1100]."""
     across, down = (np.square(np.arange(size)[:, None] - cells[:, axis]) for axis, size in enumerate(number.shape))
-    away = across[:, None].astype(np.int16) + down.astype(np.int16)  # at most 2,425; bytes are what takes the time
+    away = across[:, None].astype(np.int16) + down.astype(
+        np.int16
+    )  # at most 2,425; int16 because memory limits the speed
     return away.argmin(axis=2).reshape(NUM_CELLS).astype(np.int32)
 
 
 def _entities(world: World, record: np.void) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(row of world.entity, type, centre in px [M, 2]) of each entity's node, by type; doors with a switch have two."""
+    """Return (row of world.entity, type, centre in px [M, 2]) of each entity node, by type; doors with a switch have two."""
     rows = np.arange(record["entity_first"], record["entity_end"])
     placed = world.entity[rows]
     types = _TYPE_OF_KIND[placed["type"]]
@@ -296,21 +302,21 @@ def _describe_cells(features: np.ndarray, cells: np.ndarray, stage: np.ndarray, 
 
 
 def _describe_entities(features: np.ndarray, placed: np.ndarray, types: np.ndarray) -> None:
-    """What stays; ``on`` is as if nothing had been touched."""
+    """Write the constant features; ``on`` has its initial value."""
     features[:, _COLUMN["on"]] = 1
     features[:, _COLUMN["radius"]] = _RADIUS[placed["type"]] / _RADIUS_UNIT
     features[types == DOOR, _COLUMN["radius"]] = 1
     facing = np.isin(placed["type"], (kinds.LAUNCH_PAD, kinds.ONE_WAY))
     features[facing, _COLUMN["normal_x"]] = placed["x1"][facing]
     features[facing, _COLUMN["normal_y"]] = placed["y1"][facing]
-    for kind, name in _TOLD.items():
+    for kind, name in _ONE_HOT.items():
         features[placed["type"] == kind, _COLUMN[name]] = 1
 
 
 def _place_entities(
     neighbours: np.ndarray, number: np.ndarray, cell_node: np.ndarray, xy: np.ndarray, cells: int
 ) -> None:
-    """Edges between entities and cells: an entity hears from its cell and those around, a cell from its first entities."""
+    """Connect entities and cells: sources of an entity are its cell and those around it, of a cell its first entities."""
     column = np.clip(xy[:, 0] // TILE, 0, CELLS_X - 1).astype(int)
     row = np.clip(xy[:, 1] // TILE, 0, CELLS_Y - 1).astype(int)
     around = np.pad(number, 1, constant_values=NONE)
@@ -327,7 +333,7 @@ def _place_entities(
 def _join_partners(
     neighbours: np.ndarray, entity: np.ndarray, rows: np.ndarray, types: np.ndarray, base: int, cells: int
 ) -> None:
-    """Edges between exits and their switches, and between doors and theirs."""
+    """Connect exits with their switches, and doors with theirs."""
     node = {(int(t), int(row)): cells + m for m, (t, row) in enumerate(zip(types, rows, strict=True))}
     for (kind, row), here in node.items():
         partner = (SWITCH, base + int(entity[row]["partner"])) if kind == EXIT else (DOOR_SWITCH, row)
@@ -338,22 +344,22 @@ def _join_partners(
 
 # -------------------------------------------------------------------------------------------------------------- a state
 def _in_state(level: _LevelGraph, state: np.ndarray) -> Graph:
-    """The level's graph for doors, exits and mines as they are in ``state``."""
+    """Build the level's graph for the doors, exits and mines in ``state``."""
     found, known = flags(state, len(level.flagged))
     set_ = np.where(np.arange(len(found)) < known, found, level.start)
-    distance, hop = _ways(level, set_)
+    distance, hop = _path_fields(level, set_)
     plain = level.graph
     features, neighbours = plain.features.copy(), plain.neighbours.copy()
     cells = np.argwhere(level.number != NONE)
     _switch(features, level, set_, len(cells))
     _join_cells(neighbours, level.number, cells, np.not_equal(distance[0], paths.WALL))
     for phase in range(2):
-        _lead(features, neighbours, plain.cell_node, cells, distance[phase], hop[phase], phase)
+        _add_paths(features, neighbours, plain.cell_node, cells, distance[phase], hop[phase], phase)
     return Graph(features, plain.types, neighbours, plain.cell_node)
 
 
-def _ways(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Path fields, uint16 and uint8 [2, 4539], for the doors and exits as they are."""
+def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the path fields for the current doors and exits: uint16 and uint8 [2, 4539]."""
     record = level.world.level[level.level]
     kind = level.world.entity[level.flagged]["type"]
     doors = np.isin(kind, list(kinds.SWITCH_OF_DOOR))
@@ -367,7 +373,7 @@ def _ways(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: int) -> None:
-    """``on`` of what can change: exits open, switches there to be taken, doors closed, mines armed."""
+    """Write ``on`` of entities with a state: exit open, switch not collected, door closed, mine armed."""
     place = np.searchsorted(level.flagged, level.entity)
     place = np.minimum(place, max(len(level.flagged) - 1, 0))
     changes = level.flagged[place] == level.entity if len(level.flagged) else np.zeros(len(place), bool)
@@ -382,7 +388,7 @@ def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: i
 
 
 def _join_cells(neighbours: np.ndarray, number: np.ndarray, cells: np.ndarray, free: np.ndarray) -> None:
-    """Edges between neighbouring cells that share a free point of the lattice."""
+    """Connect neighbouring cells that share a free point of the lattice."""
     points = _points(free).reshape(CELLS_X, CELLS_Y, 3, 3)
     around = np.pad(number, 1, constant_values=NONE)
     x, y = cells.T
@@ -394,7 +400,7 @@ def _join_cells(neighbours: np.ndarray, number: np.ndarray, cells: np.ndarray, f
         neighbours[: len(cells), slot] = np.where(joined, around[x + 1 + dx, y + 1 + dy], NONE)
 
 
-def _lead(
+def _add_paths(
     features: np.ndarray,
     neighbours: np.ndarray,
     cell_node: np.ndarray,
@@ -403,7 +409,7 @@ def _lead(
     hop: np.ndarray,
     phase: int,
 ) -> None:
-    """The way from each cell: its length and direction, and an edge from where it leads to."""
+    """Write length and direction of the path from each cell, and an edge from the cell ahead on it."""
     of_cells = _points(distance)[tuple(cells.T)]
     best = of_cells.argmin(axis=1)
     length = of_cells[np.arange(len(cells)), best]

@@ -1,11 +1,10 @@
-"""Stacks: the latest frames of an episode together, oldest first, for networks that are to see what has moved.
+"""Frame stacking: the latest frames of an episode, oldest first.
 
     sim = BatchSimulator(levels, 64, stacking=Stacking(state=4))
-    sim.obs["game_state"]    # float32[64, 4, 26]; [:, -1] is what is seen now
+    sim.obs["game_state"]    # float32[64, 4, 26]; [:, -1] is the current frame
 
-Where an episode has had fewer frames, the places before its first one are padded: with zeros, or with that first frame.
-A simulator carries its stacks along (``Stacks``).  Rollouts and datasets keep frames in a row, each of them once, and look up
-where those of a stack are (``frames_back``).
+At the start of an episode, missing frames are padded with zeros or with the first frame.  A simulator stores its stacks
+(``Stacks``).  Rollouts and datasets store each frame once, and compute the indices of a stack's frames (``frames_back``).
 """
 
 import re
@@ -22,21 +21,19 @@ PADDINGS = ("zero", "repeat")
 STATE = "game_state"
 _NAME = re.compile(r"(?:visual(\d+))?-?(?:state(\d+))?(-repeat)?")
 ADVICE = (
-    "frames are stacked. The state already holds velocities, timers and buffers, so that a network that reads it is not "
-    "expected to gain, and stacks take memory and time: compare it with itself (--architectures NAME NAME+state4)"
+    "frames are stacked. The state already contains velocities, timers and buffers, so stacking is not expected to help a "
+    "network that reads it, and costs memory and time: compare both (--architectures NAME NAME+state4)"
 )
-HOW_NAMED = (
-    f"visualN, stateM or visualN-stateM, N and M from 2 to {MOST_FRAMES}, and -repeat behind it for that padding"
-)
+HOW_NAMED = f"visualN, stateM or visualN-stateM, N and M from 2 to {MOST_FRAMES}, with suffix -repeat for that padding"
 
 
 @dataclass(frozen=True)
 class Stacking:
-    """How many frames are shown together; 1: the present one, without an axis for frames.
+    """Number of stacked frames; 1: the current frame, without an axis for frames.
 
-    visual: of ``player_frame`` and ``global_view``.
-    state: of ``game_state``.
-    padding: "zero" or "repeat", what stands in the places before an episode's first frame.
+    visual: frames of ``player_frame`` and ``global_view``.
+    state: frames of ``game_state``.
+    padding: "zero" or "repeat", the content of the positions before an episode's first frame.
     Other observations are never stacked.
     """
 
@@ -52,18 +49,18 @@ class Stacking:
             raise ValueError(f"padding {self.padding!r}: give {' or '.join(PADDINGS)}")
 
     def __bool__(self) -> bool:
-        """Whether anything is stacked."""
+        """True if any key is stacked."""
         return max(self.visual, self.state) > 1
 
     @property
     def name(self) -> str:
-        """As it stands behind the + of an architecture's name; "" where nothing is stacked."""
+        """Name after the + of an architecture's name; "" if no key is stacked."""
         parts = [f"{what}{count}" for what, count in (("visual", self.visual), ("state", self.state)) if count > 1]
         return "-".join([*parts, self.padding] if parts and self.padding != PADDINGS[0] else parts)
 
     @classmethod
     def named(cls, name: str) -> "Stacking":
-        """The stacks of that name; ValueError says how names are built."""
+        """Parse a ``name``; the ValueError for an invalid one describes the syntax."""
         found = _NAME.fullmatch(name)
         if found is not None:
             visual, state, repeat = found.groups()
@@ -74,11 +71,11 @@ class Stacking:
         raise ValueError(f"give {HOW_NAMED}")
 
     def frames(self, key: str) -> int:
-        """Frames of a key that are shown together."""
+        """Number of stacked frames of a key."""
         return self.visual if key in layout.IMAGES else self.state if key == STATE else 1
 
     def stacked(self, keys: Iterable[str]) -> dict[str, int]:
-        """Frames of each of these keys that is stacked."""
+        """Number of frames of each key that is stacked."""
         return {key: self.frames(key) for key in keys if self.frames(key) > 1}
 
     def shape(self, key: str) -> tuple[int, ...]:
@@ -91,11 +88,11 @@ class Stacking:
         return sum(self.frames(key) * layout.SPECS[key].bytes for key in keys)
 
     def useless(self, keys: Iterable[str]) -> list[str]:
-        """What is to be stacked, but is none of these keys: "visual", "state"."""
-        known = set(keys)
+        """List the stacked kinds ("visual", "state") of which none of these keys is one."""
+        present = set(keys)
         absent = {
-            "visual": self.visual > 1 and not known & set(layout.IMAGES),
-            "state": self.state > 1 and STATE not in known,
+            "visual": self.visual > 1 and not present & set(layout.IMAGES),
+            "state": self.state > 1 and STATE not in present,
         }
         return [name for name, is_absent in absent.items() if is_absent]
 
@@ -104,23 +101,23 @@ NO_STACKS = Stacking()
 
 
 def frames_back(back: Any, age: Any) -> tuple[Any, Any]:
-    """Where the frames of stacks are: (how many frames before the newest one, whether that place is padded).
+    """Compute the offsets of a stack's frames: (frames before the newest one, padding mask).
 
     back: int[k], k - 1 to 0.
-    age: int[n, 1], frames of the episode before the newest one; at most as many need be counted as a stack has.
-    Both int[n, k] and bool[n, k], arrays or tensors as they are given; a padded place shows the episode's first frame, which
-    whoever pads with zeros has to wipe out.
+    age: int[n, 1], frames of the episode before the newest one, or at least the stack's length.
+    Returns int[n, k] and bool[n, k], arrays or tensors like the arguments.  Padded positions refer to the episode's first
+    frame; for padding with zeros, the caller must clear them.
     """
     padded = back > age
     return back - (back - age) * padded, padded
 
 
 class Stacks:
-    """The stacks of N environments, as their simulator keeps them.
+    """Frame stacks of the N environments of a simulator.
 
-    latest, final: key -> [N, ...], the arrays that the kernel writes: what is seen now, and what was seen last of an episode
-        that is over.
-    obs, final_obs: the same where nothing is stacked, else key -> [N, frames, ...].
+    latest, final: key -> [N, ...], the arrays that the kernel writes: the current observation, and the last one of a
+        finished episode.
+    obs, final_obs: the same for keys without stacking, else key -> [N, frames, ...].
     """
 
     def __init__(self, stacking: Stacking, latest: Mapping[str, np.ndarray], final: Mapping[str, np.ndarray]):
@@ -133,31 +130,31 @@ class Stacks:
         )
 
     def move(self, envs: np.ndarray | slice) -> None:
-        """The oldest frame goes, what was the newest is the one before: a decision is about to be made there."""
+        """Shift the stacks by one frame, before a decision."""
         for key, frames in self._frames.items():
             stack = self.obs[key]
             for place in range(frames - 1):
                 stack[envs, place] = stack[envs, place + 1]
 
     def end(self, envs: np.ndarray) -> None:
-        """The episodes of these environments are over: what was seen last, with what was seen before."""
+        """Write ``final_obs`` for environments whose episode ended."""
         for key in self._frames:
             self.final_obs[key][envs, :-1] = self.obs[key][envs, :-1]
             self.final_obs[key][envs, -1] = self.final[key][envs]
 
     def show(self, envs: np.ndarray | slice = slice(None)) -> None:
-        """What is seen now in these environments is the newest frame."""
+        """Write the current observation as the newest frame."""
         for key in self._frames:
             self.obs[key][envs, -1] = self.latest[key][envs]
 
     def begin(self, envs: np.ndarray) -> None:
-        """Episodes begin in these environments with the newest frame: nothing was seen before it."""
+        """Start an episode with the newest frame: pad all earlier positions."""
         for key in self._frames:
             stack = self.obs[key]
             stack[envs, :-1] = stack[envs, -1:] if self._repeat else 0
 
     def rows(self, i: int | slice | np.ndarray) -> list[np.ndarray]:
-        """uint8[..., B] of each stacked key: the stacks of environment i, or of several."""
+        """Copy the stacks of environment i, or of several: uint8[..., B] of each stacked key."""
         found = []
         for key in self._frames:
             stack = self.obs[key]
@@ -168,11 +165,11 @@ class Stacks:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of all ``rows`` of an environment."""
+        """Total bytes of the ``rows`` of one environment."""
         return sum(self.obs[key][0].nbytes for key in self._frames)
 
     def put(self, i: int | slice | np.ndarray, rows: np.ndarray) -> None:
-        """Stacks as ``rows`` gave them, one key behind the other.  rows: uint8[..., B]."""
+        """Restore stacks from the concatenated ``rows``: uint8[..., B]."""
         begin = 0
         for key in self._frames:
             stack = self.obs[key]

@@ -1,7 +1,7 @@
-"""Mean and spread of the observations: measured once, frozen, and carried inside every dataset and checkpoint.
+"""Mean and standard deviation of observations: measured once, frozen, and stored in every dataset and checkpoint.
 
-The policy network divides by ``divisor(key)``, so behavioural cloning, PPO, evaluation and video all feed it raw
-observations.  The fingerprint of the layout travels along: statistics of one layout never meet a network of another.
+The policy network normalises with ``mean`` and ``divisor``, so behavioural cloning, PPO, evaluation and video all pass raw
+observations.  Statistics include the fingerprint of their layout, which prevents use with a network of another layout.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,18 +11,18 @@ import numpy as np
 from nppsim.errors import UserError
 from nppsim.observe import layout
 
-MIN_SCALE_SHARE = 0.1  # the divisor is at least this share of a component's natural scale; smaller amplifies noise
+MIN_SCALE_SHARE = 0.1  # minimum divisor relative to a component's natural scale; smaller values amplify noise
 
 
 class StatisticsError(UserError, ValueError):
-    """Statistics that are missing, too few, not finite, or of another observation layout."""
+    """Statistics that are missing, not finite, of too few samples, or of another observation layout."""
 
 
 class ObservationStatistics:
     """Streaming mean and standard deviation of every float32 key.
 
-    ``update`` as often as you like, then read ``mean``, ``std`` and ``divisor``.  uint8 keys have no statistics (the
-    network scales them by 1/255) but belong to the fingerprint.
+    Call ``update`` for each batch, then read ``mean``, ``std`` and ``divisor``.  uint8 keys have no statistics (the
+    network scales them by 1/255) but are part of the fingerprint.
 
     keys: observation keys or short names (``layout.observation_keys``).
     Attributes: ``keys`` all keys, ``float_keys`` those with statistics, ``fingerprint`` of the layout, ``count``
@@ -73,14 +73,16 @@ class ObservationStatistics:
 
     @property
     def divisor(self) -> dict[str, np.ndarray]:
-        """What the network divides by: the larger of ``std`` and a tenth of the natural scale, so that a component
-        which was constant in the data stays bounded when it first changes."""
+        """Divisor of the network's normalisation: the larger of ``std`` and a tenth of the natural scale.
+
+        The minimum bounds a component that was constant in the data and then changes.
+        """
         return {
             key: np.maximum(std, MIN_SCALE_SHARE * np.asarray(layout.SPECS[key].scale)) for key, std in self.std.items()
         }
 
     def require(self, fingerprint: str, owner: str) -> None:
-        """StatisticsError unless ``fingerprint`` (of ``owner``, named in the message) is that of these statistics."""
+        """Raise StatisticsError unless ``fingerprint`` (of ``owner``, named in the message) equals the own one."""
         if fingerprint != self.fingerprint:
             raise StatisticsError(
                 f"observation statistics have layout {self.fingerprint} ({', '.join(self.keys)}), {owner} has layout "
@@ -88,8 +90,8 @@ class ObservationStatistics:
             )
 
     def to_dict(self) -> dict:
-        """Plain data for a file: ``keys`` list of str, ``fingerprint`` str, ``count`` int, ``mean`` and ``std`` dicts
-        of float64 arrays."""
+        """Return plain data: ``keys`` list of str, ``fingerprint`` str, ``count`` int, ``mean`` and ``std`` dicts of
+        float64 arrays."""
         return {
             "keys": list(self.keys),
             "fingerprint": self.fingerprint,
@@ -100,8 +102,11 @@ class ObservationStatistics:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> "ObservationStatistics":
-        """The inverse of ``to_dict``.  StatisticsError: fields missing, another layout, fewer than 2 samples,
-        wrong shapes, values that are not finite, or negative standard deviations."""
+        """Load data of ``to_dict``.
+
+        StatisticsError: missing fields, another layout, fewer than 2 samples, wrong shapes, values that are not finite, or
+        negative standard deviations.
+        """
         absent = [field for field in ("keys", "fingerprint", "count", "mean", "std") if field not in data]
         if absent:
             raise StatisticsError(f"observation statistics lack {', '.join(absent)}: measure them again")
@@ -109,7 +114,7 @@ class ObservationStatistics:
             result = cls(data["keys"])
         except ValueError as error:
             raise StatisticsError(f"observation statistics of another layout ({error}): measure them again") from error
-        result.require(data["fingerprint"], "the file that they come from")
+        result.require(data["fingerprint"], "their file")
         result.count = int(data["count"])
         result._require_samples()
         for key in result.float_keys:
@@ -146,13 +151,13 @@ class ObservationStatistics:
         if bad.any():
             place = tuple(np.argwhere(bad)[0])
             raise StatisticsError(
-                f"{_name(key, place[1:])} is {values[place]} in row {place[0]}: observations must be finite; play that "
-                f"level alone to find where it comes from"
+                f"{_name(key, place[1:])} is {values[place]} in row {place[0]}: observations must be finite; simulate "
+                "that level alone to find the cause"
             )
         return values
 
 
 def _name(key: str, place: tuple[int, ...]) -> str:
-    """For messages: "game_state.vx", or "hazards[3].dx" for keys with more axes than one."""
+    """Format a component for messages: "game_state.vx", or "hazards[3].dx" for keys with several axes."""
     rows = "".join(f"[{index}]" for index in place[:-1])
     return f"{key}{rows}.{layout.SPECS[key].components[place[-1]]}"

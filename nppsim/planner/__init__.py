@@ -1,7 +1,7 @@
-"""The planner: runs that finish levels, found by search in the exact simulator.
+"""Planner: search in the exact simulator for runs that finish levels.
 
-``plan`` follows the geodesic distance to the exit, from the spawn or from any state of a simulator; ``polish`` looks for
-shorter runs; ``retime`` moves a 60 Hz recording onto the decision grid.
+``plan`` follows the geodesic distance to the exit, from the spawn or from any state of a simulator.  ``polish`` searches
+for shorter runs.  ``retime`` converts a 60 Hz recording to the decision grid.
 """
 
 from nppsim.planner.plan import par_frames, plan

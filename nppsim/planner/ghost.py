@@ -1,4 +1,4 @@
-"""Another run of a level to film beside one's own: a recorded one, or the planner's."""
+"""Ghost of a film: a second run of the same level, from a replay or from the planner."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from nppsim.levels.level import Level
 from nppsim.planner.plan import plan
 from nppsim.replays.replay import Replay, ReplayError
 
-PLANNER = "planner"  # whose run it is where no replay is named
+PLANNER = "planner"  # the name of the planner's run
 
 
 def ghost_inputs(level: Level, place: str) -> tuple[np.ndarray, str]:
-    """Inputs (uint8[frames]) of the run that a ghost shows, and its name.
+    """Return the inputs (uint8[frames]) of the ghost's run, and its name.
 
-    place: of a replay of the same level, or PLANNER.  Raises ReplayError where there is no such run.
+    place: path of a replay of the same level, or PLANNER.  Raises ReplayError if there is no such run.
     """
     if place != PLANNER:
         replay = Replay.load(place)
@@ -23,7 +23,5 @@ def ghost_inputs(level: Level, place: str) -> tuple[np.ndarray, str]:
         return replay.inputs, Path(place).name
     run = plan(level)
     if run is None:
-        raise ReplayError(
-            "the planner has found no run of this level; film it without a ghost, or with a replay as ghost"
-        )
+        raise ReplayError("the planner found no run of this level; film it without a ghost, or with a replay as ghost")
     return run.inputs, PLANNER

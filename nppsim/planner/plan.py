@@ -1,4 +1,4 @@
-"""Find a run that finishes a level, along the geodesic distance to the exit."""
+"""Search for a run that finishes a level, guided by the geodesic distance to the exit."""
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from nppsim.planner.search import (
     beam_search,
     best_first_search,
     check_numbers,
-    confirmed,
     first_state,
+    verified,
 )
 from nppsim.planner.settings import PlannerSettings
 
@@ -34,14 +34,14 @@ def plan(
     """Find a run that finishes ``level``; None if none was found within ``budget`` simulated frames.
 
     A beam gets 30 % of the budget, the best-first search the rest.
-    beam: states that the beam keeps per decision; the best-first search expands a quarter of that at once.
-    start: the state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``; the run must then end within the
-        level's time limit, counted from the spawn.
-    min_hold: decisions for which an action is held at least (but for the last, which may be cut short).
-    noise: px, random part of the score of a state: with more of it, the runs of different seeds differ more, and are a
+    beam: beam width; the best-first search expands a quarter of that in one batch.
+    start: the state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``; the level's time limit still counts
+        from the spawn.
+    min_hold: minimum number of decisions per action (the last action may be shorter).
+    noise: px, random part of the score of a state; larger values make the runs of different seeds more different, and a
         little longer.
-    The result is a pure function of the arguments, and has been played back: it wins on its last frame.
-    Raises ValueError for a start that is the end of an episode or of another level, and for numbers out of range.
+    The result is a pure function of the arguments.  It is verified by playback: the run wins on its last frame.
+    Raises ValueError for a start at the end of an episode or of another level, and for numbers out of range.
     """
     check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
     if not 0.0 <= noise < np.inf:
@@ -55,17 +55,17 @@ def plan(
     rng = np.random.default_rng(seed)
     taste = Taste(width=beam, noise=float(noise), fill=0.5, momentum=4.0, min_hold=min_hold)
     search = Search(bank, frame_skip, rows[0], rng, taste)
-    way = beam_search(search, max_decisions, int(BEAM_SHARE * budget))
+    solution = beam_search(search, max_decisions, int(BEAM_SHARE * budget))
     simulated = search.simulated
-    if way is None and simulated < budget:
+    if solution is None and simulated < budget:
         taste = Taste(width=max(beam // 4, 1), noise=min(float(noise), 2.0), fill=8.0, momentum=0.0, min_hold=min_hold)
         search = Search(bank, frame_skip, rows[0], rng, taste)
-        way = best_first_search(search, limit, budget - simulated)
+        solution = best_first_search(search, limit, budget - simulated)
         simulated += search.simulated
-    return None if way is None else confirmed(bank, way, start, simulated)
+    return None if solution is None else verified(bank, solution, start, simulated)
 
 
 def par_frames(level: Level) -> int | None:
-    """Length in frames of the run that ``plan`` finds; None if it finds none: a ``verify`` for ``make_level_set``."""
+    """Return the length in frames of the planner's run, or None: a ``verify`` function for ``make_level_set``."""
     found = plan(level)
     return None if found is None else found.frames

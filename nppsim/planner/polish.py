@@ -1,4 +1,4 @@
-"""Look for a shorter run than one that is known."""
+"""Search for a shorter run than a known one."""
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from nppsim.planner.search import (
     PlannedRun,
     PlanStart,
     Search,
-    Way,
+    WinningRun,
     beam_search,
     check_numbers,
-    confirmed,
     first_state,
+    verified,
     wins,
 )
 from nppsim.planner.settings import PlannerSettings
@@ -30,20 +30,20 @@ def polish(
     start: PlanStart | None = None,
     min_hold: int = PlannerSettings.min_hold,
 ) -> PlannedRun:
-    """Look for a shorter run than ``found``; returns the shortest one, never a longer one.
+    """Search for a shorter run than ``found``; return the shortest run, never a longer one.
 
-    From the start, and where actions need not be held also from random decisions of the best run so far, beams of one to
-    four times ``beam`` states that value speed more or less look for an end that is shorter than the present one, until
-    about ``budget`` frames were simulated.
+    Repeats beam searches until about ``budget`` frames were simulated.  They begin at the start and, if ``min_hold`` is 1,
+    also at random decisions of the best run so far.  Their width is one to four times ``beam``, with random weights of the
+    ninja's speed.
     frame_skip, start, min_hold: those of ``found``.
-    The result is a pure function of the arguments.  Raises ValueError if ``found`` does not finish the level from there.
+    The result is a pure function of the arguments.  Raises ValueError if ``found`` does not finish the level.
     """
     check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
     bank = LevelBank([level])
     if not wins(bank, found.inputs, start):
-        raise ValueError("the run to polish does not finish the level on its last frame: give its level and its start")
+        raise ValueError("the run does not finish the level on its last frame; pass the level and start of this run")
     rng = np.random.default_rng(seed)
-    best, simulated, from_start = Way(found.actions, found.inputs), 0, True
+    best, simulated, from_start = WinningRun(found.actions, found.inputs), 0, True
     while simulated < budget:
         cut = 0 if from_start or min_hold > 1 else int(rng.integers(len(best.actions)))
         from_start = not from_start
@@ -62,5 +62,5 @@ def polish(
         end = beam_search(search, -(-shorter // frame_skip), budget - simulated)
         simulated += max(search.simulated, 1)  # a run of one frame leaves nothing to simulate
         if end is not None and len(end.inputs) <= shorter:
-            best = Way(np.concatenate([best.actions[:cut], end.actions]), np.concatenate([before, end.inputs]))
-    return confirmed(bank, best, start, found.simulated + simulated)
+            best = WinningRun(np.concatenate([best.actions[:cut], end.actions]), np.concatenate([before, end.inputs]))
+    return verified(bank, best, start, found.simulated + simulated)

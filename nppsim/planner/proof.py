@@ -1,4 +1,4 @@
-"""Proof that the levels of a generated set are what its index says of them.
+"""Check that the levels of a generated set match its index.
 
 check_made(LevelSet.open(path), difficulty=None, exclude=[])
 """
@@ -15,34 +15,34 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.planner.plan import plan
 from nppsim.simulate import simulate
 
-FEW = 3  # levels of each category that are finished again
-_REPORT = "this is a mistake in the program, not in your settings: please report it"
+FEW = 3  # levels per category that are planned again
+_REPORT = "this is a bug in the generator, not in the settings"
 
 
 def check_made(
     level_set: LevelSet, difficulty: float | None = None, exclude: Sequence[LevelSet] = (), known: int = 0
 ) -> None:
-    """GenerateError unless every level is of its category's recipe and there once, mirrored or not, and none is to be
-    excluded; and unless a few new ones of each category are finished in as many frames as the index says.
+    """Raise GenerateError if a level does not match its recipe, is a duplicate (also mirrored) or is excluded.
 
-    difficulty, exclude: that the set was made with.
-    known: levels that were there before, perhaps from another planner.
+    Also plans a few new levels of each category again, and compares their lengths with the index.
+    difficulty, exclude: settings with which the set was generated.
+    known: number of older levels, perhaps from another version of the planner.
     """
-    taken = {other.fingerprint(i): str(other.path) for other in exclude for i in range(len(other))}
+    used = {other.fingerprint(i): str(other.path) for other in exclude for i in range(len(other))}
     for entry, level in zip(level_set.entries, level_set, strict=True):
         place = f"{level_set.path}: level {entry.file}"
         if entry.seed is None:
-            raise GenerateError(f"{place} has no seed: nobody can make it again; {_REPORT}")
+            raise GenerateError(f"{place} has no seed, so it cannot be generated again; {_REPORT}")
         family, parameters = recipe(entry.category, entry.seed, difficulty)
         if (family, json.dumps(parameters)) != (entry.generator, json.dumps(entry.parameters)):
             raise GenerateError(
-                f"{place} counts as {entry.category}, and was made by {entry.generator} with {entry.parameters}, not by "
+                f"{place} has category {entry.category}, but its generator is {entry.generator} with {entry.parameters}, not "
                 f"{family} with {parameters}; {_REPORT}"
             )
         names = {level.fingerprint, mirror(level).fingerprint}
-        if found := [taken[name] for name in names if name in taken]:
-            raise GenerateError(f"{place} is in {found[0]}, too, mirrored or not; {_REPORT}")
-        taken |= dict.fromkeys(names, f"{level_set.path} ({entry.file})")
+        if found := [used[name] for name in names if name in used]:
+            raise GenerateError(f"{place} is also in {found[0]}, identical or mirrored; {_REPORT}")
+        used |= dict.fromkeys(names, f"{level_set.path} ({entry.file})")
     for category in level_set.categories:
         rows = [row for row in level_set.indices(category) if row >= known]
         for place in np.unique(np.linspace(0, len(rows) - 1, FEW).astype(int)).tolist() if rows else ():
@@ -54,8 +54,8 @@ def _check_finished(level_set: LevelSet, row: int) -> None:
     run = plan(level)
     played = simulate(level, run.inputs) if run else None
     if played is None or not played.won or played.frames != entry.par_frames:
-        told = f"{played.outcome} after {played.frames} frames" if played else "not finished at all"
+        result = f"{played.outcome} after {played.frames} frames" if played else "not finished"
         raise GenerateError(
-            f"{level_set.path}: level {entry.file} can be finished in {entry.par_frames} frames by the index, planned again "
-            f"it is {told}: levels that nobody can finish may be in the set; {_REPORT}"
+            f"{level_set.path}: level {entry.file} has par {entry.par_frames} frames in the index, but planned again it is "
+            f"{result}: the set may contain levels that cannot be finished; {_REPORT}"
         )

@@ -1,4 +1,4 @@
-"""Follow the route of a 60 Hz recording so closely that it still finishes with one action per ``frame_skip`` frames."""
+"""Convert a 60 Hz recording to one action per ``frame_skip`` frames, so that it still finishes the level."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from nppsim.planner.search import Search, beam_search, first_state
 from nppsim.replays.replay import Replay
 from nppsim.simulate import Run, is_active, simulate
 
-SPARE_DECISIONS = 12  # by which the run may be longer than the recording
+SPARE_DECISIONS = 12  # the run may be longer than the recording by this many
 
 
 @dataclass(frozen=True)
 class RetimedReplay:
-    """A recording moved onto the decision grid.
+    """Recording converted to the decision grid.
 
     actions: int64[decisions].
     inputs: uint8[frames], the same as N++ input bytes; the last decision may be cut short.
@@ -40,11 +40,11 @@ def retime(
     bank: LevelBank | None = None,
     recorded: Run | None = None,
 ) -> RetimedReplay | None:
-    """Put a recording that finishes its level onto the decision grid; None if no run along its route finishes.
+    """Convert a recording that finishes its level to the decision grid; None if no run along its route finishes.
 
-    beam: states kept per decision.
-    bank: the replay's level alone, where the caller has compiled it.
-    recorded: the replay played, where the caller has done so.
+    beam: beam width.
+    bank: compiled bank of the replay's level alone, to save compiling it.
+    recorded: playback of the replay, to save playing it.
     """
     bank = bank or LevelBank([replay.level])
     recorded = recorded or simulate(bank, replay.inputs)
@@ -54,18 +54,18 @@ def retime(
     taste = Taste(width=beam, noise=0.0, fill=0.0, momentum=0.0, min_hold=1)
     search = Search(bank, frame_skip, first_row[0], np.random.default_rng(seed), taste, ROUTE)
     max_decisions = recorded.frames // frame_skip + SPARE_DECISIONS
-    way = beam_search(search, max_decisions, budget=10**12, route=_route(recorded))
-    if way is None:
+    solution = beam_search(search, max_decisions, budget=10**12, route=_route(recorded))
+    if solution is None:
         return None
-    run = simulate(bank, way.inputs)
+    run = simulate(bank, solution.inputs)
     common = min(recorded.frames, run.frames)
     deviation = np.hypot(*(recorded.position[:common] - run.position[:common]).T).mean()
-    return RetimedReplay(way.actions, way.inputs, float(deviation), run)
+    return RetimedReplay(solution.actions, solution.inputs, float(deviation), run)
 
 
 def _route(run: Run) -> np.ndarray:
-    """float64[frames, 5]: x, y, vx, vy and whether a switch was taken, after each frame."""
-    taken = np.zeros(run.frames)
+    """Return float64[frames, 5]: x, y, vx, vy and a flag (exit switch collected) after each frame."""
+    collected = np.zeros(run.frames)
     for switch in np.flatnonzero(run.entities[:, 0] == kinds.EXIT_SWITCH):
-        taken = np.maximum(taken, 1 - is_active(run.entity_state[:, switch]))
-    return np.column_stack([run.position, run.velocity, taken])
+        collected = np.maximum(collected, 1 - is_active(run.entity_state[:, switch]))
+    return np.column_stack([run.position, run.velocity, collected])

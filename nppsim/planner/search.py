@@ -1,8 +1,8 @@
 """Two searches over states of the exact simulator, on the decision grid.
 
-``beam_search`` goes forward in time, all states at the same frame: its first win is a fast one.  Where it gets stuck,
-``best_first_search`` goes on from the best state met so far, however old.  In both, states in one cell count as the same,
-and a region that was often searched counts as farther from the exit: that is what leads out of dead ends.
+``beam_search`` moves forward in time, with all states at the same frame, so its first win is fast.  Where it fails,
+``best_first_search`` expands the best states found so far, of any frame.  Both count states in one cell as equal.  Both
+increase the score of regions that were expanded often, which leads the search out of dead ends.
 """
 
 import heapq
@@ -19,8 +19,8 @@ from nppsim.decision import State, make_fields
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, Taste, begin, expand, play_on
 
-OPEN_STATES = 20_000  # states that the best-first search keeps; the better half if there are more
-TIME_COST = 0.8  # px per frame: what the best-first search takes a later state to be worse
+OPEN_STATES = 20_000  # capacity of the best-first search; if full, the worse half is dropped
+TIME_COST = 0.8  # px per frame: penalty of the best-first search for later states
 _NOWHERE = np.zeros(5)  # the target of a search that follows the path
 
 
@@ -42,7 +42,7 @@ class PlannedRun:
 
 @dataclass(frozen=True, eq=False)
 class PlanStart:
-    """A state of a running episode, to plan from.  It knows its level only by number: keep the level beside it.
+    """State of a running episode to plan from; it contains the index of its level, not the level.
 
     ninja: NINJA_DTYPE.  entities: ENTITY_DTYPE[>= those of the level].  movers: MOVER_DTYPE[>= those of the level].
     """
@@ -53,30 +53,30 @@ class PlanStart:
 
     @classmethod
     def of(cls, simulator: BatchSimulator, i: int) -> "PlanStart":
-        """A copy of the present state of environment ``i``."""
+        """Copy the present state of environment ``i``."""
         state = simulator.state
         return cls(state.ninja[i].copy(), state.entities[i].copy(), state.movers[i].copy())
 
 
-class Way(NamedTuple):
-    """A way to a win: actions int64[decisions], inputs uint8[frames]."""
+class WinningRun(NamedTuple):
+    """Actions int64[decisions] and inputs uint8[frames] that lead to a win."""
 
     actions: np.ndarray
     inputs: np.ndarray
 
 
-class Tips(NamedTuple):
-    """States to go on from, int64 each: their nodes, the actions that led there, the decisions that these have lasted."""
+class Frontier(NamedTuple):
+    """States to expand, int64 each: nodes, last actions, and the number of decisions that these have lasted."""
 
     nodes: np.ndarray
     actions: np.ndarray
-    held: np.ndarray
+    durations: np.ndarray
 
 
 def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, State]:
-    """Row of bytes and views of one state: the start of the bank's only level, or a state of an episode on it.
+    """Return bytes and views of one state: the start of the bank's only level, or a state of an episode on it.
 
-    Raises ValueError for a state that is the end of an episode, or evidently of another level.
+    Raises ValueError for a state at the end of an episode, or of another level.
     """
     rows, states = _states(1, bank)
     if start is None:
@@ -95,7 +95,7 @@ def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, S
 
 
 def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
-    """Rows of bytes and views for states that need no episode: ninja, entities and movers only."""
+    """Allocate states without episode data (ninja, entities and movers only); return rows of bytes and views."""
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
     rows, (ninja, entities, movers) = allocate(count, parts)
     nothing = rows[:, :0]
@@ -103,15 +103,15 @@ def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
 
 
 def wins(bank: LevelBank, inputs: np.ndarray, start: PlanStart | None) -> bool:
-    """Whether a run on the bank's only level, played back by itself, wins on its last frame."""
+    """Tell if a run on the bank's only level wins on its last frame, by playing it back."""
     _, states = first_state(bank, start)
     return play_on(states, bank.world, inputs) == len(inputs) and states.ninja[0]["state"] == CELEBRATING
 
 
-def confirmed(bank: LevelBank, way: Way, start: PlanStart | None, simulated: int) -> PlannedRun:
-    """The run along a way that was found, once it has been played back."""
-    assert wins(bank, way.inputs, start), "the planner's run does not play back as it was found"
-    return PlannedRun(way.actions, way.inputs, len(way.inputs), simulated)
+def verified(bank: LevelBank, solution: WinningRun, start: PlanStart | None, simulated: int) -> PlannedRun:
+    """Return the run of a solution after verifying it by playback."""
+    assert wins(bank, solution.inputs, start), "the planner's run does not win when played back"
+    return PlannedRun(solution.actions, solution.inputs, len(solution.inputs), simulated)
 
 
 def check_numbers(**numbers: int) -> None:
@@ -122,12 +122,12 @@ def check_numbers(**numbers: int) -> None:
 
 
 class Search:
-    """One search: its buffers, and the tree of states kept.  A node is a number; node 0 is the first state.
+    """Buffers and tree of one search.  A node is a number; node 0 is the first state.
 
-    bank: holds the level alone.
+    bank: contains the level alone.
     first_row: bytes of the first state (``first_state``).
-    mode: of a score, ``kernels.PATH`` or ``ROUTE``.
-    simulated: frames so far.  won: the way to the best win of the last ``expand``, or None.
+    mode: kind of score, ``kernels.PATH`` or ``ROUTE``.
+    simulated: frames so far.  won: the best solution found by the last ``expand``, or None.
     """
 
     def __init__(
@@ -150,27 +150,27 @@ class Search:
         self.visited: set[int] = set()  # cells
         self.rows[0] = first_row
         self.simulated = 0
-        self.won: Way | None = None
-        self.tips = Tips(np.zeros(1, np.int64), np.full(1, -1), np.full(1, taste.min_hold))
+        self.won: WinningRun | None = None
+        self.frontier = Frontier(np.zeros(1, np.int64), np.full(1, -1), np.full(1, taste.min_hold))
         self._parents, self._actions, self._num_nodes = [np.array([-1])], [np.array([-1])], 1
 
     def expand(self, target: np.ndarray = _NOWHERE) -> np.ndarray:
-        """Play all actions from the tips, whose states are the first rows.
+        """Simulate all actions from the states of the frontier, which are the first rows.
 
-        Returns the children that live, int64, best first and one per cell; none if one of them wins (``won``).
+        Returns the surviving children, int64, best first and one per cell; none if one of them wins (``won``).
         """
-        nodes, last_action, held = self.tips
+        nodes, last_action, durations = self.frontier
         n = len(nodes) * NUM_ACTIONS
         with np.errstate(over="ignore"):  # hashes, where nothing is compiled
             self.simulated += expand(
-                self.states, self.children, self.rows, self.child_rows, last_action, held, self.frame_skip,
+                self.states, self.children, self.rows, self.child_rows, last_action, durations, self.frame_skip,
                 self.bank.world, self.fields, self.mode, target, self.taste, self.rng.random(n), self.visits, self.out,
             )  # fmt: skip
         scores = self.out.scores[:n]
         winning = np.flatnonzero(scores < 0.0)
         if winning.size:
             best = winning[np.argmin(self.out.frames[winning])]
-            self.won = self._way(nodes[best // NUM_ACTIONS], best % NUM_ACTIONS, self.out.frames[best])
+            self.won = self._solution(nodes[best // NUM_ACTIONS], best % NUM_ACTIONS, self.out.frames[best])
             return winning[:0]
         order = np.argsort(scores, kind="stable")
         order = order[scores[order] < LOST]
@@ -178,46 +178,47 @@ class Search:
         return order[np.sort(first)]
 
     def unvisited(self, children: np.ndarray) -> np.ndarray:
-        """Those of the children whose cell was not visited yet."""
+        """Select the children whose cell was not visited yet."""
         cells = self.out.cells[children].tolist()
         return np.array([c for c, cell in zip(children, cells, strict=True) if cell not in self.visited], np.int64)
 
     def visit(self, children: np.ndarray) -> None:
-        """From now on the cells of these children are visited."""
+        """Mark the cells of these children as visited."""
         self.visited.update(self.out.cells[children].tolist())
 
-    def keep(self, children: np.ndarray) -> Tips:
-        """Make nodes of children, in this order."""
+    def add_nodes(self, children: np.ndarray) -> Frontier:
+        """Add children to the tree, in this order."""
         parents, actions = children // NUM_ACTIONS, children % NUM_ACTIONS
-        self._parents.append(self.tips.nodes[parents])
+        self._parents.append(self.frontier.nodes[parents])
         self._actions.append(actions)
         nodes = np.arange(self._num_nodes, self._num_nodes + len(children))
         self._num_nodes += len(children)
-        return Tips(nodes, actions, np.where(actions == self.tips.actions[parents], self.tips.held[parents] + 1, 1))
+        same = actions == self.frontier.actions[parents]
+        return Frontier(nodes, actions, np.where(same, self.frontier.durations[parents] + 1, 1))
 
-    def go_on(self, tips: Tips, rows: np.ndarray, regions: np.ndarray) -> None:
-        """Expand these states next.  rows: their bytes.  regions: where they are, which counts as visits."""
-        self.tips = tips
+    def set_frontier(self, frontier: Frontier, rows: np.ndarray, regions: np.ndarray) -> None:
+        """Set the states to expand next, and count them as visits.  rows: their bytes.  regions: their regions."""
+        self.frontier = frontier
         self.rows[: len(rows)] = rows
         np.add.at(self.visits, regions, 1)
 
-    def _way(self, node: int, action: int, frames: int) -> Way:
-        """From the first state over ``node`` and on with an action that takes ``frames`` frames."""
-        parents, taken = np.concatenate(self._parents), np.concatenate(self._actions)
+    def _solution(self, node: int, action: int, frames: int) -> WinningRun:
+        """Trace the actions from the first state to ``node``, and append an action of ``frames`` frames."""
+        parents, actions_to = np.concatenate(self._parents), np.concatenate(self._actions)
         backwards = [action]
         while node:
-            backwards.append(taken[node])
+            backwards.append(actions_to[node])
             node = parents[node]
         actions = np.array(backwards[::-1], np.int64)
         lengths = np.full(len(actions), self.frame_skip)
         lengths[-1] = frames
-        return Way(actions, np.repeat(ACTION_INPUT[actions], lengths))
+        return WinningRun(actions, np.repeat(ACTION_INPUT[actions], lengths))
 
 
-def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarray | None = None) -> Way | None:
-    """All states one decision on, and the best of them kept, again and again: the way to the first win.
+def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarray | None = None) -> WinningRun | None:
+    """Run a beam search until the first win; None if it fails.
 
-    route: float64[frames, 5], what a search with ``kernels.ROUTE`` follows.
+    route: float64[frames, 5], the target of a search with ``kernels.ROUTE``.
     """
     for decision in range(max_decisions):
         if search.simulated >= budget:
@@ -233,15 +234,15 @@ def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarr
         if order.size == 0:
             break
         search.visit(order)
-        search.go_on(search.keep(order), search.child_rows[order], search.out.regions[order])
+        search.set_frontier(search.add_nodes(order), search.child_rows[order], search.out.regions[order])
     return None
 
 
-def best_first_search(search: Search, max_frame: int, budget: int) -> Way | None:
-    """The best states met so far one decision on, again and again: the way to the first win."""
+def best_first_search(search: Search, max_frame: int, budget: int) -> WinningRun | None:
+    """Expand the best states found so far until the first win; None if the search fails."""
     stored, _ = _states(OPEN_STATES, search.bank)
     free: list[int] = list(range(OPEN_STATES))
-    heap: list[tuple] = []  # (score, row of ``stored``, node, last action, decisions it has lasted, region)
+    heap: list[tuple] = []  # (score, row of ``stored``, node, last action, its duration in decisions, region)
     while search.simulated < budget:
         order = search.expand()
         if search.won:
@@ -257,14 +258,14 @@ def best_first_search(search: Search, max_frame: int, budget: int) -> Way | None
         slots = [free.pop() for _ in order]
         stored[slots] = search.child_rows[order]
         scores = search.out.scores[order] + TIME_COST * frame[order]
-        _push(heap, (scores, slots, *search.keep(order), search.out.regions[order]))
+        _push(heap, (scores, slots, *search.add_nodes(order), search.out.regions[order]))
         batch = [heapq.heappop(heap) for _ in range(min(search.taste.width, len(heap)))]
         if not batch:
             break
-        _, taken, *columns = zip(*batch, strict=True)
-        nodes, actions, held, regions = (np.array(column, np.int64) for column in columns)
-        search.go_on(Tips(nodes, actions, held), stored[list(taken)], regions)
-        free += taken
+        _, slots, *columns = zip(*batch, strict=True)
+        nodes, actions, durations, regions = (np.array(column, np.int64) for column in columns)
+        search.set_frontier(Frontier(nodes, actions, durations), stored[list(slots)], regions)
+        free += slots
     return None
 
 

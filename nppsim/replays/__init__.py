@@ -1,1 +1,1 @@
-"""Replays: recorded inputs, their files and sets, playing them back and comparing them."""
+"""Replays: recorded inputs, file formats, replay sets, playback and comparison."""

@@ -1,4 +1,4 @@
-"""Compare two runs of one level: where they part, and where frames are gained and lost."""
+"""Compare two runs of one level: where they diverge, and where frames are gained or lost."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from nppsim.paths import MAX_PATH
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.simulate import Run, is_active, is_closed, simulate
 
-APART_PX = 1.0  # positions farther from each other than this have parted
+APART_PX = 1.0  # positions farther apart than this have diverged
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A place on the way.
+    """A milestone on the path to the exit.
 
-    remaining_px: path that is left there.
-    frame_a, frame_b: when each run first was as near to the exit, None if never.
-    lead: frames by which A is ahead of B there (negative: behind), None if one never came.
+    remaining_px: remaining path length.
+    frame_a, frame_b: first frame of each run with at most that remaining path, None if never.
+    lead: frames by which A is ahead of B (negative: behind), None if a run never reached the milestone.
     """
 
     remaining_px: float
@@ -34,12 +34,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Difference:
-    """How run B differs from run A; frames count from 1.
+    """Difference between runs A and B; frames count from 1.
 
     inputs_part: first frame whose inputs differ; None if they are the same.
     positions_part: first frame after which the ninjas are more than APART_PX from each other; None if never.
     frames, outcomes: of A and of B.
-    marks: along the way, the last one at its end (with the frame of the win); empty where the level has no way to the exit.
+    marks: milestones, the last one at the exit (with the frame of the win); empty if the exit is unreachable.
     total: frames by which A finishes before B (negative: after), None unless both finish.
     """
 
@@ -52,16 +52,16 @@ class Difference:
 
 
 def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Difference, Run, Run]:
-    """Play both and compare them; the runs are returned too, for drawing.
+    """Play two replays and compare them; also return both runs, for drawing.
 
-    sections: parts of equal length into which the marks divide the way.  Raises ReplayError if the levels differ.
+    sections: number of parts of equal path length between marks.  Raises ReplayError if the levels differ.
     """
     if a.level != b.level:
         raise ReplayError(
             f"{a.name or 'A'} and {b.name or 'B'} were recorded on different levels; compare runs of the same level"
         )
     if sections < 1:
-        raise ReplayError(f"sections={sections}; divide the way into at least one")
+        raise ReplayError(f"sections={sections}; expected at least 1")
     bank = LevelBank([a.level])
     run_a, run_b = (simulate(bank, replay.inputs) for replay in (a, b))
     common = min(run_a.frames, run_b.frames)
@@ -87,13 +87,13 @@ def _inputs_part(a: np.ndarray, b: np.ndarray) -> int | None:
 
 
 def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int) -> Iterator[Mark]:
-    """Marks at equal steps of remaining path, from just after the spawn to the exit."""
+    """Yield marks at equal steps of remaining path, from just after the spawn to the exit."""
     length = float(bank.path_length[0])
     if length >= MAX_PATH:
         return
     all_left = [remaining_path(bank, run) for run in (run_a, run_b)]
     for run, left in zip((run_a, run_b), all_left, strict=True):
-        # the path is measured on a lattice, so it may end after the win, or before it
+        # the path is measured on a lattice, so the run may win before or after its end
         np.maximum(left, 1.0, out=left)
         if run.won:
             left[-1] = 0.0
@@ -109,21 +109,21 @@ def _first(reached: np.ndarray) -> int | None:
 
 
 def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
-    """float64[frames], px of path that are left after each frame of a run on the only level of ``bank``.
+    """Return the remaining path in px after each frame of a run on the only level of ``bank``: float64[frames].
 
-    The way leads over the exit switch and, where doors close it, over theirs, as they are in that frame; MAX_PATH where
-    there is none.
+    The path visits the exit switch and, where closed doors block it, the switches of these doors.  MAX_PATH if there is
+    no path.
     """
     record = bank.world.level[0]
     base = record["entity_first"]
     doors = is_closed(run.entity_state[:, record["switches_first"] - base : record["switches_end"] - base])
     exits = slice(record["exits_first"] - base, record["exits_end"] - base)
     kinds, active = run.entities[exits, 0], is_active(run.entity_state[:, exits])
-    # an exit is open once its switch, which follows it, was taken
+    # an exit opens when its switch is collected
     opened = np.zeros(active.shape, np.uint8)
     for row in np.flatnonzero(kinds == EXIT_SWITCH):
         opened[:, bank.world.entity[record["exits_first"] + row]["partner"] - exits.start] = 1 - active[:, row]
-    taken = opened[:, kinds == EXIT].max(axis=1, initial=0)
+    collected = opened[:, kinds == EXIT].max(axis=1, initial=0)
     state = np.concatenate([doors, opened], axis=1)
     distance, hop = np.empty_like(bank.paths.distance[0]), np.empty_like(bank.paths.hop[0])
     left = np.empty(run.frames)
@@ -132,12 +132,12 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
             paths.compute_fields(
                 bank.world, bank.paths.nodes[0], 0, doors[frame].astype(np.uint8), opened[frame].copy(), distance, hop
             )
-        left[frame] = paths.nearest_node(distance[int(taken[frame])], *run.position[frame])[0]
+        left[frame] = paths.nearest_node(distance[int(collected[frame])], *run.position[frame])[0]
     return left
 
 
 def difference_text(difference: Difference) -> str:
-    """The comparison as text."""
+    """Format the comparison as text."""
     names = {NAMES[WON]: "finished", NAMES[DIED]: "died", UNFINISHED: "ran out of inputs"}
     lines = [
         f"{label}: {names[outcome]} in frame {frames}"

@@ -1,11 +1,11 @@
-"""Input files: what was pressed, one byte per frame, without the level it was pressed on.
+"""Input files: one input byte per frame, without the level.
 
-    one level    the input bytes, as they are or as one zlib stream
+    one level    the input bytes, raw or as one zlib stream
     episode      the inputs of five levels, separated by the byte 0x26 ("&"), as one zlib stream
-    saved replay of the game    a header of 215 bytes that nobody has decoded, then the input bytes
+    saved replay of the game    a header of 215 bytes in an unknown format, then the input bytes
 
-A zlib stream is told by its first two bytes, which no inputs begin with.  A saved replay looks like a damaged input file;
-only the caller knows, and passes ``offset=SAVED_REPLAY_OFFSET``.  Source: docs/physics.md, section 9.4.
+A zlib stream is recognised by its first two bytes, which are not valid inputs.  A saved replay cannot be recognised; the
+caller passes ``offset=SAVED_REPLAY_OFFSET``.  Source: docs/physics.md, section 9.4.
 """
 
 import zlib
@@ -51,9 +51,9 @@ def load_episode(path: str | Path, levels: Sequence[Level]) -> tuple[Replay, ...
 
 
 def save_inputs(path: str | Path, replays: Replay | Sequence[Replay], compress: bool = True) -> None:
-    """Write the inputs of one replay, or of the five of an episode; the file appears complete or not at all.
+    """Write the inputs of one replay, or of the five of an episode, atomically.
 
-    compress: as a zlib stream, as the game's tools expect; an episode always is.  Levels and success are not written.
+    compress: write a zlib stream, as the game's tools expect; required for an episode.  Levels and success are not written.
     """
     replays = [replays] if isinstance(replays, Replay) else list(replays)
     if len(replays) not in (1, EPISODE_LEVELS) or (len(replays) > 1 and not compress):
@@ -66,9 +66,9 @@ def save_inputs(path: str | Path, replays: Replay | Sequence[Replay], compress: 
 
 
 def parse_inputs(data: bytes, name: str = "", offset: int = 0) -> tuple[np.ndarray, ...]:
-    """The parts of an input file's bytes between its separators: uint8[frames] each, values 0..15, at least one frame.
+    """Split the bytes of an input file at its separators: uint8[frames] each, values 0..15, at least one frame.
 
-    Raises ReplayError; places are counted in the unpacked inputs where the file is a zlib stream.
+    Raises ReplayError; positions refer to the unpacked inputs if the file is a zlib stream.
     """
     label = name or "inputs"
     data = bytes(data)
@@ -97,7 +97,7 @@ def parse_inputs(data: bytes, name: str = "", offset: int = 0) -> tuple[np.ndarr
 
 
 def _is_zlib(data: bytes) -> bool:
-    """Whether data begin with a zlib header.  No inputs do: such a header's second byte is above 15, and no separator."""
+    """Tell if data begin with a zlib header.  Inputs never do: its second byte is above 15, and not a separator."""
     return len(data) >= 2 and data[0] & 15 == 8 and data[0] >> 4 <= 7 and (data[0] << 8 | data[1]) % 31 == 0
 
 

@@ -1,4 +1,4 @@
-"""What is known about levels, in a line each: their pars, and how the runs of a replay set ended on them."""
+"""One-line notes about levels: the par, and the outcomes of the runs of a replay set."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,10 @@ from nppsim.replays.replay_set import ReplaySet
 def level_notes(
     levels: Sequence[Level], entries: Sequence[LevelEntry], place: str | None
 ) -> tuple[list[str], list[str]]:
-    """(par and, with replays, how these went, an outcome for the colour) of each level.  place: of a replay set, or None."""
+    """Return (notes, outcomes): par and results of each level, and the outcome that sets its colour.
+
+    place: path of a replay set, or None.
+    """
     played: dict[str, list[int | None]] = {}  # level -> frames of each win, None for the others
     if place is not None:
         with ReplaySet(place) as replays:

@@ -1,4 +1,4 @@
-"""Play replays back and say how each ends: what ``python -m nppsim replays`` prints."""
+"""Play replays back and report the outcome of each (``python -m nppsim replays``)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from nppsim.replays.replay import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, Replay, Repl
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 
-# How a replay ends, if not with the ninja's death, which has its name from ``outcomes``.
+# Endings of a replay; the ninja's death has its name from ``outcomes``.
 FINISHED = "finished"
 RAN_OUT = "ran out"
 UNREADABLE = "unreadable"
@@ -23,14 +23,14 @@ _ENDING = {NAMES[WON]: FINISHED, NAMES[DIED]: NAMES[DIED], UNFINISHED: RAN_OUT}
 
 @dataclass(frozen=True)
 class Playback:
-    """How a replay ends.
+    """Outcome of playing one replay.
 
-    file: path, with the replay's place in a replay set behind a "#".
+    file: path; for a replay of a set, followed by "#" and its index.
     ending: FINISHED, "died", RAN_OUT (of inputs) or UNREADABLE.
     frame: the last frame played, 0 if unreadable.
     inputs: frames of input.
-    gold: pieces taken.
-    warnings: what is odd about the file, its level or its ending; for an unreadable one the error.
+    gold: pieces collected.
+    warnings: problems of the file, its level or its ending; for an unreadable file the error.
     """
 
     file: str
@@ -48,14 +48,14 @@ def play_back(replay: Replay, file: str = "") -> Playback:
     warnings = list(replay.warnings or replay.level.warnings)
     if not (replay.level.records[:, TYPE] == kinds.EXIT).any():
         lost = "; its record is lost, repair the file or record it again" if replay.level.exit_count else ""
-        warnings.insert(0, f"the map has no exit door, so nobody can finish it{lost}")
+        warnings.insert(0, f"the map has no exit door, so it cannot be finished{lost}")
     if replay.success is not None and replay.success != (ending == FINISHED):
         warnings.append(f"the file says that the level was {'' if replay.success else 'not '}finished")
     return Playback(file or replay.name, ending, run.frames, replay.frames, int(run.gold[-1]), tuple(warnings))
 
 
 def is_named_like_replays(file: Path) -> bool:
-    """Whether a file's name ends as those of replay files and replay sets do, in small letters or capitals."""
+    """Tell if a file has the suffix of replay files or replay sets, in upper or lower case."""
     return file.suffix.lower() in (REPLAY_SUFFIX, REPLAY_SET_SUFFIX)
 
 
@@ -85,7 +85,7 @@ def read_file(file: Path) -> Iterator[Replay]:
 
 
 def play_files(files: Iterable[Path]) -> Iterator[Playback]:
-    """Play replay files, and all replays of replay sets (``*.h5``).  What cannot be read is told, not raised."""
+    """Play replay files, and all replays of replay sets (``*.h5``).  Unreadable files are reported, not raised."""
     for file in files:
         try:
             if is_replay_set(file):
@@ -111,9 +111,9 @@ def _unreadable(file: str, error: ReplayError) -> Playback:
 
 
 def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
-    """Lines to print, each as soon as its replay was played: one per replay with its warnings below it, then the counts.
+    """Yield lines to print while replays are played: one per replay, its warnings, then the counts.
 
-    Columns are of fixed widths for that reason: ``files.table`` needs all rows at once.
+    Column widths are fixed because ``files.table`` needs all rows in advance.
     """
     endings: Counter[str] = Counter()
     yield f"{'ending':<10} {'frame':>6} {'inputs':>6} {'gold':>5}  file"

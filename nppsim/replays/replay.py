@@ -1,4 +1,4 @@
-"""Replays: a level and one input byte per frame; the file formats, and the step from inputs to decisions and back.
+"""Replays: a level and one input byte per frame; file formats, and conversion between inputs and decisions.
 
 Read: compact replays of version 0 and 1, official attract files.  Written: compact version 1, attract files.  (Inputs
 without a level: ``nppsim.replays.inputs``; many replays in one file: ``nppsim.replays.replay_set``.)  All little-endian:
@@ -7,8 +7,8 @@ without a level: ``nppsim.replays.inputs``; many replays in one file: ``nppsim.r
     compact 1   uint32 1 | uint32 M | uint32 n | uint8 success | M map bytes | n input bytes
     attract     uint32 L | uint32 D | L map bytes | D demo bytes (30-byte header, then the inputs)
 
-A first number of at most 100 is a version, otherwise a map length.  An attract file is told from compact 0 by its demo
-header, which repeats D.  Input byte: bit 0 jump, bit 1 right, bit 2 left (left wins over right), bit 3 self-destruct
+A first number of at most 100 is a version, otherwise a map length.  The demo header of an attract file, which repeats D,
+distinguishes it from compact 0.  Input byte: bit 0 jump, bit 1 right, bit 2 left (left wins over right), bit 3 self-destruct
 (not in compact files).  The byte at index k is the input of frame k + 1.  Source: docs/physics.md, sections 9.1
 to 9.3.
 """
@@ -40,19 +40,20 @@ _ATTRACT_HEADER = 30  # bytes before the inputs of an attract file's demo block
 
 
 class ReplayError(UserError, ValueError):
-    """A replay that cannot be read, written or put on the decision grid; the message names file, place and remedy."""
+    """Replay that cannot be read, written or put on the decision grid; the message names file, position and remedy."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """A level and what was pressed on it.  Immutable.
+    """A level and the inputs played on it.  Immutable.
 
     level: the level played.
     inputs: uint8[frames], read-only, at least one frame; raw bytes 0..15.
-    success: what the file says; None where the format does not say (compact 0); attract files end in death: False.
+    success: as stated in the file; None for compact 0, which does not store it; False for attract files, which end in
+        death.
     name: for messages, e.g. the file path.
-    frame_skip: set by makers that act every ``frame_skip`` frames (the planner); checked against the inputs.  The file
-        formats have no place for it, so a loaded replay has None: ask ``on_grid``.
+    frame_skip: frames per decision of the agent or planner that made the replay; checked against the inputs.  Not
+        stored in files, so it is None after loading: use ``on_grid``.
     warnings: tolerated defects of the file, one sentence each.
     Raises ReplayError.
     """
@@ -96,15 +97,15 @@ class Replay:
 
     @property
     def fingerprint(self) -> str:
-        """Hex digest (16 characters) of level and inputs; the name does not count."""
+        """Hex digest (16 characters) of level and inputs, without the name."""
         return hashlib.sha256(self.level.fingerprint.encode() + self.inputs.tobytes()).hexdigest()[:16]
 
     def on_grid(self, frame_skip: int) -> bool:
-        """Whether the inputs are constant within each block of ``frame_skip`` frames (the last block may be short)."""
+        """Tell if the inputs are constant within each block of ``frame_skip`` frames (the last block may be short)."""
         return on_grid(self.inputs, frame_skip)
 
     def to_decisions(self, frame_skip: int) -> np.ndarray:
-        """Actions int64[decisions] of inputs that lie on the grid of ``frame_skip`` frames; else ReplayError."""
+        """Convert inputs on the grid of ``frame_skip`` frames to actions int64[decisions]; else ReplayError."""
         try:
             return to_decisions(self.inputs, frame_skip)
         except ReplayError as error:
@@ -114,7 +115,7 @@ class Replay:
     def load(cls, path: str | Path) -> "Replay":
         """Read a replay file of any known format; ReplayError names file, byte offset and remedy.
 
-        A replay of a replay set (HDF5) is ``SET.h5#7``, the only one of a set also ``SET.h5``.
+        ``SET.h5#7`` is replay 7 of a replay set (HDF5).  ``SET.h5`` works for a set of one replay.
         """
         if reader := set_readers.get(container_suffix(path)):
             return reader(str(path))
@@ -158,11 +159,11 @@ class Replay:
         return cls(level, inputs, success, name, None, warnings + tuple(f"map block: {w}" for w in level.warnings))
 
     def to_bytes(self, format: str = "compact") -> bytes:
-        """The replay as "compact" version 1 or as an "attract" file.
+        """Encode the replay as "compact" version 1 or as an "attract" file.
 
-        compact: ``success=None`` is written as 1, as readers of version 0 assume; no self-destruct bit.
-        attract: has no place for success, and is read as a failure; a replay that claims success is refused.
-        Raises ReplayError for what the format cannot hold.
+        compact: ``success=None`` is written as 1, as readers of version 0 assume; the self-destruct bit is an error.
+        attract: success is not stored and reads as False; a replay with ``success=True`` is an error.
+        Raises ReplayError for data that the format cannot store.
         """
         if format not in FORMATS:
             raise ReplayError(f"{self.name or 'replay'}: format {format!r} is not known; choose one of {FORMATS}")
@@ -180,7 +181,7 @@ class Replay:
         return struct.pack("<II", len(map_bytes) - 8, demo_length) + map_bytes[8:] + demo + self.inputs.tobytes()
 
     def save(self, path: str | Path, format: str = "compact") -> None:
-        """Write the replay (see ``to_bytes``); the file appears complete or not at all."""
+        """Write the replay atomically (see ``to_bytes``)."""
         write_bytes(path, self.to_bytes(format))
 
 
@@ -205,10 +206,10 @@ container_readers.update({REPLAY_SUFFIX: load_level, REPLAY_SET_SUFFIX: load_lev
 
 
 def mirror_replay(replay: Replay) -> Replay:
-    """The same play seen in a mirror: level mirrored, left and right exchanged.  Twice gives the play back.
+    """Mirror level and inputs, left and right exchanged; mirroring twice restores the replay.
 
-    Left and right held together count as left, so they become left alone before the exchange.  A few rules of the
-    physics are not symmetric (docs/file_formats.md), so the outcome may differ: ``success`` is None until somebody plays it.
+    Left and right pressed together count as left, and are reduced to left before the exchange.  A few rules of the
+    physics are not symmetric (docs/file_formats.md), so the outcome may differ and ``success`` is None.
     """
     inputs = np.where(replay.inputs & LEFT, replay.inputs & ~np.uint8(RIGHT), replay.inputs)
     left, right = inputs & LEFT, inputs & RIGHT
@@ -218,7 +219,7 @@ def mirror_replay(replay: Replay) -> Replay:
 
 
 def on_grid(inputs: np.ndarray, frame_skip: int) -> bool:
-    """Whether inputs uint8[frames] are constant within each block of ``frame_skip`` frames (the last may be short)."""
+    """Tell if inputs uint8[frames] are constant within each block of ``frame_skip`` frames (the last may be short)."""
     _check_frame_skip(frame_skip)
     inputs = np.asarray(inputs)
     changes = np.flatnonzero(inputs[1:] != inputs[:-1]) + 1
@@ -226,9 +227,9 @@ def on_grid(inputs: np.ndarray, frame_skip: int) -> bool:
 
 
 def to_decisions(inputs: np.ndarray, frame_skip: int) -> np.ndarray:
-    """Actions int64[ceil(frames / frame_skip)] of inputs on the grid; bytes 6 and 7 become their equals 4 and 5.
+    """Convert inputs on the grid to actions int64[ceil(frames / frame_skip)]; bytes 6 and 7 equal 4 and 5.
 
-    Raises ReplayError if the inputs leave the grid or hold the self-destruct bit, which no action has.
+    Raises ReplayError if the inputs are not on the grid, or contain the self-destruct bit, which no action has.
     """
     inputs = np.asarray(inputs)
     if not on_grid(inputs, frame_skip):
@@ -245,9 +246,9 @@ def to_decisions(inputs: np.ndarray, frame_skip: int) -> np.ndarray:
 
 
 def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -> np.ndarray:
-    """Inputs uint8 of actions int[decisions] 0..5, each held for ``frame_skip`` frames, the last until ``frames`` if given.
+    """Repeat each action int[decisions] 0..5 for ``frame_skip`` frames, the last one until ``frames`` if given.
 
-    Raises ReplayError for other actions, and where ``frames`` do not end within the last decision.
+    Returns inputs uint8.  Raises ReplayError for other actions, and if ``frames`` does not end in the last decision.
     """
     _check_frame_skip(frame_skip)
     actions = np.asarray(actions)
@@ -262,7 +263,7 @@ def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """All bytes of a file.  Raises ReplayError if it cannot be read, or is too large for a replay."""
+    """Read a file.  Raises ReplayError if it cannot be read, or is too large for a replay."""
     return reading.read_bytes(path, ReplayError, MAX_BYTES, "check the path and its permissions")
 
 
@@ -281,7 +282,7 @@ def _read_compact_header(name: str, data: bytes, version: int) -> tuple[int, int
 
 
 def _is_attract(data: bytes, start: int, demo_length: int) -> bool:
-    """Whether a demo header (0, demo length, ..., four bytes 0xFF) lies at ``start``; compact inputs are never 0xFF."""
+    """Tell if a demo header (0, demo length, ..., four bytes 0xFF) is at ``start``; compact inputs are never 0xFF."""
     header = data[start : start + _ATTRACT_HEADER]
     starts_like_one = len(header) >= 5 and struct.unpack_from("<BI", header) == (0, demo_length)
     return starts_like_one and (len(header) < _ATTRACT_HEADER or header.endswith(b"\xff" * 4))

@@ -6,8 +6,8 @@
         replay, about = replays[0], replays.entry(0)
     replay = Replay.load("play.h5#0")
 
-The layout is in docs/file_formats.md.  A flush writes a copy of the file with the new replays at its end and puts it in the
-old one's place: a reader keeps the file it opened, and a crash costs what was not flushed.
+The layout is in docs/file_formats.md.  A flush writes a copy of the file with the new replays at its end and replaces the
+old file.  Open readers are not disturbed, and a crash loses only replays that were not flushed.
 """
 
 import io
@@ -29,7 +29,7 @@ from nppsim.replays.replay import MAX_BYTES, REPLAY_SET_SUFFIX, Replay, ReplayEr
 
 FORMAT = "nppsim replays"
 VERSION = 1
-# Texts are packed bytes too: a damaged heap, where HDF5 keeps strings of any length, makes it loop for ever.
+# Texts are packed bytes too: HDF5 stores strings of variable length in a heap, and loops for ever if that is damaged.
 _TABLES = {
     "levels": {"data": "u1", "end": "i8", "fingerprint": "S64"},
     "replays": {"inputs": "u1", "end": "i8", "level": "i4", "success": "i1", "frame_skip": "i4"},
@@ -41,7 +41,7 @@ _LIBRARY = ("v110", "v110")  # HDF5 1.10 and later read it; every part of the fi
 
 @dataclass(frozen=True)
 class ReplayEntry:
-    """What a set knows about a replay without reading its inputs.  metadata: what the writer was given, JSON values."""
+    """Table entry of a replay, without its inputs.  metadata: JSON values passed to the writer."""
 
     name: str
     category: str
@@ -53,10 +53,10 @@ class ReplayEntry:
 
 
 class ReplayWriter:
-    """Collects replays and writes them to the end of a file, which is made if it does not exist.
+    """Append replays to a file, which is created if it does not exist.
 
-    One writer per file at a time.  As a context manager it flushes at the end, after an exception too: what was
-    recorded is kept.  A flush copies the file, so gather some replays (an evening's play, a wave of the planner) first.
+    One writer per file at a time.  As a context manager it flushes at the end, also after an exception.  A flush copies
+    the whole file, so append many replays per flush.
     """
 
     def __init__(self, path: str | Path):
@@ -64,10 +64,10 @@ class ReplayWriter:
         self._pending: list[tuple[Replay, bytes]] = []
 
     def append(self, replay: Replay, *, category: str = "", **metadata: object) -> None:
-        """Take a replay; it is on disk after the next ``flush``.
+        """Add a replay; the next ``flush`` writes it.
 
-        metadata: where it comes from and whatever else is worth knowing, JSON values.  Raises ReplayError if they are
-        none.  Control characters and the like in the name and the category, which are often those of files, are escaped.
+        metadata: source and other facts, JSON values; ReplayError otherwise.  Control characters in the name and the
+        category, which are often file names, are escaped.
         """
         place = f"{self.path}: {replay.name!r}"
         try:
@@ -78,16 +78,16 @@ class ReplayWriter:
         self._pending.append((replay, packed))
 
     def flush(self) -> None:
-        """Write what was appended; the file then holds all of it, or, after an error, is as before.
+        """Write all appended replays; after an error the file is unchanged.
 
-        Raises ReplayError if the file exists and is no file of replays.
+        Raises ReplayError if the file exists and is not a replay set.
         """
         if not self._pending:
             return
         copy = io.BytesIO()  # HDF5 crashes where it writes to a full disk itself
         known = self.path.exists()
         if known:
-            ReplaySet(self.path).close()  # refuses what is damaged
+            ReplaySet(self.path).close()  # raises ReplayError if the file is damaged
             copy.write(self.path.read_bytes())
         with h5py.File(copy, "r+" if known else "w", libver=_LIBRARY) as file:
             if not known:
@@ -96,7 +96,7 @@ class ReplayWriter:
         data = copy.getvalue()
         try:
             write_bytes(self.path, data)
-        finally:  # an interruption must not make the next flush write them again
+        finally:  # after an interruption, the next flush must not write the same replays again
             if self.path.exists() and self.path.read_bytes() == data:
                 self._pending.clear()
 
@@ -118,7 +118,7 @@ class ReplayWriter:
         _extend(file["replays"], "inputs", [replay.inputs.tobytes() for replay in replays], columns)
 
     def __len__(self) -> int:
-        """Replays that wait for the next flush."""
+        """Number of replays waiting for the next flush."""
         return len(self._pending)
 
     def __enter__(self) -> "ReplayWriter":
@@ -129,10 +129,10 @@ class ReplayWriter:
 
 
 class ReplaySet(Sequence[Replay]):
-    """The replays of one file, in the order in which they were written.  ``replay_set[i]`` reads replay i.
+    """Read-only sequence of the replays of one file, in the order of writing.  ``replay_set[i]`` reads replay i.
 
     categories, names: str, one per replay.  frames: int64, one per replay.  The file stays open until ``close``.
-    Raises ReplayError if the file is missing, damaged or something else; damage to inputs or a level shows on reading it.
+    Raises ReplayError if the file is missing, damaged or of another format; damage to inputs or a level raises on access.
     """
 
     def __init__(self, path: str | Path):
@@ -196,7 +196,7 @@ class ReplaySet(Sequence[Replay]):
         return len(self._end)
 
     def entry(self, index: int) -> ReplayEntry:
-        """What is known about replay ``index``.  Raises IndexError."""
+        """Return the table entry of replay ``index``.  Raises IndexError."""
         index = range(len(self))[index]
         success, frame_skip = int(self._success[index]), int(self._frame_skip[index])
         return ReplayEntry(
@@ -210,7 +210,7 @@ class ReplaySet(Sequence[Replay]):
         )
 
     def __getitem__(self, index: int) -> Replay:  # type: ignore[override]  # no slices: each replay is read from the file
-        """Replay ``index``; its level is read once.  Raises IndexError, ReplayError."""
+        """Read replay ``index``; levels are cached.  Raises IndexError, ReplayError."""
         about = self.entry(index)
         index = range(len(self))[index]
         level = self._read_level(int(self._level[index]))
@@ -234,7 +234,7 @@ class ReplaySet(Sequence[Replay]):
             except hdf5.DAMAGE as error:
                 raise self._damaged(f"level {row}", error) from error
             if level.fingerprint != self._fingerprints[row]:
-                raise ReplayError(f"{name}: its content does not have its fingerprint; copy the file again")
+                raise ReplayError(f"{name}: the content does not match its fingerprint; copy the file again")
             self._levels[row] = level
         return self._levels[row]
 
@@ -255,7 +255,7 @@ class ReplaySet(Sequence[Replay]):
 
 
 def load_one(place: str) -> Replay:
-    """The replay that ``SET.h5#7`` names, or the only one of ``SET.h5``.  Raises ReplayError."""
+    """Read one replay of a set: ``SET.h5#7``, or the only replay of ``SET.h5``.  Raises ReplayError."""
     file, mark, number = place.rpartition("#") if not place.lower().endswith(".h5") else (place, "", "")
     with ReplaySet(file) as replays:
         index = int(number) if number.isdecimal() else 0

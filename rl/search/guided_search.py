@@ -29,7 +29,7 @@ from nppsim.levels.level import Level
 from nppsim.observe.foresight import HORIZON, SAME_AS
 from nppsim.outcomes import WON
 from nppsim.planner.kernels import cell
-from nppsim.planner.search import Way
+from nppsim.planner.search import WinningRun
 from nppsim.reward import MIN_PATH, RewardConfig
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy
@@ -164,7 +164,7 @@ class GuidedSearch:
 
     def beam(
         self, manner: Manner, effort: Effort, most_frames: int | None = None, start: np.ndarray | None = None
-    ) -> Way | None:
+    ) -> WinningRun | None:
         """First win of a beam search from a snapshot (default: the spawn), or None.
 
         most_frames: limit of the run's length, from the spawn.
@@ -177,7 +177,7 @@ class GuidedSearch:
                 return won
         return None
 
-    def best_first(self, effort: Effort) -> Way | None:
+    def best_first(self, effort: Effort) -> WinningRun | None:
         """First win of a best-first search from the spawn, or None."""
         search = _BestFirst(self)
         while effort.left and search.heap:
@@ -264,7 +264,7 @@ class _Guided:
         self._actions += actions.tolist()
         return np.arange(first, len(self._parents))
 
-    def way(self, node: int, action: int, environment: int) -> Way:
+    def way(self, node: int, action: int, environment: int) -> WinningRun:
         """Action sequence from the first state to a node and one action further; ``environment`` has the final state."""
         backwards = [action]
         while node:
@@ -274,7 +274,7 @@ class _Guided:
         ninja = self.players.state.ninja[environment]
         lengths = np.full(len(way), self.frame_skip)
         lengths[-1] = (int(ninja["frame"]) - 1) % self.frame_skip + 1  # only the last decision may be cut short
-        return Way(way, np.repeat(ACTION_INPUT[way], lengths))
+        return WinningRun(way, np.repeat(ACTION_INPUT[way], lengths))
 
 
 class _Beam(_Guided):
@@ -301,7 +301,7 @@ class _Beam(_Guided):
         self.frame = int(self.players.state.ninja["frame"][0])
         self.surprise = self.evaluate(self.rows)
 
-    def advance(self, effort: Effort) -> Way | None:
+    def advance(self, effort: Effort) -> WinningRun | None:
         """Advance by one decision; return the action sequence of a win, or None."""
         costs = (self.costs[:, None] + self.surprise).ravel()
         chosen = np.argsort(costs, kind="stable")[: self.players.num_envs]
@@ -356,7 +356,7 @@ class _BestFirst(_Guided):
                 rank = np.log(made + left) + (1 + left / made) * total
                 heapq.heappush(self.heap, (rank, next(self._numbers), node, action, total, int(made)))
 
-    def advance(self, effort: Effort) -> Way | None:
+    def advance(self, effort: Effort) -> WinningRun | None:
         """Expand the best sequences; return the action sequence of a win, or None."""
         batch = [heapq.heappop(self.heap) for _ in range(min(BATCH, len(self.heap)))]
         _, _, *columns = zip(*batch, strict=True)

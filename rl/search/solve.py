@@ -13,7 +13,7 @@ import numpy as np
 
 from nppsim.levels.level import Level
 from nppsim.planner import PlannedRun, plan, polish
-from nppsim.planner.search import Way, confirmed
+from nppsim.planner.search import WinningRun, verified
 from nppsim.planner.settings import PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
 from rl.search.guided_search import Agent, Effort, GuidedSearch, Manner
@@ -117,12 +117,12 @@ def solve(
     try:
         for found in _guided(search, way, shortening.part(GUIDED_FRAMES)):
             shortest = found
-        run = confirmed(search.bank, shortest, None, shortening.simulated)
+        run = verified(search.bank, shortest, None, shortening.simulated)
         if shortening.left:
             run = polish(level, run, agent.frame_skip, budget=shortening.left, seed=settings.seed)
             shortening.spend(run.simulated - shortening.simulated)
     except KeyboardInterrupt:
-        raise Interrupted(solution(confirmed(search.bank, shortest, None, shortening.simulated))) from None
+        raise Interrupted(solution(verified(search.bank, shortest, None, shortening.simulated))) from None
     return solution(run)
 
 
@@ -135,7 +135,7 @@ def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
     return bar.update
 
 
-def _find(search: GuidedSearch, level: Level, settings: SolveSettings, effort: Effort) -> tuple[Way | None, str]:
+def _find(search: GuidedSearch, level: Level, settings: SolveSettings, effort: Effort) -> tuple[WinningRun | None, str]:
     """Find the first run; return it with the name of the search."""
     for name, width, share in ATTEMPTS:
         part = effort.part(int(share * settings.budget))
@@ -147,10 +147,10 @@ def _find(search: GuidedSearch, level: Level, settings: SolveSettings, effort: E
         return None, ""
     found = plan(level, search.agent.frame_skip, budget=effort.left, seed=settings.seed)
     effort.spend(effort.left if found is None else found.simulated)
-    return (None, "") if found is None else (Way(found.actions, found.inputs), PLANNER)
+    return (None, "") if found is None else (WinningRun(found.actions, found.inputs), PLANNER)
 
 
-def _guided(search: GuidedSearch, best: Way, effort: Effort) -> Iterator[Way]:
+def _guided(search: GuidedSearch, best: WinningRun, effort: Effort) -> Iterator[WinningRun]:
     """Yield ever shorter runs from guided beams, which start alternately at the spawn and at a random decision."""
     states = None
     for turn in range(effort.left):  # each beam simulates at least one frame
@@ -164,7 +164,7 @@ def _guided(search: GuidedSearch, best: Way, effort: Effort) -> Iterator[Way]:
         end = search.beam(manner, effort, len(best.inputs) - 1, states[cut])
         if end is not None:
             before = best.inputs[: cut * search.agent.frame_skip]
-            best = Way(np.concatenate([best.actions[:cut], end.actions]), np.concatenate([before, end.inputs]))
+            best = WinningRun(np.concatenate([best.actions[:cut], end.actions]), np.concatenate([before, end.inputs]))
             states = None
             yield best
 

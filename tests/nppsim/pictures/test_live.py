@@ -20,7 +20,7 @@ LEVELS = [straight(name="short"), straight(length=24, name="long")]
 
 def fresh(env):
     """The present picture drawn from nothing, without what was kept: uint8[H, W, 3]."""
-    view = env._watching._views[0]
+    view = env._renderer._views[0]
     stage = view._stage
     looks = stage.scene.looks_now(view._geometry, env.simulator.state.entities[0], env.simulator.state.movers[0])
     box = (0, 0, stage.scene.width, stage.scene.height)
@@ -82,7 +82,7 @@ def test_a_taken_switch_and_the_open_exit_are_seen():
     while not env.simulator.state.ninja["switch_taken"][0]:
         env.step(RIGHT)
     env.render()
-    scene, stage = env._watching._views[0]._stage.scene, env._watching._views[0]._stage
+    scene, stage = env._renderer._views[0]._stage.scene, env._renderer._views[0]._stage
     exit_ = next(e for e in scene.entities if e.kind == 3)
     k = scene.ppt / 24
     x = stage.left + round((exit_.at[0] - 24 * scene.region[0]) * k)
@@ -150,6 +150,6 @@ def test_a_window_shows_the_steps(monkeypatch):
     screen = pygame.display.get_surface()
     assert screen.get_size() == (160, 100)
     shown = pygame.surfarray.array3d(screen).transpose(1, 0, 2)
-    np.testing.assert_array_equal(shown, env.unwrapped._watching.picture(0))
+    np.testing.assert_array_equal(shown, env.unwrapped._renderer.picture(0))
     env.close()
     assert not pygame.display.get_init()
