@@ -262,10 +262,10 @@ def best_first_search(search: Search, max_frame: int, budget: int) -> WinningRun
         batch = [heapq.heappop(heap) for _ in range(min(search.taste.width, len(heap)))]
         if not batch:
             break
-        _, slots, *columns = zip(*batch, strict=True)
+        _, popped, *columns = zip(*batch, strict=True)
         nodes, actions, durations, regions = (np.array(column, np.int64) for column in columns)
-        search.set_frontier(Frontier(nodes, actions, durations), stored[list(slots)], regions)
-        free += slots
+        search.set_frontier(Frontier(nodes, actions, durations), stored[list(popped)], regions)
+        free += popped
     return None
 
 

@@ -32,7 +32,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, command):
     done = start([*command, "--help"], NUMBA_CACHE_DIR=str(tmp_path / "file"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert done.stderr.startswith(f"error: {tmp_path}/file/numba-")
-    assert "cannot be kept there (Not a directory); set NUMBA_CACHE_DIR to a folder that can be written" in done.stderr
+    assert "cannot be stored there (Not a directory); set NUMBA_CACHE_DIR" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_kernels_depend_on_is_worked_out_once_for_each_state_of_all_sources
     digest = _cache.kernel_digest
     monkeypatch.setattr(_cache, "_PACKAGE", package)
     monkeypatch.setattr(_cache, "kernel_digest", lambda: worked_out.append(digest()) or worked_out[-1])
-    monkeypatch.setattr(_cache, "_hold", lambda folder: None)  # not in this process
+    monkeypatch.setattr(_cache, "_lock", lambda folder: None)  # not in this process
     monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(config=SimpleNamespace()))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
     before = _cache.use_own_cache()

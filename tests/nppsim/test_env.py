@@ -145,7 +145,7 @@ def test_wrong_use_is_named(bank):
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         env.step(0)
     env.reset(options={"level": 1})
-    with pytest.raises(ValueError, match=r"action is 6; needed is an integer 0\.\.5"):
+    with pytest.raises(ValueError, match="action is 6"):
         env.step(6)
     play(env, RIGHT)
     with pytest.raises(gymnasium.error.ResetNeeded, match="ended"):

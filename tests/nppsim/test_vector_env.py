@@ -104,7 +104,7 @@ def test_wrong_use_is_named(bank):
     envs = NppVectorEnv(bank, 2, render_mode="rgb_array")
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         envs.step([0, 0])
-    with pytest.raises(gymnasium.error.ResetNeeded, match="nothing to show"):
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         envs.render()
     envs.reset()
     with pytest.raises(ValueError, match=r"actions must be int\[2\]"):
@@ -145,7 +145,7 @@ def test_a_mask_restarts_only_some_environments(bank):
     np.testing.assert_array_equal(observations["game_state"][[0, 2]], moved["game_state"][[0, 2]])
     np.testing.assert_array_equal(infos["_level"], mask)
     assert infos["level"][1] == 2
-    with pytest.raises(ValueError, match=r"needed is bool\[3\] with a True entry"):
+    with pytest.raises(ValueError, match="reset_mask"):
         envs.reset(options={"reset_mask": np.zeros(3, bool)})
 
 

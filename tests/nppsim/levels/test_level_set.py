@@ -72,7 +72,7 @@ def test_an_interrupted_append_changes_nothing(path):
 def test_write_and_append_refuse_to_overwrite(path):
     with pytest.raises(LevelSetError, match="exists already; choose another folder"):
         LevelSet.write(path, [])
-    with pytest.raises(LevelSetError, match=r"simple/000000\.map is taken"):
+    with pytest.raises(LevelSetError, match=r"simple/000000\.map exists"):
         LevelSet.append(path, [(level_with_spawn(1), LevelEntry("simple", file="simple/000000.map"))])
     with pytest.raises(LevelSetError, match=r"has no index\.json"):
         LevelSet.append(path / "simple", [])

@@ -138,7 +138,7 @@ def test_states_do_not_fit_simulators_with_other_stacks():
     stacked.reset()
     assert stacked.snapshot(0).size == plain.snapshot(0).size + 4 * layout.SPECS["game_state"].bytes
     assert stacked.snapshot(np.empty(0, int)).shape == (0, stacked.snapshot(0).size)
-    with pytest.raises(ValueError, match="a snapshot has .* bytes, this simulator's have"):
+    with pytest.raises(ValueError, match="snapshot has .* bytes"):
         stacked.restore(0, plain.snapshot(0))
     assert plain.obs is plain.latest and plain.stacking == NO_STACKS
 

@@ -68,7 +68,7 @@ def test_a_map_that_lacks_its_exit_gets_a_clear_answer(folder):
     (one,) = play_files([folder / "a.replay"])
     assert one.ending == "ran out"
     assert one.warnings[0] == (
-        "the map has no exit door, so nobody can finish it; its record is lost, repair the file or record it again"
+        "the map has no exit door, so it cannot be finished; its record is lost, repair the file or record it again"
     )
 
 
