@@ -6,6 +6,8 @@ Flags, help and checks follow from the settings of ``rl.config``.  ``python -m r
 ``docs/flags.md``.
 """
 
+import argparse
+import tomllib
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import MISSING
@@ -22,7 +24,7 @@ from nppsim.settings import Parser, Setting, settings_of
 from nppsim.studio.command import check_packages
 from rl.config import plugins
 from rl.config.experiment import IMITATION, REPLAYS, ExperimentConfig
-from rl.config.files import Given, Settings, read_settings, recipe_settings
+from rl.config.files import Given, Settings, read_settings, recipe_settings, table_settings
 from rl.config.stored import HOW, OVERRIDDEN, SECTIONS, dotted, overridden, resumed_config, stored_config, with_settings
 
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
@@ -101,9 +103,9 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     comes from that folder; what is given must agree.
     Raises ConfigError.  ``--help`` prints the flags and exits.
     """
-    parser = _parser()
+    parser = _parser(everything="--help-all" in argv)
     parser.nothing_is_required()  # it may stand in a file
-    arguments = parser.parse_args(list(argv))
+    arguments = parser.parse_args(_entropy_of_both_ends(argv))
     config = configured(_given(arguments))
     check_in_force(config, _flags_in(arguments))  # which win over all else
     return config
@@ -130,12 +132,38 @@ def configured(given: Settings) -> ExperimentConfig:
     return config
 
 
+def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
+    """The arguments, where ``--ent-coef X`` sets the end of the schedule too unless another end is given."""
+    for number, text in enumerate(argv):
+        name, equals, value = text.partition("=")
+        if name == "--ent-coef" and "--no-schedules" not in argv and (equals or number + 1 < len(argv)):
+            return [f"--ent-coef-end={value if equals else argv[number + 1]}", *argv]
+    return list(argv)
+
+
+def _set_by_name(texts: Sequence[str]) -> Settings:
+    """The settings of ``--set ppo.gae_lambda=0.9``; values are as in TOML, and texts need no quotes."""
+    found: Settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        section, _, field = name.strip().rpartition(".")
+        if not equals or not field:
+            raise ConfigError("give SECTION.NAME=VALUE, e.g. ppo.gae_lambda=0.9", "--set", name)
+        try:
+            plain = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            plain = value.strip()
+        table = {section: {field: plain}} if section else {field: plain}
+        found |= table_settings(table, "--set", COMMAND_LINE)
+    return found
+
+
 def _given(arguments: Namespace) -> Settings:
     """Every setting that a recipe, a file or a flag gives, with the value that wins."""
     found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
     for path in getattr(arguments, "config", ()):
         found |= read_settings(path)
-    return found | _flags_in(arguments)
+    return found | _set_by_name(arguments.set_by_name) | _flags_in(arguments)
 
 
 def _flags_in(arguments: Namespace) -> Settings:
@@ -265,11 +293,39 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
         raise ConfigError("has no effect with --no-pretraining; leave one of them out", place)
 
 
-def _parser() -> Parser:
-    parser = Parser(
+# Flags of the first page of the help; --help-all lists the others.
+_FIRST_PAGE = (
+    "experiment-name architectures train-dataset dev-dataset test-dataset single-level output-dir seeds "
+    "resume-from recipe config plugin frame-skip visualize-training debug save-freq audit silence "
+    "replay-data-dir no-pretraining test-pretraining mirror-demonstrations bc-epochs bc-batch-size bc-learning-rate "
+    "total-timesteps time-budget-minutes gamma gae-lambda clip-range ent-coef-start initial-lr target-kl "
+    "use-curriculum curriculum num-eval-episodes eval-freq skip-final-eval deterministic-eval record-eval-videos "
+    "reward-preset hardware-profile num-envs device num-gpus mixed-precision"
+)
+FIRST_PAGE = frozenset(_FIRST_PAGE.split())
+
+
+class _TrainingParser(Parser):
+    def _unknown(self, argument: str) -> str:
+        name = argument.split("=")[0].lstrip("-").replace("-", "_")
+        known = [one for section, one in FLAGS.values() if one.name == name and section in ("ppo", "")]
+        return (
+            f"unknown flag --{known[0].name.replace('_', '-')}; did you mean {known[0].option}?"
+            if known
+            else (super()._unknown(argument))
+        )
+
+
+def _parser(everything: bool = False) -> Parser:
+    """The parser; everything: its help lists all flags instead of those of the first page."""
+    parser = _TrainingParser(
         prog="train_and_compare.py",
         usage="%(prog)s --experiment-name NAME --architectures NAME [NAME ...] [flags]",
         description="Imitation, then PPO, then evaluation with films and a report, for one or more networks.",
+    )
+    parser.add_argument("--help-all", action="help", help="list all flags")
+    parser.add_argument(
+        "--set", dest="set_by_name", action="append", default=[], metavar="SECTION.NAME=VALUE", help="any setting"
     )
     for title, flags in _grouped().items():
         group = parser.add_argument_group(title)
@@ -278,6 +334,11 @@ def _parser() -> Parser:
     refused = parser.add_argument_group("refused unless left at their defaults")
     for flag in REFUSED.values():
         parser.add_flag(flag, refused)
+    if not everything:
+        shown = {f"--{name}" for name in FIRST_PAGE} | {"--help", "--help-all", "--set"}
+        for action in parser._actions:
+            if not shown.intersection(action.option_strings):
+                action.help = argparse.SUPPRESS
     return parser
 
 

@@ -478,7 +478,10 @@ class ExperimentConfig:
         high=LARGEST_SEED,
     )
     resume_from: Path | None = setting(
-        None, "folder of an interrupted run, to go on with; all settings come from there", flag="resume-from"
+        None,
+        "folder of an interrupted run, to go on with; all settings come from there",
+        flag="resume-from",
+        aliases=("resume",),
     )
     resume_override: tuple[str, ...] = setting(
         (),

@@ -88,6 +88,9 @@ def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
 
 
 def _near(name: str, known: Mapping[str, object]) -> str:
+    short = [one for one in known if "_" in one and "".join(part[0] for part in one.split("_") if part) == name]
+    if short:
+        return f"; did you mean {short[0]}?"
     return did_you_mean(name, known) or f"; known: {', '.join(sorted(known))}"
 
 

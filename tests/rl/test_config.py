@@ -809,3 +809,26 @@ def test_bugs_of_ours_keep_their_traceback(script, folder, monkeypatch):
     monkeypatch.setattr("rl.experiment.start.run", lambda config, ranks: {}["missing"])
     with pytest.raises(KeyError):
         script.main(REQUIRED)
+
+
+def test_the_first_page_of_the_help_is_short():
+    short, long = (
+        rl.config.command_line._parser(everything).format_help().count("\n  -") for everything in (False, True)
+    )
+    assert short <= 50 < long
+
+
+def test_a_field_is_set_by_its_name():
+    first = ["--experiment-name", "x", "--architectures", "mlp_baseline"]
+    parser = rl.config.command_line._parser()
+    given = rl.config.command_line._given(parser.parse_args([*first, "--set", "ppo.gae_lambda=0.9"]))
+    assert given["ppo", "gae_lambda"].value == 0.9
+    with pytest.raises(ConfigError, match="learning_rate"):
+        rl.config.command_line._set_by_name(["ppo.lr=1"])
+    with pytest.raises(ConfigError, match="--initial-lr"):
+        parser.parse_args([*first, "--learning-rate", "1"])
+
+
+def test_one_entropy_coefficient_sets_both_ends():
+    argv = rl.config.command_line._entropy_of_both_ends(["--ent-coef", "0.0005"])
+    assert argv == ["--ent-coef-end=0.0005", "--ent-coef", "0.0005"]
