@@ -88,11 +88,11 @@ class Setting:
         if self.default is MISSING:
             return "required"
         if self.default is None:
-            return "–"
+            return "none"
         if self.kind is bool:
             return "on" if self.switch and self.default else "off"
         if isinstance(self.default, tuple):
-            return " ".join(map(str, self.default)) or "–"
+            return " ".join(map(str, self.default)) or "none"
         return f"{self.default:,}" if self.kind is int else str(self.default)
 
     def read(self, text: str) -> Any:

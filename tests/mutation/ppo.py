@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
-from rl.curriculum_config import CurriculumConfig
+from rl.config.curriculum import CurriculumConfig
 from rl.ppo.losses import losses, normalised
 from rl.ppo.passes import Passes, importance, priorities
 from rl.ppo.ppo import BatchPPO

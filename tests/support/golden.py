@@ -119,6 +119,5 @@ def plain(value):
 if __name__ == "__main__":
     from nppsim.files import write_json
 
-    write_json(GOLDEN, golden())
     write_json(RECIPES, recipes())
-    print(f"written: {GOLDEN}, {RECIPES}")
+    print(f"written: {RECIPES}")
