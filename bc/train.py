@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from bc.audit import Audit
 from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.batches import Batches, batches_of
 from bc.dataset import BCDataset
@@ -204,7 +203,6 @@ class _Setup:
 
     training, validation: rows of the dataset.
     weights: float[6], class weights of the loss.
-    audit: recomputes some gradient steps.
     """
 
     policy: Policy
@@ -217,7 +215,6 @@ class _Setup:
     weights: torch.Tensor
     optimizer: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LRScheduler
-    audit: Audit
 
 
 def _setup(
@@ -231,8 +228,7 @@ def _setup(
     batches = batches_of(policy, dataset, device)
     updates = config.epochs * batches.steps(training, config.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    audit = Audit(policy, batches, config, training, optimizer)
-    return _Setup(policy, dataset, batches, config, pool, training, validation, weights, optimizer, schedule, audit)
+    return _Setup(policy, dataset, batches, config, pool, training, validation, weights, optimizer, schedule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +288,6 @@ class _Course:
         setup.schedule.load_state_dict(state["schedule"])
         self.order.bit_generator.state = state["order"]
         self.best, self.history, self._before = _Best(**state["best"]), list(state["history"]), state["seconds"]
-        setup.audit.done = len(self.history) * setup.audit.each
 
 
 def _fit(
@@ -348,101 +343,6 @@ def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
     return score(np.concatenate(predictions), actions, previous, sum(losses) / len(rows))
 
 
-def check_result(
-    policy: Policy,
-    dataset: BCDataset,
-    config: BCConfig,
-    result: BCResult,
-    first: Mapping[str, torch.Tensor],
-    share: float = 0.02,
-) -> None:
-    """TrainingError unless the policy has learned as long as it was to, and is the one that the result was measured on, that
-    of the best epoch; and unless its figures, and those of the trivial predictors, are right.
-
-    config: that was asked for.
-    first: name -> weights before training.
-    share: that losses may differ by.
-    """
-    idle = result.epochs_run - result.best_epoch
-    if result.epochs_run != len(result.history) or (result.epochs_run < config.epochs and idle < config.patience):
-        raise TrainingError(
-            f"imitation ended after {result.epochs_run} of {config.epochs} epochs, {idle} after the best one, with a "
-            f"patience of {config.patience}: it was to go on; please report this"
-        )
-    losses = [epoch["validation_loss"] for epoch in result.history]
-    if losses[result.best_epoch - 1] > min(losses):
-        raise TrainingError(
-            f"imitation tells of epoch {result.best_epoch} as its best, whose validation loss is "
-            f"{losses[result.best_epoch - 1]:.4f}; epoch {losses.index(min(losses)) + 1} had {min(losses):.4f}; please "
-            "report this"
-        )
-    now = policy.state_dict()
-    resting = ["value_net"]
-    if np.bincount(dataset.demonstration[dataset.rows(validation=False)]).max() == 1:
-        resting.append("weight_hh")  # of a memory, which is empty before the only decision of a demonstration
-    still = [
-        name
-        for name, weights in first.items()
-        if not any(part in name for part in resting) and torch.equal(now[name], weights)
-    ]
-    if still:
-        raise TrainingError(
-            f"imitation has not moved {', '.join(still)}: no step was made, or its result was thrown away"
-        )
-    rows = dataset.rows(validation=True)
-    again, likeliest = _asked_again(policy, dataset, rows)
-    _check_scores(result, dataset, rows, likeliest, share)
-    told = math.nan if result.validation.loss is None else result.validation.loss
-    for name, loss in (("the policy's", again), ("the best epoch's", min(losses))):
-        if not abs(loss - told) <= share * abs(told) + ROUNDED:
-            raise TrainingError(
-                f"{name} validation loss is {loss:.4f}, reported is {told:.4f}: the policy is not the one that was measured"
-            )
-
-
-def _check_scores(result: BCResult, dataset: BCDataset, rows: np.ndarray, likeliest: np.ndarray, share: float) -> None:
-    """TrainingError unless what is told of validation is so, decision by decision; likeliest: actions of these rows."""
-    wanted = dataset.actions[rows].astype(int)
-    begins = np.append(True, np.diff(dataset.demonstration[rows]) != 0)
-    before = np.where(begins, 0, np.roll(wanted, 1))
-    usual = np.bincount(dataset.actions[dataset.rows(validation=False)]).argmax()
-    for name, told, found in (
-        ("the policy", result.validation, likeliest),
-        ("repeating the previous action", result.baselines["repeat_previous"], before),
-        ("the most frequent action", result.baselines["majority"], np.full_like(wanted, usual)),
-    ):
-        right = found == wanted
-        counted: dict[str, tuple[float | None, np.ndarray]] = {
-            "accuracy": (told.accuracy, right),
-            "accuracy on changes": (told.change_accuracy, right[wanted != before]),
-        }
-        recalls = zip(ACTION_NAMES, told.recall, strict=True)
-        counted |= {f"recall of {of}": (value, right[wanted == i]) for i, (of, value) in enumerate(recalls)}
-        for what, (value, among) in counted.items():
-            again = among.mean() if among.size else None
-            close = value is again if value is None or again is None else abs(value - again) <= share + 1 / among.size
-            if not close:
-                raise TrainingError(
-                    f"{what} of {name} in validation is told as {_text(value, '.3f')}, counted again it is "
-                    f"{_text(again, '.3f')}; please report this"
-                )
-
-
-def _asked_again(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> tuple[float, np.ndarray]:
-    """(mean cross-entropy in nats, deterministic actions int64[n]), independently of ``evaluate``."""
-    device, total, likeliest = next(policy.parameters()).device, 0.0, []
-    batches = batches_of(policy, dataset, device)
-    for part in batches.parts(rows):
-        observations, actions = batches.observe_whole(part)
-        with torch.no_grad():
-            logits = policy.logits_and_values(observations)[0].double().cpu().numpy()
-        highest = logits.max(axis=1, keepdims=True)
-        log_sums = highest[:, 0] + np.log(np.exp(logits - highest).sum(axis=1))
-        total += float((log_sums - logits[np.arange(len(part)), actions.cpu().numpy()]).sum())
-        likeliest.append(logits.argmax(axis=1))
-    return total / len(rows), np.concatenate(likeliest)
-
-
 def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics]:
     """Metrics on ``rows`` of two predictors: the previous action, and the most frequent action of the training part."""
     training = dataset.rows(validation=False)
@@ -457,14 +357,11 @@ def _train_epoch(setup: _Setup, order: np.random.Generator, epoch: int) -> dict[
     setup.policy.train()
     total = np.zeros(2)
     for number, batch in enumerate(setup.batches.epoch(setup.training, setup.config.batch_size, order), start=1):
-        setup.audit.before_step(batch)
         loss, accuracy = _differentiate(setup, batch)
         if not math.isfinite(loss):
             raise TrainingError(f"imitation loss is {loss} in epoch {epoch}, batch {number}; {_NOT_FINITE}")
         _step(setup, epoch)
-        setup.audit.after_step()
         total += (loss * len(batch), accuracy * len(batch))
-    setup.audit.after_epoch()
     loss, accuracy = total / len(setup.training)
     return scalars | {"train_loss": float(loss), "train_accuracy": float(accuracy)}
 

@@ -24,21 +24,22 @@ from gymnasium import spaces
 
 from hardware.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import NUM_ACTIONS
+from nppsim.errors import UserError
 from nppsim.outcomes import WON
 from nppsim.spaces import observation_space
 from rl.config.distillation import MAX_GRAD_NORM, DistillationConfig
 from rl.curriculum.statistics import as_json
 from rl.policy.policy import MOST_STEPS, NppPolicy, sample_actions
-from rl.ppo.lessons_audit import DistillationError, LearningAgain, check_decisions
-from rl.ppo.losses import divergence
-from rl.ppo.rollout import TensorRolloutBuffer
+from rl.ppo.losses import kl_divergence
+from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.ppo.vec_env import BatchVecEnv
 
 LOWEST_RATE = 0.1  # of the learning rate, at the end
-AUDIT_EVERY = 32  # updates between two recomputations of a few decisions
-AUDITED = 4  # environments
 _REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-learning-rate"
-SAME = 0.01  # nats; rounding errors of the teacher's outputs are smaller
+
+
+class DistillationError(UserError, RuntimeError):
+    """The teacher cannot be used, or distillation diverged; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Distiller:
         self._before, self._began = 0.0, time.monotonic()
         self._moving = [parameter for parameter in student.parameters() if parameter.requires_grad]
         self._optimizer = torch.optim.Adam(self._moving, lr=settings.learning_rate, fused=True)
-        self._buffer = TensorRolloutBuffer(
+        self._buffer = RolloutBuffer(
             rollout_length,
             observation_space(student.observations, student.stacking),
             spaces.Discrete(NUM_ACTIONS),
@@ -164,16 +165,13 @@ class Distiller:
         self.student.set_training_mode(False)
         self.student.forget()
         episodes, away, agreed = [np.empty(0, sim.episode.dtype)], 0.0, 0.0
-        audited = buffer.shape[0] // 2 if self.updates % AUDIT_EVERY == 0 else -1
         buffer.begin(sim.obs)
         for t in range(buffer.shape[0]):
             if t:
-                buffer.note_ages(t)
-            if t == audited:
-                states = sim.snapshot(slice(0, AUDITED))
+                buffer.store_ages(t)
             logits = self._decide(t)
             targets = buffer.log_probs[t].cpu()
-            away += float(divergence(targets, F.log_softmax(logits, dim=1)).mean())
+            away += float(kl_divergence(targets, F.log_softmax(logits, dim=1)).mean())
             agreed += float((logits.argmax(dim=1) == targets.argmax(dim=1)).float().mean())
             actions = sample_actions(logits, self.sampling).numpy()
             buffer.actions[t] = torch.from_numpy(actions).to(buffer.device)
@@ -185,9 +183,6 @@ class Distiller:
         sampler.update(sim)
         if not math.isfinite(away):
             raise DistillationError(f"{self.name}: the divergence from the teacher is {away}; {_REMEDY}")
-        if audited >= 0:
-            self._audit(audited, states)
-            check_decisions(self.student, buffer, away / buffer.shape[0], self.name)
         return np.concatenate(episodes), away / buffer.shape[0], agreed / buffer.shape[0]
 
     def _decide(self, t: int) -> torch.Tensor:
@@ -198,57 +193,29 @@ class Distiller:
 
         @torch.no_grad()
         def part(rows: slice) -> torch.Tensor:
-            logits = self.student.logits_and_values(buffer.observe(t, rows, seen))[0]
+            logits = self.student.logits_and_values(buffer.store_observations(t, rows, seen))[0]
             inputs = self.teacher.to_tensors({key: values[rows] for key, values in shown.items()})
             buffer.log_probs[t, rows] = F.log_softmax(self.teacher.logits_and_values(inputs)[0].float(), dim=1)
             return logits.float().cpu()
 
         return torch.cat(self.pool.map_rows(self.env.num_envs, part))
 
-    @torch.no_grad()
-    def _audit(self, t: int, states: np.ndarray) -> None:
-        """Compare row t of the buffer with the observations and teacher outputs of these states.
-
-        states: uint8[k, B], snapshots of the first environments before decision t.
-        """
-        sim = self.env.sim.sibling(len(states), tuple(self.env.sim.keys))
-        sim.restore(slice(None), states)
-        seen = sim.observe()
-        stored = self._buffer.observations(
-            t * self.env.num_envs + torch.arange(len(states), device=self._buffer.device)
-        )
-        outputs = self.teacher.logits_and_values(self.teacher.to_tensors(newest(seen, self.student, self.teacher)))[0]
-        off = divergence(F.log_softmax(outputs.float(), dim=1), self._buffer.log_probs[t, : len(states)]).abs().max()
-        other = [key for key, values in stored.items() if not np.array_equal(values.cpu().numpy(), seen[key])]
-        if other or not off < SAME:
-            raise DistillationError(
-                f"{self.name}: decision {t} recomputed: {', '.join(other) or 'no observation'} differs, "
-                f"and the teacher's outputs by {float(off):.3f} nats: targets do not belong to the student's states"
-            )
-
     def _learn(self) -> None:
         """Minimise the divergence from the stored teacher outputs."""
         buffer, targets = self._buffer, self._buffer.flat("log_probs")
         self.student.set_training_mode(True)
         size = min(self.settings.minibatch_size, len(buffer))
-        again = LearningAgain(self) if self.updates % AUDIT_EVERY == 0 else None
         for _ in range(self.settings.epochs):
             for index in buffer.minibatches(size, self.rng):
-                if again:
-                    again.before_step(index)
 
                 def loss(rows: slice, of: torch.Tensor = index) -> tuple[torch.Tensor, torch.Tensor]:
                     mine = of[rows]
                     logits = self.student.logits_and_values(buffer.observations(mine))[0].float()
-                    away = divergence(targets[mine], F.log_softmax(logits, dim=1)).mean()
+                    away = kl_divergence(targets[mine], F.log_softmax(logits, dim=1)).mean()
                     return away, away.detach()
 
                 away, gradients = summed_gradients(self.pool, len(index), loss, self._moving)
                 self._step(float(away), gradients)
-                if again:
-                    again.after_step()
-        if again:
-            again.end(size)
 
     def _step(self, away: float, gradients: list[torch.Tensor | None]) -> None:
         known = [gradient for gradient in gradients if gradient is not None]

@@ -505,6 +505,13 @@ class ExperimentConfig:
     keep_checkpoints: int = setting(
         3, "newest checkpoints that are kept, beside the best and the final one", flag="keep-checkpoints", low=1
     )
+    audit: str = setting(
+        "first",
+        "check the first update, or all, and warn of known problems during training",
+        flag="audit",
+        choices=("off", "first", "all"),
+    )
+    silence: tuple[str, ...] = setting((), "names of warnings of the audit that are not reported", flag="silence")
     frame_skip: int = same_setting(DatasetConfig, "frame_skip")
     recipe: str | None = setting(
         None, "settings by a name, docs/configuration.md lists them; files and flags win over them", flag="recipe"

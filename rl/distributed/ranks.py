@@ -259,3 +259,12 @@ def checksum(tensors: Mapping[str, torch.Tensor]) -> int:
     for tensor in tensors.values():
         total = zlib.crc32(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data, total)
     return total
+
+
+def check_agreement(training: Any) -> None:
+    """Raise RanksError unless all processes have the same number of updates, weights and curriculum."""
+    facts = {"updates": training.updates, "decisions": training.num_timesteps, "stage": training.sampler.stage}
+    if training.ranks.size > 1:  # hashing takes time
+        weights, curriculum = checksum(training.policy.state_dict()), training.sampler.common_digest()
+        facts |= {"weights": weights, "curriculum": curriculum}
+    training.ranks.check_equal(facts)

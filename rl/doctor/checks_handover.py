@@ -14,8 +14,8 @@ from rl.policy.architectures import HIGH_LEVEL
 from rl.policy.networks import CLAMP
 from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
-from rl.ppo.losses import divergence
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.losses import kl_divergence
+from rl.ppo.ppo import PPO
 
 _PROGRAM = "this is a mistake in the program, not in your settings: please report it"
 _OTHER_DATA = "the demonstrations do not look like these levels: use demonstrations of such levels, or --no-pretraining"
@@ -54,7 +54,7 @@ def the_clone_has_learned(cloning: BCResult) -> str:
 
 
 @check(UPDATE)
-def the_reference_is_the_clone(ppo: BatchPPO, clone: NppPolicy) -> str:
+def the_reference_is_the_clone(ppo: PPO, clone: NppPolicy) -> str:
     """What PPO is pulled towards is the clone, bit for bit, and does not learn."""
     if ppo.reference is None:
         raise CheckSkipped("PPO is not pulled towards anything")
@@ -70,14 +70,14 @@ def the_reference_is_the_clone(ppo: BatchPPO, clone: NppPolicy) -> str:
 
 @check(UPDATE)
 @torch.no_grad()
-def the_learner_remembers_the_clone(ppo: BatchPPO, clone: NppPolicy, probe: dict[str, np.ndarray]) -> str:
+def the_learner_remembers_the_clone(ppo: PPO, clone: NppPolicy, probe: dict[str, np.ndarray]) -> str:
     """After its first update the actor still acts much like the clone on held-out decisions."""
     with in_float32(clone), in_float32(ppo.policy):
         mine, theirs = (
             torch.log_softmax(policy.logits_and_values(policy.to_tensors(probe))[0].cpu(), dim=1)
             for policy in (ppo.policy, clone)
         )
-    kl = float(divergence(theirs, mine).mean())
+    kl = float(kl_divergence(theirs, mine).mean())
     agree = float((mine.argmax(dim=1) == theirs.argmax(dim=1)).float().mean())
     told = f"{kl:.3f} nats from the clone, {agree:.0%} of likeliest actions agree on {len(mine)} decisions"
     require(kl < 1, told, "weights were lost on the way, or the first step was far too long: lower --initial-lr")
@@ -85,7 +85,7 @@ def the_learner_remembers_the_clone(ppo: BatchPPO, clone: NppPolicy, probe: dict
 
 
 @check(UPDATE)
-def one_normaliser_everywhere(ppo: BatchPPO, clone: NppPolicy, statistics: ObservationStatistics) -> str:
+def one_normaliser_everywhere(ppo: PPO, clone: NppPolicy, statistics: ObservationStatistics) -> str:
     """The clone, PPO and the reference normalise with the statistics of the demonstrations, for the layout they observe."""
     for name, policy in (("the clone", clone), ("PPO", ppo.policy), ("the reference", ppo.reference)):
         if policy is None:
@@ -105,7 +105,7 @@ def one_normaliser_everywhere(ppo: BatchPPO, clone: NppPolicy, statistics: Obser
 
 @check(UPDATE)
 @torch.no_grad()
-def the_normaliser_is_frozen(ppo: BatchPPO) -> str:
+def the_normaliser_is_frozen(ppo: PPO) -> str:
     """The normaliser divides by what its statistics say, does not learn, and gives finite numbers."""
     normalize = ppo.policy.features_extractor.normalize
     require(not list(normalize.parameters()), "the normaliser has weights that learn", _PROGRAM)
@@ -123,7 +123,7 @@ def the_normaliser_is_frozen(ppo: BatchPPO) -> str:
 @check(UPDATE)
 @torch.no_grad()
 def the_rollout_looks_like_the_demonstrations(
-    ppo: BatchPPO, statistics: ObservationStatistics, probe: dict[str, np.ndarray]
+    ppo: PPO, statistics: ObservationStatistics, probe: dict[str, np.ndarray]
 ) -> str:
     """Range, mean and spread of each observation in the rollout are near those of the demonstrations."""
     normalize, buffer = ppo.policy.features_extractor.normalize, ppo.rollout_buffer

@@ -8,15 +8,18 @@ import torch
 
 from bc.dataset import BCDataset
 from bc.demonstrations import MIRRORED, Places, places_text
+from nppsim.actions import ACTION_INPUT
 from nppsim.levels.level import mirror, symmetric_fingerprint
+from nppsim.observe import layout
 from rl.config import ExperimentConfig
 from rl.doctor.checks_data import Levels
 from rl.doctor.doctor import IMITATION, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
-from rl.ppo.audit import JUMP_HELD, JUMPS
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.ppo import PPO
 
+JUMPS = (ACTION_INPUT & 1).astype(bool)  # whether an action presses jump
+JUMP_HELD = layout.SPECS["game_state"].components.index("jump_held")
 DISTILLED = f"pretrain/taught{checkpoint.SUFFIX}"  # what lessons leave in the folder of a run
 _PROGRAM = "this is a mistake in the program, not in your settings: please report it"
 
@@ -96,7 +99,7 @@ def every_demonstration_holds_together(dataset: BCDataset) -> str:
 
 
 @check(UPDATE)
-def lessons_were_given(ppo: BatchPPO, clone: NppPolicy, config: ExperimentConfig, folder: Path) -> str:
+def lessons_were_given(ppo: PPO, clone: NppPolicy, config: ExperimentConfig, folder: Path) -> str:
     """Where there is a teacher for this network, PPO began with what it has taught."""
     if config.teacher.name in (None, ppo.policy.architecture):
         raise CheckSkipped("nobody teaches this network")
@@ -109,7 +112,7 @@ def lessons_were_given(ppo: BatchPPO, clone: NppPolicy, config: ExperimentConfig
 
 
 @check(UPDATE)
-def ppo_goes_on_from_the_clone(ppo: BatchPPO, replays: Places) -> str:
+def ppo_goes_on_from_the_clone(ppo: PPO, replays: Places) -> str:
     """Where there are demonstrations, PPO began as the clone and is tied to it."""
     require(
         ppo.reference is not None, f"nothing of what was learned from {places_text(replays)} has reached PPO", _PROGRAM

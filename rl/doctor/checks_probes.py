@@ -22,10 +22,10 @@ from nppsim.outcomes import DIED, WON
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.doctor.checks_play import Patient
 from rl.doctor.doctor import REHEARSAL, check, require
 from rl.policy.architectures import get_architecture
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.callback import PPOCallback
+from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 
 ARCHITECTURE = "vision_free"
@@ -86,7 +86,7 @@ class Probe(BatchSimulator):
         return self.obs
 
 
-def train(probe: Probe, anneal: bool) -> BatchPPO:
+def train(probe: Probe, anneal: bool) -> PPO:
     """A learner after UPDATES updates in the probe; an annealed rate settles values, a constant one is quicker."""
     rng = np.random.default_rng(1)
     statistics = ObservationStatistics(probe.keys)
@@ -108,14 +108,14 @@ def train(probe: Probe, anneal: bool) -> BatchPPO:
     )
     torch.manual_seed(0)
     env = BatchVecEnv(probe, make_sampler(["probe"], CurriculumConfig(), 0))
-    ppo = BatchPPO(env, ARCHITECTURE, config.settled(plan), plan, statistics=statistics)
-    ppo.set_logger(Logger(None, []))
-    ppo.learn(total, callback=Patient())
+    ppo = PPO(env, ARCHITECTURE, config.settled(plan), plan, statistics=statistics)
+    ppo.logger = Logger(None, [])
+    ppo.learn(total, callback=PPOCallback())
     return ppo
 
 
 @torch.no_grad()
-def answers(ppo: BatchPPO, sign: int, place: int) -> tuple[np.ndarray, float]:
+def answers(ppo: PPO, sign: int, place: int) -> tuple[np.ndarray, float]:
     """Probabilities float[6] of the actions, and the value, at a place with a sign."""
     obs = {key: torch.from_numpy(values[:1].copy()) for key, values in ppo.sim.obs.items()}
     obs["game_state"][0, 0], obs["game_state"][0, 1] = sign, place

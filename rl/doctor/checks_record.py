@@ -11,6 +11,7 @@ import torch
 from hardware import Plan
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS
+from rl.audit.first_update import REQUIRED_TAGS
 from rl.config import ExperimentConfig
 from rl.config.stored import FINISHED_FILE, config_from_dict
 from rl.doctor.doctor import BEFORE, CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
@@ -18,8 +19,7 @@ from rl.doctor.samples import Observed
 from rl.events import Scalars, read_scalars, require_tags
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
-from rl.ppo.monitor import REQUIRED_TAGS
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.ppo import PPO
 
 SLOW_UPDATE_S = 120.0
 FEW_UPDATES = 200
@@ -84,7 +84,7 @@ def the_plan_is_sensible(asked_plan: Plan) -> str:
 
 
 @check(UPDATE)
-def curves_are_on_disk(ppo: BatchPPO, folder: Path) -> str:
+def curves_are_on_disk(ppo: PPO, folder: Path) -> str:
     """Every curve that a run promises is in its one event tree, with finite numbers that change."""
     scalars = require_tags(folder / "tensorboard", ALWAYS)
     episodes = float(scalars["sim/episodes"].values.sum())
@@ -99,7 +99,7 @@ def curves_are_on_disk(ppo: BatchPPO, folder: Path) -> str:
 
 
 @check(UPDATE)
-def updates_fit_the_budget(ppo: BatchPPO, asked: ExperimentConfig, asked_plan: Plan) -> str:
+def updates_fit_the_budget(ppo: PPO, asked: ExperimentConfig, asked_plan: Plan) -> str:
     """Time of an update, number of updates, duration and memory of the whole run, projected from what was measured."""
     rate = ppo.decisions_played / max(ppo.seconds, 1e-9)
     each = asked_plan.batch_size / rate
@@ -130,7 +130,7 @@ def _resident_bytes() -> int:
 
 
 @check(UPDATE)
-def checkpoints_bring_the_policy_back(ppo: BatchPPO, config: ExperimentConfig, sample: Observed) -> str:
+def checkpoints_bring_the_policy_back(ppo: PPO, config: ExperimentConfig, sample: Observed) -> str:
     """A policy that is saved and loaded gives the same logits and values, bit for bit, and knows its rules."""
     with tempfile.TemporaryDirectory(prefix="doctor_") as folder:
         path = checkpoint.save(Path(folder) / "policy.safetensors", ppo.policy, frame_skip=config.frame_skip)

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from stable_baselines3.common.callbacks import BaseCallback
 
 from nppsim.errors import UserError
 from nppsim.files import append_text, write_text
 from nppsim.reading import mismatch, parse_json, read_bytes
-from rl.ppo.ppo import BatchPPO
-from rl.ppo.rollout import TensorRolloutBuffer
+from rl.ppo.callback import PPOCallback
+from rl.ppo.ppo import PPO
+from rl.ppo.rollout_buffer import RolloutBuffer
 
 TRAIL_FILE = "digests.jsonl"
 MAX_TRAIL_BYTES = 1 << 30  # 64 MiB are 10,000 updates with long rollouts
@@ -44,15 +44,13 @@ class TrailError(UserError, ValueError):
 Row = dict[str, Any]  # one line of a trail
 
 
-class DigestTrail(BaseCallback):
+class DigestTrail(PPOCallback):
     """Writes the trail of one training; give it to ``learn`` before callbacks that change the policy.
 
     folder: of the run.
     A run that goes on continues its trail: lines of updates that are done again are dropped first.  Raises TrailError where
     it does not go on with the state that its last line was made of.
     """
-
-    model: BatchPPO
 
     def __init__(self, folder: Path):
         super().__init__()
@@ -102,17 +100,17 @@ def _line(row: Row) -> str:
     return json.dumps(row, separators=(",", ":")) + "\n"
 
 
-def schedule(ppo: BatchPPO) -> dict[str, float]:
+def schedule(ppo: PPO) -> dict[str, float]:
     """What the latest update weighed by: it follows from the progress of training, and with a time budget from the clock."""
     return {
         "learning_rate": float(ppo.policy.optimizer.param_groups[0]["lr"]),
-        "pull_towards_reference": ppo.hold,
+        "pull_towards_reference": ppo.kl_penalty_scale,
         "critic_only": float(ppo.critic_only),
         "progress": ppo.progress,
     }
 
 
-def rollout_digests(buffer: TensorRolloutBuffer) -> tuple[dict[str, str], dict[str, str]]:
+def rollout_digests(buffer: RolloutBuffer) -> tuple[dict[str, str], dict[str, str]]:
     """(part -> digest of all decisions, part -> STEP_DIGITS digits for each decision in turn) of a rollout."""
     digests, steps = {}, {}
     for part in ROLLOUT_PARTS:
@@ -125,7 +123,7 @@ def rollout_digests(buffer: TensorRolloutBuffer) -> tuple[dict[str, str], dict[s
     return digests, steps
 
 
-def state_digests(ppo: BatchPPO) -> dict[str, str]:
+def state_digests(ppo: PPO) -> dict[str, str]:
     """Part -> digest of what the next update begins with."""
     environments = torch.from_numpy(ppo.sim.snapshot(slice(None)))
     return {
@@ -134,7 +132,7 @@ def state_digests(ppo: BatchPPO) -> dict[str, str]:
         "parameters": combined(*_of_tensors(ppo.policy.state_dict())),
         "optimiser": combined(*_of_tensors(ppo.policy.optimizer.state_dict())),
         "random": combined(
-            json.dumps(ppo.rng.bit_generator.state, sort_keys=True), tensor_hash(ppo.sampling.get_state())
+            json.dumps(ppo.rng.bit_generator.state, sort_keys=True), tensor_hash(ppo.action_rng.get_state())
         ),
     }
 

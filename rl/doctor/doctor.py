@@ -1,7 +1,7 @@
 """The doctor: checks of every link of a run, each a plain function of the parts that it looks at.
 
     @check(UPDATE)
-    def every_gradient_arrives(ppo: BatchPPO) -> str:
+    def every_gradient_arrives(ppo: PPO) -> str:
         '''The first update of the actor leaves a finite gradient, not all zero, in every trainable tensor.'''
         ...
         return "41 tensors"                      # what was measured
@@ -201,6 +201,11 @@ def all_checks() -> list[CheckInfo]:
     return sorted(_CHECKS.values(), key=lambda info: (MOMENTS.index(info.moments[0]), info.group))
 
 
+def checks_of_group(group: str) -> list[str]:
+    """Names of the checks of a group."""
+    return [info.name for info in all_checks() if info.group == group]
+
+
 class Doctor:
     """Examines one run, moment by moment.
 
@@ -208,6 +213,7 @@ class Doctor:
     path: where the findings are written after each moment; None: nowhere.
     stops: raise DoctorError at the end of a moment with failures; else go on, as ``scripts/doctor.py`` does.
     only: names of the checks to make; None: all.
+    rehearses: also check the first update of PPO.
     findings: so far.
     """
 
@@ -218,8 +224,9 @@ class Doctor:
         *,
         stops: bool = True,
         only: Iterable[str] | None = None,
+        rehearses: bool = False,
     ):
-        self.log, self.path, self.stops = log, path, stops
+        self.log, self.path, self.stops, self.rehearses = log, path, stops, rehearses
         self.only = None if only is None else frozenset(only)
         for name in sorted((self.only or frozenset()) - {info.name for info in all_checks()}):
             near = did_you_mean(name, [info.name for info in all_checks()])

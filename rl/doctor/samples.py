@@ -13,18 +13,18 @@ from rl.policy.architectures import get_architecture
 from rl.policy.graph_samples import graph_states
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.recurrent import FOLLOWS
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.ppo import PPO
 
 Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]
 SAMPLE = 256  # decisions that checks of the network look at
 
 
-def parts_of(ppo: BatchPPO) -> dict[str, Any]:
+def parts_of(ppo: PPO) -> dict[str, Any]:
     """What checks look at after an update."""
     return {"ppo": ppo, "policy": ppo.policy, "sample": observed(ppo, SAMPLE)}
 
 
-def observed(ppo: BatchPPO, rows: int, seed: int = 0) -> Observed:
+def observed(ppo: PPO, rows: int, seed: int = 0) -> Observed:
     """Raw observations of so many decisions of the rollout, drawn at random."""
     index = np.random.default_rng(seed).choice(
         len(ppo.rollout_buffer), min(rows, len(ppo.rollout_buffer)), replace=False

@@ -6,7 +6,7 @@ read_history(folder).success                 # float64[evaluations, levels]
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from nppsim.files import write_text
 from nppsim.reading import MAX_JSON_BYTES, parse_json, read_bytes
-from rl.evaluation.results import ALL, LevelWins, ResultsError
+from rl.evaluation.results import LevelWins, ResultsError
 
 HISTORY_FILE = "dev_levels.jsonl"
 
@@ -110,22 +110,3 @@ def read_history(folder: Path) -> History | None:
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ResultsError(f"{path}: no history of evaluations ({type(error).__name__}: {error}); {_REMEDY}") from error
     return History(levels, categories, episodes, decisions, wins)
-
-
-def check_history(folder: Path, decisions: int, success: Mapping[str, float]) -> None:
-    """ResultsError unless the history of a run ends with this evaluation.
-
-    decisions: of training before it.
-    success: category, and ALL -> share of episodes won.
-    """
-    found = read_history(folder)
-    wrong = found is None or not len(found.decisions) or int(found.decisions[-1]) != decisions
-    if found is not None and not wrong:
-        for name, share in success.items():
-            rows = [i for i, category in enumerate(found.categories) if name in (category, ALL)]
-            wrong |= abs(found.wins[-1, rows].sum() / max(found.episodes[rows].sum(), 1) - share) > 1e-9
-    if wrong:
-        raise ResultsError(
-            f"{folder / HISTORY_FILE}: its last line is not the evaluation after {decisions:,} decisions, of which "
-            f"{success[ALL]:.1%} were won: runs are compared by it; please report this"
-        )

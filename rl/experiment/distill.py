@@ -27,7 +27,6 @@ from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.ppo.logs import BOARD, DISTILLATION, cut_events
-from rl.ppo.written import write
 
 if TYPE_CHECKING:
     from rl.experiment.job import Job
@@ -103,7 +102,7 @@ def distill(job: "Job", plan: hardware.Plan, pretrained: PretrainedPolicy, path:
             writer.flush()
             show(metrics)
             if distiller.seconds - saved >= SAVE_SECONDS:
-                write(unfinished, student, frame_skip=job.config.frame_skip, training=distiller.state())
+                checkpoint.save(unfinished, student, frame_skip=job.config.frame_skip, training=distiller.state())
                 saved = distiller.seconds
     student.set_training_mode(False)
     check_learned(student, weights, first, last)

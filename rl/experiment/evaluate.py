@@ -12,7 +12,6 @@ from dataclasses import MISSING, dataclass
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from hardware import DEVICES
@@ -25,17 +24,15 @@ from nppsim.lock import locked
 from nppsim.outcomes import DIED, NAMES
 from nppsim.progress import progress_bar
 from nppsim.replays.replay import Replay
-from nppsim.replays.replay_set import ReplaySet, ReplayWriter
+from nppsim.replays.replay_set import ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl.config import plugins
 from rl.config.experiment import MOST_EPISODES, EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
 from rl.config.shipped import Shipped
-from rl.evaluation.results import EpisodeRecord, ResultsError, aggregate, format_table
-from rl.evaluation.verify import check_counts
+from rl.evaluation.results import EpisodeRecord, aggregate, format_table
 from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
-from rl.experiment.units import Play, check_played, play
-from rl.policy import checkpoint
+from rl.experiment.units import Play, play
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx_policy import OnnxPolicy, is_onnx
 from rl.policy.policy import NppPolicy
@@ -103,11 +100,6 @@ def run(job: Job, video: VideoConfig) -> None:
         "random play": aggregate(played.random),
         "doing nothing": aggregate(played.nothing),
     }
-    check_played(played, how, levels, policy)
-    if frame_skip != (skip := trained_frame_skip(job.checkpoint)):
-        raise ResultsError(f"played were {frame_skip} frames per decision, trained {skip}: please report this")
-    for told, some in zip(methods.values(), (episodes, played.random, played.nothing), strict=True):
-        check_counts(some, told)
     settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
     settings = {name: value for name, value in settings.items() if name not in HOW}
     records = [facts_of(episode) | {"replay": f"{REPLAYS}#{i}"} for i, episode in enumerate(episodes)]
@@ -117,7 +109,6 @@ def run(job: Job, video: VideoConfig) -> None:
         write_replays(folder / REPLAYS, episodes, frame_skip)
         results = {"settings": settings, "suites": methods, "levels": of_levels, "episodes": records}
         write_json(folder / "results.json", results)
-        check_replays(folder / REPLAYS, episodes)
         print(format_table(methods))
         print(failures(of_levels))
         print(
@@ -148,22 +139,6 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
             "there is no GPU here that torch can use; leave it out to play on the CPU", "--device", device
         )
     return policy.to(device), facts["frame_skip"]
-
-
-def trained_frame_skip(path: Path) -> int:
-    """Frames per decision with which an agent was trained, as its file says."""
-    return OnnxPolicy.load(path).facts.frame_skip if is_onnx(path) else int(checkpoint.load(path)["frame_skip"])
-
-
-def check_replays(path: Path, episodes: Sequence[EpisodeRecord]) -> None:
-    """ResultsError unless a replay set holds these episodes, in this order."""
-    with ReplaySet(path) as replays:
-        same = len(replays) == len(episodes) and all(
-            replay.level.fingerprint == episode.level.fingerprint and np.array_equal(replay.inputs, episode.inputs)
-            for replay, episode in zip(replays, episodes, strict=True)
-        )
-    if not same:
-        raise ResultsError(f"{path}: replays are not those of the episodes that results.json lists; please report this")
 
 
 def levels_of(places: Sequence[Path], skip_bad_levels: bool) -> list[tuple[Level, str]]:

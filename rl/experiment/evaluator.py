@@ -29,7 +29,7 @@ import torch
 from nppsim.errors import UserError
 from nppsim.signals import StopRequest
 from rl.config import ExperimentConfig, plugins
-from rl.evaluation.history import DevHistory, check_history
+from rl.evaluation.history import DevHistory
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import Pairs, make_suite
 from rl.experiment.dev_levels import DevLevels, Found, stop_if
@@ -37,7 +37,6 @@ from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.ppo.candidate import Evaluation
-from rl.ppo.written import write
 
 ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # in the run's folder, as long as it is played
 ASK_S = 0.2  # between looks whether somebody wants the program to end
@@ -132,7 +131,7 @@ class Evaluator:
         self.check()
         if self._ordered is not None:
             raise AssertionError(f"the policy after {self._ordered} decisions is still being evaluated")
-        write(self.path, policy, frame_skip=self._frame_skip)
+        checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
         self._ordered = decisions
         self._orders.put(pickle.dumps((self.path, decisions)))
 
@@ -157,7 +156,6 @@ class Evaluator:
             )
         self.path.unlink()
         self.history.add(answer.decisions, answer.found.wins)
-        check_history(self.history.path.parent, answer.decisions, answer.found.rows)
         return answer.found.evaluation, answer.seconds
 
     def _listen(self, seconds: float) -> None:

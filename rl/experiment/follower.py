@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import Logger
 
 import hardware
 from nppsim.batch import BatchSimulator
@@ -28,10 +26,7 @@ from rl.curriculum import make_sampler
 from rl.distributed.ranks import Ranks, RanksError, SingleProcess
 from rl.experiment.data import Data, load_data
 from rl.policy.architectures import Architecture, get_architecture
-from rl.ppo.alarms import AlarmError, Alarms
-from rl.ppo.audit import Fault
 from rl.ppo.make import make_ppo
-from rl.ppo.ppo import BatchPPO
 from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import own_seed
 
@@ -98,52 +93,19 @@ def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) ->
         device=plan.device,
         ranks=ranks,
     )
-    ppo.set_logger(Logger(None, []))
     ppo.policy.load_state_dict(dict(task.weights))
     if task.reference is not None:
         reference = copy.deepcopy(ppo.policy)
         reference.load_state_dict(dict(task.reference))
-        ppo.anchor_to(reference)
+        ppo.set_reference(reference)
     if env.sampler.starts is not None:
         env.sampler.starts.add(dict(task.runs))
     with deferred_signals(lambda name: None) as stop:
         ranks.stop = stop
-        left = ranks.serve(ppo)
-        if left is not None:
-            ppo.learn(left, callback=Watch(), reset_num_timesteps=not ppo.updates)
+        total = ranks.serve(ppo)
+        if total is not None:
+            ppo.learn(total)
         ranks.serve(ppo)
-
-
-class Watch(BaseCallback):
-    """Looks at each rollout and each update as the first process does; AlarmError for what cannot be right."""
-
-    model: BatchPPO
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.alarms = Alarms(self)
-
-    def _on_training_start(self) -> None:
-        self.alarms.looked = self.model.updates  # so that all processes look at the same updates
-
-    def _on_rollout_start(self) -> None:
-        if self.model.updates:
-            self._heed(self.alarms.after_update(self.model))
-        self.alarms.before_rollout(self.model)
-
-    def _on_rollout_end(self) -> None:
-        self._heed(self.alarms.after_rollout(self.model))
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_training_end(self) -> None:
-        self._heed(self.alarms.after_update(self.model))
-
-    def _heed(self, faults: list[Fault]) -> None:
-        for fault in faults:
-            if fault.stop:
-                raise AlarmError(f"update {self.model.updates}: {fault.name}: {fault.text}")
 
 
 def make_env(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from stable_baselines3.common.callbacks import BaseCallback
 
 import hardware
 from bc import train as imitation
@@ -19,27 +20,26 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.files import write_json
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import StopRequest, deferred_signals
+from rl.audit.callback import Audit
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.stored import stored_facts
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.doctor.digests import DigestTrail, read_trail
-from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor
+from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor, checks_of_group
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.doctor.samples import parts_of
-from rl.evaluation.history import DevHistory, check_history
+from rl.evaluation.history import DevHistory
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
-from rl.evaluation.verify import check_counts, check_levels, check_random, verify
 from rl.evaluation.video import Film, record_evaluation
-from rl.events import EventWriter, require_values
+from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
-from rl.experiment.dev_levels import DevLevels, check_suite, stop_if
+from rl.experiment.dev_levels import DevLevels, stop_if
 from rl.experiment.distill import distill, load_teacher
 from rl.experiment.evaluator import DevTask, Evaluator, evaluator
 from rl.experiment.follower import Task, make_env
 from rl.experiment.kept import (
     CLONED,
-    DISTILLED,
     PretrainedPolicy,
     load_pretrained,
     read_facts,
@@ -54,19 +54,18 @@ from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
-from rl.ppo import saving
+from rl.ppo import training_state
+from rl.ppo.callback import PPOCallback
 from rl.ppo.candidate import Evaluate, Evaluation
 from rl.ppo.logs import BOARD, cut_events, write_settings
-from rl.ppo.logs import IMITATION as IMITATION_TAGS
 from rl.ppo.make import make_ppo
 from rl.ppo.monitor import TrainingMonitor
-from rl.ppo.ppo import PARTS, BatchPPO
+from rl.ppo.ppo import PHASES, PPO
 from rl.ppo.probe import UpdateProbe
 from rl.ppo.profiling import profilers
 from rl.ppo.recurrent import segment_length
 from rl.ppo.remembered import remembered
 from rl.ppo.vec_env import BatchVecEnv
-from rl.ppo.written import check_same, write
 from rl.upload import Uploader
 
 RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics where there are no demonstrations
@@ -145,7 +144,7 @@ def make_jobs(
                     title=f"{label}, seed {seed}" if len(config.seeds) > 1 else label,
                     root=root,
                     folder=folder,
-                    doctor=Doctor(log, folder / "doctor.json"),
+                    doctor=Doctor(log, folder / "doctor.json", stops=False, only=checks_of_group("data")),
                     previous_checkpoint=previous_checkpoint,
                     ranks=ranks,
                 )
@@ -211,7 +210,6 @@ def train_one(job: Job) -> RunRecord:
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
     record = record_of(job, begin, plan, found, played, clone, moved, ppo, speed, films, events)
-    check_record(job, record, clone, ppo)
     save_run(record)
     return record
 
@@ -285,7 +283,7 @@ def measured_plan(job: Job, plan_request: hardware.PlanRequest) -> hardware.Plan
     return planned(probe=probe.peak_bytes, benchmark=remembered(probe, job.machine))
 
 
-def judge(job: Job, clone: PretrainedPolicy | None, ppo: BatchPPO) -> dict[str, list[EpisodeRecord]]:
+def judge(job: Job, clone: PretrainedPolicy | None, ppo: PPO) -> dict[str, list[EpisodeRecord]]:
     """The final evaluation, after everything else: method -> its episodes; none where it was not run.
 
     Only here are the test levels played, once by each method.
@@ -303,46 +301,7 @@ def judge(job: Job, clone: PretrainedPolicy | None, ppo: BatchPPO) -> dict[str, 
         method: suite.run(policy, deterministic=evaluation.deterministic) if policy else []
         for method, policy in policies.items()
     }
-    for method, episodes in played.items():
-        policy = policies[method]
-        if episodes and policy:
-            check_suite(suite, episodes, policy, evaluation.deterministic)
-            verify(
-                episodes,
-                policy if isinstance(policy, NppPolicy) else None,
-                planned=len(suite),
-                deterministic=evaluation.deterministic,
-                frame_skip=job.config.frame_skip,
-                observations=job.observations,
-                stacking=job.architecture.stacking,
-                reward=job.config.reward.weights,
-                gamma=job.config.ppo.gamma,
-            )
-            check_levels(episodes, {level.fingerprint: category for level, category in job.data.test})
-    if played["random"]:
-        check_random(played["random"], job.config.frame_skip)
     return played
-
-
-def check_record(job: Job, record: RunRecord, clone: PretrainedPolicy | None, ppo: BatchPPO) -> None:
-    """ResultsError unless the record's figures are of its episodes, and these of the policies that they are credited to:
-    those in the files of the BC policy and of the agent that is delivered."""
-    policies: dict[str, Policy | None] = {
-        "random": RandomPolicy(),
-        "bc": None if clone is None else stored_pretrained(job, ppo),
-        "ppo": checkpoint.load_policy(job.folder / "agent.safetensors")[0].to(ppo.device),
-    }
-    for method, policy in policies.items():
-        episodes, stats = list(record.played[method]), record.results[method]
-        if episodes and policy and stats:
-            check_counts(episodes, stats)
-            check_suite(job.suites.final(job.architecture), episodes, policy, job.config.evaluation.deterministic)
-
-
-def stored_pretrained(job: Job, ppo: BatchPPO) -> NppPolicy:
-    """What PPO began with, as imitation or lessons have left it in a file."""
-    taught = job.folder / DISTILLED
-    return checkpoint.load_policy(taught if taught.is_file() else job.folder / CLONED)[0].to(ppo.device)
 
 
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
@@ -374,10 +333,8 @@ def imitate(job: Job, plan: hardware.Plan) -> PretrainedPolicy:
     job.doctor.forget("dataset")
     torch.manual_seed(job.seed)  # for the first weights
     policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
-    first = {name: parameter.detach().clone() for name, parameter in policy.named_parameters()}
     result, before = clone_behaviour(job, policy, dataset, ThreadPool(plan.torch_threads))
     job.log(result.table())
-    imitation.check_result(policy, dataset, job.config.bc, result, first)
     probe = dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS])
     clone = PretrainedPolicy(policy, statistics, result, probe, dataset.runs(), spent_before=before)
     save_pretrained(job.folder, clone, job.config.frame_skip, {"bc": asdict(job.config.bc)})
@@ -396,7 +353,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, pool: Threa
 
     def save(path: Path, epoch: int, state: dict | None = None) -> None:
         config = {"bc": asdict(job.config.bc), "epoch": epoch}
-        write(path, policy, frame_skip=job.config.frame_skip, config=config, training=state)
+        checkpoint.save(path, policy, frame_skip=job.config.frame_skip, config=config, training=state)
 
     state = None
     if unfinished.is_file():
@@ -419,15 +376,10 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, pool: Threa
             pool=pool,
             log=job.log,
         )
-    epochs = list(enumerate(result.history, start=1))
-    names = sorted({name for _, scalars in epochs for name in scalars})
-    require_values(
-        board, {IMITATION_TAGS + name: {n: scalars[name] for n, scalars in epochs if name in scalars} for name in names}
-    )
     return result, state["seconds"] if state else 0.0
 
 
-def hand_over(job: Job, clone: PretrainedPolicy, ppo: BatchPPO) -> TransferReport:
+def hand_over(job: Job, clone: PretrainedPolicy, ppo: PPO) -> TransferReport:
     """Give PPO the BC policy's weights, prove that it acts alike, and tie it to the BC policy for a while.
 
     That is PPO's own policy as it is now, as it may have parts that the BC policy has not, which do nothing yet.
@@ -436,7 +388,7 @@ def hand_over(job: Job, clone: PretrainedPolicy, ppo: BatchPPO) -> TransferRepor
     agreement = check_same_policy(clone.policy, ppo.policy, clone.probe)
     count = len(next(iter(clone.probe.values())))
     job.log(f"{moved}; {agreement:.0%} of greedy actions agree on {count} held-out decisions")
-    ppo.anchor_to(ppo.policy)
+    ppo.set_reference(ppo.policy)
     job.doctor.meet(clone=clone.policy, cloning=clone.result, probe=clone.probe, moved=moved)
     return moved
 
@@ -475,7 +427,7 @@ def _longest_save_freq(job: Job) -> int:
     return max([job.config.save_freq, *(before for before, *_ in changes)])
 
 
-def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
+def fine_tune(job: Job, ppo: PPO, plan: hardware.Plan) -> list[dict]:
     """PPO until its end, from the newest checkpoint if there is one; returns what happened, in words and numbers.
 
     Ctrl-C and its like end it after the update in progress, with a checkpoint that KeyboardInterrupt names; a second
@@ -492,7 +444,6 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
             dev_evaluation(job, stop),
             job.uploader,
             job.log,
-            on_first_full_update=lambda ppo: job.doctor.examine(UPDATE, **parts_of(ppo)),
             stop=stop,
             remote=remote,
         )
@@ -502,15 +453,11 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
             if not ppo.updates and not job.previous_checkpoint:
                 check_nothing_is_lost(job)
             DevHistory(job.folder).cut(ppo.num_timesteps)
-            left = job.config.ppo.total_timesteps - ppo.num_timesteps
-            job.ranks.release(None if over else left)
+            total = job.config.ppo.total_timesteps
+            job.ranks.release(None if over else total)
             if not over:
-                profiling = profilers(job.config.profiling, job.folder)
-                ppo.learn(
-                    left, callback=[*profiling, DigestTrail(job.folder), monitor], reset_num_timesteps=not ppo.updates
-                )
+                ppo.learn(total, callback=callbacks_of(job, monitor))
                 stop_if(stop)
-                monitor.check_attended()
                 ppo.logger.close()
                 monitor.save_final()
             job.ranks.release(None)
@@ -518,15 +465,11 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
             made = monitor.checkpoints.made()
             told = f"checkpoint: {made[-1]}" if made else "no update was done yet"
             raise KeyboardInterrupt(*interruption.args, told) from None
-        write(
+        checkpoint.save(
             job.folder / "agent.safetensors", ppo.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict()
         )  # the delivered policy alone: a quarter of the size
-        if monitor.delivers_the_best:
-            check_same(
-                ppo.policy.state_dict(), checkpoint.load(monitor.checkpoints.best)["policy"], job.folder, "agent."
-            )
         if ppo.policy.memory is None:
-            saving.save_plain(ppo, job.folder / "final_model.zip")
+            training_state.save_sb3_zip(ppo, job.folder / "final_model.zip")
         else:
             job.log(
                 f"{job.architecture.name}: no final_model.zip, as PPO of Stable-Baselines3 carries no memory; the policy is "
@@ -534,6 +477,29 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
             )
         stop_if(stop)
     return monitor.events + ppo.sampler.events
+
+
+def callbacks_of(job: Job, monitor: TrainingMonitor) -> list[BaseCallback]:
+    """Callbacks of PPO: profilers, digests, audit, the doctor's checks of the first update, and the monitor."""
+    config = job.config
+    audit = [] if config.audit == "off" else [Audit(config.audit, job.folder, monitor.warn, config.silence)]
+    examine = [ExamineFirstUpdate(job.doctor)] if job.doctor.rehearses else []
+    return [*profilers(config.profiling, job.folder), DigestTrail(job.folder), *audit, *examine, monitor]
+
+
+class ExamineFirstUpdate(PPOCallback):
+    """Run the doctor's checks after the first update in which the actor learned."""
+
+    def __init__(self, doctor: Doctor):
+        super().__init__()
+        self.doctor, self._done = doctor, False
+
+    def _on_rollout_start(self) -> None:
+        if self.model.actor_updates and not self._done:
+            self._done = True
+            self.doctor.examine(UPDATE, **parts_of(self.model))
+
+    _on_training_end = _on_rollout_start
 
 
 def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
@@ -544,7 +510,6 @@ def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
         found = dev.play(policy, lambda _: stop_if(stop))
         history.add(decisions, found.wins)
-        check_history(job.folder, decisions, found.rows)
         return found.evaluation
 
     return play
@@ -577,17 +542,17 @@ def make_films(job: Job, episodes: list[EpisodeRecord]) -> list[Film]:
     )
 
 
-def speed_of(ppo: BatchPPO) -> dict:
+def speed_of(ppo: PPO) -> dict:
     """Decisions and seconds of PPO; of rollouts and updates alone decisions per second, cores that computed in the mean, and
     the share of each phase in that time."""
     seconds = max(ppo.seconds, 1e-9)
-    share = {part: ppo.speed[part] / seconds for part in PARTS}
+    share = {part: ppo.phase_seconds[part] / seconds for part in PHASES}
     rest = max(0.0, 1.0 - sum(share.values()))
     return {
         "decisions": ppo.num_timesteps,
-        "ppo_time_s": ppo.spent,
+        "ppo_time_s": ppo.elapsed_s,
         "decisions_per_s": ppo.decisions_played / seconds,
-        "cores_used": ppo.processor_seconds / seconds,
+        "cores_used": ppo.cpu_seconds / seconds,
         "share": share | {"rest": rest},
     }
 
@@ -600,7 +565,7 @@ def record_of(
     played: dict[str, list[EpisodeRecord]],
     clone: PretrainedPolicy | None,
     moved: TransferReport | None,
-    ppo: BatchPPO,
+    ppo: PPO,
     speed: dict,
     films: list[Film],
     events: list[dict],
@@ -631,7 +596,7 @@ def record_of(
         plan=plan,
         films=films,
         events=events,
-        wall_time_s=time.monotonic() - begin + ppo.spent_before + (clone.spent_before if clone else 0.0),
+        wall_time_s=time.monotonic() - begin + ppo.elapsed_before_s + (clone.spent_before if clone else 0.0),
         curriculum=ppo.sampler.summary(),
         settings=settings,
     )

@@ -37,7 +37,6 @@ from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
 from rl.ppo.checkpoints import Checkpoints
-from rl.ppo.written import write
 
 PLAN = "plan.json"
 CLONED = f"pretrain/clone{checkpoint.SUFFIX}"
@@ -126,7 +125,7 @@ def save_pretrained(
         "runs": clone.runs,
         "taught_s": clone.distillation_s,
     }
-    write(folder / place, clone.policy, frame_skip=frame_skip, config=config, training=made)
+    checkpoint.save(folder / place, clone.policy, frame_skip=frame_skip, config=config, training=made)
 
 
 def load_pretrained(folder: Path, device: str, frame_skip: int, place: str = CLONED) -> PretrainedPolicy | None:

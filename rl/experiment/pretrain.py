@@ -40,9 +40,9 @@ from rl.evaluation.results import ALL, Stats, aggregate, format_table
 from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
 from rl.events import EventWriter
 from rl.experiment.data import joined
+from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy
-from rl.ppo.written import write
 from rl.seeds import LARGEST_SEED
 
 
@@ -122,7 +122,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
 
         def save(policy: NppPolicy, epoch: int) -> None:
             check()
-            write(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
+            checkpoint.save(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
 
         with EventWriter(folder / "tensorboard") as writer:
             closed_loop = held_out.success if held_out is not None else None

@@ -30,7 +30,6 @@ from rl.doctor.doctor import read_findings, told
 from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
 from rl.evaluation.results import EpisodeRecord, LevelWins, Stats, aggregate, format_table
 from rl.evaluation.video import Film
-from rl.experiment.recount import check_written
 from rl.experiment.report import METHODS, write_report
 from rl.policy.weight_map import TransferReport
 
@@ -213,7 +212,6 @@ def write(record: ExperimentRecord, folder: Path) -> None:
         write_json(folder / "results.json", results_view(record))
         write_json(folder / "experiment.json", report_view(record))
         write_report(report_view(record), folder / "report.html")
-        check_written(record, folder)
 
 
 def config_view(record: ExperimentRecord) -> dict:

@@ -12,8 +12,6 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-import torch
-
 import hardware
 from nppsim.errors import ConfigError
 from nppsim.files import new_folder, write_text
@@ -23,17 +21,13 @@ from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
 from rl.config.stored import changes, check_levels, resumed_config, stored_config, stored_facts
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
-from rl.doctor.digests import first_divergence, read_trail
-from rl.evaluation.results import ResultsError
 from rl.experiment.data import Data, Log, audit_rewards, load_data
 from rl.experiment.job import make_jobs, train_one
-from rl.experiment.kept import CLONED, is_extended, read_run, reopen
+from rl.experiment.kept import is_extended, read_run, reopen
 from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
 from rl.experiment.viewer import viewed
-from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
-from rl.ppo.hierarchy.advice import advice
 from rl.upload import Uploader
 
 SUMMARY = "summary.txt"  # the end of the experiment in words; written last, so that where it is, nothing is missing
@@ -76,8 +70,10 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
         log(f"experiment folder: {folder}")
         if stacked := [name for name in record.config.networks if get_architecture(name).stacking]:
             log(f"warning: {', '.join(stacked)}: {ADVICE}")
-        for warning in advice(record.config):
-            log(f"warning: {warning}")
+        if subtasks := [name for name in record.config.networks if get_architecture(name).subtasks]:
+            log(
+                f"warning: {', '.join(subtasks)}: subtasks did not improve success where measured (docs/architectures.md)"
+            )
         try:
             with viewed(folder, log) if config.visualize_training else nullcontext():
                 for job in make_jobs(
@@ -92,7 +88,6 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
                         done = replace(done, label=job.label, title=job.title)  # as there may be more seeds now
                     record = record.with_run(done or train_one(job))
                     write(record, folder)
-                    check_seeds(record)
         except KeyboardInterrupt as interruption:
             raise KeyboardInterrupt(*interruption.args, f"go on with --resume-from {folder}") from None
         if uploader:
@@ -102,24 +97,6 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
         if uploader:
             uploader.sync(folder)  # the summary, which says that all else is there
     return folder
-
-
-def check_seeds(record: ExperimentRecord) -> None:
-    """ResultsError if the latest run has computed the same, bit for bit, as another one from another seed."""
-    *others, latest = record.runs
-    for other in others:
-        if other.label == latest.label and other.seed != latest.seed:
-            one, two = read_trail(other.folder), read_trail(latest.folder)
-            what = "every digest" if one and two and first_divergence(one, two) is None else ""
-            files = [run.folder / CLONED for run in (other, latest) if run.cloning]
-            clones = [checkpoint.load(file)["policy"] for file in files if file.is_file()]
-            if len(clones) == 2 and all(torch.equal(tensor, clones[1].get(name)) for name, tensor in clones[0].items()):
-                what = "every weight after imitation"
-            if what:
-                raise ResultsError(
-                    f"{latest.title}: {what} is that of {other.title}: the seed has no effect, so runs from several "
-                    "seeds say nothing about chance; please report this"
-                )
 
 
 def begin_record(

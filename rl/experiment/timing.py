@@ -68,5 +68,5 @@ def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
     ppo = make_ppo(env, architecture, settings, plan, statistics=statistics, device=plan.device)
     ppo.learn(plan.batch_size)
     warm = ppo.decisions_played, ppo.seconds
-    ppo.learn(UPDATES * plan.batch_size, reset_num_timesteps=False)
+    ppo.learn((1 + UPDATES) * plan.batch_size)
     return (ppo.decisions_played - warm[0]) / (ppo.seconds - warm[1])

@@ -14,12 +14,8 @@ from nppsim.levels.level import Level
 from nppsim.observe.stacking import Stacking
 from nppsim.workers import usable_cores
 from rl.config.shipped import Shipped
-from rl.evaluation.results import EpisodeRecord, ResultsError
+from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
-from rl.evaluation.verify import check_levels, check_random, verify
-from rl.experiment.dev_levels import check_suite
-from rl.policy.onnx_policy import OnnxPolicy
-from rl.policy.policy import NppPolicy
 from rl.seeds import own_seed
 
 UNIT = 128  # episodes, about: fewer play slower, as the last ones of each unit are alone; more occupy fewer processes
@@ -102,25 +98,4 @@ def _play_unit(how: Play, progress: Progress | None, unit: tuple[int, Levels]) -
         suite.run(RandomPolicy(), deterministic=False),
         suite.run(NoOpPolicy(), deterministic=True),
     )
-    if number == 0:  # each would cost about a tenth of the time again
-        check_suite(suite, played.agent, policy, how.deterministic)
     return played
-
-
-def check_played(played: Played, how: Play, levels: Levels, policy: NppPolicy | OnnxPolicy) -> None:
-    """ResultsError unless these are episodes of the levels, by the rules, and decided by those that they are credited to."""
-    categories = {level.fingerprint: category for level, category in levels}
-    for episodes, decided in zip(_lists(played), (policy, None, None), strict=True):
-        check_levels(episodes, categories)
-        verify(
-            episodes,
-            decided if isinstance(decided, NppPolicy) else None,
-            planned=len(levels) * how.episodes_per_level,
-            deterministic=how.deterministic,
-            frame_skip=how.frame_skip,
-            observations=how.observations,
-            stacking=how.stacking,
-        )
-    check_random(played.random, how.frame_skip)
-    if any(episode.inputs.any() for episode in played.nothing):
-        raise ResultsError("something was pressed in episodes of doing nothing; please report this")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rl.policy.policy import NppPolicy
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.ppo import PPO
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,17 @@ class Candidate:
     actor_updates: int
 
     @classmethod
-    def of(cls, ppo: BatchPPO) -> "Candidate":
+    def of(cls, ppo: PPO) -> "Candidate":
         """The present policy."""
         return cls(ppo.policy, ppo.num_timesteps, ppo.updates, ppo.actor_updates)
 
     @classmethod
-    def kept(cls, ppo: BatchPPO) -> "Candidate":
+    def kept(cls, ppo: PPO) -> "Candidate":
         """A copy of the present policy, which training leaves alone."""
         return cls(copy.deepcopy(ppo.policy), ppo.num_timesteps, ppo.updates, ppo.actor_updates)
 
     @classmethod
-    def restored(cls, ppo: BatchPPO, state: Mapping[str, Any]) -> "Candidate":
+    def restored(cls, ppo: PPO, state: Mapping[str, Any]) -> "Candidate":
         """The candidate whose ``state`` this is, of the same training."""
         policy = copy.deepcopy(ppo.policy)
         policy.load_state_dict(state["policy"])
@@ -87,7 +87,7 @@ class Candidate:
 
     @property
     def weights(self) -> dict[str, Any]:
-        """What ``BatchPPO.restore`` goes back to, as it is now; not copied."""
+        """What ``PPO.restore`` goes back to, as it is now; not copied."""
         return {
             "policy": self.policy.state_dict(),
             "optimizer": self.policy.optimizer.state_dict(),

@@ -8,7 +8,6 @@ it was given (Retention), and when training no longer improves (EarlyStopping).
 Levels are compared in pairs, so that easy and hard ones do not add to the noise.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
 import numpy as np
@@ -82,35 +81,6 @@ def in_points(difference: Estimate) -> str:
     """A difference of success in words, e.g. "-4.5 points [-7.0, -1.9]"."""
     interval = "" if difference.low is None else f" [{100 * difference.low:+.1f}, {100 * (difference.high or 0):+.1f}]"
     return f"{100 * difference.value:+.1f} points{interval}"
-
-
-def wrongly_judged(gained: np.ndarray, is_lost: bool) -> str:
-    """What is wrong with calling this a loss, or not; "" where it may be called so.  gained: float64[L], by levels.
-
-    Coarser than ``Retention.lost``, and by another way: standard errors in place of a bootstrap.
-    """
-    mean, error = float(gained.mean()), float(gained.std()) / max(1, len(gained)) ** 0.5
-    if is_lost and mean >= 0:
-        return f"success has risen by {mean:.1%} on the dev levels, and is called a loss"
-    if not is_lost and len(gained) >= ENOUGH_LEVELS and mean < -SURE * error and mean < 0:
-        return f"success has fallen by {-mean:.1%} ± {error:.1%} on the dev levels, and is not called a loss"
-    return ""
-
-
-def no_improvement(success: Sequence[float], config: EvaluationConfig) -> bool:
-    """Whether training should stop after these evaluations; worked out from all of them each time."""
-    best, best_at = -np.inf, 0
-    for number, one in enumerate(success, 1):
-        if one >= best + config.early_stopping_improvement:
-            best, best_at = one, number
-    count = len(success)
-    enough = count >= config.early_stopping_min_evaluations and count - best_at >= config.early_stopping_patience
-    return config.early_stopping and enough
-
-
-def rounded(success: Sequence[float]) -> str:
-    """The latest of these, for messages."""
-    return ", ".join(f"{one:.3f}" for one in success[-12:])
 
 
 class EarlyStopping:

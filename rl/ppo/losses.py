@@ -1,29 +1,41 @@
-"""PPO's losses on a minibatch, as plain functions of tensors; tests compare them with Stable-Baselines3's own.
+"""Losses of PPO on a minibatch, their gradients, and statistics of gradients; tests compare them with Stable-Baselines3's.
 
-Source: Schulman et al. 2017 (PPO); the pull towards the BC policy after Schmitt et al. 2018 (kickstarting); imitation of
-own wins after Oh et al. 2018 (self-imitation learning).
+Source: Schulman et al. 2017 (PPO); KL penalty to the BC policy after Schmitt et al. 2018 (kickstarting); imitation of own
+wins after Oh et al. 2018 (self-imitation learning).
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
+from hardware.thread_pool import ThreadPool, summed_gradients
+from nppsim.errors import UserError
+from rl.policy.policy import NppPolicy
+
 Number = TypeVar("Number", torch.Tensor, float)
+HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # parts of the heads' parameter names
+NOT_FINITE = "lower --initial-lr, or look for observations that are not finite"
+
+
+class DivergedError(UserError, RuntimeError):
+    """Training produced non-finite numbers, or parts of the network have no gradient."""
 
 
 class Losses(NamedTuple, Generic[Number]):
-    """Means over a minibatch; each is logged under its name, below ``train/``.
+    """Means over a minibatch; each is logged as ``train/<name>``.
 
     policy_gradient_loss: PPO's clipped surrogate, negated.
     value_loss: mean squared error of the values against the returns.
-    entropy_loss: minus the policy's entropy, nats.
-    loss: what the optimiser minimises.
-    approx_kl: divergence of the policy from the one that played, nats: over all actions, so there is nothing to estimate.
+    entropy_loss: negated entropy of the policy, nats.
+    loss: the sum that the optimiser minimises.
+    approx_kl: KL divergence from the rollout policy, nats; summed over all actions, hence exact.
     clip_fraction: share of decisions whose probability ratio is outside the clip range.
-    bc_kl: divergence of the policy from the BC policy, nats; 0 where there is no pull.
-    self_imitation_loss: minus the log-probability of actions, times what they gained beyond expectation; 0 without.
+    bc_kl: KL divergence from the BC policy, nats; 0 without a penalty.
+    self_imitation_loss: log-probability of won episodes' actions times their advantage, negated; 0 if off.
     """
 
     policy_gradient_loss: Number
@@ -37,16 +49,14 @@ class Losses(NamedTuple, Generic[Number]):
 
 
 @dataclass(frozen=True)
-class LossSettings:
-    """What the parts of the loss weigh during one update.
+class LossWeights:
+    """Coefficients of the loss during one update.
 
-    clip_range: how far the probability ratio may leave 1 before a decision stops pulling.
-    vf_coef, ent_coef, bc_kl_coef, self_imitation_coef: weights of value loss, entropy, divergence from the BC policy and
-        imitation of own wins.
-    critic_only: the loss is the value loss alone.
-    return_variance: the value loss weighs vf_coef over this.
-    clip_range_vf: how far a value may leave the one that was given while it was played, before it stops being pulled; None:
-        as far as it likes.
+    clip_range: PPO's clip range of the probability ratio.
+    vf_coef, ent_coef, bc_kl_coef, self_imitation_coef: weights of value loss, entropy, KL penalty and self-imitation.
+    critic_only: use the value loss alone, and leave the actor's parameters unchanged.
+    return_variance: divisor of the value loss.
+    clip_range_vf: clip range of the values; None: no clipping.
     """
 
     clip_range: float
@@ -61,81 +71,188 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class Samples:
-    """What the losses need to know about B decisions.
+    """B decisions of a rollout, as the losses need them.
 
     actions: int64[B].
-    log_probs: float32[B, 6], of all actions, by the policy that played.
+    log_probs: float32[B, 6], of all actions, by the rollout policy.
     advantages, returns: float32[B]; advantages are normalised over the rollout.
-    cloned_log_probs: float32[B, 6], of all actions, by the BC policy; None where there is no pull towards it.
-    surprises: float32[B], 0 or what a won episode gained beyond expectation from there on, in units of the advantages'
-        spread; None where own wins are not imitated.
-    values: float32[B], while it was played; None where values are not clipped.
-    weights: float32[B], of the decisions in all means, 1 on average in a minibatch; None: all the same.
+    reference_log_probs: float32[B, 6], of all actions, by the BC policy; None without a penalty.
+    win_advantages: float32[B], positive advantages of won episodes in standard deviations of the advantages, else 0; None
+        without self-imitation.
+    values: float32[B], by the rollout policy; None where values are not clipped.
+    weights: float32[B], importance weights with mean 1 over a minibatch; None: all 1.
     """
 
     actions: torch.Tensor
     log_probs: torch.Tensor
     advantages: torch.Tensor
     returns: torch.Tensor
-    cloned_log_probs: torch.Tensor | None = None
-    surprises: torch.Tensor | None = None
+    reference_log_probs: torch.Tensor | None = None
+    win_advantages: torch.Tensor | None = None
     values: torch.Tensor | None = None
     weights: torch.Tensor | None = None
 
     def take(self, index: torch.Tensor) -> Self:
-        """The decisions ``index``, int64[b]."""
+        """Return the decisions ``index``, int64[b]."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: values[index] for name, values in given.items() if values is not None})
 
 
-def losses(
-    logits: torch.Tensor, values: torch.Tensor, samples: Samples, settings: LossSettings
+class ExtraLoss(Protocol):
+    """Terms of a loss beyond PPO's own.  kind: the named tuple that it returns; its first fields are those of Losses."""
+
+    kind: type[Any]
+
+    def __call__(
+        self,
+        losses: Losses[torch.Tensor],
+        policy: NppPolicy,
+        observations: Mapping[str, torch.Tensor],
+        samples: Any,
+        weights: LossWeights,
+        /,
+    ) -> Any:
+        """All losses of a minibatch.  losses: PPO's own.  observations, samples: of its decisions."""
+
+
+def ppo_losses(
+    logits: torch.Tensor, values: torch.Tensor, samples: Samples, weights: LossWeights
 ) -> Losses[torch.Tensor]:
-    """All losses of a minibatch; logits float32[B, 6] and values float32[B] are the present network's."""
+    """All losses of a minibatch; logits float32[B, 6] and values float32[B] are the current network's."""
 
     def mean(parts: torch.Tensor) -> torch.Tensor:
         return parts.mean() if samples.weights is None else (samples.weights * parts).mean()
 
-    clip = settings.clip_range
+    clip = weights.clip_range
     log_probs_all = F.log_softmax(logits, dim=1)
     probs = log_probs_all.exp()
     log_probs = log_probs_all.gather(1, samples.actions[:, None])[:, 0]
     ratio = (log_probs - samples.log_probs.gather(1, samples.actions[:, None])[:, 0]).exp()
-    gain = torch.min(samples.advantages * ratio, samples.advantages * ratio.clamp(1 - clip, 1 + clip))
-    policy_loss = -mean(gain)
-    if settings.clip_range_vf is not None and samples.values is not None:
-        farthest = settings.clip_range_vf
-        values = samples.values + (values - samples.values).clamp(-farthest, farthest)
+    surrogate = torch.min(samples.advantages * ratio, samples.advantages * ratio.clamp(1 - clip, 1 + clip))
+    policy_loss = -mean(surrogate)
+    if weights.clip_range_vf is not None and samples.values is not None:
+        clip_vf = weights.clip_range_vf
+        values = samples.values + (values - samples.values).clamp(-clip_vf, clip_vf)
     value_loss = mean((values - samples.returns).square())
     entropy = -mean((probs * log_probs_all).sum(dim=1))
-    weighed_value_loss = settings.vf_coef / settings.return_variance * value_loss
-    loss = policy_loss - settings.ent_coef * entropy + weighed_value_loss
+    weighted_value_loss = weights.vf_coef / weights.return_variance * value_loss
+    loss = policy_loss - weights.ent_coef * entropy + weighted_value_loss
     bc_kl = self_imitation_loss = torch.zeros((), device=logits.device)
-    if samples.cloned_log_probs is not None:
-        bc_kl = mean(divergence(samples.cloned_log_probs, log_probs_all))
-        loss = loss + settings.bc_kl_coef * bc_kl
-    if samples.surprises is not None:
-        self_imitation_loss = -mean(samples.surprises * log_probs)
-        loss = loss + settings.self_imitation_coef * self_imitation_loss
-    if settings.critic_only:
-        loss = weighed_value_loss
+    if samples.reference_log_probs is not None:
+        bc_kl = mean(kl_divergence(samples.reference_log_probs, log_probs_all))
+        loss = loss + weights.bc_kl_coef * bc_kl
+    if samples.win_advantages is not None:
+        self_imitation_loss = -mean(samples.win_advantages * log_probs)
+        loss = loss + weights.self_imitation_coef * self_imitation_loss
+    if weights.critic_only:
+        loss = weighted_value_loss
     with torch.no_grad():
-        approx_kl = mean(divergence(samples.log_probs, log_probs_all))
+        approx_kl = mean(kl_divergence(samples.log_probs, log_probs_all))
         clip_fraction = ((ratio - 1).abs() > clip).float().mean()
     return Losses(
         policy_loss, value_loss, -entropy, loss, approx_kl, clip_fraction, bc_kl, self_imitation_loss
     )  # fmt: skip
 
 
-def divergence(of: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
-    """Kullback-Leibler divergence float32[B], nats, between distributions given as log-probabilities float32[B, A].
-
-    Sum over actions of exp(of) (of - to): large where ``of`` does often what ``to`` seldom does.
-    """
-    return (of.exp() * (of - to)).sum(dim=1)
+def kl_divergence(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """KL divergence KL(p || q) float32[B], nats, of distributions given as log-probabilities float32[B, A]."""
+    return (p.exp() * (p - q)).sum(dim=1)
 
 
-def normalised(advantages: torch.Tensor, among: torch.Tensor | None = None) -> torch.Tensor:
-    """Advantages, moved and scaled so that those they are among (None: only these) have mean 0 and standard deviation 1."""
+def normalized(advantages: torch.Tensor, among: torch.Tensor | None = None) -> torch.Tensor:
+    """Advantages shifted and scaled by mean and standard deviation of ``among`` (None: their own)."""
     among = advantages if among is None else among
     return (advantages - among.mean()) / (among.std() + 1e-8)
+
+
+def set_gradients(
+    policy: NppPolicy,
+    pool: ThreadPool,
+    observations: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+    samples: Samples,
+    index: torch.Tensor,
+    weights: LossWeights,
+    size: int | None = None,
+    extra_loss: ExtraLoss | None = None,
+    segment: int = 1,
+) -> Any:
+    """Compute the losses of one step and set the gradients of all parameters that it trains; others have none.
+
+    policy: the policy to train.
+    pool: threads that share each minibatch.
+    observations: function of the numbers of decisions that returns their observations.
+    samples: all decisions of the rollout.
+    index: int64[B], the decisions of the step.
+    weights: coefficients of the losses.
+    size: decisions per pass through the network; gradients of several are accumulated, as if they were one.  None: B.
+    extra_loss: further terms of the loss.
+    segment: consecutive decisions that must stay together; a divisor of B and ``size``.
+    Returns Losses, or the named tuple of ``extra_loss``, as floats.
+    """
+    # The trunk is shared: the BC policy must not change while the critic trains alone.
+    trained = [
+        parameter
+        for name, parameter in policy.named_parameters()
+        if parameter.requires_grad and ("value_net" in name or not weights.critic_only)
+    ]
+    policy.optimizer.zero_grad(set_to_none=True)
+    if samples.weights is not None:
+        samples = replace(samples, weights=samples.weights / samples.weights[index].mean())
+    total = torch.zeros(())
+    for minibatch in index.split(size or len(index)):
+
+        def loss(rows: slice, of: torch.Tensor = minibatch) -> tuple[torch.Tensor, torch.Tensor]:
+            obs, part = observations(of[rows]), samples.take(of[rows])
+            logits, values = policy.logits_and_values(obs)
+            losses = ppo_losses(logits, values, part, weights)
+            if extra_loss is not None:
+                losses = extra_loss(losses, policy, obs, part, weights)
+            return losses.loss, torch.stack(losses)
+
+        begins = np.arange(0, len(minibatch), segment) if segment > 1 else None
+        means, gradients = summed_gradients(pool, len(minibatch), loss, trained, begins)
+        share = len(minibatch) / len(index)
+        total = total.to(means.device) + share * means
+        for parameter, gradient in zip(trained, gradients, strict=True):
+            if gradient is not None:
+                gradient = gradient if share == 1 else share * gradient
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+    return (Losses if extra_loss is None else extra_loss.kind)(*total.tolist())
+
+
+def clip_gradients(policy: NppPolicy, max_norm: float, separately: bool = False) -> torch.Tensor:
+    """Clip gradients to a norm; return the norm before as a tensor, so that a GPU is not waited for.
+
+    separately: clip actor, critic and shared layers each on their own.
+    """
+    parts: dict[str, list[torch.nn.Parameter]] = {}
+    for name, parameter in policy.named_parameters():
+        if parameter.grad is not None:
+            heads = (head for head, marks in HEADS.items() if any(mark in name for mark in marks))
+            parts.setdefault(next(heads, "") if separately else "", []).append(parameter)
+    return torch.stack([torch.nn.utils.clip_grad_norm_(part, max_norm) for part in parts.values()]).norm()
+
+
+class GradientStatistics:
+    """Mean, variance and norm of an update's gradients before clipping, of the whole network and of each layer."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, torch.Tensor]] = []
+
+    def add(self, policy: NppPolicy) -> None:
+        """Add the current gradients of the policy."""
+        layers: dict[str, list[torch.Tensor]] = {}
+        for name, parameter in policy.named_parameters():
+            if parameter.grad is not None:
+                layers.setdefault(name.rpartition(".")[0], []).append(parameter.grad.flatten())
+        parts = {layer: torch.cat(gradients) for layer, gradients in layers.items()}
+        row: dict[str, torch.Tensor] = {}
+        for layer, gradient in {"all": torch.cat(list(parts.values())), **parts}.items():
+            row[f"mean/{layer}"], row[f"norm/{layer}"] = gradient.mean(), gradient.norm()
+            row[f"variance/{layer}"] = gradient.var(correction=0)
+        self._rows.append(row)
+
+    def means(self) -> dict[str, float]:
+        """Means over the steps, keyed by statistic/layer; empty without steps."""
+        names = self._rows[0] if self._rows else {}
+        return {name: float(torch.stack([row[name] for row in self._rows]).mean()) for name in names}

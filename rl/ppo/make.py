@@ -1,20 +1,17 @@
-"""PPO for a network, whatever it is made of.
-
-ppo = make_ppo(env, architecture, config, plan, from_stage=None, statistics=statistics)
-"""
+"""Choose the variant of PPO for an architecture."""
 
 from typing import Any
 
 from rl.policy.architectures import get_architecture
-from rl.ppo.hierarchy.ppo import HierarchicalPPO
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.hierarchical import HierarchicalPPO
+from rl.ppo.ppo import PPO
 from rl.ppo.recurrent import RecurrentPPO
 
 
-def make_ppo(env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any) -> BatchPPO:
-    """With subtasks or a memory where the network has them.  Arguments: as of BatchPPO; from_stage: of HierarchicalPPO."""
+def make_ppo(env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any) -> PPO:
+    """Return hierarchical, recurrent or plain PPO for the network.  Arguments as of PPO; from_stage: of HierarchicalPPO."""
     network = get_architecture(architecture)
     if network.subtasks:
         return HierarchicalPPO(env, architecture, *arguments, from_stage=from_stage, **keywords)
-    kind = RecurrentPPO if network.memory else BatchPPO
+    kind = RecurrentPPO if network.memory else PPO
     return kind(env, architecture, *arguments, **keywords)

@@ -1,5 +1,4 @@
-"""What happens between updates: checks of the first update, progress, periodic evaluation and what follows from it,
-checkpoints, upload."""
+"""Callback of the main job: progress, periodic evaluation with early stopping and retention, checkpoints, upload."""
 
 import copy
 import time
@@ -7,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from tqdm import tqdm
 
@@ -15,35 +13,23 @@ from nppsim.errors import UserError
 from nppsim.progress import progress_bar
 from nppsim.signals import StopRequest
 from rl.config import ExperimentConfig
-from rl.events import require_tags, require_values
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
-from rl.ppo import saving
-from rl.ppo.alarms import AUDIT_EVERY, AlarmError, Alarms
-from rl.ppo.audit import Fault
+from rl.ppo import training_state
+from rl.ppo.callback import PPOCallback
 from rl.ppo.candidate import Candidate, Evaluate, Evaluation, Remote
 from rl.ppo.checkpoints import Checkpoints
-from rl.ppo.first_update import check_gradients, check_inputs
-from rl.ppo.guard import EarlyStopping, Retention, in_points, no_improvement, rounded, wrongly_judged
-from rl.ppo.logs import BOARD, ScalarLog
-from rl.ppo.ppo import BatchPPO, DivergedError
-from rl.ppo.rows import Row
-from rl.ppo.untouched import untouched
-from rl.ppo.written import differences, write
+from rl.ppo.guard import EarlyStopping, Retention, in_points
+from rl.ppo.logs import ScalarLog
+from rl.ppo.ppo import PPO
 from rl.upload import Uploader, UploadError
 
-REQUIRED_TAGS = (
-    *(f"train/{name}" for name in ("loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl")),
-    *(f"train/{name}" for name in ("clip_fraction", "clip_range", "explained_variance", "learning_rate", "n_updates")),
-    "time/fps",
-    "sim/decisions_per_s",
-)
 PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
 SAVING_SHARE = 0.05  # of the time, which checkpoints between those of --save-freq may take
 EVALUATING_SHARE = 0.25  # of the time, which evaluations may take under a time budget
 
 
-class TrainingMonitor(BaseCallback):
+class TrainingMonitor(PPOCallback):
     """Watches one training run.
 
     config: of the experiment.
@@ -54,16 +40,12 @@ class TrainingMonitor(BaseCallback):
         at the end, so that a run does not depend on how fast it is.
     uploader: None where nothing is uploaded.
     log: receives lines for people.
-    on_first_full_update: is called once, after the first update in which the actor learned.
     stop: request to end the program; training then ends after the update, with a checkpoint.
     events: what happened, in words and numbers.
-    alarms: look at every rollout and update; those that stop raise AlarmError, the others are events named "warning".
     retention: what the policy has been able to do on the dev levels.  The best weights are kept; training goes back to
         them where too much is lost, and at its end the policy has them.
-    Raises DivergedError or EventsError when the first update shows that training would be in vain.
     """
 
-    model: BatchPPO
     _bar: tqdm
     scalars: ScalarLog
 
@@ -75,12 +57,10 @@ class TrainingMonitor(BaseCallback):
         evaluate: Evaluate,
         uploader: Uploader | None,
         log: Callable[[str], None],
-        on_first_full_update: Callable[[BatchPPO], None] = lambda ppo: None,
         stop: StopRequest | None = None,
         remote: Remote | None = None,
     ):
         super().__init__()
-        self.on_first_full_update = on_first_full_update
         self.config = config
         self.root = root
         self.folder = folder
@@ -93,10 +73,8 @@ class TrainingMonitor(BaseCallback):
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
         self.retention = Retention()
-        self.alarms = Alarms(self)
         self._guarded = config.evaluation.retention_guard and config.evaluation.in_training
         self._best: dict | None = None  # ``Candidate.weights`` of what did best on the dev levels
-        self._most = -1.0  # the largest share of dev levels that a policy of this run has finished
         self._last: tuple[int, np.ndarray] | None = None  # updates of the policy that was judged last, and its success
         self._in_flight: Candidate | None = None  # who is being played elsewhere
         period, self._evaluation_seconds = config.evaluation.periods(
@@ -108,13 +86,9 @@ class TrainingMonitor(BaseCallback):
             "upload": config.upload.sync_freq,
         }
         self._next = dict(self._periods)
-        self._done_at = dict.fromkeys(self._periods, 0)  # decisions after which each of these was done last
-        self._row: Row | None = None  # that was to be written after the rollout
         self._overall: list[float] = []  # success in all evaluations that were concluded from
         self._evaluating = 0.0  # seconds so far
         self._evaluated_at = 0.0  # seconds of training spent before the latest one
-        self._checked = False
-        self._actor_checked = False
         self._warming_up = False
         self._printed = 0.0
         self._saved_after = 0  # updates
@@ -139,28 +113,21 @@ class TrainingMonitor(BaseCallback):
         stopped.
         """
         if not self.model.updates:
-            self.alarms.before_rollout(self.model)
             return
-        due = self._what_is_due()
-        self._heed(self.alarms.after_update(self.model))
-        self._check_row()
-        self._check_first_updates()
         if self.remote:
             self.remote.check()
         evaluation = (self._is_due("evaluation") or self._is_time_to_evaluate()) and self._is_affordable()
         if evaluation or self.stop.by or self._is_due("checkpoint") or self._saving_is_cheap():
             self._checkpoint()
         if self.stop.by:
-            self.model.ending = True
+            self.model.stop_training = True
             return
         if evaluation:
             self._evaluate()
         if self._is_due("upload"):
             self._upload()
-        self._check_punctual(due)
-        self._tell()
-        self.alarms.before_rollout(self.model)
-        self.model.ending |= self.model.progress >= 1.0
+        self._show_progress()
+        self.model.stop_training |= self.model.progress >= 1.0
 
     def _is_due(self, what: str) -> bool:
         return bool(self._periods[what]) and self.num_timesteps >= self._next[what]
@@ -171,36 +138,11 @@ class TrainingMonitor(BaseCallback):
             self._next[what] = (self.num_timesteps // period + 1) * period
 
     def _is_time_to_evaluate(self) -> bool:
-        return 0 < self._evaluation_seconds <= self.model.spent - self._evaluated_at
-
-    def _what_is_due(self) -> list[str]:
-        """What has to be done now, by decisions and by the clock; worked out from when it was done last."""
-        n, spent = self.num_timesteps, self.model.spent
-        due = [what for what, period in self._periods.items() if period and n // period > self._done_at[what] // period]
-        if 0 < self._evaluation_seconds <= spent - self._evaluated_at and "evaluation" not in due:
-            due.append("evaluation")
-        afford = not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * spent
-        return [what for what in due if afford or what != "evaluation"]
-
-    def _check_punctual(self, due: list[str]) -> None:
-        """AlarmError if something that was due was not done."""
-        missed = [what for what in due if self._done_at[what] != self.num_timesteps]
-        if missed and not self.model.ending:
-            self._stop_for("schedule", f"no {' and no '.join(missed)} at {self.num_timesteps:,} decisions, as was due")
-
-    def _check_row(self) -> None:
-        """AlarmError or EventsError unless the row that was to be written after the rollout is on disk."""
-        if self._row is None:
-            return
-        self._heed(self.alarms.new(list(self._row.faults(self.folder))))
-        rounds, others = divmod(self.alarms.looked - 1, AUDIT_EVERY)
-        if not rounds or (not others and rounds & (rounds - 1) == 0):  # all events are read: ever more seldom
-            self._row.check_events(self.folder)
-        self._row = None
+        return 0 < self._evaluation_seconds <= self.model.elapsed_s - self._evaluated_at
 
     def _is_affordable(self) -> bool:
         """Under a time budget, an evaluation waits while evaluations have had more than their share of the time."""
-        return not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * self.model.spent
+        return not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * self.model.elapsed_s
 
     def _saving_is_cheap(self) -> bool:
         return (time.monotonic() - self._saved_at) * SAVING_SHARE >= self._saving
@@ -208,7 +150,6 @@ class TrainingMonitor(BaseCallback):
     def _on_rollout_end(self) -> None:
         """Just before an update; if it is the actor's first, the BC policy is kept, with a critic that knows it."""
         ppo = self.model
-        self._heed(self.alarms.after_rollout(ppo))
         if self._warming_up and not ppo.critic_only:
             self._warming_up = False
             self._happened(
@@ -217,29 +158,16 @@ class TrainingMonitor(BaseCallback):
             )
             if self.retention.cloned is not None:
                 self._retain(self.retention.cloned, Candidate.of(ppo))
-        self._row = Row.of(ppo) if self.alarms.audits else None  # last: speed is taken next
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_training_end(self) -> None:
         self._bar.close()
-        self._heed(self.alarms.after_update(self.model))
-        self._check_row()
         if self.stop.by:
             if self._saved_after != self.model.updates:
                 self._checkpoint()
             return
-        self._check_first_updates()
         judged = self.config.evaluation.in_training
         if (judged or self._in_flight) and self._saved_after != self.model.updates:
             self._checkpoint()
-        if not self._actor_checked:
-            self._happened(
-                "warning",
-                "actor: it has not learned in this run: neither its gradients nor what follows them was checked; raise "
-                "--total-timesteps or lower --critic-warmup-max-updates",
-            )
         if self._in_flight:
             self._conclude(*self._arrived())
         if judged and (self._last is None or self._last[0] != self.model.updates):
@@ -250,13 +178,13 @@ class TrainingMonitor(BaseCallback):
             self._deliver()
         self.model.logger.dump(self.num_timesteps)
         if self._evaluating:
-            share = self._evaluating / max(self.model.spent, 1e-9)
+            share = self._evaluating / max(self.model.elapsed_s, 1e-9)
             self.log(f"evaluations took {self._evaluating:.0f} s, {share:.0%} of the time of PPO")
 
-    def _tell(self) -> None:
+    def _show_progress(self) -> None:
         ppo = self.model
         self._bar.update(self.num_timesteps - self._bar.n)
-        success = np.mean(ppo.ep_success_buffer) if ppo.ep_success_buffer else 0.0
+        success = np.mean(ppo.episode_wins) if ppo.episode_wins else 0.0
         stage = getattr(ppo.sampler, "stage", "")
         text = f"success {success:.0%}" + (f", stage {stage}" if stage else "")
         self._bar.set_postfix_str(text)
@@ -267,46 +195,9 @@ class TrainingMonitor(BaseCallback):
                 f"PPO {ppo.progress:4.0%}: {self.num_timesteps:,} decisions, {speed:,.0f}/s, update {ppo.updates}, {text}"
             )
 
-    def _check_first_updates(self) -> None:
-        """What can be checked once there has been an update, and once there has been one of the actor."""
-        if not self._checked and self.model.updates:
-            self._check_first_update()
-        if not self._actor_checked and self.model.actor_updates:
-            self._check_first_full_update()
-
-    def _check_first_update(self) -> None:
-        """Scalars are on disk, inputs of the network look like its statistics."""
-        self._checked = True
-        ppo = self.model
-        said = {tag: {self.num_timesteps: float(value)} for tag, value in ppo.logger.name_to_value.items()}
-        ppo.logger.dump(step=self.num_timesteps)
-        require_tags(self.folder / BOARD, REQUIRED_TAGS)
-        require_values(self.folder / BOARD, said)
-        mean = check_inputs(ppo.policy, ppo.rollout_buffer)
-        total = self.config.ppo.total_timesteps
-        rate = ppo.decisions_played / ppo.seconds
-        self.log(
-            f"first update checked: {len(REQUIRED_TAGS)} tags on disk, largest input mean {mean:.2f}; "
-            f"{rate:,.0f} decisions/s, {total:,} decisions would take {total / rate / 60:.0f} min"
-        )
-
-    def _check_first_full_update(self) -> None:
-        """Every trainable tensor has a gradient: only now, as the actor's have none while the critic learns alone."""
-        self._actor_checked = True
-        check_gradients(self.model.policy)
-        self.log(f"update {self.model.updates}, the actor's first, checked: gradients everywhere")
-        self.on_first_full_update(self.model)
-
-    def _heed(self, faults: list[Fault]) -> None:
-        """Stop for a fault that is certain; tell the others."""
-        for fault in faults:
-            if fault.stop:
-                raise AlarmError(f"update {self.model.updates}: {fault.name}: {fault.text}")
-            self._happened("warning", f"{fault.name}: {fault.text}")
-
-    def _stop_for(self, name: str, text: str) -> None:
-        """AlarmError: what is concluded from evaluations does not follow from them."""
-        raise AlarmError(f"update {self.model.updates}: {name}: {text}: please report this")
+    def warn(self, name: str, text: str) -> None:
+        """Log a warning and store it as an event."""
+        self._happened("warning", f"{name}: {text}")
 
     def _happened(self, what: str, text: str) -> None:
         self.events.append({"at": self.num_timesteps, what: text})
@@ -316,8 +207,7 @@ class TrainingMonitor(BaseCallback):
         """Play the dev levels with the present policy, and tell what it achieves."""
         ppo = self.model
         began = time.monotonic()
-        with untouched(ppo, "an evaluation"):
-            found = self.evaluate(ppo.policy, self.num_timesteps)
+        found = self.evaluate(ppo.policy, self.num_timesteps)
         seconds = time.monotonic() - began
         self._note(found, Candidate.of(ppo), seconds, seconds)
         return found
@@ -351,8 +241,8 @@ class TrainingMonitor(BaseCallback):
         if self._last is None:
             self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluations_in_words()}")
         self._evaluating += waited
-        self._evaluated_at = ppo.spent
-        ppo.reserved = seconds * (1 + bool(self.remote))  # for the one at the end, and the one before it
+        self._evaluated_at = ppo.elapsed_s
+        ppo.reserved_s = seconds * (1 + bool(self.remote))  # for the one at the end, and the one before it
         self._last = of.updates, found.levels
 
     def _evaluations_in_words(self) -> str:
@@ -363,16 +253,15 @@ class TrainingMonitor(BaseCallback):
     def _evaluate(self) -> None:
         """Evaluate the present policy, here or elsewhere; conclude from what was ordered elsewhere the last time."""
         self._is_done("evaluation")
-        self._done_at["evaluation"] = self.num_timesteps
         went_back = self._in_flight is not None and self._conclude(*self._arrived())
-        if went_back or self.model.ending:
+        if went_back or self.model.stop_training:
             return  # what the present policy can do is known, or is about to be asked
         if self.remote is None:
             self._conclude(self._play(), Candidate.of(self.model))
         else:
             self._in_flight = Candidate.kept(self.model)
             self.remote.order(self._in_flight.policy, self._in_flight.decisions)
-            self._evaluated_at = self.model.spent
+            self._evaluated_at = self.model.elapsed_s
 
     def _conclude(self, found: Evaluation, of: Candidate) -> bool:
         """Keep it, go back, or end training; True if training went back to the best policy."""
@@ -381,16 +270,9 @@ class TrainingMonitor(BaseCallback):
             return went_back  # it acts like the BC policy, and says nothing of whether training improves
         stop = self.early.update(found.overall)
         self._overall.append(found.overall)
-        if stop != no_improvement(self._overall, self.config.evaluation):
-            told = "is to end" if stop else "goes on"
-            self._stop_for("early stopping", f"training {told} after evaluations of {rounded(self._overall)}")
-        if found.overall > self.early.best + self.config.evaluation.early_stopping_improvement:
-            self._stop_for(
-                "early stopping", f"{found.overall:.3f} is better than the best so far, {self.early.best:.3f}"
-            )
         if stop:
             self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
-            self.model.ending = True
+            self.model.stop_training = True
         return went_back
 
     def _retain(self, success: np.ndarray, of: Candidate) -> bool:
@@ -399,34 +281,19 @@ class TrainingMonitor(BaseCallback):
         if of.updates != ppo.updates and not of.learned and retention.best is not None:
             return False  # the BC policy is kept already, with a critic that has learned since
         is_best = retention.consider(success, of.decisions if of.learned else 0)
-        self._most = max(self._most, float(success.mean()))
-        if retention.best is None or float(retention.best.mean()) != self._most:
-            self._stop_for(
-                "retention", f"the best so far finished {self._most:.1%} of the dev levels, and is not the one kept"
-            )
         if is_best:
             self._best = copy.deepcopy(of.weights)
             self._write(self.checkpoints.best, of.policy)
             return False
         loss = retention.lost(success)
-        if retention.cloned is not None and (told := wrongly_judged(success - retention.cloned, loss is not None)):
-            self._stop_for("retention", told)
         if loss is None or (self.model.progress >= 1.0 and of.updates != ppo.updates):
             return False  # the last policy is played, too, and the best is delivered
         self._restore_best()
-        held, progress = ppo.hold, ppo.progress
-        ppo.hold_closer()
-        closer = ppo.reference is not None and not list(
-            differences(ppo.reference.state_dict(), ppo.policy.state_dict())
-        )
-        if not closer or ppo.hold != 2 * held or ppo.held_since < progress:
-            self._stop_for(
-                "retention", "after going back, the actor is not pulled towards the best policy, twice as hard"
-            )
+        ppo.increase_kl_penalty()
         self._happened(
             "rolled_back",
             f"{100 * success.mean():.1f} % of the dev levels{self._since(of)}, {in_points(loss)} against the policy before "
-            f"PPO: back to {retention.best_in_words}, with {ppo.hold:g} times the pull towards it that --bc-kl-coef sets",
+            f"PPO: back to {retention.best_in_words}, KL penalty {ppo.kl_penalty_scale:g} times --bc-kl-coef",
         )
         return True
 
@@ -437,8 +304,6 @@ class TrainingMonitor(BaseCallback):
         assert self._best is not None
         ppo = self.model
         ppo.restore(self._best["policy"], self._best["optimizer"], self._best["actor_updates"])
-        if other := list(differences(Candidate.of(ppo).weights, self._best)):
-            self._stop_for("retention", f"{len(other)} parts of the best policy were not restored, e.g. {other[0]}")
 
     def _deliver(self) -> None:
         """Give the policy the best weights of the run, those of its end and the BC policy's included."""
@@ -453,53 +318,46 @@ class TrainingMonitor(BaseCallback):
             except UploadError as error:  # training is worth more than a copy; the last upload of the run does raise
                 self.log(f"upload failed and will be tried again: {error}")
         self._is_done("upload")
-        self._done_at["upload"] = self.num_timesteps
 
     def _checkpoint(self) -> None:
         """Write one from which training goes on right here, and remove the oldest."""
         began = time.monotonic()
         self._is_done("checkpoint")
-        path = self.save(self.checkpoints.path(self.num_timesteps))
+        self.save(self.checkpoints.path(self.num_timesteps))
         self.checkpoints.prune()
-        kept = [one for one in self.checkpoints.made() if one != self.checkpoints.final]
-        if path not in kept[-1:] or len(kept) > self.checkpoints.keep:
-            told = ", ".join(one.name for one in kept) or "none"
-            self._stop_for(
-                "checkpoints", f"{told} are kept, {path.name} is the newest of {self.checkpoints.keep} at most"
-            )
-        self._done_at["checkpoint"] = self.num_timesteps
         self._saved_after, self._saved_at = self.model.updates, time.monotonic()
         self._saving = self._saved_at - began
 
     def save(self, path: Path) -> Path:
         """Write a checkpoint with everything that training needs to go on."""
         self.scalars.sync()
-        return self._write(path, self.model.policy, saving.training_state(self.model) | {"monitor": self.state()})
+        return self._write(
+            path, self.model.policy, training_state.training_state(self.model) | {"monitor": self.state()}
+        )
 
     def save_final(self) -> None:
         """Write the checkpoint of a training that is over."""
         self.save(self.checkpoints.final)
 
     def _write(self, path: Path, policy: NppPolicy, training: dict | None = None) -> Path:
-        return write(path, policy, frame_skip=self.config.frame_skip, config=self.config.to_dict(), training=training)
+        config = self.config.to_dict()
+        checkpoint.save(path, policy, frame_skip=self.config.frame_skip, config=config, training=training)
+        return path
 
     def state(self) -> dict:
         """Everything that the future depends on, for a checkpoint."""
         logger = self.model.logger
         return {
             "retention": self.retention.state(),
-            "alarms": self.alarms.state_dict(),
             "best": self._best,
-            "most": self._most,
             "overall": self._overall,
             "last": self._last,
             "in_flight": self._in_flight and self._in_flight.state(),
             "events": self.events,
             "next": self._next,
-            "checked": [self._checked, self._actor_checked],
             "evaluating": self._evaluating,
             "evaluated_at": self._evaluated_at,
-            "reserved": self.model.reserved,
+            "reserved": self.model.reserved_s,
             "logged": [dict(logger.name_to_value), dict(logger.name_to_excluded)],  # but not written yet
             "written": self.scalars.written,
         }
@@ -507,14 +365,11 @@ class TrainingMonitor(BaseCallback):
     def load(self, state: dict) -> None:
         """Continue where ``state`` was taken."""
         self.retention.load(state["retention"])
-        self.alarms.load_state_dict(state["alarms"])
-        self._best, self._most, self._last = state["best"], state["most"], state["last"]
+        self._best, self._last = state["best"], state["last"]
         self._overall = list(state["overall"])
         self._in_flight = state["in_flight"] and Candidate.restored(self.model, state["in_flight"])
         self.events, self._next = state["events"], state["next"]
-        self._done_at = dict.fromkeys(self._periods, self.model.num_timesteps)
-        self._checked, self._actor_checked = state["checked"]
-        self._evaluating, self.model.reserved = state["evaluating"], state["reserved"]
+        self._evaluating, self.model.reserved_s = state["evaluating"], state["reserved"]
         self._evaluated_at = state["evaluated_at"]
         values, excluded = state["logged"]
         self.model.logger.name_to_value.update(values)
@@ -525,14 +380,7 @@ class TrainingMonitor(BaseCallback):
         """Whether the policy has, after training, the weights that are kept as the best."""
         return self._guarded and self._best is not None
 
-    def check_attended(self) -> None:
-        """DivergedError if there have been updates and nobody has looked at them."""
-        if self.model.updates and not self._checked:
-            raise DivergedError(
-                "no update was checked: the monitor was not called back; nothing is known of this training"
-            )
-
-    def begin(self, ppo: BatchPPO, previous_checkpoint: bool = False) -> bool:
+    def begin(self, ppo: PPO, previous_checkpoint: bool = False) -> bool:
         """Attach to a run: at its beginning, or where its newest checkpoint was written; True if training is over already.
 
         previous_checkpoint: use the one before the newest.
@@ -540,7 +388,7 @@ class TrainingMonitor(BaseCallback):
         """
         self.model = ppo
         found = self.checkpoints.newest(previous_checkpoint, self.log)
-        ppo.set_logger(Logger(str(self.folder), []))
+        ppo.logger = Logger(str(self.folder), [])
         if found is None:
             self._open_scalars({})
             return False
@@ -551,9 +399,9 @@ class TrainingMonitor(BaseCallback):
             training = data["training"] or {}
             if not is_over:
                 self._open_scalars(training["monitor"]["written"])
-            saving.load_training_state(ppo, data["policy"], training)
+            training_state.load_training_state(ppo, data["policy"], training)
             self.load(training["monitor"])
-            now = {} if is_over else saving.training_state(ppo) | {"monitor": self.state()}
+            now = {} if is_over else training_state.training_state(ppo) | {"monitor": self.state()}
             absent = sorted(now.keys() - training.keys())
         except KeyError as error:
             absent = [str(error)]
@@ -568,12 +416,6 @@ class TrainingMonitor(BaseCallback):
             raise checkpoint.CheckpointError(
                 f"{path}: lacks {', '.join(absent)}, so that training cannot go on from it: use the version of the project "
                 "that wrote it, or train again"
-            )
-        if now and (other := list(differences(now, {**training, "spent": now["spent"]}))):
-            raise checkpoint.CheckpointError(
-                f"{path}: {len(other)} parts of the training were not brought back, e.g. {', '.join(other[:3])}: it would go "
-                "on as another one; use the version of the project that wrote it, or train again (if it was this one, please "
-                "report this)"
             )
         for what, period in self._periods.items():  # shorter ones than before, if that was asked for
             if period:

@@ -19,12 +19,11 @@ from rl.policy.architectures import get_architecture
 from rl.policy.graph_samples import graph_states
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.recurrent import FOLLOWS, MEMORY
-from rl.ppo.gradients import set_gradients
-from rl.ppo.losses import LossSettings, Samples
+from rl.ppo.losses import LossWeights, Samples, set_gradients
 
 ROUNDS = 6  # updates per candidate; the fastest counts, as somebody else may want the processor now and then
 ENOUGH_SECONDS = 4.0  # of timing; no other round begins after that
-SETTINGS = LossSettings(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
+SETTINGS = LossWeights(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 
 
 class UpdateProbe:

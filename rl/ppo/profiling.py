@@ -15,13 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from stable_baselines3.common.callbacks import BaseCallback
 from torch import profiler
 
 from nppsim.files import append_text, table, write_json, write_text
+from rl.audit.trends import memory_mib
 from rl.config import ProfilingConfig
-from rl.ppo.growth import memory_mib
-from rl.ppo.ppo import PARTS, BatchPPO
+from rl.ppo.callback import PPOCallback
+from rl.ppo.ppo import PHASES
 
 FOLDER = "profiling"
 OTHER = "other"  # what is neither simulator, network nor update: bookkeeping, evaluations, checkpoints
@@ -30,10 +30,10 @@ LINES = 10  # of code, in a snapshot of memory
 MIB = 1 << 20
 
 
-def profilers(config: ProfilingConfig, folder: Path) -> list[BaseCallback]:
+def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
     """The callbacks that are asked for; give them to ``learn`` before all others.  folder: of the run."""
     place = folder / FOLDER
-    found: list[BaseCallback] = []
+    found: list[PPOCallback] = []
     if config.phases:
         found.append(PhaseTimings(place))
     if config.pytorch:
@@ -43,10 +43,8 @@ def profilers(config: ProfilingConfig, folder: Path) -> list[BaseCallback]:
     return found
 
 
-class Profiler(BaseCallback):
+class Profiler(PPOCallback):
     """What they have in common: a folder, and that updates are complete when the next rollout begins."""
-
-    model: BatchPPO
 
     def __init__(self, folder: Path):
         super().__init__()
@@ -56,9 +54,6 @@ class Profiler(BaseCallback):
     def _on_training_start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._seen = self.model.updates
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_rollout_start(self) -> None:
         self._look()
@@ -89,11 +84,11 @@ class PhaseTimings(Profiler):
     def _on_training_start(self) -> None:
         super()._on_training_start()
         self._last = self._clocks()
-        write_text(self.folder / "phases.csv", ",".join(["number", "decisions", *PARTS, "curriculum", OTHER]) + "\n")
+        write_text(self.folder / "phases.csv", ",".join(["number", "decisions", *PHASES, "curriculum", OTHER]) + "\n")
 
     def _clocks(self) -> dict[str, float]:
         """Seconds so far of each part, and of everything."""
-        return {**self.model.speed, "all": self.model.spent}
+        return {**self.model.phase_seconds, "all": self.model.elapsed_s}
 
     def _on_step(self) -> bool:
         for phase, nanoseconds in self.model.sim.step_timing.items():
@@ -106,7 +101,7 @@ class PhaseTimings(Profiler):
         took = {name: now[name] - self._last[name] for name in now}
         self._last = now
         curriculum = float(ppo.logger.name_to_value.get("sim/curriculum_s", 0.0))
-        row = {part: took[part] for part in PARTS} | {"curriculum": curriculum}
+        row = {part: took[part] for part in PHASES} | {"curriculum": curriculum}
         row["update"] -= curriculum
         row[OTHER] = took["all"] - sum(row.values())
         self._totals = {name: self._totals.get(name, 0.0) + seconds for name, seconds in row.items()}

@@ -1,11 +1,11 @@
-"""PPO for a network with a memory: BatchPPO that carries a state per environment, and learns from sequences of decisions.
+"""PPO for networks with a memory: one recurrent state per environment, trained on sequences of decisions.
 
     ppo = RecurrentPPO(env, "vision_free+gru", config, plan, statistics=statistics)
 
-The state before a decision is part of its observation (``rl.policy.recurrent``), stored as it was played with.  A rollout is
-cut into segments of ``memory_segment`` decisions of one environment; minibatches are whole segments, and gradients flow from
-decision to decision within one, up to the end of an episode.  A segment begins with its stored state, or, with
-``memory_burn_in``, with the one that present weights come to from the stored state so many decisions before.
+The state before a decision is part of its observation (``rl.policy.recurrent``) and is stored with it.  A rollout consists
+of segments of ``memory_segment`` decisions of one environment.  Minibatches are whole segments; gradients flow within a
+segment up to the end of an episode.  A segment begins with its stored state.  With ``memory_burn_in`` it begins with the
+state that the current weights compute from the stored state that many decisions before.
 Source: Kapturowski et al. 2019 (stored states, burn-in).
 """
 
@@ -21,17 +21,17 @@ from rl.config.ppo import MEMORY_SEGMENT, PPOConfig
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS, MEMORY, with_memory
-from rl.ppo.ppo import BatchPPO
-from rl.ppo.rollout import TensorRolloutBuffer
+from rl.ppo.ppo import PPO
+from rl.ppo.rollout_buffer import RolloutBuffer
 
 STATE = "memory"  # key in what a checkpoint keeps of training
 
 
-class RecurrentBuffer(TensorRolloutBuffer):
-    """A rollout with what was remembered, in segments.
+class RecurrentBuffer(RolloutBuffer):
+    """A rollout with recurrent states, in segments.
 
     obs[MEMORY]: float32[T, N, size], the state before each decision.
-    segments: int64[S, L], numbers of the decisions of each segment; set by ``cut``.
+    segments: int64[S, L], numbers of the decisions of each segment; set by ``set_segment_length``.
     Observations of decisions that follow each other in one segment, within an episode, say so with FOLLOWS.
     """
 
@@ -41,8 +41,8 @@ class RecurrentBuffer(TensorRolloutBuffer):
         super().__init__(*arguments, **keywords)
         self.obs[MEMORY] = torch.zeros((*self.shape, memory), device=self.device)
 
-    def cut(self, length: int) -> None:
-        """Into segments of so many decisions, which divides the rollout's."""
+    def set_segment_length(self, length: int) -> None:
+        """Divide the rollout into segments of ``length`` decisions, a divisor of the rollout's."""
         steps, envs = self.shape
         self.segments = torch.arange(steps * envs, device=self.device).view(steps, envs).T.reshape(-1, length)
 
@@ -50,7 +50,7 @@ class RecurrentBuffer(TensorRolloutBuffer):
     def segment(self) -> int:
         return self.segments.shape[1]
 
-    def in_order(self) -> torch.Tensor:
+    def evaluation_order(self) -> torch.Tensor:
         return self.segments.flatten()
 
     def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
@@ -66,7 +66,7 @@ class RecurrentBuffer(TensorRolloutBuffer):
         return found
 
     def follows(self, index: torch.Tensor) -> torch.Tensor:
-        """bool[B]: whether a decision comes right after the one above it, in one segment and one episode."""
+        """bool[B], true where a row is the decision after the row above it, in the same segment and episode."""
         found = torch.zeros_like(index, dtype=torch.bool)
         envs = self.shape[1]
         next_one = (index[1:] == index[:-1] + envs) & (index[1:] // envs % self.segment != 0)
@@ -83,12 +83,12 @@ class RecurrentBuffer(TensorRolloutBuffer):
         return seen, torch.arange(1, len(begins) + 1, device=self.device) * count - 1
 
 
-class RecurrentPPO(BatchPPO):
-    """BatchPPO with a memory; see there for the arguments.
+class RecurrentPPO(PPO):
+    """PPO with a memory; arguments as of PPO.
 
     architecture: one with a memory.
-    states: float32[N, size], what each environment's player remembers now.
-    ConfigError where segments do not divide rollout and minibatches.
+    states: float32[N, size], recurrent state of each environment.
+    Raises ConfigError where segments do not divide rollout and minibatches.
     """
 
     rollout_buffer: RecurrentBuffer
@@ -103,38 +103,38 @@ class RecurrentPPO(BatchPPO):
         self._after, self._after_decision = (
             np.zeros_like(self.states),
             -1,
-        )  # states after that decision, ends left aside
+        )  # states after that decision, episode ends ignored
         super().__init__(env, architecture, config, plan, **keywords)
-        self.rollout_buffer.cut(segment_length(config, plan))
+        self.rollout_buffer.set_segment_length(segment_length(config, plan))
 
     # -----------------------------------------------------------------------------------------------------------------
     # Rollout
 
     @property
-    def seen(self) -> Mapping[str, np.ndarray]:
+    def observations(self) -> Mapping[str, np.ndarray]:
         return with_memory(self.sim.obs, self.states)
 
-    def last_seen(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
-        """With what is remembered after decision t: the episode would have gone on with it."""
+    def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
+        """Add the recurrent state after decision t."""
         return with_memory(final_obs, self._after if t == self._after_decision else self._states_after(t))
 
     @torch.no_grad()
     def _states_after(self, t: int) -> np.ndarray:
-        """float32[N, size]: what was remembered after an earlier decision, worked out again."""
+        """Compute the states float32[N, size] after an earlier decision again."""
         envs = self.sim.num_envs
         index = torch.arange(t * envs, (t + 1) * envs, device=self.device)
         states = self.policy.step(self.rollout_buffer.observations(index))[2]
         assert states is not None
         return states.cpu().numpy()
 
-    def judge(self, t: int, rows: slice, shown: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        logits, values, states = self.policy.step(shown)
+    def policy_outputs(self, t: int, rows: slice, obs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        logits, values, states = self.policy.step(obs)
         assert states is not None
         self._after[rows], self._after_decision = states.cpu().numpy(), t
         return logits, values
 
-    def _prepare_decision(self, t: int) -> None:
-        """Go on with what is remembered; nothing is where an episode begins."""
+    def after_decision(self, t: int) -> None:
+        """Carry the states on; reset them where an episode begins."""
         ended = self.sim.terminated | self.sim.truncated
         self.states = np.where(ended[:, None], np.float32(0), self._after)
 
@@ -142,8 +142,8 @@ class RecurrentPPO(BatchPPO):
     # Update
 
     @torch.no_grad()
-    def shown(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """With burn-in, segments begin with what this policy remembers by then; those that begin the rollout, as played."""
+    def training_observations(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Observations; with burn-in, segments begin with the state of this policy, except at the rollout's start."""
         buffer, count = self.rollout_buffer, self.config.memory_burn_in
         found = buffer.observations(index)
         steps = index // self.sim.num_envs
@@ -159,17 +159,17 @@ class RecurrentPPO(BatchPPO):
         return found
 
     # -----------------------------------------------------------------------------------------------------------------
-    # Kept
+    # Checkpoints
 
-    def own_state(self) -> dict[str, Any]:
+    def extra_state(self) -> dict[str, Any]:
         return {STATE: self.states.copy()}
 
-    def load_own_state(self, training: Mapping[str, Any]) -> None:
+    def load_extra_state(self, training: Mapping[str, Any]) -> None:
         self.states = np.array(training[STATE], np.float32)
 
 
 def segment_length(config: PPOConfig, plan: Plan) -> int:
-    """Decisions of a segment: as configured, or the most up to MEMORY_SEGMENT that divide rollouts and minibatches.
+    """Length of a segment: as configured, or the largest up to MEMORY_SEGMENT that divides rollouts and minibatches.
 
     ConfigError for settings that do not go together with these sizes, or with sequences.
     """

@@ -44,6 +44,9 @@ class BatchVecEnv(VecEnv):
     Methods (``env_method``): "action_masks" -> bool[6], "snapshot" -> uint8[...], "restore" (snapshot).
     """
 
+    observation_space: spaces.Dict
+    action_space: spaces.Discrete
+
     def __init__(self, sim: BatchSimulator, sampler: CurriculumManager):
         if len(sampler.stage_of) != len(sim.bank):
             raise ValueError(f"the sampler knows {len(sampler.stage_of)} levels, the simulator {len(sim.bank)}")
@@ -198,3 +201,11 @@ class BatchVecEnv(VecEnv):
 
     def _observations(self) -> dict[str, np.ndarray]:
         return {key: values.copy() for key, values in as_spaces_have_it(self.sim.obs).items()}
+
+
+def desynchronize(sim: BatchSimulator, rng: np.random.Generator) -> None:
+    """Shorten each environment's current episode to a random length, so that time-outs do not come in waves."""
+    limit = sim.bank.time_limit[sim.level]
+    frames = rng.integers(0, limit) // sim.frame_skip * sim.frame_skip
+    sim.state.ninja["frame"][: sim.num_envs] = frames
+    sim.observe()

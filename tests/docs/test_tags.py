@@ -8,7 +8,7 @@ import pytest
 
 from nppsim import reward
 from rl.distillation import DistillationMetrics, as_tags
-from rl.ppo.hierarchy.losses import HierarchicalLosses
+from rl.ppo.hierarchical import HierarchicalLosses
 from rl.ppo.logs import DISTILLATION
 
 from places import ROOT

@@ -57,7 +57,7 @@ from rl.ppo.candidate import Evaluation
 from rl.ppo.logs import TABLE, GrowingTable, cut_events
 from rl.ppo.make import make_ppo
 from rl.ppo.monitor import TrainingMonitor
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 from rl.studio.training import read_experiment
 from rl.upload import MANIFEST, Uploader
@@ -274,7 +274,7 @@ def _evaluate(policy: NppPolicy, decisions: int) -> Evaluation:
 
 
 @contextmanager
-def _training(folder: Path) -> Iterator[tuple[BatchPPO, TrainingMonitor]]:
+def _training(folder: Path) -> Iterator[tuple[PPO, TrainingMonitor]]:
     """A small PPO, and what watches it, that leaves its files in a folder."""
     plan_request = replace(_PLAN_REQUEST, num_envs=4, rollout_length=8, minibatch_size=32, precision="float32")
     plan = hardware.plan(layout.VISION_FREE, plan_request)

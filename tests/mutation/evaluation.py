@@ -14,7 +14,7 @@ from rl.evaluation.history import DevHistory
 from rl.evaluation.results import LevelWins
 from rl.evaluation.suite import EvaluationSuite, RandomPolicy
 from rl.ppo.guard import EarlyStopping
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.ppo import PPO
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -157,7 +157,7 @@ def _(patch: Patch) -> None:
 @mutation("a roll-back does not restore the optimiser", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
     patch.wrap(
-        BatchPPO,
+        PPO,
         "restore",
         lambda original, ppo, policy_state, *_: ppo.policy.load_state_dict(policy_state),
     )

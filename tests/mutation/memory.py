@@ -7,8 +7,7 @@ from rl.policy.commander import COMMAND
 from rl.policy.commands import Commands
 from rl.policy.player import RecurrentPlayer
 from rl.policy.recurrent import MEMORY
-from rl.ppo.hierarchy.losses import CommandLosses, HierarchicalLosses
-from rl.ppo.hierarchy.ppo import HierarchicalBuffer, HierarchicalPPO
+from rl.ppo.hierarchical import CommandLosses, HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO
 from rl.ppo.recurrent import RecurrentBuffer, RecurrentPPO
 from tests.mutation.mutation import Patch, mutation
 

@@ -7,7 +7,7 @@ from rl.policy import networks, weight_map
 from rl.policy.networks import ByteLinear, Encoder, NormalizeObservations
 from rl.policy.policy import build_policy, sample_actions
 from rl.policy.weight_map import transfer
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.ppo import PPO
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -77,7 +77,7 @@ def _(patch: Patch) -> None:
         original(ppo, *arguments, **named)
         ppo.policy.mlp_extractor.policy_net[1] = torch.nn.Tanh()
 
-    patch.wrap(BatchPPO, "__init__", changed)
+    patch.wrap(PPO, "__init__", changed)
 
 
 @mutation("actions are chosen greedily while they are to be sampled", tests=("tests/rl/ppo/test_ppo.py",))
@@ -106,4 +106,4 @@ def _(patch: Patch) -> None:
         group = ppo.policy.optimizer.param_groups[0]
         group["params"] = [p for p in group["params"] if id(p) not in mine]
 
-    patch.wrap(BatchPPO, "__init__", changed)
+    patch.wrap(PPO, "__init__", changed)

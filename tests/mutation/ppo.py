@@ -13,10 +13,9 @@ from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
 from rl.ppo.losses import losses, normalised
-from rl.ppo.passes import Passes, importance, priorities
-from rl.ppo.ppo import BatchPPO
-from rl.ppo.rollout import TensorRolloutBuffer, estimated
-from rl.ppo.steering import steered
+from rl.ppo.off_policy import Passes, importance, priorities
+from rl.ppo.ppo import PPO
+from rl.ppo.rollout_buffer import RolloutBuffer, estimated
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -25,7 +24,7 @@ def _group(patch: Patch, **changes: object) -> None:
         original(ppo, *arguments, **named)
         ppo.policy.optimizer.param_groups[0].update(changes)
 
-    patch.wrap(BatchPPO, "__init__", changed)
+    patch.wrap(PPO, "__init__", changed)
 
 
 def _in_updates(patch: Patch, change: Callable[..., Any]) -> None:
@@ -37,7 +36,7 @@ def _in_updates(patch: Patch, change: Callable[..., Any]) -> None:
         original(ppo)
         now["updating"] = False
 
-    patch.wrap(BatchPPO, "train", train)
+    patch.wrap(PPO, "train", train)
     patch.everywhere(losses, lambda original, *given: (change if now["updating"] else _plainly)(original, *given))
 
 
@@ -47,7 +46,7 @@ def _plainly(original: Callable[..., Any], *given: Any) -> Any:
 
 def _steps(patch: Patch, change: Callable[[list, list], tuple[list, list]]) -> None:
     """Change losses and norms of an update's steps on their way to the log."""
-    patch.wrap(BatchPPO, "_log_steps", lambda original, ppo, steps, norms: original(ppo, *change(steps, norms)))
+    patch.wrap(PPO, "_log_steps", lambda original, ppo, steps, norms: original(ppo, *change(steps, norms)))
 
 
 @mutation("advantages with the wrong sign in the loss", tests=("tests/rl/ppo/test_losses.py",))
@@ -61,7 +60,7 @@ def _(patch: Patch) -> None:
         original(buffer, last_values)
         buffer.advantages.neg_()
 
-    patch.wrap(TensorRolloutBuffer, "compute_returns_and_advantages", compute)
+    patch.wrap(RolloutBuffer, "compute_returns_and_advantages", compute)
 
 
 @mutation("entropy with the wrong sign", tests=("tests/rl/ppo/test_losses.py",))
@@ -106,7 +105,7 @@ def _(patch: Patch) -> None:
         buffer.gamma = 0.97
         original(buffer, last_values)
 
-    patch.wrap(TensorRolloutBuffer, "compute_returns_and_advantages", changed)
+    patch.wrap(RolloutBuffer, "compute_returns_and_advantages", changed)
 
 
 @mutation("lambda is 1 in the rollouts", tests=("tests/rl/ppo/test_rollout.py",))
@@ -115,12 +114,12 @@ def _(patch: Patch) -> None:
         original(buffer, *arguments, **named)
         buffer.gae_lambda = 1.0
 
-    patch.wrap(TensorRolloutBuffer, "__init__", changed)
+    patch.wrap(RolloutBuffer, "__init__", changed)
 
 
 @mutation("truncated episodes are not bootstrapped", tests=("tests/rl/ppo/test_passes.py",))
 def _(patch: Patch) -> None:
-    patch.set(BatchPPO, "_extend", lambda ppo, cut_off: None)
+    patch.set(PPO, "_extend", lambda ppo, cut_off: None)
 
 
 @mutation("the bootstrap value of a truncated episode is added one decision early", tests=("tests/rl/ppo/test_ppo.py",))
@@ -129,7 +128,7 @@ def _(patch: Patch) -> None:
         n = ppo.sim.num_envs
         original(ppo, [part._replace(decisions=np.maximum(part.decisions - n, 0)) for part in cut_off])
 
-    patch.wrap(BatchPPO, "_extend", changed)
+    patch.wrap(PPO, "_extend", changed)
 
 
 @mutation("the last value of the rollout is 0", tests=("tests/rl/ppo/test_rollout.py",))
@@ -137,7 +136,7 @@ def _(patch: Patch) -> None:
     def changed(original, buffer, last_values):
         original(buffer, torch.zeros_like(last_values))
 
-    patch.wrap(TensorRolloutBuffer, "compute_returns_and_advantages", changed)
+    patch.wrap(RolloutBuffer, "compute_returns_and_advantages", changed)
 
 
 @mutation("advantages cross the ends of episodes", tests=("tests/rl/ppo/test_rollout.py",))
@@ -148,12 +147,12 @@ def _(patch: Patch) -> None:
         original(buffer, last_values)
         buffer.episode_ends.copy_(ends)
 
-    patch.wrap(TensorRolloutBuffer, "compute_returns_and_advantages", changed)
+    patch.wrap(RolloutBuffer, "compute_returns_and_advantages", changed)
 
 
 @mutation("the learning rate is 0", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(BatchPPO, "_learning_rate", lambda original, ppo: 0.0)
+    patch.wrap(PPO, "_learning_rate", lambda original, ppo: 0.0)
 
 
 @mutation("the KL penalty to the BC policy never ends", tests=("tests/rl/ppo/test_ppo.py",))
@@ -170,12 +169,12 @@ def _(patch: Patch) -> None:
                 ppo.policy.action_net.bias.add_(0.01)
         return norm
 
-    patch.wrap(BatchPPO, "_descend", changed)
+    patch.wrap(PPO, "_descend", changed)
 
 
 @mutation("the critic's warm-up ends at once", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    patch.set(BatchPPO, "_critic_can_judge", lambda ppo: True)
+    patch.set(PPO, "_critic_can_judge", lambda ppo: True)
 
 
 @mutation("every optimiser step is made fifteen times", tests=("tests/rl/ppo/test_monitor.py",))
@@ -185,7 +184,7 @@ def _(patch: Patch) -> None:
             ppo.policy.optimizer.step()
         return original(ppo)
 
-    patch.wrap(BatchPPO, "_descend", changed)
+    patch.wrap(PPO, "_descend", changed)
 
 
 @mutation("gradients of minibatches add up", tests=("tests/rl/ppo/test_passes.py",))
@@ -219,12 +218,12 @@ def _(patch: Patch) -> None:
             values[:] = before[key]
         return actions
 
-    patch.wrap(BatchPPO, "_decide", changed)
+    patch.wrap(PPO, "_decide", changed)
 
 
 @mutation("actions go to other environments", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(BatchPPO, "_decide", lambda original, ppo, t: np.roll(original(ppo, t), 1))
+    patch.wrap(PPO, "_decide", lambda original, ppo, t: np.roll(original(ppo, t), 1))
 
 
 @mutation("log-probabilities of the previous decision are stored", tests=("tests/rl/ppo/test_monitor.py",))
@@ -235,7 +234,7 @@ def _(patch: Patch) -> None:
             ppo.rollout_buffer.log_probs[t - 1] = ppo.rollout_buffer.log_probs[t]
         return actions
 
-    patch.wrap(BatchPPO, "_decide", changed)
+    patch.wrap(PPO, "_decide", changed)
 
 
 @mutation("observations are stored a decision late", tests=("tests/rl/ppo/test_passes.py",))
@@ -247,7 +246,7 @@ def _(patch: Patch) -> None:
                 store[t - 1] = store[t]
         return actions
 
-    patch.wrap(BatchPPO, "_decide", changed)
+    patch.wrap(PPO, "_decide", changed)
 
 
 @mutation("stacks of the rollout reach into the episode before", tests=("tests/rl/ppo/test_stacked_rollouts.py",))
@@ -255,12 +254,12 @@ def _(patch: Patch) -> None:
     def changed(original, buffer, t):
         buffer.ages[t] = buffer.ages[0]
 
-    patch.wrap(TensorRolloutBuffer, "note_ages", changed)
+    patch.wrap(RolloutBuffer, "note_ages", changed)
 
 
 @mutation("updates are skipped", tests=("tests/rl/ppo/test_passes.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(BatchPPO, "_descend", lambda original, ppo: torch.zeros(()))
+    patch.wrap(PPO, "_descend", lambda original, ppo: torch.zeros(()))
 
 
 @mutation("ratios are to the current policy, not to the rollout policy", tests=("tests/rl/ppo/test_ppo.py",))
@@ -294,18 +293,18 @@ def _(patch: Patch) -> None:
 
 @mutation("progress runs at half speed", tests=("tests/rl/ppo/test_passes.py",))
 def _(patch: Patch) -> None:
-    original = BatchPPO.progress.fget  # type: ignore[attr-defined]
-    patch.set(BatchPPO, "progress", property(lambda ppo: original(ppo) / 2))
+    original = PPO.progress.fget  # type: ignore[attr-defined]
+    patch.set(PPO, "progress", property(lambda ppo: original(ppo) / 2))
 
 
 @mutation("updates end early without a target KL", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    patch.set(BatchPPO, "_moved_too_far", lambda ppo, numbers, settings: numbers.approx_kl > 1e-4)
+    patch.set(PPO, "_moved_too_far", lambda ppo, numbers, settings: numbers.approx_kl > 1e-4)
 
 
 @mutation("target KL does not end updates", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    patch.set(BatchPPO, "_moved_too_far", lambda ppo, numbers, settings: False)
+    patch.set(PPO, "_moved_too_far", lambda ppo, numbers, settings: False)
 
 
 @mutation("the adaptive learning rate moves the wrong way", tests=("tests/rl/ppo/test_ppo.py",))
@@ -344,18 +343,18 @@ def _(patch: Patch) -> None:
 
 @mutation("decisions per second are counted twice", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(BatchPPO, "_log_rollout", lambda original, ppo, episodes, seconds: original(ppo, episodes, seconds / 2))
+    patch.wrap(PPO, "_log_rollout", lambda original, ppo, episodes, seconds: original(ppo, episodes, seconds / 2))
 
 
 @mutation("only wins count for the success rate", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo, episodes, seconds):
         original(ppo, episodes, seconds)
-        won = [one for one in ppo.ep_success_buffer if one]
-        ppo.ep_success_buffer.clear()
-        ppo.ep_success_buffer.extend(won)
+        won = [one for one in ppo.episode_wins if one]
+        ppo.episode_wins.clear()
+        ppo.episode_wins.extend(won)
 
-    patch.wrap(BatchPPO, "_log_rollout", changed)
+    patch.wrap(PPO, "_log_rollout", changed)
 
 
 @mutation("importance weights of prioritised draws are 1", tests=("tests/rl/ppo/test_passes.py",))
@@ -398,7 +397,7 @@ def _(patch: Patch) -> None:
 @mutation("the order of decisions does not come from the seed", tests=("tests/rl/ppo/test_gradients.py",))
 def _(patch: Patch) -> None:
     patch.wrap(
-        TensorRolloutBuffer,
+        RolloutBuffer,
         "minibatches",
         lambda original, buffer, size, rng: original(buffer, size, np.random.default_rng()),
     )
@@ -415,4 +414,4 @@ def _(patch: Patch) -> None:
         config = dataclasses.replace(config, vf_coef=1.5, ent_coef_end=config.ent_coef_start)
         original(ppo, env, architecture, config, *given, **named)
 
-    patch.wrap(BatchPPO, "__init__", changed)
+    patch.wrap(PPO, "__init__", changed)

@@ -6,7 +6,7 @@ from nppsim import reward
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.outcomes import WON
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 from tests.mutation.mutation import Patch, mutation
 
@@ -81,7 +81,7 @@ def _(patch: Patch) -> None:
         original(ppo, t)
         ppo.rollout_buffer.rewards[t] = 0
 
-    patch.wrap(BatchPPO, "_store_outcome", changed)
+    patch.wrap(PPO, "_store_outcome", changed)
 
 
 @mutation("rewards of the last decision of an episode are lost", tests=("tests/rl/ppo/test_ppo.py",))
@@ -90,7 +90,7 @@ def _(patch: Patch) -> None:
         original(ppo, t)
         ppo.rollout_buffer.rewards[t][ppo.rollout_buffer.episode_ends[t]] = 0
 
-    patch.wrap(BatchPPO, "_store_outcome", changed)
+    patch.wrap(PPO, "_store_outcome", changed)
 
 
 @mutation("rewards go to the neighbouring environment", tests=("tests/rl/ppo/test_ppo.py",))
@@ -99,7 +99,7 @@ def _(patch: Patch) -> None:
         original(ppo, t)
         ppo.rollout_buffer.rewards[t] = ppo.rollout_buffer.rewards[t].roll(1)
 
-    patch.wrap(BatchPPO, "_store_outcome", changed)
+    patch.wrap(PPO, "_store_outcome", changed)
 
 
 @mutation("truncation is reported as termination", tests=("tests/rl/ppo/test_vec_env.py",))
@@ -119,7 +119,7 @@ def _(patch: Patch) -> None:
         original(ppo, t)
         ppo.rollout_buffer.episode_ends[t] = False
 
-    patch.wrap(BatchPPO, "_store_outcome", changed)
+    patch.wrap(PPO, "_store_outcome", changed)
 
 
 @mutation("the level changes in the middle of an episode", tests=("tests/rl/ppo/test_ppo.py",))
@@ -130,7 +130,7 @@ def _(patch: Patch) -> None:
             ppo.sim.state.ninja["level"][0] = (ppo.sim.state.ninja["level"][0] + 1) % len(ppo.sim.bank)
         return actions
 
-    patch.wrap(BatchPPO, "_decide", changed)
+    patch.wrap(PPO, "_decide", changed)
 
 
 @mutation("only won episodes are recorded", tests=("tests/rl/ppo/test_ppo.py",))
@@ -139,7 +139,7 @@ def _(patch: Patch) -> None:
         ended = original(ppo)
         return ended[ended["outcome"] == WON]
 
-    patch.wrap(BatchPPO, "_begin_next_episodes", changed)
+    patch.wrap(PPO, "_begin_next_episodes", changed)
 
 
 @mutation("decisions are counted by step, not by environment", tests=("tests/rl/ppo/test_ppo.py",))
@@ -149,7 +149,7 @@ def _(patch: Patch) -> None:
         ppo.num_timesteps -= 7
         return ended
 
-    patch.wrap(BatchPPO, "_begin_next_episodes", changed)
+    patch.wrap(PPO, "_begin_next_episodes", changed)
 
 
 @mutation("one environment stands still", tests=("tests/rl/ppo/test_vec_env.py",))

@@ -106,8 +106,8 @@ def make_ppo(
     seen = statistics(architecture=architecture)
     ppo = ppo_for(env, architecture, config, plan, from_stage=from_stage, statistics=seen, seed=own, ranks=ranks)
     scalars = Scalars()
-    ppo.set_logger(Logger(None, [scalars]))
-    ppo._setup_learn(config.total_timesteps, Patient())
+    ppo.logger = Logger(None, [scalars])
+    ppo.start(Patient())
     return ppo, scalars
 
 
@@ -115,7 +115,7 @@ def roll_out(ppo):
     """Fill the buffer."""
     callback = Patient()
     callback.init_callback(ppo)
-    assert ppo.collect_rollouts(ppo.env, callback, ppo.rollout_buffer, ppo.n_steps)
+    assert ppo.collect_rollouts(callback)
 
 
 def logged(ppo, scalars):

@@ -38,7 +38,7 @@ def train(folder, seed, updates=UPDATES, **changes) -> Run:
     write_json(folder / "config.json", {"experiment_name": "tiny"})
     settings = {f"ppo.{name}": {"value": value, "source": "default"} for name, value in asdict(ppo.config).items()}
     write_json(place / RUN_FILE, {"seed": seed, "settings": settings})
-    ppo.set_logger(Logger(str(place), [ScalarOutput(place / "tensorboard"), GrowingTable(place / TABLE)]))
+    ppo.logger = Logger(str(place), [ScalarOutput(place / "tensorboard"), GrowingTable(place / TABLE)])
     ppo.learn(decisions, callback=DigestTrail(place))
     ppo.logger.dump(ppo.num_timesteps)
     ppo.logger.close()

@@ -30,7 +30,7 @@ def update(ppo, alarms):
     alarms.before_rollout(ppo)
     roll_out(ppo)
     found = alarms.after_rollout(ppo)
-    ppo.train()
+    ppo.update()
     found += alarms.after_update(ppo)
     stopping = [fault for fault in found if fault.stop]
     assert not stopping, stopping
@@ -39,7 +39,7 @@ def update(ppo, alarms):
 
 def train(ranks, folder):
     """Three updates, the third twice: a second time after going back to where it began."""
-    from rl.ppo import saving
+    from rl.ppo import training_state
     from rl.ppo.alarms import Alarms
 
     from learners import make_ppo, roll_out, weights
@@ -55,18 +55,18 @@ def train(ranks, folder):
     )
     before = weights(ppo.policy)
     ppo.rng = order(ranks.rank)
-    ppo.train()
+    ppo.update()
     torch.save((before, weights(ppo.policy), ppo.sampler.episodes), folder / f"update_{ranks.rank}.pt")
     ppo.logger.dump(ppo.num_timesteps)
     alarms = Alarms()
     update(ppo, alarms)
-    state, there = (copy.deepcopy(saving.training_state(ppo)) if not ranks.rank else {}), weights(ppo.policy)
+    state, there = (copy.deepcopy(training_state.training_state(ppo)) if not ranks.rank else {}), weights(ppo.policy)
     update(ppo, alarms)
     first = weights(ppo.policy)
     if not ranks.rank:
-        saving.load_training_state(ppo, there, state)
+        training_state.load_training_state(ppo, there, state)
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     assert all(torch.equal(tensor, first[name]) for name, tensor in weights(ppo.policy).items())
     assert not torch.equal(first["action_net.weight"], there["action_net.weight"])
     with pytest.raises(RanksError, match="colour of process 1"):

@@ -343,8 +343,13 @@ def test_the_audit_agrees_and_sees_episodes_that_are_counted_though_they_began_f
         start = Start(ppo)
         roll_out(ppo)
         if spoilt:
-            ppo.counted = ppo.ended
-        found.append((len(ppo.ended) - len(ppo.counted), [f.name for f in faults_of_rollout(ppo, Kept.of(ppo), start)]))
+            ppo.counted_episodes = ppo.finished_episodes
+        found.append(
+            (
+                len(ppo.finished_episodes) - len(ppo.counted_episodes),
+                [f.name for f in faults_of_rollout(ppo, Kept.of(ppo), start)],
+            )
+        )
         assert ppo.sampler.starts.episodes > 0 or not spoilt
         ppo.sampler.update(ppo.sim)
     assert [faults for _, faults in found[:2]] == [[], []]

@@ -58,7 +58,7 @@ def test_an_update_of_both_is_that_of_one_with_all_environments(trained, one_thr
             yield torch.from_numpy(index)
 
     buffer.minibatches = minibatches
-    ppo.train()
+    ppo.update()
     found = ppo.policy.state_dict()
     moved = max(float((after[name] - before[name]).abs().max()) for name in before)
     assert moved > 1e-3

@@ -21,7 +21,7 @@ from rl.doctor.digests import (
     tensor_hash,
 )
 from rl.ppo import ppo as ppo_module
-from rl.ppo import saving
+from rl.ppo import training_state
 
 from learners import Patient, make_ppo
 
@@ -96,7 +96,7 @@ def nudge(ppo):
 
 
 def roll_dice(ppo):
-    torch.rand(1, generator=ppo.sampling)
+    torch.rand(1, generator=ppo.action_rng)
 
 
 def forget(ppo):
@@ -136,14 +136,14 @@ def test_within_a_rollout_the_first_decision_that_differs_is_named(tmp_path, mon
 def test_a_run_that_goes_on_neither_doubles_nor_misses_a_line(usual, tmp_path):
     ppo, _ = make_ppo(total_timesteps=3 * ROLLOUT)
     ppo.learn(2 * ROLLOUT, callback=DigestTrail(tmp_path))
-    state = copy.deepcopy(saving.training_state(ppo)), ppo.policy.state_dict()
+    state = copy.deepcopy(training_state.training_state(ppo)), ppo.policy.state_dict()
     path = tmp_path / TRAIL_FILE
     lines = path.read_text().splitlines()
     row = json.loads(lines[-1]) | {"update": 3}  # after the checkpoint, and again after that: both are lost
     path.write_text("\n".join([*lines, json.dumps(row), json.dumps(row)[:50]]))
     again, _ = make_ppo(total_timesteps=3 * ROLLOUT)
-    saving.load_training_state(again, state[1], state[0])
-    again.learn(ROLLOUT, callback=DigestTrail(tmp_path), reset_num_timesteps=False)
+    training_state.load_training_state(again, state[1], state[0])
+    again.learn(ROLLOUT, callback=DigestTrail(tmp_path))
     found = read_trail(tmp_path)
     assert [row["update"] for row in found] == [0, 1, 2, 3]
     assert found[:3] == usual[:3]

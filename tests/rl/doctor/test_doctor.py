@@ -312,13 +312,13 @@ def many_play_like_one(parts, patch):
 
 @planted
 def advantages_are_what_they_are_defined_as(parts, patch):
-    compute = checks_core.TensorRolloutBuffer.compute_returns_and_advantages
+    compute = checks_core.RolloutBuffer.compute_returns_and_advantages
 
     def forgets_ends(buffer, last_values):
         buffer.episode_ends.zero_()
         compute(buffer, last_values)
 
-    patch.setattr(checks_core.TensorRolloutBuffer, "compute_returns_and_advantages", forgets_ends)
+    patch.setattr(checks_core.RolloutBuffer, "compute_returns_and_advantages", forgets_ends)
 
 
 def with_flipped_entropy(logits, values, samples, settings):

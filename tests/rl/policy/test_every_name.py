@@ -13,7 +13,7 @@ from rl.policy import checkpoint
 from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import check_same_policy, transfer
-from rl.ppo import saving
+from rl.ppo import training_state
 
 from learners import AT_ONCE, LEVELS, logged, make_ppo, roll_out
 from networks import EVERY_NAME, WITH_PARTS, dataset_of, number_formats, observed, remembering, simulator_for
@@ -59,16 +59,18 @@ def test_every_kind_is_cloned_transferred_fine_tuned_resumed_saved_loaded_and_ev
     ppo, scalars = make_ppo(architecture=name, precision="bf16", **sizes, **AT_ONCE)
     transfer(clone.state_dict(), ppo.policy, fresh=network.fresh)
     check_same_policy(clone, ppo.policy, dataset.observe(dataset.rows(validation=True)))
-    ppo.anchor_to(ppo.policy)
+    ppo.set_reference(ppo.policy)
     before = {key: values.clone() for key, values in ppo.policy.state_dict().items()}
     with number_formats(ppo.policy) as learning:
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
     other, _ = make_ppo(architecture=name, precision="bf16", seed=7, **sizes, **AT_ONCE)
-    saving.load_training_state(other, *copy.deepcopy((ppo.policy.state_dict(), saving.training_state(ppo))))
+    training_state.load_training_state(
+        other, *copy.deepcopy((ppo.policy.state_dict(), training_state.training_state(ppo)))
+    )
     for one in (ppo, other):
         roll_out(one)
-        one.train()
+        one.update()
     for mine, theirs in zip(ppo.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs), "it goes on bit for bit"
     assert logged(ppo, scalars)["train/grad_norm"] > 0

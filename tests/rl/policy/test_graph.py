@@ -11,7 +11,7 @@ from rl.policy.graph_batch import GraphBatch
 from rl.policy.graph_kernels import listen
 from rl.policy.graph_layers import AttentionLayer, GraphLayers, MeanLayer, TransformerLayer
 from rl.policy.policy import build_policy
-from rl.ppo.rollout import grouped_order
+from rl.ppo.rollout_buffer import grouped_order
 
 from learners import LEVELS
 from networks import observed, simulator_for

@@ -44,7 +44,7 @@ def watch(updates=3, fault=None, clone=None, **settings):
         ppo, _ = make_ppo(**{"rollout_length": 64} | AT_ONCE | settings)
         if clone is not None:
             ppo.policy.load_state_dict(clone.state_dict())
-            ppo.anchor_to(clone)
+            ppo.set_reference(clone)
         alarms, faults = Alarms(), []
         for _ in range(updates):
             alarms.before_rollout(ppo)
@@ -52,7 +52,7 @@ def watch(updates=3, fault=None, clone=None, **settings):
             faults += alarms.after_rollout(ppo)
             if any(one.stop for one in faults):
                 break
-            ppo.train()
+            ppo.update()
             faults += alarms.after_update(ppo)
             ppo.logger.dump()
     return faults, alarms, ppo

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hardware.thread_pool import ThreadPool, summed_gradients
-from rl.ppo.losses import LossSettings, Samples, losses
+from rl.ppo.losses import LossWeights, Samples, ppo_losses
 
 from learners import make_ppo, roll_out
 
@@ -21,11 +21,11 @@ def test_gradients_added_up_over_parts_are_those_of_the_whole_batch(threads, cri
     log_probs, cloned = torch.randn(2, 50, 6).double().log_softmax(dim=2)
     numbers = torch.randn(2, 50).double()
     samples = Samples(torch.randint(6, (50,)), log_probs, *numbers, cloned)
-    settings = LossSettings(0.2, vf_coef=0.5, ent_coef=0.01, bc_kl_coef=0.3, critic_only=critic_only)
+    settings = LossWeights(0.2, vf_coef=0.5, ent_coef=0.01, bc_kl_coef=0.3, critic_only=critic_only)
 
     def loss(rows):
         outputs = network(inputs[rows])
-        parts = losses(outputs[:, :6], outputs[:, 6], samples.take(torch.arange(50)[rows]), settings)
+        parts = ppo_losses(outputs[:, :6], outputs[:, 6], samples.take(torch.arange(50)[rows]), settings)
         return parts.loss, torch.stack([*parts])
 
     whole, all_means = loss(slice(0, 50))
@@ -39,9 +39,9 @@ def test_gradients_added_up_over_parts_are_those_of_the_whole_batch(threads, cri
 def test_training_with_two_threads_is_repeatable_and_is_that_of_one_but_for_rounding():
     def trained(threads):
         ppo, _ = make_ppo(n_epochs=2)
-        ppo._pool = ThreadPool(threads)
+        ppo.pool = ThreadPool(threads)
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
         roll_out(ppo)
         return ppo.rollout_buffer, torch.cat([parameter.flatten() for parameter in ppo.policy.parameters()])
 

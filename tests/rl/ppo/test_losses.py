@@ -10,9 +10,10 @@ import torch
 from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
-from torch.distributions import Categorical, kl_divergence
+from torch.distributions import Categorical
+from torch.distributions import kl_divergence as torch_kl_divergence
 
-from rl.ppo.losses import Losses, LossSettings, Samples, divergence, losses, normalised
+from rl.ppo.losses import Losses, LossWeights, Samples, kl_divergence, normalized, ppo_losses
 
 from learners import Scalars
 
@@ -73,7 +74,7 @@ def our_samples(ppo, played):
         torch.from_numpy(getattr(buffer, name).copy()).flatten() for name in ("actions", "advantages", "returns")
     )
     values = torch.from_numpy(buffer.values.copy()).flatten()
-    return Samples(actions.long(), played, normalised(advantages), returns, values=values)
+    return Samples(actions.long(), played, normalized(advantages), returns, values=values)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -89,7 +90,7 @@ def test_losses_and_the_step_they_cause_are_those_of_stable_baselines3(
     policy, samples = copy.deepcopy(theirs.policy), our_samples(theirs, played)
     observations = torch.from_numpy(theirs.rollout_buffer.observations[:, 0].copy())
     logits, values = policy.get_distribution(observations).distribution.logits, policy.predict_values(observations)
-    parts = losses(logits, values.flatten(), samples, LossSettings(**settings))
+    parts = ppo_losses(logits, values.flatten(), samples, LossWeights(**settings))
     parts.loss.backward()
     torch.nn.utils.clip_grad_norm_(policy.parameters(), max_grad_norm)
     policy.optimizer.step()
@@ -101,7 +102,7 @@ def test_losses_and_the_step_they_cause_are_those_of_stable_baselines3(
     for name in ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "clip_fraction"):
         assert getattr(measured(parts), name) == pytest.approx(expected[f"train/{name}"], rel=1e-4, abs=1e-6), name
     assert 0 < measured(parts).clip_fraction < 1, "or clipping was not tested"
-    exact = kl_divergence(Categorical(logits=played), Categorical(logits=logits)).mean().item()
+    exact = torch_kl_divergence(Categorical(logits=played), Categorical(logits=logits)).mean().item()
     assert measured(parts).approx_kl == pytest.approx(exact, rel=1e-4)
     for ours, their in zip(policy.parameters(), theirs.policy.parameters(), strict=True):
         torch.testing.assert_close(ours, their, rtol=1e-4, atol=1e-6)
@@ -117,8 +118,8 @@ def by_hand(**changes):
         torch.tensor([given["advantage"]]),
         torch.tensor([given["ret"]]),
     )
-    settings = LossSettings(given["clip_range"], vf_coef=0.5, ent_coef=0.1)
-    return measured(losses(logits, torch.tensor([given["value"]]), samples, settings)), logits
+    settings = LossWeights(given["clip_range"], vf_coef=0.5, ent_coef=0.1)
+    return measured(ppo_losses(logits, torch.tensor([given["value"]]), samples, settings)), logits
 
 
 def test_one_decision_solved_by_hand():
@@ -154,8 +155,8 @@ def random_log_probs(seed):
 
 def test_the_divergence_is_that_of_torch():
     cloned, present = random_log_probs(1), random_log_probs(2)
-    expected = kl_divergence(Categorical(logits=cloned), Categorical(logits=present))
-    torch.testing.assert_close(divergence(cloned, present), expected)
+    expected = torch_kl_divergence(Categorical(logits=cloned), Categorical(logits=present))
+    torch.testing.assert_close(kl_divergence(cloned, present), expected)
 
 
 def pulled_samples(cloned):
@@ -171,13 +172,13 @@ def pulled_samples(cloned):
 
 def pulled_losses(logits, cloned, **settings):
     values = torch.zeros(SAMPLES, requires_grad=True)
-    return losses(logits, values, pulled_samples(cloned), LossSettings(0.2, 0.5, 0.01, **settings))
+    return ppo_losses(logits, values, pulled_samples(cloned), LossWeights(0.2, 0.5, 0.01, **settings))
 
 
 def test_the_pull_adds_its_weight_times_the_divergence_from_the_clone():
     logits, cloned = random_log_probs(2), random_log_probs(1)
     free, pulled = (measured(pulled_losses(logits, c, bc_kl_coef=0.3)) for c in (None, cloned))
-    expected = kl_divergence(Categorical(logits=cloned), Categorical(logits=logits)).mean().item()
+    expected = torch_kl_divergence(Categorical(logits=cloned), Categorical(logits=logits)).mean().item()
     assert (free.bc_kl, pulled.bc_kl) == (0, pytest.approx(expected))
     assert pulled.loss == pytest.approx(free.loss + 0.3 * expected)
     assert measured(pulled_losses(cloned, cloned, bc_kl_coef=0.3)).bc_kl == pytest.approx(0, abs=1e-6)
@@ -185,11 +186,11 @@ def test_the_pull_adds_its_weight_times_the_divergence_from_the_clone():
 
 def test_own_wins_are_imitated_as_much_as_they_surprised():
     logits, samples = random_log_probs(2).requires_grad_(), pulled_samples(None)
-    surprises = torch.zeros(SAMPLES)
-    surprises[3] = 2.0
+    win_advantages = torch.zeros(SAMPLES)
+    win_advantages[3] = 2.0
     plain, parts = (
-        losses(logits, torch.zeros(SAMPLES), taken, LossSettings(0.2, 0.5, 0.01, self_imitation_coef=0.1))
-        for taken in (samples, replace(samples, surprises=surprises))
+        ppo_losses(logits, torch.zeros(SAMPLES), taken, LossWeights(0.2, 0.5, 0.01, self_imitation_coef=0.1))
+        for taken in (samples, replace(samples, win_advantages=win_advantages))
     )
     unlikely = -logits.log_softmax(1)[3, samples.actions[3]].item()
     assert measured(plain).self_imitation_loss == 0
@@ -226,11 +227,11 @@ def test_taking_samples_keeps_decisions_together():
     assert part.log_probs[:, 0].tolist() == [14, 11]
     assert part.advantages.tolist() == [24, 21]
     assert part.returns.tolist() == [34, 31]
-    assert part.cloned_log_probs[:, 0].tolist() == [4, 1]
-    assert Samples(*[numbers] * 4).take(torch.tensor([0])).cloned_log_probs is None
+    assert part.reference_log_probs[:, 0].tolist() == [4, 1]
+    assert Samples(*[numbers] * 4).take(torch.tensor([0])).reference_log_probs is None
 
 
 def test_advantages_are_normalised_as_a_whole():
-    found = normalised(torch.tensor([1.0, 2.0, 3.0]))
+    found = normalized(torch.tensor([1.0, 2.0, 3.0]))
     torch.testing.assert_close(found, torch.tensor([-1.0, 0.0, 1.0]))
-    assert not normalised(torch.full((5,), 7.0)).any()
+    assert not normalized(torch.full((5,), 7.0)).any()

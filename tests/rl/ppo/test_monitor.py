@@ -12,12 +12,12 @@ from rl.events import read_scalars
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import build_policy
-from rl.ppo import saving
+from rl.ppo import training_state
 from rl.ppo.candidate import Evaluation
 from rl.ppo.first_update import check_gradients, check_inputs
 from rl.ppo.guard import EarlyStopping
+from rl.ppo.losses import DivergedError
 from rl.ppo.monitor import TrainingMonitor
-from rl.ppo.ppo import DivergedError
 from rl.upload import UploadError
 
 from learners import AT_ONCE, CATEGORIES, make_ppo, roll_out, statistics
@@ -71,7 +71,7 @@ def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, remo
     ppo, _ = make_ppo(total_timesteps=updates * ROLLOUT, **settings)
     if clone is not None:
         ppo.policy.load_state_dict(clone.state_dict())
-        ppo.anchor_to(clone)
+        ppo.set_reference(clone)
     folder = root / "vision_free"
     config = ExperimentConfig(
         experiment_name="x",
@@ -170,7 +170,7 @@ def test_periods_and_early_stopping_may_be_others_from_then_on(tmp_path):
     ppo, _ = make_ppo(total_timesteps=9 * ROLLOUT, **AT_ONCE)
     again.begin(ppo)
     assert ppo.updates == 7
-    ppo.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
+    ppo.learn(2 * ROLLOUT, callback=again)
     assert ppo.updates == 8, "0.56 is no tenth more than 0.5"
     assert [at for at, _ in told(again, "evaluation")][-2:] == [6 * ROLLOUT, 8 * ROLLOUT]
 
@@ -240,7 +240,7 @@ def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_t
         "10.0 % of the dev levels, -40.0 points [-55.0, -25.0] against the policy before PPO: back to the policy after 128"
     )
     assert any("rolled back" in line for line in lines)
-    assert (ppo.hold, ppo.held_since) == (2, 0.5)
+    assert (ppo.kl_penalty_scale, ppo.kl_penalty_start) == (2, 0.5)
     assert same_weights(ppo.reference, seen[1]), "it is held to what it went back to"
     distance = (seen[3]["action_net.weight"] - seen[1]["action_net.weight"]).abs().max()
     assert 0 < distance < 0.01, "from there it went on learning"
@@ -251,9 +251,9 @@ def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_t
 def test_going_back_takes_the_optimiser_along_and_nothing_else(tmp_path):
     ppo, _ = make_ppo()
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     kept = copy.deepcopy((ppo.policy.state_dict(), ppo.policy.optimizer.state_dict()))
-    ppo.train()
+    ppo.update()
     ppo.restore(*kept, 1)
     assert same_weights(ppo.policy, kept[0])
     moments, restored = kept[1]["state"], ppo.policy.optimizer.state_dict()["state"]
@@ -397,7 +397,7 @@ def test_a_run_that_goes_on_evaluates_again_what_was_being_evaluated(tmp_path):
             whole.config, tmp_path, whole.folder, collapsed_at(seen), Store(), lambda line: None, remote=again
         )
         monitor.begin(fresh)
-        fresh.learn(2 * ROLLOUT, callback=monitor, reset_num_timesteps=False)
+        fresh.learn(2 * ROLLOUT, callback=monitor)
         assert again.orders == [2 * ROLLOUT, 4 * ROLLOUT] if again else min(seen) == 2 * ROLLOUT
         assert told(monitor, "rolled_back") == told(whole, "rolled_back")
         assert told(monitor, "evaluation") == told(whole, "evaluation")
@@ -427,9 +427,9 @@ def test_a_run_whose_guard_was_switched_off_delivers_its_last_policy(tmp_path):
 def test_a_longer_schedule_pulls_towards_the_clone_from_where_it_goes_on():
     ppo, _ = make_ppo(total_timesteps=4 * ROLLOUT, **AT_ONCE)
     ppo.learn(2 * ROLLOUT)
-    ppo.held_since, stored = 0.5, saving.training_state(ppo)
+    ppo.kl_penalty_start, stored = 0.5, training_state.training_state(ppo)
     longer, _ = make_ppo(total_timesteps=40 * ROLLOUT, **AT_ONCE)
-    saving.load_training_state(longer, ppo.policy.state_dict(), stored | {"held_since": 0.5})
+    training_state.load_training_state(longer, ppo.policy.state_dict(), stored | {"held_since": 0.5})
     assert longer.held_since == longer.progress == 0.05
 
 
@@ -446,7 +446,7 @@ def test_early_stopping_waits_for_patience_and_for_enough_evaluations():
 def test_a_tensor_that_no_gradient_reaches_is_named():
     ppo, _ = make_ppo()
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     check_gradients(ppo.policy)
     ppo.policy.action_net.bias.grad.zero_()
     ppo.policy.value_net.bias.grad[0] = torch.nan

@@ -4,19 +4,21 @@ import copy
 
 import numpy as np
 import pytest
+import stable_baselines3
 import torch
-from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
 
+from nppsim.actions import ACTION_TAGS
 from nppsim.errors import ConfigError
 from nppsim.outcomes import DIED, TIMEOUT, WON
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum.statistics import as_json
 from rl.policy.policy import NppPolicy, build_policy
 from rl.ppo import ppo as ppo_module
-from rl.ppo import saving
-from rl.ppo.ppo import BatchPPO, DivergedError
-from rl.ppo.steering import steered
+from rl.ppo import training_state
+from rl.ppo.losses import DivergedError
+from rl.ppo.ppo import PPO
+from rl.ppo.schedules import adapted
 
 from learners import (
     AT_ONCE,
@@ -37,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def their_ppo(ours, frame_skip=4, **settings):
     """Stable-Baselines3's PPO with the same weights, in environments of the same levels."""
     env = make_env(ours.sim.num_envs, frame_skip=frame_skip, gamma=ours.gamma)
-    theirs = PPO(
+    theirs = stable_baselines3.PPO(
         NppPolicy,
         env,
         n_steps=ours.n_steps,
@@ -73,8 +75,8 @@ def actor_and_trunk(policy):
 def test_a_rollout_is_what_stable_baselines3_collects_with_the_same_actions():
     """Rewards with what is added at time-outs, values, log-probabilities, advantages and returns."""
     ours, scalars = make_ppo(frame_skip=16, rollout_length=120)
-    outcomes, store = set(), ours._begin_next_episodes
-    ours._begin_next_episodes = lambda: outcomes.update((ended := store())["outcome"].tolist()) or ended
+    outcomes, store = set(), ours.sampler.next_episodes
+    ours.sampler.next_episodes = lambda sim: outcomes.update((ended := store(sim))["outcome"].tolist()) or ended
     roll_out(ours)
     assert outcomes == {WON, DIED, TIMEOUT}, "or not everything was compared"
     assert int(ours.rollout_buffer.wins.sum()) == logged(ours, scalars)["sim/wins"] > 0
@@ -136,8 +138,8 @@ def test_the_sampler_hears_of_every_episode_and_the_logs_count_them():
     row = logged(ours, scalars)
     ended = int(ours.rollout_buffer.episode_ends.sum())
     assert row["sim/episodes"] == row["curriculum/episodes"] == ended > 0
-    assert len(ours.ep_info_buffer) == len(ours.ep_success_buffer) == min(ended, 100)
-    assert sum(row[f"actions/frequency/{name}"] for name in ppo_module.ACTION_TAGS) == pytest.approx(1)
+    assert len(ours.episode_returns) == len(ours.episode_wins) == min(ended, 100)
+    assert sum(row[f"actions/frequency/{name}"] for name in ACTION_TAGS) == pytest.approx(1)
     terms = [value for tag, value in row.items() if tag.startswith("reward/") and tag != "reward/return"]
     assert sum(terms) == pytest.approx(row["reward/return"], abs=1e-4)
 
@@ -147,7 +149,7 @@ def test_a_callback_can_end_a_rollout():
     callback = Patient()
     callback.init_callback(ours)
     callback._on_step = lambda: ours.num_timesteps < 12
-    assert not ours.collect_rollouts(ours.env, callback, ours.rollout_buffer, ours.n_steps)
+    assert not ours.collect_rollouts(callback)
     assert ours.num_timesteps == 12
 
 
@@ -179,7 +181,7 @@ def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(
     target.log_probs[:] = of_actions(source).numpy()
     target.full = True
 
-    ours.train()
+    ours.update()
     theirs.train()
     assert actor_and_trunk(ours.policy) < changed(before, ours.policy)
     for name, their in theirs.policy.state_dict().items():
@@ -192,14 +194,14 @@ def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(
 
 def test_while_the_critic_warms_up_no_bit_of_the_actor_moves():
     ours, scalars = make_ppo(critic_warmup_max_updates=2, n_epochs=2, scale_value_loss=False)
-    ours.anchor_to(build_policy("vision_free", statistics()))
+    ours.set_reference(build_policy("vision_free", statistics()))
     before = weights(ours.policy)
     obs = {key: tensor.clone() for key, tensor in ours.policy.to_tensors(ours.sim.obs).items()}
     logits, values = ours.policy.logits_and_values(obs)
     for update in (1, 2):
         roll_out(ours)
         assert ours.critic_only
-        ours.train()
+        ours.update()
         critic = {name for name, _ in ours.policy.named_parameters() if "value_net" in name}
         assert changed(before, ours.policy) == critic, update
     present_logits, present_values = ours.policy.logits_and_values(obs)
@@ -209,7 +211,7 @@ def test_while_the_critic_warms_up_no_bit_of_the_actor_moves():
     assert row["train/loss"] == pytest.approx(0.5 * row["train/value_loss"], rel=1e-5)
     roll_out(ours)
     assert not ours.critic_only
-    ours.train()
+    ours.update()
     assert actor_and_trunk(ours.policy) <= changed(before, ours.policy)
     assert logged(ours, scalars)["train/bc_kl"] > 0
 
@@ -218,7 +220,7 @@ def test_without_a_clone_nothing_warms_up_and_nothing_pulls():
     ours, scalars = make_ppo(learning_rate=1e-3)
     roll_out(ours)
     assert not ours.critic_only
-    ours.train()
+    ours.update()
     row = logged(ours, scalars)
     assert (row["train/bc_kl"], row["train/learning_rate"]) == (0, pytest.approx(1e-3, rel=0.02))
 
@@ -233,14 +235,14 @@ def test_without_a_clone_nothing_warms_up_and_nothing_pulls():
 )
 def test_the_critic_learns_alone_until_it_explains_half_of_the_returns(monkeypatch, explained, alone):
     ours, _ = make_ppo(critic_warmup_min_updates=1, critic_warmup_max_updates=3)
-    ours.anchor_to(build_policy("vision_free", statistics()))
+    ours.set_reference(build_policy("vision_free", statistics()))
     rollouts = iter(explained)
     monkeypatch.setattr(ours.rollout_buffer, "explained_variance", lambda: next(rollouts))
     warming_up = []
     for _ in explained:
         roll_out(ours)
         warming_up.append(ours.critic_only)
-        ours.train()
+        ours.update()
     assert warming_up == [update < alone for update in range(4)], "and it never begins again"
     assert ours.actor_updates == 4 - alone
 
@@ -250,11 +252,11 @@ def test_the_learning_rate_of_a_clone_rises_when_its_actor_begins_to_learn():
         critic_warmup_max_updates=1, critic_warmup_min_updates=1, learning_rate_warmup_updates=3, learning_rate=1e-3,
         anneal_learning_rate=False,
     )  # fmt: skip
-    ours.anchor_to(build_policy("vision_free", statistics()))
+    ours.set_reference(build_policy("vision_free", statistics()))
     rates = []
     for _ in range(6):
         roll_out(ours)
-        ours.train()
+        ours.update()
         rates.append(logged(ours, scalars)["train/learning_rate"])
     assert rates == pytest.approx([1e-3, 0.25e-3, 0.5e-3, 0.75e-3, 1e-3, 1e-3])
 
@@ -271,7 +273,7 @@ def test_the_value_loss_counts_in_units_of_the_variance_of_the_returns():
             ours.policy.value_net.bias *= factor
         for name in ("values", "returns", "advantages"):
             getattr(buffer, name).mul_(factor)
-        ours.train()
+        ours.update()
         row = logged(ours, scalars)
         return row["train/loss"], row["train/value_loss"]
 
@@ -288,9 +290,9 @@ def test_the_pull_brings_the_policy_nearer_to_the_clone():
         clone = build_policy("vision_free", statistics())
         with torch.no_grad():
             clone.action_net.weight *= 100  # a fresh actor is nearly indifferent
-        ours.anchor_to(clone)
+        ours.set_reference(clone)
         roll_out(ours)
-        ours.train()
+        ours.update()
         obs = ours.rollout_buffer.observations(torch.arange(len(ours.rollout_buffer)))
         with torch.no_grad():
             of, to = (policy.logits_and_values(obs)[0].log_softmax(1) for policy in (clone, ours.policy))
@@ -308,9 +310,9 @@ def test_imitating_own_wins_makes_their_actions_likelier():
             frame_skip=16, rollout_length=120, n_epochs=5, learning_rate=1e-3, target_kl=None, self_imitation_coef=coefficient
         )  # fmt: skip
         roll_out(ours)
-        ours.train()
+        ours.update()
         buffer = ours.rollout_buffer
-        rows = buffer.surprises().flatten().nonzero()[:, 0]
+        rows = buffer.win_advantages(ours.gamma).flatten().nonzero()[:, 0]
         with torch.no_grad():
             log_probs = ours.policy.logits_and_values(buffer.observations(rows))[0].log_softmax(1)
         chosen = log_probs.gather(1, buffer.flat("actions")[rows, None])
@@ -325,7 +327,7 @@ def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
     """A learning rate of 0.1 throws the policy far away at once: the second minibatch sees that and is not used."""
     ours, scalars = make_ppo(learning_rate=0.1, target_kl=0.01, n_epochs=4)
     roll_out(ours)
-    ours.train()
+    ours.update()
     row = logged(ours, scalars)
     assert row["train/stopped_early"] == 1
     assert row["train/n_updates"] == 1, "the pass that was broken off"
@@ -335,7 +337,7 @@ def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
     assert steps == {1}, "the first step is always taken: only then is there a distance"
     free, scalars = make_ppo(learning_rate=0.1, target_kl=None, n_epochs=4)
     roll_out(free)
-    free.train()
+    free.update()
     row = logged(free, scalars)
     assert (row["train/stopped_early"], row["train/n_updates"]) == (0, 4)
     assert {int(state["step"]) for state in free.policy.optimizer.state.values()} == {16}
@@ -344,7 +346,7 @@ def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
 def test_gradients_are_clipped_and_logged_as_they_were():
     ours, scalars = make_ppo(minibatch_size=128, max_grad_norm=0.01)
     roll_out(ours)
-    ours.train()
+    ours.update()
     norm = torch.stack([p.grad.norm() for p in ours.policy.parameters()]).norm().item()
     assert norm == pytest.approx(0.01, rel=1e-3)
     assert logged(ours, scalars)["train/grad_norm"] > 0.02
@@ -355,7 +357,7 @@ def test_clipped_apart_the_critic_shortens_nobody_elses_gradient():
         ours, scalars = make_ppo(minibatch_size=128, max_grad_norm=0.01, clip_apart=True, scale_value_loss=False)
         roll_out(ours)
         ours.rollout_buffer.returns.mul_(factor)
-        ours.train()
+        ours.update()
         parts = {"critic": [], "actor": [], "shared": []}
         for name, p in ours.policy.named_parameters():
             is_actor = "policy_net" in name or "action_net" in name
@@ -378,10 +380,10 @@ def test_schedules_follow_the_progress_of_training(done, share):
         bc_kl_coef_start=0.4,
         bc_kl_share=0.5,
     )
-    ours.anchor_to(ours.policy)
+    ours.set_reference(ours.policy)
     roll_out(ours)
     ours.num_timesteps = done
-    ours.train()
+    ours.update()
     row = logged(ours, scalars)
     assert row["train/learning_rate"] == pytest.approx(1e-3 * (1 - 0.9 * share))
     assert {group["lr"] for group in ours.policy.optimizer.param_groups} == {row["train/learning_rate"]}
@@ -391,11 +393,11 @@ def test_schedules_follow_the_progress_of_training(done, share):
 
 def test_the_learning_rate_is_steered_towards_the_desired_divergence():
     """By 1.5 where an update moved the policy less than half or more than twice as far as it should, within limits."""
-    assert steered(1e-3, 0.009, 0.02) == pytest.approx(1.5e-3)
-    assert steered(1e-3, 0.041, 0.02) == pytest.approx(1e-3 / 1.5)
-    assert steered(1e-3, 0.011, 0.02) == steered(1e-3, 0.039, 0.02) == 1e-3
-    assert steered(9e-3, 0.0, 0.02) == 1e-2
-    assert steered(1.1e-5, 1.0, 0.02) == 1e-5
+    assert adapted(1e-3, 0.009, 0.02) == pytest.approx(1.5e-3)
+    assert adapted(1e-3, 0.041, 0.02) == pytest.approx(1e-3 / 1.5)
+    assert adapted(1e-3, 0.011, 0.02) == adapted(1e-3, 0.039, 0.02) == 1e-3
+    assert adapted(9e-3, 0.0, 0.02) == 1e-2
+    assert adapted(1.1e-5, 1.0, 0.02) == 1e-5
 
 
 @pytest.mark.parametrize(("desired", "factor"), [(1e-9, 1 / 1.5), (1.0, 1.5)])
@@ -403,33 +405,33 @@ def test_a_steered_rate_follows_what_updates_do_and_its_target_is_what_is_anneal
     ours, scalars = make_ppo(learning_rate=1e-3, desired_kl=desired, target_kl=None)
     for update in range(3):
         roll_out(ours)
-        ours.train()
+        ours.update()
         row = logged(ours, scalars)
         assert row["train/learning_rate"] == pytest.approx(1e-3 * factor**update)
         assert {group["lr"] for group in ours.policy.optimizer.param_groups} == {row["train/learning_rate"]}
-    state = saving.training_state(ours)
+    state = training_state.training_state(ours)
     other, _ = make_ppo(learning_rate=1e-3, desired_kl=desired, target_kl=None)
-    saving.load_training_state(other, ours.policy.state_dict(), state)
-    assert other.steered_rate == ours.steered_rate == pytest.approx(1e-3 * factor**3)
+    training_state.load_training_state(other, ours.policy.state_dict(), state)
+    assert other.adaptive_rate == ours.adaptive_rate == pytest.approx(1e-3 * factor**3)
 
 
 def test_the_critic_alone_steers_nothing():
     ours, _ = make_ppo(learning_rate=1e-3, desired_kl=0.01)
-    ours.anchor_to(build_policy("vision_free", statistics()))
+    ours.set_reference(build_policy("vision_free", statistics()))
     roll_out(ours)
-    ours.train()
-    assert ours.steered_rate == 1e-3
+    ours.update()
+    assert ours.adaptive_rate == 1e-3
 
 
 def test_the_time_budget_counts_if_it_is_used_up_first():
     ours, _ = make_ppo(time_budget_minutes=1)
     ours.num_timesteps = 1_000
     assert ours.progress == pytest.approx(0.1)
-    ours.spent_before = 30
+    ours.elapsed_before_s = 30
     assert ours.progress == pytest.approx(0.5, abs=0.1)
-    ours.reserved = 20  # for the evaluation at the end
+    ours.reserved_s = 20  # for the evaluation at the end
     assert ours.progress == pytest.approx(0.75, abs=0.1)
-    ours.spent_before = 90
+    ours.elapsed_before_s = 90
     assert ours.progress == 1
 
 
@@ -438,7 +440,7 @@ def test_numbers_that_are_not_finite_end_training_with_a_sentence():
     roll_out(ours)
     ours.rollout_buffer.returns[3] = torch.nan
     with pytest.raises(DivergedError, match=r"update 1: the loss is not finite \(.*value_loss nan.*lower --initial-lr"):
-        ours.train()
+        ours.update()
 
 
 def test_a_gradient_that_is_not_finite_is_noticed_after_the_last_step():
@@ -446,7 +448,7 @@ def test_a_gradient_that_is_not_finite_is_noticed_after_the_last_step():
     roll_out(ours)
     ours.policy.action_net.bias.register_hook(lambda gradient: gradient * torch.inf)
     with pytest.raises(DivergedError, match=r"update 1: a gradient is not finite; lower --initial-lr"):
-        ours.train()
+        ours.update()
 
 
 @pytest.mark.parametrize("start_states", [False, True])
@@ -455,32 +457,34 @@ def test_training_goes_on_where_its_state_was_taken(strategy, start_states):
     """Weights, optimiser, shuffling, sampling, counters, curriculum, and environments in the middle of their episodes."""
     curriculum = CurriculumConfig(strategy=strategy, start_states=start_states)
     ours, _ = make_ppo(**AT_ONCE, curriculum=curriculum)
-    ours.anchor_to(build_policy("vision_free", statistics()))
+    ours.set_reference(build_policy("vision_free", statistics()))
     roll_out(ours)
-    ours.train()
+    ours.update()
     other, _ = make_ppo(**AT_ONCE, seed=5, curriculum=curriculum)
-    saving.load_training_state(other, *copy.deepcopy((ours.policy.state_dict(), saving.training_state(ours))))
+    training_state.load_training_state(
+        other, *copy.deepcopy((ours.policy.state_dict(), training_state.training_state(ours)))
+    )
     assert (other.updates, other.num_timesteps) == (1, 128)
     assert (other.sim.state.progress["decisions"] > 0).any()
     for ppo in (ours, other):
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
     assert not changed(weights(ours.policy), other.policy)
     assert (ours.sim.snapshot(slice(None)) == other.sim.snapshot(slice(None))).all()
     assert as_json(ours.sampler.state_dict()) == as_json(other.sampler.state_dict())
-    assert list(ours.ep_info_buffer) == list(other.ep_info_buffer)
+    assert list(ours.episode_returns) == list(other.episode_returns)
 
 
 def test_other_environments_cannot_go_on_with_it():
     ours, _ = make_ppo()
     roll_out(ours)
-    state = saving.training_state(ours)
+    state = training_state.training_state(ours)
     other, _ = make_ppo(num_envs=2)
     with pytest.raises(ConfigError, match="episodes are of 4 environments of .* these are 2 of"):
-        saving.load_training_state(other, ours.policy.state_dict(), state)
+        training_state.load_training_state(other, ours.policy.state_dict(), state)
     state["environments"]["levels"] = "another"
     with pytest.raises(ConfigError, match="of other levels, or in another order"):
-        saving.load_training_state(ours, ours.policy.state_dict(), state)
+        training_state.load_training_state(ours, ours.policy.state_dict(), state)
 
 
 # ------------------------------------------------------------------ construction
@@ -501,10 +505,10 @@ def test_every_trainable_tensor_must_be_in_the_optimiser(monkeypatch):
 def test_settings_that_contradict_each_other_are_refused():
     ours, _ = make_ppo()
     with pytest.raises(ValueError, match=r"the simulator shapes with gamma=0\.9, PPO discounts with 0\.995"):
-        BatchPPO(make_env(gamma=0.9), "vision_free", ours.config, make_plan(), statistics=statistics())
+        PPO(make_env(gamma=0.9), "vision_free", ours.config, make_plan(), statistics=statistics())
     unsettled = type(ours.config)()
     with pytest.raises(ValueError, match="leaves numbers to the hardware plan"):
-        BatchPPO(make_env(), "vision_free", unsettled, make_plan(), statistics=statistics())
+        PPO(make_env(), "vision_free", unsettled, make_plan(), statistics=statistics())
 
 
 def test_waiting_levels_are_drawn_anew_after_each_update():
@@ -512,7 +516,7 @@ def test_waiting_levels_are_drawn_anew_after_each_update():
     roll_out(ppo)
     ended, updates = ppo.sampler.metrics()["curriculum/episodes"], ppo.sampler.updates
     ppo.sampler.strategy.weigh(np.array([0.0, 0.0, 1.0]))
-    ppo.train()
+    ppo.update()
     assert ppo.sampler.updates == updates + 1
     assert (ppo.sim.next_level == 2).all()
     assert ppo.sampler.metrics()["curriculum/episodes"] == ended

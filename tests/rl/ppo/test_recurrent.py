@@ -14,11 +14,10 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.evaluation.verify import check_beginning, verify
 from rl.policy.player import RecurrentPlayer
 from rl.policy.recurrent import FOLLOWS, MEMORY
-from rl.ppo import saving
+from rl.ppo import training_state
 from rl.ppo.alarms import Alarms
-from rl.ppo.gradients import set_gradients
-from rl.ppo.losses import losses
-from rl.ppo.passes import asked
+from rl.ppo.losses import losses, set_gradients
+from rl.ppo.off_policy import asked
 from rl.ppo.recurrent import RecurrentBuffer, RecurrentPPO, segment_length
 from rl.ppo.recurrent_audit import asked_in_steps, faults_of_memory
 
@@ -39,7 +38,7 @@ def looked_at(ppo, updates=2):
         alarms.before_rollout(ppo)
         roll_out(ppo)
         faults += alarms.after_rollout(ppo)
-        ppo.train()
+        ppo.update()
         faults += alarms.after_update(ppo)
         ppo.logger.dump()
     return faults
@@ -99,14 +98,14 @@ def test_gradients_are_those_of_steps_by_hand(burn_in, threads, size):
     """After an update, so that stored states are not those of the present weights; by threads, and accumulated."""
     ppo = recurrent(memory_segment=16, memory_burn_in=burn_in)
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     ppo.policy.optimizer.zero_grad()
-    settings = ppo._loss_settings()
-    samples, index = ppo._passes(settings).samples, next(ppo.rollout_buffer.minibatches(128, np.random.default_rng(0)))
+    settings = schedules.loss_weights(ppo)
+    samples, index = ppo.samples(settings), next(ppo.rollout_buffer.minibatches(128, np.random.default_rng(0)))
     numbers = set_gradients(
         ppo.policy,
         ThreadPool(threads),
-        lambda rows: ppo.shown(ppo.policy, rows),
+        lambda rows: ppo.training_observations(ppo.policy, rows),
         samples,
         index,
         settings,
@@ -128,11 +127,11 @@ def test_burn_in_gives_the_state_that_present_weights_come_to():
     """A walk by hand over the decisions before a segment; the first segment of a rollout begins as it was played."""
     ppo = recurrent(memory_segment=16, memory_burn_in=5)
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     buffer = ppo.rollout_buffer
     for t, env in ((13, 2), (31, 3)):
         buffer.episode_ends[t, env], buffer.obs[MEMORY][t + 1, env] = True, 0
-    shown = ppo.shown(ppo.policy, buffer.in_order())
+    shown = ppo.training_observations(ppo.policy, buffer.in_order())
     stored = buffer.flat_obs(MEMORY)[buffer.in_order()]
     changed = (shown[MEMORY] != stored).any(1)
     steps = buffer.in_order() // 4
@@ -166,7 +165,7 @@ def test_sound_training_sets_off_nothing(changes):
 
 def test_a_clone_is_pulled_towards_by_sequences_too():
     ppo = recurrent(n_epochs=2, memory_segment=16)
-    ppo.anchor_to(ppo.policy)
+    ppo.set_reference(ppo.policy)
     assert [fault for fault in looked_at(ppo) if fault.stop] == []
     assert ppo.logger is not None and ppo.actor_updates == 2
 
@@ -245,12 +244,14 @@ def test_settings_that_do_not_go_together_are_refused(changes, told):
 def test_a_run_goes_on_bit_for_bit_in_mid_episode():
     ours, other = recurrent(), recurrent(seed=5)
     roll_out(ours)
-    ours.train()
+    ours.update()
     assert ours.states.any()
-    saving.load_training_state(other, *copy.deepcopy((ours.policy.state_dict(), saving.training_state(ours))))
+    training_state.load_training_state(
+        other, *copy.deepcopy((ours.policy.state_dict(), training_state.training_state(ours)))
+    )
     for ppo in (ours, other):
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
     for mine, theirs in zip(ours.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs)
     assert torch.equal(ours.rollout_buffer.obs[MEMORY], other.rollout_buffer.obs[MEMORY])

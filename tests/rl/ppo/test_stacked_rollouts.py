@@ -13,11 +13,11 @@ from hardware.thread_pool import ThreadPool
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
 from rl.policy.architectures import get_architecture
-from rl.ppo import saving
+from rl.ppo import training_state
 from rl.ppo.audit import Kept, faults_of_rollout
 from rl.ppo.audit_update import faults_of_update
 from rl.ppo.one_step import OneStep
-from rl.ppo.ppo import BatchPPO
+from rl.ppo.ppo import PPO
 from rl.ppo.probe import UpdateProbe
 from rl.ppo.replayed import Replay
 
@@ -90,7 +90,7 @@ def watched_rollouts(ppo, count):
 @pytest.mark.parametrize("architecture", [STATES, REPEATED, IMAGES])
 def test_what_is_decided_on_and_learned_from_is_what_a_queue_holds(architecture):
     ppo, _ = make_ppo(architecture=architecture, **SIZES)
-    ppo._pool = ThreadPool(1)  # so that all environments are asked about together
+    ppo.pool = ThreadPool(1)  # so that all environments are asked about together
     soon_over(ppo)
     ends = 0
     for wanted, decided, found in watched_rollouts(ppo, 3):
@@ -109,7 +109,7 @@ def test_what_is_decided_on_and_learned_from_is_what_a_queue_holds(architecture)
 def test_the_audit_finds_no_fault_and_a_run_goes_on_bit_for_bit_in_mid_episode(architecture):
     settings = AT_ONCE | SIZES | {"architecture": architecture}
     ppo, _ = make_ppo(**settings)
-    ppo.anchor_to(ppo.policy)
+    ppo.set_reference(ppo.policy)
     soon_over(ppo)
     for turn in range(2):
         replay = Replay(ppo, turn)
@@ -118,17 +118,19 @@ def test_the_audit_finds_no_fault_and_a_run_goes_on_bit_for_bit_in_mid_episode(a
         assert list(faults_of_rollout(ppo, kept, None)) == []
         assert list(replay.faults(ppo)) == []
         step = OneStep(ppo, kept, turn)
-        ppo.train()
+        ppo.update()
         step.end(ppo)
         assert list(step.faults(ppo)) == []
         assert list(faults_of_update(ppo, kept)) == []
         ppo.logger.dump()
     assert (ppo.sim.state.progress["decisions"][:4] > 0).any()
     other, _ = make_ppo(**settings | {"seed": 4})
-    saving.load_training_state(other, *copy.deepcopy((ppo.policy.state_dict(), saving.training_state(ppo))))
+    training_state.load_training_state(
+        other, *copy.deepcopy((ppo.policy.state_dict(), training_state.training_state(ppo)))
+    )
     for one in (ppo, other):
         roll_out(one)
-        one.train()
+        one.update()
     ours, theirs = weights(ppo.policy), weights(other.policy)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
@@ -162,9 +164,9 @@ def test_stacks_cost_bytes_not_copies():
     shown = observation_bytes(keys, Stacking(3, 2))
     assert shown - observation_bytes(keys) == before
     made = hardware.plan(
-        keys, hardware.PlanRequest(num_envs=64, rollout_length=32, minibatch_size=64), stacking=Stacking(3, 2)
+        keys, hardware.Wishes(num_envs=64, rollout_length=32, minibatch_size=64), stacking=Stacking(3, 2)
     )
-    usual = hardware.plan(keys, hardware.PlanRequest(num_envs=64, rollout_length=32, minibatch_size=64))
+    usual = hardware.plan(keys, hardware.Wishes(num_envs=64, rollout_length=32, minibatch_size=64))
     rows, usual_rows = ({row.name: row.bytes for row in one.memory} for one in (made, usual))
     assert 0 < rows["rollout buffer"] - usual_rows["rollout buffer"] < 0.2 * usual_rows["rollout buffer"]
     assert UpdateProbe(IMAGES, "cpu", "float32").peak_bytes(8) > UpdateProbe(
@@ -176,4 +178,4 @@ def test_a_simulator_with_other_stacks_is_refused():
     ppo, _ = make_ppo(architecture=STATES, **SIZES)
     env = make_env(architecture="vision_free+state4-repeat")  # as long, but padded otherwise
     with pytest.raises(ValueError, match="the simulator shows .*repeat.*reads .*zero"):
-        BatchPPO(env, STATES, ppo.config, make_plan(), statistics=statistics())
+        PPO(env, STATES, ppo.config, make_plan(), statistics=statistics())

@@ -7,7 +7,7 @@ from rl.config import ExperimentConfig
 from rl.config.curriculum import CurriculumConfig
 from rl.config.ppo import PPOConfig
 from rl.curriculum import make_sampler
-from rl.ppo import saving
+from rl.ppo import training_state
 from rl.ppo.audit import Kept, Start, faults_of_rollout
 from rl.ppo.audit_update import faults_of_update
 
@@ -38,7 +38,7 @@ def test_training_agrees_with_itself_when_the_stage_changes_and_when_it_changes_
             ppo.sampler.strategy.place = place
 
         ppo.sampler.update = moving
-        ppo.train()
+        ppo.update()
         ppo.sampler.update = update
         assert faults + list(faults_of_update(ppo, kept)) == []
         row = logged(ppo, scalars)
@@ -61,9 +61,9 @@ def test_a_resumed_run_has_the_settings_of_its_stage():
     ppo, other = make_ppo(curriculum=BY_STAGE)[0], make_ppo(curriculum=BY_STAGE, seed=3)[0]
     ppo.sampler.strategy.place = 1
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     assert ppo.gamma == 0.95
-    saving.load_training_state(other, ppo.policy.state_dict(), saving.training_state(ppo))
+    training_state.load_training_state(other, ppo.policy.state_dict(), training_state.training_state(ppo))
     assert other.gamma == other.rollout_buffer.gamma == other.sim.gamma == 0.95
 
 

@@ -21,9 +21,10 @@ from nppsim.observe import layout
 from nppsim.outcomes import WON
 from nppsim.reward import TERMS as TERMS_OF_REWARD
 from rl.policy.policy import build_policy, observation_space
-from rl.ppo.gradients import set_gradients
-from rl.ppo.losses import LossSettings, Samples, normalised
-from rl.ppo.rollout import TensorRolloutBuffer
+from rl.ppo import metrics
+from rl.ppo.losses import LossWeights, Samples, normalized, set_gradients
+from rl.ppo.ppo import compute_gae
+from rl.ppo.rollout_buffer import RolloutBuffer
 
 from learners import AT_ONCE, logged, make_ppo, roll_out, statistics
 
@@ -62,14 +63,14 @@ def advantages_by_definition(rewards, values, ends, last_values, gamma, gae_lamb
 )
 def test_advantages_are_sums_of_discounted_surprises(steps, gamma, gae_lambda, end_share, seed):
     rng = np.random.default_rng(seed)
-    buffer = TensorRolloutBuffer(
-        steps, observation_space(("game_state",)), spaces.Discrete(6), gamma=gamma, gae_lambda=gae_lambda, n_envs=3
-    )
+    buffer = RolloutBuffer(steps, observation_space(("game_state",)), spaces.Discrete(6), n_envs=3)
     rewards, values = rng.normal(size=(2, steps, 3))
     last_values, ends = rng.normal(size=3), rng.random((steps, 3)) < end_share
     for name, array in (("rewards", rewards), ("values", values), ("episode_ends", ends)):
         getattr(buffer, name).copy_(torch.from_numpy(array))
-    buffer.compute_returns_and_advantages(torch.from_numpy(last_values).float())
+    last = torch.from_numpy(last_values).float()
+    found = compute_gae(buffer.rewards, buffer.values, buffer.episode_ends, last, gamma, gae_lambda)
+    buffer.advantages, buffer.returns = found
     expected = advantages_by_definition(rewards, values, ends, last_values, gamma, gae_lambda)
     np.testing.assert_allclose(buffer.advantages.numpy(), expected, rtol=1e-4, atol=2e-5)
     np.testing.assert_allclose(buffer.returns.numpy(), expected + values, rtol=1e-4, atol=2e-5)
@@ -82,21 +83,20 @@ def test_advantages_are_sums_of_discounted_surprises(steps, gamma, gae_lambda, e
 def test_with_lambda_1_returns_are_the_discounted_rewards_and_with_lambda_0_one_step_of_them():
     """Two decisions, rewards 1 and 2, values 10 and 20, then 40; gamma 1/2."""
     for gae_lambda, expected in ((1.0, [1 + 1 + 10, 2 + 20]), (0.0, [1 + 10, 2 + 20])):
-        buffer = TensorRolloutBuffer(
-            2, observation_space(("game_state",)), spaces.Discrete(6), gamma=0.5, gae_lambda=gae_lambda, n_envs=1
-        )
-        buffer.rewards[:, 0], buffer.values[:, 0] = torch.tensor([1.0, 2]), torch.tensor([10.0, 20])
-        buffer.compute_returns_and_advantages(torch.tensor([40.0]))
-        assert buffer.returns[:, 0].tolist() == expected
+        rewards, values = torch.tensor([[1.0], [2]]), torch.tensor([[10.0], [20]])
+        returns = compute_gae(
+            rewards, values, torch.zeros(2, 1, dtype=torch.bool), torch.tensor([40.0]), 0.5, gae_lambda
+        )[1]
+        assert returns[:, 0].tolist() == expected
 
 
 def test_normalised_advantages_are_those_of_stable_baselines3():
     """Their formula, copied from PPO.train: unbiased standard deviation, 1e-8 beside it."""
     advantages = torch.randn(500, generator=torch.Generator().manual_seed(0)) * 3 + 1
-    torch.testing.assert_close(normalised(advantages), (advantages - advantages.mean()) / (advantages.std() + 1e-8))
+    torch.testing.assert_close(normalized(advantages), (advantages - advantages.mean()) / (advantages.std() + 1e-8))
     exact = advantages.double().numpy()
     exact = (exact - exact.mean()) / exact.std(ddof=1)
-    np.testing.assert_allclose(normalised(advantages).numpy(), exact, atol=1e-5)
+    np.testing.assert_allclose(normalized(advantages).numpy(), exact, atol=1e-5)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def naive_update(policy, buffer, config, weights, rng, *, epochs, size, referenc
         getattr(buffer, name).flatten(0, 1) for name in ("actions", "advantages", "returns", "log_probs")
     )
     scaled = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    surprises = won_beyond_expectation(buffer) / (advantages.std() + 1e-8)
+    win_advantages = won_beyond_expectation(buffer, config.gamma) / (advantages.std() + 1e-8)
     steps = []
     for _ in range(epochs):
         order = rng.permutation(len(actions))
@@ -135,7 +135,7 @@ def naive_update(policy, buffer, config, weights, rng, *, epochs, size, referenc
                 "value_loss": ((values - returns[index]) ** 2).mean(),
                 "entropy_loss": -new.entropy().mean(),
                 "bc_kl": kl_divergence(cloned, new).mean(),
-                "self_imitation_loss": -(surprises[index] * new.log_prob(actions[index])).mean(),
+                "self_imitation_loss": -(win_advantages[index] * new.log_prob(actions[index])).mean(),
             }
             loss = (
                 parts["policy_gradient_loss"]
@@ -162,7 +162,7 @@ def naive_update(policy, buffer, config, weights, rng, *, epochs, size, referenc
     return steps
 
 
-def won_beyond_expectation(buffer):
+def won_beyond_expectation(buffer, gamma):
     """float32[T * N]: discounted rewards to the end of a won episode, less the critic's value, where that is positive."""
     length, count = buffer.shape
     found = torch.zeros(length, count)
@@ -170,7 +170,7 @@ def won_beyond_expectation(buffer):
         for t in range(length):
             end = next((k for k in range(t, length) if buffer.episode_ends[k, env]), None)
             if end is not None and buffer.wins[end, env]:
-                gained = sum(buffer.gamma ** (k - t) * float(buffer.rewards[k, env]) for k in range(t, end + 1))
+                gained = sum(gamma ** (k - t) * float(buffer.rewards[k, env]) for k in range(t, end + 1))
                 found[t, env] = max(0.0, gained - float(buffer.values[t, env]))
     return found.flatten()
 
@@ -181,7 +181,7 @@ def test_every_number_of_an_update_is_that_of_the_plainest_computation():
         frame_skip=16, n_epochs=2, minibatch_size=64, target_kl=None, learning_rate=3e-3, ent_coef_start=0.05,
         clip_range=0.05, max_grad_norm=0.3, **TERMS, **AT_ONCE,
     )  # fmt: skip
-    ppo.anchor_to(build_policy("vision_free", statistics()))
+    ppo.set_reference(build_policy("vision_free", statistics()))
     roll_out(ppo)
     roll_out(ppo)  # episodes that began in the first one end here
     buffer = ppo.rollout_buffer
@@ -195,7 +195,7 @@ def test_every_number_of_an_update_is_that_of_the_plainest_computation():
         "variance": float(buffer.returns.double().var(unbiased=True)),
     }
     before = {name: value.clone() for name, value in ppo.policy.state_dict().items()}
-    ppo.train()
+    ppo.update()
     steps = naive_update(twin, buffer, ppo.config, weights, rng, epochs=2, size=64, reference=ppo.reference)
     assert len(steps) == 4
     row = logged(ppo, scalars)
@@ -222,10 +222,10 @@ def test_gradients_shared_among_threads_are_those_of_one_backward_pass(threads, 
     buffer, index = ppo.rollout_buffer, torch.randperm(128, generator=torch.Generator().manual_seed(0))[:100]
     cloned = buffer.flat("log_probs").roll(1, dims=0)
     samples = Samples(
-        buffer.flat("actions"), buffer.flat("log_probs"), normalised(buffer.flat("advantages")), buffer.flat("returns"),
+        buffer.flat("actions"), buffer.flat("log_probs"), normalized(buffer.flat("advantages")), buffer.flat("returns"),
         cloned, buffer.flat("advantages").clamp(min=0),
     )  # fmt: skip
-    settings = LossSettings(0.2, 0.5, 0.01, 0.3, critic_only, 2.0, 0.05)
+    settings = LossWeights(0.2, 0.5, 0.01, 0.3, critic_only, 2.0, 0.05)
     found = []
     for pool in (ThreadPool(1), ThreadPool(threads)):
         losses = set_gradients(ppo.policy, pool, buffer.observations, samples, index, settings)
@@ -261,16 +261,16 @@ def test_what_the_network_reads_is_the_observations_z_score():
 
 def test_what_a_rollout_logs_are_plain_means_over_its_episodes():
     ppo, scalars = make_ppo(frame_skip=16, rollout_length=64)
-    ended, begin_next = [], ppo._begin_next_episodes
+    ended, begin_next = [], ppo.sampler.next_episodes
 
-    def remember():
-        records = begin_next()
+    def remember(sim):
+        records = begin_next(sim)
         ended.extend(record.copy() for record in records)
         return records
 
-    ppo._begin_next_episodes = remember
+    ppo.sampler.next_episodes = remember
     roll_out(ppo)
-    ppo.dump_logs(1)
+    metrics.dump(ppo)
     row = scalars.rows[-1]
     returns = [float(record["ret"]) for record in ended]
     wins = [record["outcome"] == WON for record in ended]

@@ -6,7 +6,7 @@ import torch
 
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
-from rl.ppo import saving
+from rl.ppo import training_state
 from rl.ppo.written import check_same, differences, write
 
 from learners import make_ppo, roll_out
@@ -16,13 +16,13 @@ from learners import make_ppo, roll_out
 def ppo():
     ppo, _ = make_ppo()
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     return ppo
 
 
 def test_a_checkpoint_is_read_back(ppo, tmp_path):
-    path = write(tmp_path / "it.safetensors", ppo.policy, frame_skip=4, training=saving.training_state(ppo))
-    state = saving.training_state(ppo)
+    path = write(tmp_path / "it.safetensors", ppo.policy, frame_skip=4, training=training_state.training_state(ppo))
+    state = training_state.training_state(ppo)
     moments = next(iter(state["optimizer"]["state"].values()))["exp_avg"]
     moments.flatten()[0].add_(1e-6)
     with pytest.raises(CheckpointError, match=r"it\.safetensors.*training\.optimizer.*exp_avg"):

@@ -17,13 +17,12 @@ from rl.policy import checkpoint
 from rl.policy.commander import COMMAND, EXPLORE, NO_SUBTASK, SUBTASKS
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
-from rl.ppo import saving
+from rl.ppo import training_state
 from rl.ppo.alarms import Alarms
+from rl.ppo.hierarchical import HierarchicalPPO, semi_markov
 from rl.ppo.hierarchy.audit import faults_of_commands
-from rl.ppo.hierarchy.ppo import HierarchicalPPO
-from rl.ppo.hierarchy.returns import semi_markov
-from rl.ppo.losses import Losses, LossSettings
-from rl.ppo.rollout import estimated
+from rl.ppo.losses import Losses, LossWeights
+from rl.ppo.rollout_buffer import estimated
 
 from learners import AT_ONCE, CATEGORIES, LEVELS, logged, make_env, make_plan, make_ppo, roll_out, statistics, weights
 
@@ -129,7 +128,7 @@ def test_sound_training_sets_off_nothing(changes):
         alarms.before_rollout(ppo)
         roll_out(ppo)
         faults += alarms.after_rollout(ppo)
-        ppo.train()
+        ppo.update()
         faults += alarms.after_update(ppo)
         ppo.logger.dump()
     assert [fault for fault in faults if fault.stop or fault.name != "choices"] == []
@@ -159,7 +158,7 @@ def test_what_is_broken_is_named(damage):
     ppo, _ = hierarchical(gamma=0.99)
     for _ in range(2):
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
     roll_out(ppo)
     assert list(faults_of_commands(ppo)) == []
     damage(ppo)
@@ -170,14 +169,14 @@ def test_the_update_begins_where_the_rollout_was_played():
     """With the stored subtask and time, all ratios are 1 before the first step, whatever is in force by then."""
     ppo, _ = hierarchical()
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     roll_out(ppo)
     ppo.commands.now[:] = (EXPLORE, 3)
-    samples = ppo._passes(ppo._loss_settings()).samples
+    samples = ppo.samples(schedules.loss_weights(ppo))
     rows = torch.arange(4, len(ppo.rollout_buffer))  # choices before the first decisions are older than the weights
     seen, some = ppo.rollout_buffer.observations(rows), samples.take(rows)
     logits, values = ppo.policy.logits_and_values(seen)
-    weighing = LossSettings(clip_range=0.2, vf_coef=0.0, ent_coef=0.0)
+    weighing = LossWeights(clip_range=0.2, vf_coef=0.0, ent_coef=0.0)
     nothing = Losses(*torch.zeros(len(Losses._fields)))
     losses = ppo.further(nothing, ppo.policy, seen, some, weighing)
     assert abs(float(losses.command_kl)) < 1e-6
@@ -195,7 +194,7 @@ def test_the_update_begins_where_the_rollout_was_played():
 def test_shares_and_durations_are_logged():
     ppo, scalars = hierarchical()
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     row = logged(ppo, scalars)
     assert sum(row[f"hierarchy/share/{name}"] for name in SUBTASKS) == pytest.approx(1)
     assert row["hierarchy/share/locked_door"] == 0  # no level has one
@@ -206,12 +205,14 @@ def test_shares_and_durations_are_logged():
 def test_a_run_goes_on_bit_for_bit():
     ours, _ = hierarchical()
     roll_out(ours)
-    ours.train()
+    ours.update()
     other, _ = hierarchical(seed=5)
-    saving.load_training_state(other, *copy.deepcopy((ours.policy.state_dict(), saving.training_state(ours))))
+    training_state.load_training_state(
+        other, *copy.deepcopy((ours.policy.state_dict(), training_state.training_state(ours)))
+    )
     for ppo in (ours, other):
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
     for mine, theirs in zip(ours.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs)
     assert torch.equal(ours.rollout_buffer.obs[COMMAND], other.rollout_buffer.obs[COMMAND])
@@ -230,7 +231,7 @@ def test_before_its_stage_it_is_plain_ppo_and_the_switch_changes_no_action():
         roll_out(ppo)
         probe = ppo.rollout_buffer.observations(torch.arange(64))
         faults.extend(alarms.after_rollout(ppo))
-        ppo.train()
+        ppo.update()
         faults.extend(alarms.after_update(ppo))
         return probe, logged(ppo, scalars)
 
@@ -257,7 +258,7 @@ def test_before_its_stage_it_is_plain_ppo_and_the_switch_changes_no_action():
     assert all(not torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.commander).items())
     assert [fault for fault in faults if fault.stop] == []
     other, _ = hierarchical(from_stage="simpler", curriculum=STAGES)
-    saving.load_training_state(other, ppo.policy.state_dict(), saving.training_state(ppo))
+    training_state.load_training_state(other, ppo.policy.state_dict(), training_state.training_state(ppo))
     assert other.commanding
 
 
@@ -285,13 +286,13 @@ def test_a_clone_fills_the_low_level_and_the_rest_is_named():
         transfer(clone.state_dict(), ppo.policy)
     probe = {key: values.copy() for key, values in ppo.sim.obs.items()}
     assert check_same_policy(clone, ppo.policy, probe) == 1.0
-    ppo.anchor_to(ppo.policy)
+    ppo.set_reference(ppo.policy)
     alarms, faults = Alarms(), []
     for _ in range(3):
         alarms.before_rollout(ppo)
         roll_out(ppo)
         faults += alarms.after_rollout(ppo)
-        ppo.train()
+        ppo.update()
         faults += alarms.after_update(ppo)
         ppo.logger.dump()
     assert [fault for fault in faults if fault.stop] == []
@@ -310,7 +311,7 @@ def test_evaluation_follows_subtasks_and_its_proof_knows_them(tmp_path):
     ppo, _ = hierarchical(learning_rate=3e-2, target_kl=None)
     for _ in range(3):
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
     checkpoint.save(tmp_path / "agent.safetensors", ppo.policy, frame_skip=4)
     policy, _ = checkpoint.load_policy(tmp_path / "agent.safetensors")
     assert (policy.architecture, policy.commander.longest) == (NAME, 5)
@@ -342,7 +343,7 @@ def test_without_a_command_it_follows_the_likeliest_subtask():
     """As at the start of an episode: for tools that look at single states, such as the search of ``solve``."""
     ppo, _ = hierarchical(learning_rate=3e-2, target_kl=None)
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     seen = ppo.rollout_buffer.observations(torch.arange(32))
     with torch.no_grad():
         likeliest = ppo.policy.choose_subtasks(seen)[0].argmax(1)

@@ -6,20 +6,27 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common import buffers as sb3
 
 from rl.policy.policy import observation_space
-from rl.ppo.rollout import TensorRolloutBuffer
+from rl.ppo.ppo import compute_gae
+from rl.ppo.rollout_buffer import RolloutBuffer
 
 
 def buffers(steps, envs, gamma=0.99, gae_lambda=0.95):
     """(ours, theirs), both empty."""
-    shape = {"gamma": gamma, "gae_lambda": gae_lambda, "n_envs": envs}
     actions = spaces.Discrete(6)
+    theirs = {"gamma": gamma, "gae_lambda": gae_lambda, "n_envs": envs, "device": "cpu"}
     return (
-        TensorRolloutBuffer(steps, observation_space(("game_state", "surroundings")), actions, **shape),
-        RolloutBuffer(steps, spaces.Box(-1, 1, (1,)), actions, device="cpu", **shape),
+        RolloutBuffer(steps, observation_space(("game_state", "surroundings")), actions, n_envs=envs),
+        sb3.RolloutBuffer(steps, spaces.Box(-1, 1, (1,)), actions, **theirs),
     )
+
+
+def estimate(buffer, last_values, gamma, gae_lambda):
+    """Fill advantages and returns."""
+    found = compute_gae(buffer.rewards, buffer.values, buffer.episode_ends, last_values, gamma, gae_lambda)
+    buffer.advantages, buffer.returns = found
 
 
 @settings(deadline=None, max_examples=60)
@@ -43,7 +50,7 @@ def test_advantages_and_returns_are_those_of_stable_baselines3(steps, envs, gamm
     theirs.compute_returns_and_advantage(torch.from_numpy(last_values), dones=ends[-1])
     for name, array in (("rewards", rewards), ("values", values), ("episode_ends", ends)):
         getattr(ours, name).copy_(torch.from_numpy(array))
-    ours.compute_returns_and_advantages(torch.from_numpy(last_values))
+    estimate(ours, torch.from_numpy(last_values), gamma, gae_lambda)
     np.testing.assert_allclose(ours.advantages.numpy(), theirs.advantages, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(ours.returns.numpy(), theirs.returns, rtol=1e-4, atol=1e-5)
 
@@ -54,7 +61,7 @@ def test_advantages_solved_by_hand():
     buffer.rewards[:, 0] = torch.tensor([1.0, 2.0, 3.0])
     buffer.values[:, 0] = torch.tensor([4.0, 8.0, 16.0])
     buffer.episode_ends[1, 0] = True
-    buffer.compute_returns_and_advantages(torch.tensor([32.0]))
+    estimate(buffer, torch.tensor([32.0]), 0.5, 0.5)
     third = 3 + 0.5 * 32 - 16  # 3
     second = 2 - 8  # -6: nothing comes after an end
     first = (1 + 0.5 * 8 - 4) + 0.5 * 0.5 * second  # 1 - 1.5
@@ -62,15 +69,15 @@ def test_advantages_solved_by_hand():
     assert buffer.returns[:, 0].tolist() == [3.5, 2, 19]
 
 
-def test_surprises_are_what_won_episodes_brought_beyond_expectation():
+def test_win_advantages_are_the_positive_advantages_of_won_episodes():
     """gamma 1/2; two environments: a win at the third of four decisions; a death at the second, then a win at the last."""
-    buffer, _ = buffers(4, 2, gamma=0.5)
+    buffer, _ = buffers(4, 2)
     buffer.rewards.copy_(torch.tensor([[1.0, 9], [0, 9], [8, 2], [9, 4]]))
     buffer.values.copy_(torch.tensor([[2.0, 0], [5, 0], [1, 5], [0, 1]]))
     buffer.episode_ends.copy_(torch.tensor([[0, 0], [0, 1], [1, 0], [0, 1]]))
     buffer.wins.copy_(torch.tensor([[0, 0], [0, 0], [1, 0], [0, 1]]))
     # first: 1 + 0/2 + 8/4 = 3 against 2; 4 against 5; 8 against 1; not over.  second: lost twice; 2 + 4/2 against 5; 4 to 1
-    assert buffer.surprises().tolist() == [[1, 0], [0, 0], [7, 0], [0, 3]]
+    assert buffer.win_advantages(0.5).tolist() == [[1, 0], [0, 0], [7, 0], [0, 3]]
 
 
 def test_every_decision_is_in_one_minibatch_and_a_short_last_one_is_dropped():

@@ -13,17 +13,14 @@ from hypothesis import strategies as st
 from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from rl.config.ppo import PPOConfig
-from rl.doctor.checks_core import plain_advantages, plain_losses
 from rl.policy.policy import build_policy
-from rl.ppo import saving
-from rl.ppo.audit import Kept, faults_of_rollout
-from rl.ppo.audit_update import faults_of_update
-from rl.ppo.gradients import set_gradients
-from rl.ppo.losses import LossSettings, Samples, losses
-from rl.ppo.passes import asked, drawn, importance, priorities
-from rl.ppo.rollout import estimated
+from rl.ppo import schedules, training_state
+from rl.ppo.losses import LossWeights, Samples, ppo_losses, set_gradients
+from rl.ppo.off_policy import draw, evaluate, importance_weights, priorities, reestimate, vtrace
+from rl.ppo.ppo import compute_gae
 
 from learners import AT_ONCE, logged, make_ppo, roll_out, statistics, weights
+from naive_ppo import plain_advantages, plain_losses
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -73,12 +70,12 @@ def test_v_trace_is_what_its_definition_says_and_without_ratios_it_is_gae(steps,
     rewards, values = rng.normal(size=(2, steps, envs))
     last, ratios, ends = rng.normal(size=envs), rng.lognormal(0, 0.7, (steps, envs)), rng.random((steps, envs)) < 0.2
     tensors = [torch.from_numpy(array) for array in (rewards, values, ends, last)]
-    found = estimated(*tensors, gamma, lam, torch.from_numpy(ratios), clips)
+    found = vtrace(*tensors, torch.from_numpy(ratios), gamma=gamma, gae_lambda=lam, rho_clip=clips[0], c_clip=clips[1])
     for ours, plain in zip(found, plain_trace(rewards, values, ends, last, gamma, lam, ratios, *clips), strict=True):
         np.testing.assert_allclose(ours.numpy(), plain, rtol=1e-6, atol=1e-6)
     usual = plain_advantages(rewards, values, ends, last, gamma, lam)
-    for given_ratios in (None, torch.ones(steps, envs)):
-        advantages, returns = estimated(*tensors, gamma, lam, given_ratios)
+    on_policy = vtrace(*tensors, torch.ones(steps, envs), gamma=gamma, gae_lambda=lam)
+    for advantages, returns in (on_policy, compute_gae(*tensors, gamma, lam)):
         np.testing.assert_allclose(advantages.numpy(), usual, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(returns.numpy(), usual + values, rtol=1e-6, atol=1e-6)
 
@@ -89,20 +86,19 @@ def test_later_passes_are_estimated_anew_from_current_values_time_outs_included(
     ppo, _ = make_ppo(frame_skip=16, rollout_length=64, returns_from="current", n_epochs=2)
     roll_out(ppo)
     buffer = ppo.rollout_buffer
-    passes = ppo._passes(ppo._loss_settings())
-    assert len(passes.later.cut_off), "or time-outs were not tested"
+    samples = ppo.samples(schedules.loss_weights(ppo))
+    assert len(ppo.bootstrap.index), "or time-outs were not tested"
     before = copy.deepcopy(vars(buffer))
-    list(passes.steps(0))
-    assert torch.equal(passes.samples.returns, buffer.flat("returns"))
-    then = asked(ppo.policy, buffer, ThreadPool(1), 64)[1].view(buffer.shape)
+    assert torch.equal(samples.returns, buffer.flat("returns"))
+    then = evaluate(ppo.policy, buffer, ThreadPool(1), 64)[1].view(buffer.shape)
     torch.testing.assert_close(then, buffer.values, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         ppo.policy.value_net.bias += 2.0
-    list(passes.steps(1))
+    samples = reestimate(ppo, samples)
     # each value is larger by 2, and so is what a time-out adds
     rewards = buffer.rewards.double().flatten()
-    rewards[passes.later.cut_off] += ppo.gamma * 2.0
-    last = ppo.policy.logits_and_values(passes.later.last)[1].detach().double()
+    rewards[ppo.bootstrap.index] += ppo.gamma * 2.0
+    last = ppo.predict_values(ppo.observations).double()
     plain = plain_advantages(
         rewards.view(buffer.shape).numpy(),
         buffer.values.double().numpy() + 2.0,
@@ -112,9 +108,9 @@ def test_later_passes_are_estimated_anew_from_current_values_time_outs_included(
         ppo.gae_lambda,
     )
     wanted = plain + buffer.values.double().numpy() + 2.0
-    np.testing.assert_allclose(passes.samples.returns.view(buffer.shape).numpy(), wanted, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(samples.returns.view(buffer.shape).numpy(), wanted, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(
-        passes.samples.advantages.numpy(), ((plain - plain.mean()) / plain.std(ddof=1)).ravel(), atol=2e-3
+        samples.advantages.numpy(), ((plain - plain.mean()) / plain.std(ddof=1)).ravel(), atol=2e-3
     )
     for name, value in before.items():
         if isinstance(value, torch.Tensor):
@@ -127,13 +123,13 @@ def test_accumulated_gradients_are_those_of_one_large_minibatch():
     roll_out(ppo)
     clone = build_policy("vision_free", statistics())
     ppo.reference = clone
-    passes = ppo._passes(LossSettings(0.2, 0.5, 0.01, bc_kl_coef=0.2, self_imitation_coef=0.1))
     rng = np.random.default_rng(0)
     weighed = torch.from_numpy(rng.uniform(0.5, 2, len(ppo.rollout_buffer))).float()
-    samples = passes.samples.take(torch.arange(len(weighed)))
+    everything = ppo.samples(LossWeights(0.2, 0.5, 0.01, bc_kl_coef=0.2, self_imitation_coef=0.1))
+    samples = everything.take(torch.arange(len(weighed)))
     samples = Samples(**{**vars(samples), "weights": weighed})
     index = torch.from_numpy(rng.permutation(len(weighed)))[:100]
-    loss_settings = LossSettings(0.2, 0.5, 0.01, bc_kl_coef=0.2, self_imitation_coef=0.1)
+    loss_settings = LossWeights(0.2, 0.5, 0.01, bc_kl_coef=0.2, self_imitation_coef=0.1)
 
     def found(size):
         parts = set_gradients(
@@ -154,7 +150,7 @@ def test_an_update_of_accumulated_minibatches_is_that_of_larger_ones():
     def trained(**sizes):
         ppo, _ = make_ppo(n_epochs=2, seed=3, **sizes)
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
         return ppo, torch.cat([parameter.flatten() for parameter in ppo.policy.parameters()])
 
     accumulating, small = trained(minibatch_size=16, gradient_accumulation=4)
@@ -173,7 +169,7 @@ def test_minibatches_are_drawn_in_proportion_to_the_advantages():
     chances = priorities(advantages, 0.5)
     sizes = [abs(x) ** 0.5 for x in advantages.tolist()]
     assert chances == pytest.approx([size / sum(sizes) for size in sizes])
-    batches = list(drawn(np.tile(chances, 5000) / 5000, 8, np.random.default_rng(0)))
+    batches = list(draw(np.tile(chances, 5000) / 5000, 8, np.random.default_rng(0)))
     assert len(batches) == 4 * 5000 // 8 and all(batch.shape == (8,) for batch in batches)
     counts = np.bincount(torch.cat(batches).numpy() % 4, minlength=4)
     assert counts / counts.sum() == pytest.approx(chances, abs=0.02)
@@ -187,8 +183,8 @@ def test_their_weights_undo_the_drawing(alpha, seed):
     rng = np.random.default_rng(seed)
     advantages, values = rng.normal(size=(2, 50))
     chances = priorities(torch.from_numpy(advantages), alpha)
-    assert (chances * importance(chances, 1.0).numpy() * values).sum() == pytest.approx(values.mean(), abs=1e-5)
-    assert importance(chances, 0.0).tolist() == [1.0] * 50
+    assert (chances * importance_weights(chances, 1.0).numpy() * values).sum() == pytest.approx(values.mean(), abs=1e-5)
+    assert importance_weights(chances, 0.0).tolist() == [1.0] * 50
 
 
 def test_weighed_losses_and_clipped_values_are_those_of_their_formulas():
@@ -203,14 +199,14 @@ def test_weighed_losses_and_clipped_values_are_those_of_their_formulas():
         "log_probs": log_probs(),
         "advantages": rng.normal(size=rows),
         "returns": rng.normal(size=rows),
-        "cloned_log_probs": log_probs(),
-        "surprises": np.maximum(rng.normal(size=rows), 0),
+        "reference_log_probs": log_probs(),
+        "win_advantages": np.maximum(rng.normal(size=rows), 0),
         "values": rng.normal(size=rows),
         "weights": rng.uniform(0, 2, rows),
     }
-    loss_settings = LossSettings(0.2, 0.5, 0.01, 0.3, return_variance=1.4, self_imitation_coef=0.2, clip_range_vf=0.3)
+    loss_settings = LossWeights(0.2, 0.5, 0.01, 0.3, return_variance=1.4, self_imitation_coef=0.2, clip_range_vf=0.3)
     logits, values = rng.normal(size=(rows, 6)), samples["values"] + rng.normal(size=rows)
-    found = losses(
+    found = ppo_losses(
         torch.from_numpy(logits),
         torch.from_numpy(values),
         Samples(**{name: torch.from_numpy(array) for name, array in samples.items()}),
@@ -218,32 +214,31 @@ def test_weighed_losses_and_clipped_values_are_those_of_their_formulas():
     )
     wanted = plain_losses(logits, values, samples, loss_settings)
     assert {name: float(value) for name, value in found._asdict().items()} == pytest.approx(wanted, rel=1e-5)
-    free = losses(
+    free = ppo_losses(
         torch.from_numpy(logits),
         torch.from_numpy(values),
         Samples(**{name: torch.from_numpy(array) for name, array in samples.items() if name != "weights"}),
-        LossSettings(0.2, 0.5, 0.01),
+        LossWeights(0.2, 0.5, 0.01),
     )
     assert abs(float(free.value_loss) - float(found.value_loss)) > 0.1, "or clipping was not tested"
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options))
-def test_the_audit_finds_no_fault_with_any_option_and_a_run_goes_on_bit_for_bit(options):
+def test_a_run_with_any_option_resumes_bit_for_bit(options):
     settings = AT_ONCE | {"n_epochs": 2, "rollout_length": 32} | options
     ppo, _ = make_ppo(**settings)
-    ppo.anchor_to(ppo.policy)
+    ppo.set_reference(ppo.policy)
     for _ in range(2):
         roll_out(ppo)
-        kept = Kept.of(ppo)
-        assert list(faults_of_rollout(ppo, kept, None)) == []
-        ppo.train()
-        assert list(faults_of_update(ppo, kept)) == []
+        ppo.update()
         ppo.logger.dump()
     other, _ = make_ppo(**settings, seed=4)
-    saving.load_training_state(other, *copy.deepcopy((ppo.policy.state_dict(), saving.training_state(ppo))))
+    training_state.load_training_state(
+        other, *copy.deepcopy((ppo.policy.state_dict(), training_state.training_state(ppo)))
+    )
     for one in (ppo, other):
         roll_out(one)
-        one.train()
+        one.update()
     ours, theirs = weights(ppo.policy), weights(other.policy)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     usual = trained_as_usual()
@@ -257,10 +252,10 @@ def test_the_audit_finds_no_fault_with_any_option_and_a_run_goes_on_bit_for_bit(
 def trained_as_usual():
     """Weights after three updates without any option."""
     ppo, _ = make_ppo(**AT_ONCE, n_epochs=2, rollout_length=32)
-    ppo.anchor_to(ppo.policy)
+    ppo.set_reference(ppo.policy)
     for _ in range(3):
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
     return weights(ppo.policy)
 
 
@@ -269,7 +264,7 @@ def test_gradients_are_described_as_they_were_and_describing_them_changes_no_bit
         ppo, scalars = make_ppo(n_epochs=1, minibatch_size=128, gradient_statistics_freq=freq)
         roll_out(ppo)
         ppo.max_grad_norm = 1e9
-        ppo.train()
+        ppo.update()
         return ppo, logged(ppo, scalars)
 
     (plain, without), (described, row) = trained(0), trained(1)
@@ -287,9 +282,9 @@ def test_gradients_are_described_as_they_were_and_describing_them_changes_no_bit
 
 
 def test_options_that_contradict_each_other_are_refused():
-    with pytest.raises(ConfigError, match="--returns-from"):
+    with pytest.raises(ConfigError, match="vtrace_rho_clip 1.0: .*add --returns-from current"):
         PPOConfig(vtrace_rho_clip=1.0)
-    with pytest.raises(ConfigError, match="returns_from later"):
+    with pytest.raises(ConfigError, match="returns_from later: give collected or current"):
         PPOConfig(returns_from="later")
 
 
@@ -309,9 +304,9 @@ def test_the_clip_range_of_values_in_force_is_the_schedules_and_is_logged():
     ppo, scalars = make_ppo(clip_range_vf=0.8, clip_range_vf_end=0.2, total_timesteps=256)
     for wanted in (0.5, 0.2):  # after 128 and 256 decisions
         roll_out(ppo)
-        ppo.train()
+        ppo.update()
         assert logged(ppo, scalars)["train/clip_range_vf"] == pytest.approx(wanted)
     ppo, scalars = make_ppo()
     roll_out(ppo)
-    ppo.train()
+    ppo.update()
     assert "train/clip_range_vf" not in logged(ppo, scalars)

@@ -1,0 +1,143 @@
+"""Alarms: bands and trends of training's figures that indicate a known problem.
+
+Each alarm is a function of the audit that yields (name, text) of the problems it sees.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nppsim.actions import NUM_ACTIONS
+from rl.audit.trends import falling
+
+if TYPE_CHECKING:
+    from rl.audit.callback import Audit
+
+WINDOW = 20  # updates that bands and trends look back on
+ENOUGH_EPISODES = 32  # per update
+MAX_GROWTH_MIB = 256.0  # of the process in WINDOW updates, each of them adding some
+
+Problem = tuple[str, str]  # name that can be silenced, text
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of one update.
+
+    episodes, wins: that ended in the rollout.  rewarded: decisions with a reward above 0.
+    kl, clip_fraction, entropy, explained_variance: NaN in updates of the critic alone.
+    top_action: share of the most frequent action.
+    """
+
+    episodes: int
+    wins: int
+    rewarded: int
+    kl: float
+    clip_fraction: float
+    entropy: float
+    explained_variance: float
+    top_action: float
+    decisions_per_s: float
+    memory_mib: float
+
+
+def recent(audit: "Audit", name: str, count: int = WINDOW) -> np.ndarray:
+    """The latest values float64[n <= count] of a figure that are not NaN."""
+    values = np.array([getattr(figures, name) for figures in audit.history], float)
+    return values[~np.isnan(values)][-count:]
+
+
+def size_of_updates(audit: "Audit") -> Iterator[Problem]:
+    """KL divergence and clip fraction in their usual range."""
+    kl, clipped = recent(audit, "kl", 5), recent(audit, "clip_fraction", 5)
+    if len(kl) == 5 and (kl > 0.2).all():
+        yield "kl", f"updates have a KL divergence of {kl.min():.2g} nats or more: lower --initial-lr or --n-epochs"
+    if len(kl) == 5 and (kl < 1e-7).all():
+        yield "kl", f"updates hardly change the policy (KL divergence {kl.max():.1g} nats): raise --initial-lr"
+    if len(clipped) == 5 and (clipped > 0.5).all():
+        yield "clipping", f"{clipped.min():.0%} or more of the decisions are clipped: lower --initial-lr or --n-epochs"
+
+
+def entropy(audit: "Audit") -> Iterator[Problem]:
+    """Entropy neither collapsed nor still uniform."""
+    values = recent(audit, "entropy")
+    if len(values) >= 10 and (values[-10:] < 0.02).all():
+        yield "entropy", f"the policy is deterministic (entropy {values[-1]:.3g} nats): raise --ent-coef"
+    late = audit.model.progress > 0.1
+    if late and len(values) == WINDOW and (values > 0.999 * math.log(NUM_ACTIONS)).all():
+        yield "entropy", "the policy is still uniformly random: no rewards arrive, or --initial-lr is too low"
+    top = recent(audit, "top_action", 5)
+    if len(top) == 5 and (top > 0.97).all():
+        yield "actions", f"one action makes up {top.min():.0%} of the decisions of 5 updates"
+
+
+def critic(audit: "Audit") -> Iterator[Problem]:
+    """Values that explain something of the returns."""
+    explained = recent(audit, "explained_variance")
+    if len(explained) == WINDOW and (explained < -0.5).all():
+        yield (
+            "critic",
+            f"the values are worse than a constant in {WINDOW} updates (explained variance {explained[-1]:.2g})",
+        )
+
+
+def rewards(audit: "Audit") -> Iterator[Problem]:
+    """Rewards, wins and enough episodes."""
+    rewarded = recent(audit, "rewarded", 5)
+    if len(rewarded) == 5 and not rewarded.any():
+        yield "rewards", "no decision of 5 updates had a positive reward: check --reward-preset and the levels"
+    if len(audit.history) < WINDOW:
+        return
+    episodes, wins = recent(audit, "episodes"), recent(audit, "wins")
+    if episodes.sum() >= 200 and not wins.any():
+        yield (
+            "wins",
+            f"no episode of {WINDOW} updates was won: start with easier levels (--curriculum stages) or imitation",
+        )
+    if episodes.mean() < ENOUGH_EPISODES:
+        yield (
+            "episodes",
+            f"{episodes.mean():.0f} episodes end in an update, fewer than {ENOUGH_EPISODES}: raise --num-envs or "
+            "--rollout-length",
+        )
+
+
+def progress(audit: "Audit") -> Iterator[Problem]:
+    """Success above that of the start; only without a curriculum, which makes levels harder."""
+    ppo = audit.model
+    uniform, late = ppo.sampler.config.chosen == "uniform", ppo.progress > 0.3
+    episodes, wins = recent(audit, "episodes").sum(), recent(audit, "wins").sum()
+    if uniform and late and audit.updates >= 5 * WINDOW and episodes:
+        now = wins / episodes
+        if now < 0.5 and now <= audit.start_success + 0.01:
+            yield (
+                "progress",
+                f"{now:.1%} of the episodes are won after {audit.updates} updates, {audit.start_success:.1%} in the first "
+                f"{WINDOW}: check rewards and learning rate, or start with easier levels",
+            )
+
+
+def resources(audit: "Audit") -> Iterator[Problem]:
+    """Speed and memory."""
+    rate, memory = recent(audit, "decisions_per_s"), recent(audit, "memory_mib")
+    if len(rate) == WINDOW and falling(rate):
+        yield (
+            "speed",
+            f"speed fell steadily over {WINDOW} updates, from {rate[:5].mean():,.0f} to {rate[-5:].mean():,.0f} decisions/s; "
+            "profile with scripts/profile_multi_config.py",
+        )
+    if len(memory) == WINDOW and (np.diff(memory) > 0).all() and memory[-1] - memory[0] > MAX_GROWTH_MIB:
+        yield "memory", f"the process grew in each of {WINDOW} updates, by {memory[-1] - memory[0]:.0f} MiB"
+
+
+ALARMS: tuple[Callable[["Audit"], Iterator[Problem]], ...] = (
+    size_of_updates,
+    entropy,
+    critic,
+    rewards,
+    progress,
+    resources,
+)

@@ -1,0 +1,142 @@
+"""Callback that checks the first update, or all, and watches figures of training for known problems.
+
+    ppo.learn(..., callback=[Audit("first", folder, warn), ...])
+
+A problem is reported once, by name; ``silence`` leaves names out.  Non-finite numbers stop training in PPO itself.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nppsim.actions import NUM_ACTIONS
+from nppsim.outcomes import WON
+from rl.audit.alarms import ALARMS, WINDOW, Figures, Problem
+from rl.audit.first_update import first_update_problems
+from rl.audit.trends import memory_mib
+from rl.ppo.callback import PPOCallback
+from rl.ppo.metrics import EPISODE_WINDOW
+
+LEVELS = ("off", "first", "all")
+
+
+class Audit(PPOCallback):
+    """Checks one training.
+
+    level: "first" checks the first update, "all" every update; alarms watch every update with both.
+    folder: of the run; its TensorBoard files are checked for the required scalars.
+    warn: called with the name and the text of each problem, once per name.
+    silence: names of problems that are not reported.
+    history: Figures of the latest updates.
+    """
+
+    def __init__(self, level: str, folder: Path, warn: Callable[[str, str], None], silence: Collection[str] = ()):
+        super().__init__()
+        self.level, self.folder, self.warn = level, folder, warn
+        self.reported = set(silence)
+        self.history: deque[Figures] = deque(maxlen=WINDOW)
+        self.updates = 0  # seen by this callback
+        self._seen = 0  # PPO's number of the latest of these
+        self.start_success = float("nan")  # share of episodes won in the first WINDOW updates
+        self.generator_states: set[bytes] = set()
+        self._curriculum_episodes: float | None = None
+        self._wins: deque[bool] = deque(maxlen=EPISODE_WINDOW)
+        self._rollout_seconds = 0.0
+        self._checked_actor = False
+
+    def _on_training_start(self) -> None:
+        self._seen = self.model.updates
+        self._wins.extend(self.model.episode_wins)
+
+    def _on_rollout_start(self) -> None:
+        self._rollout_seconds = self.model.seconds
+        if self.model.updates > self._seen:
+            self._after_update()
+
+    def _on_rollout_end(self) -> None:
+        self._report(self._rollout_problems())
+
+    def _on_training_end(self) -> None:
+        if self.model.updates > self._seen:
+            self._after_update()
+
+    def _report(self, problems: list[Problem]) -> None:
+        for name, text in problems:
+            if name not in self.reported:
+                self.reported.add(name)
+                self.warn(name, text)
+
+    def _rollout_problems(self) -> list[Problem]:
+        """Counts and curves against the episodes of the latest rollout, and repeated random draws."""
+        ppo = self.model
+        problems: list[Problem] = []
+        episodes = ppo.counted_episodes
+        total = ppo.logger.name_to_value.get("curriculum/episodes")
+        if total is not None and self._curriculum_episodes is not None:
+            counted = total - self._curriculum_episodes
+            if counted != len(episodes):
+                problems.append(
+                    ("curriculum", f"it counted {counted:g} episodes, {len(episodes)} ended in the rollout")
+                )
+        self._curriculum_episodes = total
+        self._wins.extend((episodes["outcome"] == WON).tolist())
+        if self._wins and abs(np.mean(self._wins) - np.mean(ppo.episode_wins)) > 1e-9:
+            problems.append(
+                (
+                    "curves",
+                    f"success of {np.mean(ppo.episode_wins):.1%} is logged, episodes won: {np.mean(self._wins):.1%}",
+                )
+            )
+        digest = hashlib.sha256(ppo.action_rng.get_state().numpy().tobytes()).digest()
+        if digest in self.generator_states:
+            problems.append(("random", "the generator of actions is in the state of an earlier rollout: draws repeat"))
+        self.generator_states.add(digest)
+        return problems
+
+    def _after_update(self) -> None:
+        ppo = self.model
+        first = self.updates == 0
+        self._seen = ppo.updates
+        self.updates += 1
+        actor_learned = ppo.actor_updates > 0
+        if first or self.level == "all" or (actor_learned and not self._checked_actor):
+            self._report(first_update_problems(ppo, self.folder, scalars=first))
+            self._checked_actor = actor_learned
+        self.history.append(self._figures())
+        if self.updates == WINDOW:
+            self.start_success = success(self.history)
+        for alarm in ALARMS:
+            self._report(list(alarm(self)))
+
+    def _figures(self) -> Figures:
+        """Figures of the latest update."""
+        ppo, logged = self.model, self.model.logger.name_to_value
+        actor_learned = not ppo.critic_only and "train/loss" in logged
+
+        def value(tag: str) -> float:
+            return float(logged.get(f"train/{tag}", np.nan)) if actor_learned else float("nan")
+
+        counts = torch.bincount(ppo.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).float()
+        seconds = max(ppo.seconds - self._rollout_seconds, 1e-9)
+        return Figures(
+            episodes=len(ppo.counted_episodes),
+            wins=int((ppo.counted_episodes["outcome"] == WON).sum()),
+            rewarded=int((ppo.rollout_buffer.rewards > 0).sum()),
+            kl=value("last_kl"),
+            clip_fraction=value("clip_fraction"),
+            entropy=-value("entropy_loss"),
+            explained_variance=value("explained_variance"),
+            top_action=float(counts.max() / counts.sum()),
+            decisions_per_s=len(ppo.rollout_buffer) / seconds,
+            memory_mib=memory_mib(),
+        )
+
+
+def success(history: Collection[Figures]) -> float:
+    """Share of episodes won; NaN without episodes."""
+    episodes = sum(figures.episodes for figures in history)
+    return sum(figures.wins for figures in history) / episodes if episodes else float("nan")

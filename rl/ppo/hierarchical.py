@@ -1,0 +1,343 @@
+"""Hierarchical PPO: a high level chooses a subtask for every environment, the low level chooses actions for it.
+
+    ppo = HierarchicalPPO(env, "vision_free+subtasks50", config, plan, statistics=statistics)
+
+The subtask is part of the low level's observation.  After each decision, finished subtasks are replaced.  The high level
+learns from each choice, with the discounted rewards while it lasted; the low level's critic estimates the value of a subtask
+that is unfinished at the end of a rollout.  Both levels have the same rewards and discount.
+
+With ``from_stage``, training is plain PPO until the curriculum reaches that stage.  The subtasks' part of the network is zero
+until then, so that the policy does not jump.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from stable_baselines3.common.callbacks import BaseCallback
+
+from nppsim.errors import ConfigError
+from rl.policy.architectures import get_architecture
+from rl.policy.commander import COMMAND, EXIT, SUBTASKS
+from rl.policy.commands import Commands, with_command
+from rl.policy.policy import NppPolicy, sample_actions
+from rl.ppo.losses import Losses, LossWeights, Number, Samples, kl_divergence
+from rl.ppo.ppo import PPO
+from rl.ppo.rollout_buffer import RolloutBuffer
+
+STATE = "hierarchy"  # key in a checkpoint's training state
+
+
+class HierarchicalLosses(NamedTuple, Generic[Number]):
+    """The fields of Losses, and those of the high level, as sums over the choices of a minibatch divided by its decisions.
+
+    command_gradient_loss, command_value_loss, command_entropy_loss, command_kl: as policy_gradient_loss, value_loss,
+        entropy_loss and approx_kl.
+    """
+
+    policy_gradient_loss: Number
+    value_loss: Number
+    entropy_loss: Number
+    loss: Number
+    approx_kl: Number
+    clip_fraction: Number
+    bc_kl: Number
+    self_imitation_loss: Number
+    command_gradient_loss: Number
+    command_value_loss: Number
+    command_entropy_loss: Number
+    command_kl: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchicalSamples(Samples):
+    """What the losses need to know about B decisions, and about the choices of subtasks before some of them.
+
+    chooses: bool[B], whether there was one; the rest means nothing where there was none.
+    command_log_probs: float32[B, 5], of all subtasks, when it was made.
+    command_advantages, command_returns: float32[B]; advantages are normalised over the choices.
+    """
+
+    chooses: torch.Tensor
+    command_log_probs: torch.Tensor
+    command_advantages: torch.Tensor
+    command_returns: torch.Tensor
+
+
+class CommandLosses:
+    """Losses of the high level; an ``rl.ppo.losses.ExtraLoss``."""
+
+    kind = HierarchicalLosses
+
+    def __call__(
+        self,
+        losses: Losses[torch.Tensor],
+        policy: NppPolicy,
+        observations: Mapping[str, torch.Tensor],
+        samples: HierarchicalSamples,
+        weights: LossWeights,
+    ) -> HierarchicalLosses[torch.Tensor]:
+        """All losses of a minibatch.  losses: those of the low level."""
+        rows = samples.chooses.nonzero()[:, 0]
+        if not len(rows):
+            nothing = torch.zeros((), device=samples.chooses.device)
+            return HierarchicalLosses(*losses, *[nothing] * 4)
+        logits, values = policy.choose_subtasks({key: tensor[rows] for key, tensor in observations.items()})
+        some, chosen = samples.take(rows), observations[COMMAND][rows, :1]
+        importance = 1.0 if some.weights is None else some.weights
+        log_probs = F.log_softmax(logits, dim=1)
+        ratio = (log_probs - some.command_log_probs).gather(1, chosen)[:, 0].exp()
+        clipped = ratio.clamp(1 - weights.clip_range, 1 + weights.clip_range)
+        gain = torch.min(some.command_advantages * ratio, some.command_advantages * clipped)
+        share = len(samples.chooses)
+        policy_loss = -(importance * gain).sum() / share
+        value_loss = (importance * (values - some.command_returns).square()).sum() / share
+        entropy_loss = (importance * (log_probs.exp() * log_probs).sum(dim=1)).sum() / share
+        with torch.no_grad():
+            kl = (importance * kl_divergence(some.command_log_probs, log_probs)).sum() / share
+        added = weights.vf_coef / weights.return_variance * value_loss
+        if not weights.critic_only:
+            added = added + policy_loss + weights.ent_coef * entropy_loss
+        whole = losses._replace(loss=losses.loss + added)
+        return HierarchicalLosses(*whole, policy_loss, value_loss, entropy_loss, kl)
+
+
+def normalized_choices(advantages: torch.Tensor, chooses: torch.Tensor) -> torch.Tensor:
+    """Advantages with mean 0 and standard deviation 1 over the choices; 0 where there are fewer than two."""
+    some = advantages[chooses]
+    if len(some) < 2:
+        return torch.zeros_like(advantages)
+    return torch.where(chooses, (advantages - some.mean()) / (some.std() + 1e-8), 0.0)
+
+
+class HierarchicalBuffer(RolloutBuffer):
+    """A rollout with the subtasks in force, and the choices among them.
+
+    obs[COMMAND]: int64[T, N, 2], subtask and decisions since it was given, as the decision was made.
+    chooses: bool[T, N], whether the subtask was chosen right before the decision.
+    command_log_probs: float32[T, N, 5], of all subtasks, and command_values: float32[T, N], when it was; else 0.
+    command_advantages, command_returns: float32[T, N], likewise.
+    completed: bool[T, N], whether the decision completed its subtask.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any):
+        super().__init__(*arguments, **keywords)
+        self.obs[COMMAND] = torch.zeros((*self.shape, 2), dtype=torch.int64, device=self.device)
+        self.chooses, self.completed = torch.zeros((2, *self.shape), dtype=torch.bool, device=self.device)
+        self.command_log_probs = torch.zeros((*self.shape, len(SUBTASKS)), device=self.device)
+        self.command_values, self.command_advantages, self.command_returns = torch.zeros(
+            (3, *self.shape), device=self.device
+        )
+
+
+class HierarchicalPPO(PPO):
+    """PPO with subtasks; arguments as of PPO, and:
+
+    architecture: one with subtasks.
+    from_stage: of the curriculum, before which there are none; None: from the start.  ConfigError for one that the training
+        levels do not have.
+    commanding: whether there are subtasks now; it stays so.
+    commands: the subtasks in force.
+    """
+
+    rollout_buffer: HierarchicalBuffer
+    buffer_class = HierarchicalBuffer
+    extra_loss = CommandLosses()
+
+    def __init__(self, env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any):
+        longest = get_architecture(architecture).subtasks
+        if not longest:
+            raise ValueError(f"{architecture} has no subtasks; its name would end with +subtasksK")
+        if "ranks" in keywords and keywords["ranks"].size > 1:
+            advice = "is trained by one process so far; leave out --num-gpus and torchrun, or the subtasks"
+            raise ConfigError(advice, "architectures", architecture)
+        if from_stage is not None and from_stage not in env.sampler.stages:
+            there = ", ".join(env.sampler.stages)
+            raise ConfigError(
+                f"the training dataset has no such levels, only {there}", "--hierarchical-from-stage", from_stage
+            )
+        super().__init__(env, architecture, *arguments, **keywords)
+        self.from_stage = from_stage
+        self.commanding = False
+        count = self.sim.num_envs
+        self.commands = Commands(count, longest)
+        self._chosen = np.zeros(count, bool)  # whether the subtask in force was chosen for the decision that comes
+        self._log_probs = torch.zeros(count, len(SUBTASKS))  # of all subtasks then
+        self._command_values = torch.zeros(count)
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Rollout
+
+    @property
+    def observations(self) -> Mapping[str, np.ndarray]:
+        return with_command(self.sim.obs, self.commands.now)
+
+    def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
+        """Add the subtask of decision t, one decision older."""
+        command = self.rollout_buffer.obs[COMMAND][t].cpu().numpy().copy()
+        command[:, 1] += command[:, 0] >= 0
+        return with_command(final_obs, command)
+
+    def collect_rollouts(self, callback: BaseCallback) -> bool:
+        if not self.commanding and self._stage_is_reached():
+            self.commanding = True
+            self._choose(np.arange(self.sim.num_envs))
+        return super().collect_rollouts(callback)
+
+    def _stage_is_reached(self) -> bool:
+        stages = self.sampler.stages
+        return self.from_stage is None or stages.index(self.sampler.stage) >= stages.index(self.from_stage)
+
+    @torch.no_grad()
+    def _choose(self, envs: np.ndarray) -> None:
+        """New subtasks for some environments, drawn by the high level; int64[k]."""
+        self._chosen[envs] = True
+        if not len(envs):
+            return
+        obs = {key: values[envs] for key, values in self.sim.obs.items()}
+        logits, values = self.policy.choose_subtasks(self.policy.to_tensors(obs))
+        logits, rows = logits.cpu(), torch.from_numpy(envs)
+        self._log_probs[rows], self._command_values[rows] = F.log_softmax(logits, dim=1), values.cpu()
+        self.commands.give(envs, sample_actions(logits, self.action_rng).numpy(), obs)
+
+    def _act(self, t: int) -> np.ndarray:
+        buffer, chosen = self.rollout_buffer, torch.from_numpy(self._chosen)
+        buffer.chooses[t] = chosen.to(self.device)
+        buffer.command_log_probs[t] = (self._log_probs * chosen[:, None]).to(self.device)
+        buffer.command_values[t] = (self._command_values * chosen).to(self.device)
+        return super()._act(t)
+
+    def after_decision(self, t: int) -> None:
+        """Replace the subtasks that are over after decision t."""
+        if not self.commanding:
+            return
+        ended = self.sim.terminated | self.sim.truncated
+        won = self.rollout_buffer.wins[t].cpu().numpy() & (self.commands.now[:, 0] == EXIT)
+        over, completed = self.commands.follow(self.sim.obs, ended)
+        self.rollout_buffer.completed[t] = torch.from_numpy(completed | won).to(self.device)
+        self._chosen[:] = False
+        self._choose(np.flatnonzero(over))
+
+    def estimate_advantages(self) -> None:
+        super().estimate_advantages()
+        buffer = self.rollout_buffer
+        chosen = torch.from_numpy(self._chosen)
+        values = self.predict_values(self.observations)
+        last = torch.where(chosen.to(self.device), self._command_values.to(self.device), values)
+        buffer.command_advantages, buffer.command_returns = semi_markov(
+            buffer.rewards,
+            buffer.command_values,
+            buffer.chooses,
+            buffer.episode_ends,
+            last,
+            self.gamma,
+            self.gae_lambda,
+        )
+
+    def record_rollout(self, seconds: float) -> None:
+        super().record_rollout(seconds)
+        for tag, value in hierarchy_metrics(self.rollout_buffer, self._chosen).items():
+            self.logger.record(tag, value)
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Update
+
+    def samples(self, weights: LossWeights) -> Samples:
+        buffer = self.rollout_buffer
+        chooses = buffer.flat("chooses")
+        return HierarchicalSamples(
+            **vars(super().samples(weights)),
+            chooses=chooses,
+            command_log_probs=buffer.flat("command_log_probs"),
+            command_advantages=normalized_choices(buffer.flat("command_advantages"), chooses),
+            command_returns=buffer.flat("command_returns"),
+        )
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Checkpoints
+
+    def extra_state(self) -> dict[str, Any]:
+        return {
+            STATE: {
+                "commanding": self.commanding,
+                "commands": self.commands.state(),
+                "chosen": self._chosen.copy(),
+                "log_probs": self._log_probs.clone(),
+                "values": self._command_values.clone(),
+            }
+        }
+
+    def load_extra_state(self, training: Mapping[str, Any]) -> None:
+        state = training[STATE]
+        self.commanding = bool(state["commanding"])
+        self.commands.load(state["commands"])
+        self._chosen[:] = state["chosen"]
+        self._log_probs.copy_(state["log_probs"])
+        self._command_values.copy_(state["values"])
+
+
+def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[str, float]:
+    """What the high level did in a rollout: tag -> value; nothing where there were no subtasks.
+
+    chosen: bool[N], whether a subtask was chosen after the last decision.
+    share/SUBTASK: of the decisions, under it.
+    decisions/SUBTASK: how long those lasted that ended in the rollout, on average.
+    completed/SUBTASK: share of these that were completed.
+    choices_per_episode: subtasks per episode that ended; below 3 the high level has hardly anything to say.
+    """
+    command, ends = buffer.obs[COMMAND].cpu().numpy(), buffer.episode_ends.cpu().numpy()
+    subtask, age = command[..., 0], command[..., 1]
+    if (subtask < 0).any():
+        return {}
+    over = np.vstack([buffer.chooses.cpu().numpy()[1:], chosen[None]])
+    completed = buffer.completed.cpu().numpy()
+    metrics: dict[str, float] = {}
+    for number, name in enumerate(SUBTASKS):
+        mine = subtask == number
+        metrics[f"hierarchy/share/{name}"] = float(mine.mean())
+        if (mine & over).any():
+            metrics[f"hierarchy/decisions/{name}"] = float(age[mine & over].mean()) + 1
+            metrics[f"hierarchy/completed/{name}"] = float(completed[mine & over].mean())
+    if ends.any():
+        metrics["hierarchy/choices_per_episode"] = float(over.sum() / ends.sum())
+    return metrics
+
+
+def semi_markov(
+    rewards: torch.Tensor,
+    values: torch.Tensor,
+    chooses: torch.Tensor,
+    episode_ends: torch.Tensor,
+    last_values: torch.Tensor,
+    gamma: float,
+    gae_lambda: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(advantages, returns), float32[T, N] both, of the choices made before some of T decisions; 0 elsewhere.
+
+    rewards: float32[T, N], of the decisions.
+    values: float32[T, N], of the states in which was chosen; whatever elsewhere.
+    chooses: bool[T, N], whether a choice was made before the decision.
+    episode_ends: bool[T, N], whether the decision was its episode's last; a choice was made before the first of each.
+    last_values: float32[N], of what follows the last decision: of the choice that is due there, or of the one still in force.
+
+    A choice that lasts d decisions earns R = sum over i < d of gamma^i r_i, and what follows it counts times gamma^d (nothing
+    after the episode's end): delta = R + gamma^d V' - V, and A = delta + gamma^d lambda A'.  Lambda counts choices, no
+    decisions.
+    """
+    advantages, returns = torch.zeros_like(rewards), torch.zeros_like(rewards)
+    earned, discount = torch.zeros_like(last_values), torch.ones_like(last_values)  # until the next choice
+    following, trace = last_values, torch.zeros_like(last_values)  # its value, and its advantage
+    for t in reversed(range(len(rewards))):
+        goes_on = (~episode_ends[t]).float()
+        earned = rewards[t] + gamma * goes_on * earned
+        discount = gamma * goes_on * discount
+        advantage = earned + discount * following - values[t] + gae_lambda * discount * trace
+        chosen = chooses[t]
+        advantages[t] = torch.where(chosen, advantage, 0.0)
+        returns[t] = torch.where(chosen, advantage + values[t], 0.0)
+        following, trace = torch.where(chosen, values[t], following), torch.where(chosen, advantage, trace)
+        earned, discount = torch.where(chosen, 0.0, earned), torch.where(chosen, 1.0, discount)
+    return advantages, returns

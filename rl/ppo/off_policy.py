@@ -1,0 +1,147 @@
+"""Optional off-policy corrections of PPO: targets re-estimated by the current critic, V-trace, prioritised minibatches.
+
+Used with ``returns_from="current"`` and ``prioritised_alpha``. Source: Espeholt et al. 2018 (V-trace); Schaul et al. 2016
+(prioritised replay).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from hardware.thread_pool import ThreadPool
+from rl.policy.policy import NppPolicy
+from rl.ppo.losses import Samples, normalized
+from rl.ppo.rollout_buffer import RolloutBuffer
+
+if TYPE_CHECKING:
+    from rl.ppo.ppo import PPO
+
+
+@dataclass(frozen=True, eq=False)
+class BootstrapInputs:
+    """Time-outs of a rollout.
+
+    index: int64[n], numbers of the decisions that ran out of time.
+    obs: observations after them.
+    added: float32[n], discounted values of these as added to the rewards.
+    """
+
+    index: torch.Tensor
+    obs: Mapping[str, torch.Tensor]
+    added: torch.Tensor
+
+
+@torch.no_grad()
+def reestimate(ppo: "PPO", samples: Samples) -> Samples:
+    """Samples with advantages and returns of the current critic, with V-trace those of the current policy."""
+    config, buffer, bootstrap = ppo.active_config, ppo.rollout_buffer, ppo.bootstrap
+    log_probs, values = evaluate(ppo.policy, buffer, ppo.pool, ppo.batch_size)
+    rewards = buffer.rewards.clone()
+    if bootstrap is not None and len(bootstrap.index):
+        current = ppo.policy.logits_and_values(bootstrap.obs)[1]
+        rewards.view(-1)[bootstrap.index] += config.gamma * current - bootstrap.added
+    ratios = torch.ones_like(rewards)
+    if config.vtrace_rho_clip is not None:
+        actions = buffer.flat("actions")[:, None]
+        change = log_probs.gather(1, actions) - buffer.flat("log_probs").gather(1, actions)
+        ratios = change.exp().view(buffer.shape)
+    advantages, returns = vtrace(
+        rewards,
+        values.view(buffer.shape),
+        buffer.episode_ends,
+        ppo.predict_values(ppo.observations),
+        ratios,
+        gamma=config.gamma,
+        gae_lambda=config.gae_lambda,
+        rho_clip=config.vtrace_rho_clip or 1.0,
+        c_clip=config.vtrace_c_clip if config.vtrace_rho_clip is not None else 1.0,
+    )
+    advantages = advantages.flatten()
+    advantages = normalized(advantages, buffer.all_gather(advantages))
+    return replace(samples, advantages=advantages, returns=returns.flatten())
+
+
+def vtrace(
+    rewards: torch.Tensor,
+    values: torch.Tensor,
+    episode_ends: torch.Tensor,
+    last_values: torch.Tensor,
+    ratios: torch.Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """V-trace targets as (advantages, returns), float32[T, N] both; with ratios of 1 those of ``compute_gae``.
+
+    rewards, values: float32[T, N].  episode_ends: bool[T, N].  last_values: float32[N].
+    ratios: float32[T, N], probability of each action under the current policy over that under the rollout policy.
+    rho_clip, c_clip: largest ratio that weighs an error, and that weighs later errors.
+    The advantage of a decision leaves out its own ratio, since PPO's loss multiplies by it.
+    """
+    advantages, traces = torch.empty_like(values), torch.empty_like(values)
+    trace, next_values = torch.zeros_like(last_values), last_values
+    for t in reversed(range(len(values))):
+        continues = (~episode_ends[t]).float()
+        delta = rewards[t] + gamma * next_values * continues - values[t]
+        advantages[t] = delta + gamma * gae_lambda * continues * trace
+        rho, c = ratios[t].clamp(max=rho_clip), ratios[t].clamp(max=c_clip)
+        trace = traces[t] = rho * delta + gamma * gae_lambda * c * continues * trace
+        next_values = values[t]
+    return advantages, traces + values
+
+
+@torch.no_grad()
+def evaluate(
+    policy: NppPolicy, buffer: RolloutBuffer, pool: ThreadPool, size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Evaluate a policy on a whole rollout: log-probabilities float32[T * N, 6] of all actions, values float32[T * N].
+
+    size: observations per pass through the network.
+    """
+    order = buffer.evaluation_order()
+
+    @torch.no_grad()
+    def part(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        pieces = [policy.logits_and_values(buffer.observations(index)) for index in order[rows].split(size)]
+        return torch.cat([F.log_softmax(logits, dim=1) for logits, _ in pieces]), torch.cat([v for _, v in pieces])
+
+    begins = np.arange(0, len(buffer), buffer.segment) if buffer.segment > 1 else None
+    log_probs, values = (torch.cat(parts) for parts in zip(*pool.map_rows(len(buffer), part, begins), strict=True))
+    back = order.argsort() if buffer.segment > 1 else slice(None)
+    return log_probs[back], values[back]
+
+
+def prioritized(ppo: "PPO", samples: Samples) -> tuple[Samples, Iterator[torch.Tensor]]:
+    """Samples with importance weights, and minibatches drawn in proportion to the size of the advantages."""
+    config, device = ppo.active_config, ppo.device
+    chances = priorities(samples.advantages, config.prioritised_alpha)
+    weights = importance_weights(chances, config.prioritised_beta).to(device)
+    return replace(samples, weights=weights), (rows.to(device) for rows in draw(chances, ppo.batch_size, ppo.rng))
+
+
+def priorities(advantages: torch.Tensor, alpha: float) -> np.ndarray:
+    """Probabilities float64[B] of being drawn, proportional to abs(advantage) ** alpha."""
+    sizes = advantages.abs().double().cpu().numpy() ** alpha
+    total = sizes.sum()
+    return sizes / total if total > 0 else np.full(len(sizes), 1 / len(sizes))
+
+
+def importance_weights(chances: np.ndarray, beta: float) -> torch.Tensor:
+    """Weights float32[B] that correct for the probabilities: fully with beta 1, not at all with 0; 0 if never drawn."""
+    weights = np.zeros(len(chances))
+    possible = chances > 0
+    weights[possible] = (len(chances) * chances[possible]) ** -beta
+    return torch.from_numpy(weights).float()
+
+
+def draw(chances: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
+    """Minibatches int64[size], drawn with replacement; as many as would hold every decision once."""
+    count = len(chances) // size
+    numbers = rng.choice(len(chances), (count, size), p=chances)
+    yield from torch.from_numpy(numbers)

@@ -1,0 +1,174 @@
+"""Rollout buffer of torch tensors in the observations' own dtypes: images stay uint8 until the network."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking, frames_back
+
+
+class RolloutBuffer:
+    """T decisions of N environments.
+
+    obs: key -> tensor [T, N, *shape] of the layout's dtype; of stacked observations, the newest frame.
+    actions: int64[T, N].
+    log_probs: float32[T, N, 6], of all actions, by the rollout policy.
+    values, rewards, advantages, returns: float32[T, N].
+    episode_ends, wins: bool[T, N], whether the decision was the last of its episode, and whether it won it.
+    ages: uint8[T, N], earlier frames of the episode, as far as stacks reach back.
+    all_gather: function float32[n] of this process -> values of all processes that train together.
+    Each frame is stored once; ``observations`` stacks frames.
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Dict,
+        action_space: spaces.Discrete,
+        device: torch.device | str = "cpu",
+        n_envs: int = 1,
+        stacking: Stacking = NO_STACKS,
+    ):
+        self.device = torch.device(device)
+        self.shape = (buffer_size, n_envs)
+        self.all_gather: Callable[[torch.Tensor], torch.Tensor] = lambda values: values
+
+        def zeros(dtype: torch.dtype, *more: int) -> torch.Tensor:
+            return torch.zeros((*self.shape, *more), dtype=dtype, device=self.device)
+
+        self._frames, self._pads_with_zeros = stacking.stacked(observation_space), stacking.padding == "zero"
+        self._stored = {}  # key -> [frames before the rollout that a stack may show, then those of the rollout; N, *shape]
+        for key in observation_space:
+            spec, before = layout.SPECS[key], stacking.frames(key) - 1
+            size = (buffer_size + before, n_envs, *spec.shape)
+            self._stored[key] = torch.zeros(size, dtype=getattr(torch, spec.dtype), device=self.device)
+        self.obs = {key: stored[stacking.frames(key) - 1 :] for key, stored in self._stored.items()}
+        self._longest = max(self._frames.values(), default=1)
+        self.ages = zeros(torch.uint8)
+        self.actions = zeros(torch.int64)
+        self.log_probs = zeros(torch.float32, int(action_space.n))
+        self.values = zeros(torch.float32)
+        self.rewards = zeros(torch.float32)
+        self.advantages = zeros(torch.float32)
+        self.returns = zeros(torch.float32)
+        self.episode_ends = zeros(torch.bool)
+        self.wins = zeros(torch.bool)
+
+    def __len__(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    def win_advantages(self, gamma: float) -> torch.Tensor:
+        """Positive Monte-Carlo advantages float32[T, N] of decisions in won episodes, else 0.
+
+        Episodes that are lost or not over when the rollout ends have none. Source: Oh et al. 2018 (self-imitation learning).
+        """
+        advantages, discounted = torch.zeros_like(self.values), torch.zeros_like(self.values[0])
+        won = torch.zeros_like(self.wins[0])
+        for t in reversed(range(self.shape[0])):
+            ends = self.episode_ends[t]
+            won = torch.where(ends, self.wins[t], won)
+            discounted = self.rewards[t] + gamma * discounted * ~ends
+            advantages[t] = (discounted - self.values[t]).clamp(min=0) * won
+        return advantages
+
+    def explained_variance(self) -> float:
+        """Variance of the returns explained by the values: 1 is perfect; NaN where all returns are equal."""
+        returns, values = (self.all_gather(self.flat(name)) for name in ("returns", "values"))
+        variance = returns.var()
+        return float(1 - (returns - values).var() / variance) if variance > 0 else float("nan")
+
+    def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
+        """Indices into the flattened [T * N] samples: every sample once, in random order; a short last one is dropped.
+
+        With graph observations, a minibatch comes from a few environments (``grouped_order``) and is sorted by level, so
+        that threads that share it have few graphs in common.
+        """
+        graphs = "graph_state" in self.obs
+        drawn = grouped_order(*self.shape, size, rng) if graphs else rng.permutation(len(self))
+        order = torch.from_numpy(drawn).to(self.device)
+        for first in range(0, len(self) - size + 1, size):
+            index = order[first : first + size]
+            if graphs:
+                index = index[self.flat_obs("graph_state")[index, 0].argsort(stable=True)]
+            yield index
+
+    def evaluation_order(self) -> torch.Tensor:
+        """Order int64[T * N] in which a network evaluates the whole rollout."""
+        return torch.arange(len(self), device=self.device)
+
+    @property
+    def segment(self) -> int:
+        """Number of consecutive decisions in that order that must stay together."""
+        return 1
+
+    def flat(self, name: str) -> torch.Tensor:
+        """A field with T and N merged: [T * N, ...]."""
+        return getattr(self, name).flatten(0, 1)
+
+    def flat_obs(self, key: str) -> torch.Tensor:
+        """All observations of a key: [T * N, *shape]."""
+        return self.obs[key].flatten(0, 1)
+
+    def observations(self, index: torch.Tensor, keys: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
+        """Observations of flattened samples ``index``; of these keys, all if None."""
+        return {
+            key: self.stacks(key, index) if key in self._frames else self.flat_obs(key).index_select(0, index)
+            for key in (self.obs if keys is None else keys)
+        }
+
+    def stacks(self, key: str, index: torch.Tensor) -> torch.Tensor:
+        """[B, frames, *shape]: a stacked observation of flattened samples ``index``, the oldest frame first."""
+        frames, envs = self._frames[key], self.shape[1]
+        back = torch.arange(frames - 1, -1, -1, device=self.device)
+        places, padded = frames_back(back, self.ages.view(-1)[index].long()[:, None])
+        # Sample t * N + n has its newest frame in row t + frames - 1 of the stored ones; one frame back is N samples back.
+        rows = (index + (frames - 1) * envs)[:, None] - envs * places
+        found = self._stored[key].flatten(0, 1)[rows]
+        if self._pads_with_zeros:
+            found[padded] = 0
+        return found
+
+    def begin(self, observations: Mapping[str, np.ndarray]) -> None:
+        """Start a rollout at ``observations``, and store the earlier frames of their stacks, padding included."""
+        for key, frames in self._frames.items():
+            before = torch.from_numpy(observations[key][:, :-1]).transpose(0, 1)
+            self._stored[key][: frames - 1].copy_(before)
+        self.ages[0] = self._longest - 1
+
+    def store_ages(self, t: int) -> None:
+        """Store the age of decision t > 0, after the episode ends of decision t - 1."""
+        self.ages[t] = (self.ages[t - 1] + 1).clamp(max=self._longest - 1) * ~self.episode_ends[t - 1]
+
+    def store_observations(
+        self, t: int, rows: slice, observations: Mapping[str, np.ndarray]
+    ) -> dict[str, torch.Tensor]:
+        """Store the observations of environments ``rows`` before decision t; return them as a network reads them.
+
+        observations: of all environments, key -> [N, ...], stacked where the network reads stacks.
+        """
+        for key, store in self.obs.items():
+            current = torch.from_numpy(observations[key][rows])
+            store[t, rows].copy_(current[:, -1] if key in self._frames else current)
+        shown = {key: store[t, rows] for key, store in self.obs.items() if key not in self._frames}
+        if self._frames:
+            first, last, _ = rows.indices(self.shape[1])
+            index = t * self.shape[1] + torch.arange(first, last, device=self.device)
+            shown |= {key: self.stacks(key, index) for key in self._frames}
+        return shown
+
+
+def grouped_order(steps: int, envs: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """int64[steps * envs]: every sample once; each two minibatches of ``size`` share a random group of environments.
+
+    A minibatch encodes each distinct graph once: with a quarter of the environments in it, it has a quarter of the graphs.
+    Where sizes do not divide, the order is random throughout.
+    """
+    groups = max(steps * envs // size // 2, 1)
+    if envs % groups or steps * (envs // groups) % size:
+        return rng.permutation(steps * envs)
+    chosen = rng.permutation(envs).reshape(groups, -1)
+    samples = (np.arange(steps)[:, None] * envs + chosen[:, None]).reshape(groups, -1)
+    return rng.permutation(rng.permuted(samples, axis=1).reshape(-1, size)).reshape(-1)

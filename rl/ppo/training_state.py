@@ -1,0 +1,136 @@
+"""The state of a training in checkpoints, and a zip for Stable-Baselines3."""
+
+import copy
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from stable_baselines3 import PPO as StableBaselinesPPO
+
+from nppsim.errors import ConfigError
+from nppsim.files import write_bytes
+from rl.curriculum.statistics import as_json
+from rl.policy.policy import NppPolicy
+from rl.ppo.ppo import PPO
+
+# Attributes of PPO that a checkpoint stores, by their keys in the file.
+NUMBERS = {
+    "updates": "updates",
+    "actor_updates": "actor_updates",
+    "critic_only": "critic_only",
+    "steered_rate": "adaptive_rate",
+    "hold": "kl_penalty_scale",
+    "held_since": "kl_penalty_start",
+    "seconds": "seconds",
+    "processor_seconds": "cpu_seconds",
+    "decisions_played": "decisions_played",
+    "num_timesteps": "num_timesteps",
+    "_n_updates": "n_passes",
+}
+
+
+def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
+    """Write a zip that ``stable_baselines3.PPO.load`` reads and can train further with its own buffers."""
+    config, policy = ppo.config, ppo.policy
+    model = StableBaselinesPPO(
+        NppPolicy,
+        ppo.env,
+        learning_rate=float(config.learning_rate or 0),
+        n_steps=ppo.n_steps,
+        batch_size=ppo.batch_size,
+        n_epochs=ppo.n_epochs,
+        gamma=ppo.gamma,
+        gae_lambda=ppo.gae_lambda,
+        clip_range=config.clip_range,
+        ent_coef=config.ent_coef_start,
+        vf_coef=config.vf_coef,
+        max_grad_norm=config.max_grad_norm,
+        target_kl=config.target_kl,
+        policy_kwargs={
+            "architecture": policy.architecture,
+            "statistics": policy.statistics,
+            "precision": policy.precision,
+        },
+        device=ppo.device,
+        _init_setup_model=False,  # no buffer, no second network
+    )
+    model.policy, model.num_timesteps, model._n_updates = policy, ppo.num_timesteps, ppo.n_passes
+    model._last_obs = None  # a loaded model begins with new episodes
+    archive = io.BytesIO()  # torch's writer raises an unclear error on a full disk
+    model.save(archive)
+    write_bytes(path, archive.getbuffer())
+
+
+def process_state(ppo: PPO) -> dict[str, Any]:
+    """State of one of the processes that train together."""
+    return {
+        **ppo.extra_state(),
+        "environments": ppo.env.state(),
+        "curriculum": as_json(ppo.sampler.state_dict()),
+        "shuffling": json.dumps(ppo.rng.bit_generator.state),
+        "sampling": ppo.action_rng.get_state(),
+        "torch": torch.get_rng_state(),
+    }
+
+
+def training_state(ppo: PPO) -> dict[str, Any]:
+    """Everything beside the weights that a resumed training needs between two updates, bit for bit on a CPU.
+
+    Tensors, arrays, numbers, texts and dictionaries.  The first process writes it; "others" has the ``process_state`` of
+    each of the others.
+    """
+    others = ppo.ranks.call_peers(process_state)
+    infos = [{"r": ret, "l": length} for ret, length in zip(ppo.episode_returns, ppo.episode_lengths, strict=True)]
+    return {
+        "optimizer": ppo.policy.optimizer.state_dict(),
+        **{key: getattr(ppo, name) for key, name in NUMBERS.items()},
+        "spent": ppo.elapsed_s,
+        "speed": dict(ppo.phase_seconds),
+        "episodes": [infos, list(ppo.episode_wins)],
+        "reference": None if ppo.reference is None else ppo.reference.state_dict(),
+        **process_state(ppo),
+        **({"others": others} if others else {}),
+    }
+
+
+def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
+    """Continue from a checkpoint's weights and ``training_state``, in all processes.
+
+    ConfigError for one of other environments, or of another number of processes.
+    """
+    others = training.get("others", [])
+    if not ppo.ranks.rank and len(others) + 1 != ppo.ranks.size:
+        raise ConfigError(
+            f"the run has {len(others) + 1} processes, here are {ppo.ranks.size}; go on with as many "
+            f"(--num-processes {len(others) + 1})"
+        )
+    common = {name: value for name, value in training.items() if name != "others"}
+    ppo.ranks.call_peers(_load_other, policy_state, common, others)
+    ppo.restore(policy_state, training["optimizer"], training["actor_updates"])
+    for key, name in NUMBERS.items():
+        setattr(ppo, name, training[key])
+    ppo.elapsed_before_s = training["spent"]
+    ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # the schedule may have become longer
+    ppo.phase_seconds.update(training["speed"])
+    ppo.env.load(training["environments"])
+    ppo.started = True
+    infos, wins = training["episodes"]
+    ppo.episode_returns.extend(info["r"] for info in infos)
+    ppo.episode_lengths.extend(info["l"] for info in infos)
+    ppo.episode_wins.extend(wins)
+    ppo.sampler.load_state_dict(json.loads(training["curriculum"]))
+    ppo.apply_stage_settings()
+    ppo.rng.bit_generator.state = json.loads(training["shuffling"])
+    ppo.action_rng.set_state(training["sampling"])
+    torch.set_rng_state(training["torch"])
+    if training["reference"] is not None:
+        ppo.reference = copy.deepcopy(ppo.policy).requires_grad_(False)
+        ppo.reference.load_state_dict(training["reference"])
+    ppo.load_extra_state(training)
+
+
+def _load_other(ppo: PPO, policy_state: dict, training: dict, others: list[dict]) -> None:
+    """Continue in one of the other processes."""
+    load_training_state(ppo, policy_state, training | others[ppo.ranks.rank - 1])
