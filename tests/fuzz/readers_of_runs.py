@@ -17,7 +17,6 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from stable_baselines3 import PPO
 
 import hardware
 from bc.baselines import Metrics

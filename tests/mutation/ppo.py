@@ -16,6 +16,7 @@ from rl.ppo.losses import losses, normalised
 from rl.ppo.off_policy import Passes, importance, priorities
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer, estimated
+from rl.ppo.schedules import adapted
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -299,22 +300,22 @@ def _(patch: Patch) -> None:
 
 @mutation("updates end early without a target KL", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    patch.set(PPO, "_moved_too_far", lambda ppo, numbers, settings: numbers.approx_kl > 1e-4)
+    patch.set(PPO, "_exceeds_target_kl", lambda ppo, kl, weights: kl > 1e-4)
 
 
 @mutation("target KL does not end updates", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    patch.set(PPO, "_moved_too_far", lambda ppo, numbers, settings: False)
+    patch.set(PPO, "_exceeds_target_kl", lambda ppo, kl, weights: False)
 
 
 @mutation("the adaptive learning rate moves the wrong way", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    patch.everywhere(steered, lambda original, rate, kl, desired: original(rate, desired**2 / max(kl, 1e-9), desired))
+    patch.everywhere(adapted, lambda original, rate, kl, desired: original(rate, desired**2 / max(kl, 1e-9), desired))
 
 
 @mutation("the adaptive learning rate stays constant", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    patch.everywhere(steered, lambda original, rate, kl, desired: rate)
+    patch.everywhere(adapted, lambda original, rate, kl, desired: rate)
 
 
 @mutation("clip fraction and KL are swapped in the log", tests=("tests/rl/ppo/test_monitor.py",))

@@ -13,7 +13,6 @@ from rl.curriculum import make_sampler
 from rl.curriculum.prefixes import Prefixes, StartStateError
 from rl.curriculum.start_states import FADE, MOST_LOSSES, MOST_WINS, STEPS, Run
 from rl.curriculum.statistics import as_json
-from rl.ppo.audit import Kept, Start, faults_of_rollout
 
 from learners import make_ppo, roll_out
 from worlds import RIGHT, corridor
@@ -334,26 +333,6 @@ def learner(**settings):
         frame_skip=16, num_envs=8, rollout_length=64, curriculum=CurriculumConfig(start_states=True), **settings
     )
     return ppo, scalars
-
-
-def test_the_audit_agrees_and_sees_episodes_that_are_counted_though_they_began_further_on():
-    ppo, _ = learner()
-    found = []
-    for spoilt in (False, False, True):
-        start = Start(ppo)
-        roll_out(ppo)
-        if spoilt:
-            ppo.counted_episodes = ppo.finished_episodes
-        found.append(
-            (
-                len(ppo.finished_episodes) - len(ppo.counted_episodes),
-                [f.name for f in faults_of_rollout(ppo, Kept.of(ppo), start)],
-            )
-        )
-        assert ppo.sampler.starts.episodes > 0 or not spoilt
-        ppo.sampler.update(ppo.sim)
-    assert [faults for _, faults in found[:2]] == [[], []]
-    assert "start states" in found[2][1]
 
 
 def test_decisions_of_such_episodes_are_nobodys_advantage():

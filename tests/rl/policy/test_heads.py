@@ -14,8 +14,6 @@ from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.heads import DeepHeads, ResidualBlocks
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import transfer
-from rl.ppo.audit import Kept, faults_of_rollout
-from rl.ppo.audit_update import faults_of_update
 from rl.ppo.ppo import PPO
 
 from learners import AT_ONCE, Patient, make_env, make_plan, roll_out, statistics
@@ -107,15 +105,12 @@ def test_a_deep_policy_is_trained_transferred_saved_and_loaded(tmp_path):
     config = PPOConfig(total_timesteps=10_000, n_epochs=2, **AT_ONCE).settled(make_plan())
     ppo = PPO(make_env(), name, config, make_plan(), statistics=statistics())
     ppo.logger = Logger(None, [])
-    ppo._setup_learn(10_000, Patient())
+    ppo.start(Patient())
     assert "fresh" not in str(transfer(clone.state_dict(), ppo.policy))
     ppo.set_reference(clone)
     for _ in range(2):
         roll_out(ppo)
-        kept = Kept.of(ppo)
-        assert list(faults_of_rollout(ppo, kept, None)) == []
         ppo.update()
-        assert list(faults_of_update(ppo, kept)) == []
         ppo.logger.dump()
     assert all(p.grad is not None and p.grad.any() for p in ppo.policy.parameters() if p.requires_grad)
     obs = ppo.rollout_buffer.observations(torch.arange(16))
