@@ -29,7 +29,6 @@ def recurrent(**changes):
     return make_ppo(**{"architecture": NAME, "rollout_length": 64, "minibatch_size": 64} | AT_ONCE | changes)[0]
 
 
-@torch.no_grad()
 def outputs_step_by_step(
     ppo: PPO, policy: NppPolicy, rows: torch.Tensor, burn_in: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
