@@ -261,7 +261,7 @@ def _check_end(demonstration: Demonstration, decision: int, outcome: int | None)
         ending = {TIMEOUT: "timed out", WON: "won", DIED: "died", None: "is still running"}[outcome]
         raise DatasetError(
             f"{demonstration.name}: {ending} after decision {decision} of {decisions} in the batch simulator, but won on "
-            "the last one in single playback; remove this replay, and report it"
+            "the last one in single playback; remove this replay"
         )
 
 

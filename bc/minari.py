@@ -48,7 +48,6 @@ from nppsim.replays.replay import MAX_BYTES, Replay, to_inputs
 NAMESPACE = "npp"
 FEW = 4  # episodes of a dataset that are compared with the simulator once they are written
 CLOSE = 1e-6  # of rewards
-_REPORT = "please report this"
 _VARIABLE = "MINARI_DATASETS_PATH"  # Minari's, where its datasets lie
 NO_LEVELS = "(the levels of the episodes: pass levels=..., see bc.minari)"
 _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
@@ -145,14 +144,14 @@ def _check_written(file: Path, demonstrations: Sequence[Demonstration], keys: Se
     few = set(np.linspace(0, len(demonstrations) - 1, FEW).astype(int).tolist())
     with h5py.File(file) as stored:
         if len(stored) != len(demonstrations):
-            raise DemonstrationError(f"{file}: holds {len(stored)} episodes, not {len(demonstrations)}; {_REPORT}")
+            raise DemonstrationError(f"{file}: holds {len(stored)} episodes, not {len(demonstrations)}")
         for number, demonstration in enumerate(demonstrations):
             episode, place = stored[f"episode_{number}"], f"{file}, episode {number}"
             _name, replay = _replay(episode, place)
             if replay.level != demonstration.level or not np.array_equal(replay.inputs, demonstration.inputs):
-                raise DemonstrationError(f"{place}: is not {demonstration.name}, as it was written; {_REPORT}")
+                raise DemonstrationError(f"{place}: is not {demonstration.name}, as it was written")
             if number in few and (other := _other_than_played(episode, demonstration, keys, frame_skip)):
-                raise DemonstrationError(f"{place}: {other} is not what {demonstration.name} shows; {_REPORT}")
+                raise DemonstrationError(f"{place}: {other} is not what {demonstration.name} shows")
 
 
 def _other_than_played(

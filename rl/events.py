@@ -186,5 +186,5 @@ def require_values(folder: str | os.PathLike, wanted: Mapping[str, Mapping[int, 
                 told = f"is {found[step]:.6g}" if step in found else f"is not there, only {sorted(found)[-3:]} are"
                 raise EventsError(
                     f"{folder}: {tag} at step {step} {told}; it was to be {value:.6g}: curves are written late, under other "
-                    "names or at other steps; please report this"
+                    "names or at other steps"
                 )

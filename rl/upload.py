@@ -91,7 +91,7 @@ class Uploader:
         if lacking := sorted(missing | (files - manifest.keys())):
             raise UploadError(
                 f"s3://{self.bucket}/{self.prefix} lacks {len(lacking)} files of {folder}, e.g. {lacking[0]}; delete "
-                f"{MANIFEST} to upload everything again, and report this if it stays so"
+                f"{MANIFEST} to upload everything again"
             )
 
     def _upload(self, path: Path, key: str) -> None:

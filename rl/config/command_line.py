@@ -106,9 +106,7 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     parser = _parser(everything="--help-all" in argv)
     parser.nothing_is_required()  # it may stand in a file
     arguments = parser.parse_args(_entropy_of_both_ends(argv))
-    config = configured(_given(arguments))
-    check_in_force(config, _flags_in(arguments))  # which win over all else
-    return config
+    return configured(_given(arguments))
 
 
 def configured(given: Settings) -> ExperimentConfig:
@@ -127,7 +125,6 @@ def configured(given: Settings) -> ExperimentConfig:
     config = _resumed(given) if ("", "resume_from") in given else _begun(given)
     for (section, name), one in given.items():
         _check_effect(config, section, name, one)
-    check_in_force(config, given)
     check_prepared(config)
     return config
 
@@ -175,18 +172,6 @@ def _flags_in(arguments: Namespace) -> Settings:
             value = tuple(value) if isinstance(value, list) else value
             flags[section, known.name] = Given(value, known.option, COMMAND_LINE)
     return flags
-
-
-def check_in_force(config: ExperimentConfig, given: Settings) -> None:
-    """ConfigError unless the configuration has every value that was given."""
-    for (section, name), one in given.items():
-        found = getattr(getattr(config, section) if section else config, name)
-        if name not in HOW and found != one.value:
-            raise ConfigError(
-                f"was given, and is {found!r} in the configuration: something overwrites it; please report this",
-                one.place,
-                one.value,
-            )
 
 
 def _begun(given: Settings) -> ExperimentConfig:

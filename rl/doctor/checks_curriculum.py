@@ -20,7 +20,7 @@ from rl.ppo.vec_env import BatchVecEnv
 EACH = 4  # levels of a category that are always lost, always won, and learned
 UPDATES = 40
 History = list[tuple[np.ndarray, np.ndarray, np.ndarray]]  # of each update: levels, wins, advantages of its episodes
-_PROGRAM = "this is a mistake in the program, not in your settings: please report it"
+_PROGRAM = "this is a mistake in the program, not in your settings"
 
 
 @check(BEFORE)

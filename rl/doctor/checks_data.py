@@ -39,7 +39,7 @@ PLANNER_BUDGET = 300_000  # frames that the planner simulates for one of them
 PLAYED_BACK = 12  # demonstrations of the dataset, at most
 PROBE_ROWS = 4000  # decisions that the probe of the labels learns from
 ENOUGH_ROWS = 200  # held-out decisions; with fewer, chance decides
-_PROGRAM = "this is a mistake in the program, not in your settings: please report it"
+_PROGRAM = "this is a mistake in the program, not in your settings"
 _REBUILD = "delete the cached dataset, it will be rebuilt"
 
 
@@ -194,7 +194,7 @@ def evaluations_can_be_repeated(suites: Mapping[str, EvaluationSuite]) -> str:
     require(
         not different,
         f"{different} of {len(one)} episodes of random play end otherwise the second time",
-        "evaluations cannot be compared so: this is a mistake in the program, please report it",
+        "evaluations cannot be compared so: this is a mistake in the program",
     )
     return f"{len(one)} {name} episodes twice"
 

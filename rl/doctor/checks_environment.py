@@ -21,7 +21,7 @@ from rl.ppo.vec_env import BatchVecEnv
 
 DECISIONS = 150  # of random play, in each of 32 environments
 LEVELS = 32  # that are played on, spread over the training levels
-_PROGRAM = "this is a mistake in the program, not in your settings: please report it"
+_PROGRAM = "this is a mistake in the program, not in your settings"
 
 
 @derived

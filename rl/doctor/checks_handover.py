@@ -17,7 +17,7 @@ from rl.policy.weight_map import TransferReport
 from rl.ppo.losses import kl_divergence
 from rl.ppo.ppo import PPO
 
-_PROGRAM = "this is a mistake in the program, not in your settings: please report it"
+_PROGRAM = "this is a mistake in the program, not in your settings"
 _OTHER_DATA = "the demonstrations do not look like these levels: use demonstrations of such levels, or --no-pretraining"
 MOST_MEAN = (
     3.0  # distance of means, in spreads of the demonstrations: of a key, an error; twice of a component, a warning

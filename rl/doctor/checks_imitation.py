@@ -21,7 +21,7 @@ from rl.ppo.ppo import PPO
 JUMPS = (ACTION_INPUT & 1).astype(bool)  # whether an action presses jump
 JUMP_HELD = layout.SPECS["game_state"].components.index("jump_held")
 DISTILLED = f"pretrain/taught{checkpoint.SUFFIX}"  # what lessons leave in the folder of a run
-_PROGRAM = "this is a mistake in the program, not in your settings: please report it"
+_PROGRAM = "this is a mistake in the program, not in your settings"
 
 
 @check(IMITATION)

@@ -24,7 +24,7 @@ from rl.ppo.ppo import PPO
 SLOW_UPDATE_S = 120.0
 FEW_UPDATES = 200
 LONG_RUN_HOURS = 48.0
-_PROGRAM = "this is a mistake in the program, not in your settings: please report it"
+_PROGRAM = "this is a mistake in the program, not in your settings"
 ALWAYS = (
     *REQUIRED_TAGS,
     *("train/grad_norm", "train/last_kl", "train/ent_coef", "train/bc_kl_coef", "sim/episodes", "sim/update_s"),

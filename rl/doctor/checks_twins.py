@@ -75,6 +75,6 @@ def _twin(env: BatchVecEnv, bank: LevelBank, num_envs: int, *, shadow: bool) -> 
 def _agreed(sim: BatchSimulator) -> str:
     assert sim.shadow is not None
     told = ", ".join(f"{kind} {count}" for kind, count in sim.shadow.kinds.items())
-    require(sim.shadow.comparisons > 0, "nothing was compared", "please report this")
+    require(sim.shadow.comparisons > 0, "nothing was compared", "a mistake in the program")
     require(not sim.shadow.mismatches, f"{sim.shadow.mismatches} mismatches: {told}", "see docs/development.md")
     return f"{sim.shadow.comparisons} comparisons"

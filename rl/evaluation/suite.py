@@ -26,7 +26,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import GAMMA, RewardConfig
-from rl.evaluation.results import EpisodeRecord, ResultsError
+from rl.evaluation.results import EpisodeRecord
 from rl.policy.player import player_of
 
 
@@ -155,28 +155,10 @@ class EvaluationSuite:
                 pressed[env], commands[env] = [], []
                 playing[env] += sim.num_envs
             player.begin(ended)
-            if player.states is not None and player.states[ended].any():
-                raise ResultsError(
-                    "the policy remembers an episode that has ended, and would be judged with that in the next one; please "
-                    "report this"
-                )
             sim.next_level[:] = self._bank_row(playing + sim.num_envs)
             if progress is not None and ended.size:
                 progress(len(ended))
         return [records[number] for number in range(total)]
-
-    def beginning(self, policy: Policy, *, deterministic: bool, decisions: int) -> np.ndarray:
-        """int64[D, N]: the actions with which the first N episodes of a run begin, up to where one of them ends."""
-        rng = torch.Generator().manual_seed(self.seed)
-        sim, actions, everybody = self.simulator, [], np.arange(self.simulator.num_envs)
-        player = player_of(policy, sim.num_envs)
-        obs = sim.reset(self._bank_row(everybody))
-        for _ in range(decisions):
-            actions.append(player.act(obs, everybody, deterministic=deterministic, rng=rng))
-            obs = sim.step(actions[-1])
-            if sim.finished.size:
-                break
-        return np.stack(actions)
 
     def _check_stacks(self, policy: Policy) -> None:
         """Stacks of other lengths would not fit, stacks with another padding would, and mean something else."""

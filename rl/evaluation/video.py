@@ -103,7 +103,7 @@ def check_films(films: Sequence[Film], episodes: Sequence[EpisodeRecord], out_di
             raise VideoError(
                 f"{video}: is to show {film.level_name!r}, {film.outcome} after {film.frames} frames; it has {pictures} "
                 f"pictures, and the replay beside it {'is' if played else 'is not'} of such an episode: film, replay and "
-                "name are of different episodes; please report this"
+                "name are of different episodes"
             )
 
 

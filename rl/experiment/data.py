@@ -215,10 +215,7 @@ def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
 
 
 def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward.AuditRow]:
-    """The arithmetic of the rewards, per category, before training.
-
-    ConfigError where the default preset does not pass, and, unless --force is given, where dying pays.
-    """
+    """The arithmetic of the rewards, per category, before training; warns where it does not add up, or dying pays."""
     names = np.array(data.train_categories)
     lengths = {name: data.bank.path_length[names == name].tolist() for name in dict.fromkeys(data.train_categories)}
     rows = []
@@ -232,17 +229,16 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
         least = min(rows, key=lambda row: row.win_return - max(row.timeout_return, row.death_return))
         log(f"rewards in order on {len(rows)} categories; nearest to each other on {_told(least)}")
     problems = [problem for row in rows for problem in row.problems]
-    if problems and config.reward.is_default:
-        raise ConfigError(
-            f"the rewards do not add up on these levels: {problems[0]}; raise --gamma towards 1, or train on shorter levels"
+    if problems and config.reward.is_default and "rewards" not in config.silence:
+        log(
+            f"warning: rewards: the rewards do not add up on these levels: {problems[0]}; raise --gamma towards 1, train on "
+            "shorter levels, or --silence rewards"
         )
     deadly = [row for row in rows if row.death_return > min(row.win_return, row.timeout_return + reward.TIE)]
-    if deadly and not config.reward.force:
-        raise ConfigError(
-            f"dying pays on {_told(deadly[0])}, so that is what would be learned: let --reward-death be further below 0 or "
-            "--reward-time nearer to it, or give --force to train all the same",
-            "--reward-preset",
-            config.reward.preset,
+    if deadly and not config.reward.force and "dying" not in config.silence:
+        log(
+            f"warning: dying: dying pays on {_told(deadly[0])}, so that may be learned: lower --reward-death, raise "
+            f"--reward-time towards 0, or accept it with --force (--reward-preset {config.reward.preset})"
         )
     return rows
 

@@ -151,8 +151,7 @@ class Evaluator:
         self._arrived = self._ordered = None
         if answer.decisions != ordered or answer.found.wins.levels != self._levels:
             raise EvaluatorError(
-                f"another policy ({answer.decisions:,} decisions instead of {ordered:,}) or other levels were evaluated: "
-                "please report this"
+                f"another policy ({answer.decisions:,} decisions instead of {ordered:,}) or other levels were evaluated"
             )
         self.path.unlink()
         self.history.add(answer.decisions, answer.found.wins)

@@ -17,8 +17,6 @@ from nppsim.simulate import simulate
 from rl.search.levels import Task
 from rl.search.results import REPLAYS, Solved
 
-_REPORT = "please report this"
-
 
 class SolveError(UserError, RuntimeError):
     """A result or file that differs from the run found."""
@@ -30,7 +28,7 @@ def check_found(solved: Sequence[Solved], tasks: Sequence[Task], path: Path) -> 
     path: of the levels.
     """
     if [one.task.level for one in solved] != [task.level for task in tasks]:
-        raise SolveError(f"{len(solved)} levels were searched instead of {len(tasks)}; {_REPORT}")
+        raise SolveError(f"{len(solved)} levels were searched instead of {len(tasks)}")
     pars: dict[str, set[int | None]] = {}
     if (path / INDEX).is_file():
         levels = LevelSet.open(path)
@@ -39,14 +37,14 @@ def check_found(solved: Sequence[Solved], tasks: Sequence[Task], path: Path) -> 
     for one in solved:
         name = one.task.name
         if one.task.par_frames not in pars.get(one.task.level.fingerprint, {one.task.par_frames}):
-            raise SolveError(f"{name}: {one.task.par_frames} is not the par of this level in {path / INDEX}; {_REPORT}")
+            raise SolveError(f"{name}: {one.task.par_frames} is not the par of this level in {path / INDEX}")
         if one.solution.run is None:
             continue
         run = simulate(one.task.level, one.solution.run.inputs)
         if not run.won or run.frames != one.frames or len(one.solution.run.inputs) != one.frames:
             raise SolveError(
                 f"{name}: reported as solved in {one.frames} frames; in playback, the run is {run.outcome} after "
-                f"{run.frames}; {_REPORT}"
+                f"{run.frames}"
             )
 
 
@@ -56,7 +54,7 @@ def check_files(solved: Sequence[Solved], out: Path, demonstrations: Path | None
     for one in found:
         file = out / REPLAYS / f"{one.stem}.replay"
         if not _same(Replay.load(file), one.replay):
-            raise SolveError(f"{file}: is not the run that was found on {one.task.name}; {_REPORT}")
+            raise SolveError(f"{file}: is not the run that was found on {one.task.name}")
     if demonstrations is None:
         return
     for category in {one.task.category for one in found}:
@@ -67,7 +65,7 @@ def check_files(solved: Sequence[Solved], out: Path, demonstrations: Path | None
                 replays.entry(i).category == category and _same(replays[i], wanted[i]) for i in range(len(wanted))
             )
         if not same:
-            raise SolveError(f"{file}: does not hold the {len(wanted)} runs that were found in {category}; {_REPORT}")
+            raise SolveError(f"{file}: does not hold the {len(wanted)} runs that were found in {category}")
 
 
 def _same(one: Replay, other: Replay) -> bool:

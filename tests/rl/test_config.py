@@ -832,3 +832,12 @@ def test_a_field_is_set_by_its_name():
 def test_one_entropy_coefficient_sets_both_ends():
     argv = rl.config.command_line._entropy_of_both_ends(["--ent-coef", "0.0005"])
     assert argv == ["--ent-coef-end=0.0005", "--ent-coef", "0.0005"]
+
+
+@pytest.mark.parametrize(
+    "name", ["graph_attention", "full_hgt_frame_stacked", "vision_free_frame_stacked", "visual_frame_stacked_only"]
+)
+def test_documented_names_of_architectures_are_accepted(name, folder):
+    """They stand for a network of another name, which is no contradiction of the flag."""
+    (network,) = resolve([*REQUIRED[:-1], name]).architectures
+    assert network != name
