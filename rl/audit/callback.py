@@ -42,7 +42,7 @@ class Audit(PPOCallback):
         self.updates = 0  # seen by this callback
         self._seen = 0  # PPO's number of the latest of these
         self.start_success = float("nan")  # share of episodes won in the first WINDOW updates
-        self.generator_states: set[bytes] = set()
+        self._generator_states: deque[bytes] = deque(maxlen=100)
         self._curriculum_episodes: float | None = None
         self._wins: deque[bool] = deque(maxlen=EPISODE_WINDOW)
         self._rollout_seconds = 0.0
@@ -91,10 +91,17 @@ class Audit(PPOCallback):
                     f"success of {np.mean(ppo.episode_wins):.1%} is logged, episodes won: {np.mean(self._wins):.1%}",
                 )
             )
-        digest = hashlib.sha256(ppo.action_rng.get_state().numpy().tobytes()).digest()
-        if digest in self.generator_states:
-            problems.append(("random", "the generator of actions is in the state of an earlier rollout: draws repeat"))
-        self.generator_states.add(digest)
+        states = {
+            "actions": ppo.action_rng.get_state().numpy().tobytes(),
+            "minibatches": str(ppo.rng.bit_generator.state).encode(),
+        }
+        for of, state in states.items():
+            digest = hashlib.sha256(of.encode() + state).digest()
+            if digest in self._generator_states:
+                problems.append(
+                    ("random", f"the generator of {of} is in the state of an earlier rollout: draws repeat")
+                )
+            self._generator_states.append(digest)
         return problems
 
     def _after_update(self) -> None:

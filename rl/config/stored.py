@@ -25,6 +25,8 @@ HOW = (
     "previous_checkpoint",
     "visualize_training",
     "debug",
+    "audit",
+    "silence",
     "config_files",
     "recipe",
 )
