@@ -56,10 +56,8 @@ class PPO:
     """PPO whose environments, rollouts and updates are arrays over all environments.
 
     env: BatchVecEnv over a BatchSimulator.
-    architecture: name of the network.
-    config: a PPOConfig after ``settled``.
-    plan: sizes, precision and threads.
-    statistics: for the policy's normaliser.
+    architecture: name of the network.  config: a PPOConfig after ``settled``.
+    plan: sizes, precision and threads.  statistics: for the policy's normaliser.
     ranks: the processes that train together; each has its own environments, sampler and random generators.
     active_config: the configuration with the changes of the curriculum's current stage.
     rollout_config: the active configuration while the latest rollout was collected.
@@ -152,7 +150,6 @@ class PPO:
         self.reserved_s = self.elapsed_before_s = 0.0
         self._began = math.nan  # time.perf_counter() when ``learn`` began
 
-    # -----------------------------------------------------------------------------------------------------------------
     # The loop
 
     def learn(self, total_timesteps: int, callback: BaseCallback | list[BaseCallback] | None = None) -> "PPO":
@@ -203,7 +200,6 @@ class PPO:
         if self.active_config.gamma != before:
             self.gamma = self.sim.gamma = self.active_config.gamma
 
-    # -----------------------------------------------------------------------------------------------------------------
     # Rollout
 
     def collect_rollouts(self, callback: BaseCallback) -> bool:
@@ -335,12 +331,10 @@ class PPO:
         return self.policy.logits_and_values(self.policy.to_tensors(obs))[1]
 
     def _critic_warmup_ends(self) -> bool:
-        config = self.config
-        good = self.explained_variance >= config.critic_warmup_explained_variance
-        enough = good and self.updates >= config.critic_warmup_min_updates
-        return enough or self.updates >= config.critic_warmup_max_updates
+        config, good = self.config, self.explained_variance >= self.config.critic_warmup_explained_variance
+        minimum = config.critic_warmup_min_updates if good else config.critic_warmup_max_updates
+        return self.updates >= min(minimum, config.critic_warmup_max_updates)
 
-    # -----------------------------------------------------------------------------------------------------------------
     # Update
 
     def update(self) -> None:
@@ -439,7 +433,6 @@ class PPO:
         limit = self.config.target_kl
         return limit is not None and kl > KL_TOLERANCE * limit and not weights.critic_only
 
-    # -----------------------------------------------------------------------------------------------------------------
     # Reference policy, checkpoints, curriculum
 
     def set_reference(self, policy: NppPolicy) -> None:
