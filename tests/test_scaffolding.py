@@ -107,7 +107,7 @@ ORDER = {
         {"config", "evaluation"},
         {"curriculum", "distributed", "search", "upload"},
         {"ppo"},
-        {"distillation"},
+        {"audit", "distillation"},
         {"doctor"},
         {"experiment"},
         {"studio"},

@@ -1,10 +1,7 @@
-"""Steadily falling figures, and the memory of the process."""
-
-from pathlib import Path
+"""Steadily falling figures."""
 
 import numpy as np
 
-PAGE = 4096
 FALL = 0.85  # share of the speed at the window's start below which it has fallen
 TAU = 0.55  # rank correlation with time beyond which a trend is steady
 
@@ -21,9 +18,3 @@ def rank_correlation(values: np.ndarray) -> float:
     n = len(values)
     signs = np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)]
     return float(signs.mean()) if n > 1 else 0.0
-
-
-def memory_mib() -> float:
-    """Resident memory of the process, MiB; NaN without /proc."""
-    statm = Path("/proc/self/statm")
-    return int(statm.read_text().split()[1]) * PAGE / 2**20 if statm.exists() else float("nan")

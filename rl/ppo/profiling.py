@@ -18,7 +18,6 @@ import torch
 from torch import profiler
 
 from nppsim.files import append_text, table, write_json, write_text
-from rl.audit.trends import memory_mib
 from rl.config import ProfilingConfig
 from rl.ppo.callback import PPOCallback
 from rl.ppo.ppo import PHASES
@@ -28,6 +27,7 @@ OTHER = "other"  # what is neither simulator, network nor update: bookkeeping, e
 OPERATIONS = 40  # rows of a trace's table
 LINES = 10  # of code, in a snapshot of memory
 MIB = 1 << 20
+PAGE = 4096
 
 
 def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
@@ -41,6 +41,12 @@ def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
     if config.memory:
         found.append(MemorySnapshots(place, config.memory_snapshot_freq))
     return found
+
+
+def memory_mib() -> float:
+    """Resident memory of the process, MiB; NaN without /proc."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * PAGE / MIB if statm.exists() else float("nan")
 
 
 class Profiler(PPOCallback):

@@ -60,8 +60,13 @@ def program_help(program, chosen=""):
         main = load_script(program.removeprefix("scripts/").removesuffix(".py")).main
     else:
         return None
+    text = printed(main, [*([chosen] if chosen else []), "--help"])
+    return printed(main, ["--help-all"]) if "--help-all" in text and not chosen else text
+
+
+def printed(main, arguments):
     with redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as stop:
-        main([*([chosen] if chosen else []), "--help"])
+        main(arguments)
     assert stop.value.code == 0
     return out.getvalue()
 

@@ -79,6 +79,8 @@ EXAMPLES = {
     "reward-proximity": ["0.1"],
     "reward-exploration": ["0.01"],
     "debug": [],
+    "audit": ["off"],
+    "silence": ["rewards"],
     "replay-data-dir": ["replays"],
     "mirror-demonstrations": [],
     "max-demonstrations-per-category": ["100"],
@@ -316,8 +318,11 @@ def test_another_name_of_a_flag_means_the_same(name, folder):
     others, own = arguments(name)
     if name == "architectures":
         others = REQUIRED[:2]
+    both = ["--ent-coef-end", *EXAMPLES[name]] if name == "ent-coef-start" else []  # --ent-coef sets both ends
     for alias in KNOWN[name].aliases:
-        assert resolve([*others, *(part.replace(f"--{name}", f"--{alias}") for part in own)]) == resolve(others + own)
+        assert resolve([*others, *(part.replace(f"--{name}", f"--{alias}") for part in own)]) == resolve(
+            others + own + both
+        )
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -777,9 +782,9 @@ def test_final_evaluation_is_spread_over_the_categories():
 
 def test_help_names_every_flag(capsys):
     with pytest.raises(SystemExit):
-        resolve(["--help"])
+        resolve(["--help-all"])
     text = capsys.readouterr().out
-    assert all(f"--{name}" in text for name in KNOWN)
+    assert all(re.search(rf"--{name}\b(?!-)", text) for name in KNOWN)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ from rl.curriculum import make_sampler
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import hold_back, joined, load_data, load_demonstrations
 from rl.experiment.run import run
-from rl.ppo import first_update
 
 from recordings import winning_inputs
 from worlds import corridor
@@ -170,9 +169,6 @@ def test_test_levels_are_played_once_by_each_method_after_everything_else(folder
         evaluated.append(("+".join(sorted({name_of[level] for level in suite.bank.levels})), type(policy).__name__))
         return play(suite, policy, **options)
 
-    monkeypatch.setattr(
-        first_update, "MAX_INPUT_MEAN", np.inf
-    )  # demonstrations that only walk show little of the inputs
     monkeypatch.setattr(BatchSimulator, "step", seen_step)
     monkeypatch.setattr(EvaluationSuite, "run", seen_run)
     run(configuration(
