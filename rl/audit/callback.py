@@ -46,7 +46,6 @@ class Audit(PPOCallback):
         self._curriculum_episodes: float | None = None
         self._wins: deque[bool] = deque(maxlen=EPISODE_WINDOW)
         self._rollout_seconds = 0.0
-        self._checked_actor = False
 
     def _on_training_start(self) -> None:
         self._seen = self.model.updates
@@ -106,13 +105,12 @@ class Audit(PPOCallback):
 
     def _after_update(self) -> None:
         ppo = self.model
-        first = self.updates == 0
+        first = ppo.updates == 1
         self._seen = ppo.updates
         self.updates += 1
-        actor_learned = ppo.actor_updates > 0
-        if first or self.level == "all" or (actor_learned and not self._checked_actor):
+        actors_first = ppo.actor_updates == 1 and not ppo.critic_only
+        if first or actors_first or self.level == "all":
             self._report(first_update_problems(ppo, self.folder, scalars=first))
-            self._checked_actor = actor_learned
         self.history.append(self._figures())
         if self.updates == WINDOW:
             self.start_success = success(self.history)

@@ -168,6 +168,11 @@ class TrainingMonitor(PPOCallback):
         judged = self.config.evaluation.in_training
         if (judged or self._in_flight) and self._saved_after != self.model.updates:
             self._checkpoint()
+        if not self.model.actor_updates:
+            self.warn(
+                "actor",
+                "it did not learn in this run: raise --total-timesteps or lower --critic-warmup-max-updates",
+            )
         if self._in_flight:
             self._conclude(*self._arrived())
         if judged and (self._last is None or self._last[0] != self.model.updates):
@@ -183,6 +188,11 @@ class TrainingMonitor(PPOCallback):
 
     def _show_progress(self) -> None:
         ppo = self.model
+        if ppo.updates == 1:
+            rate, total = ppo.decisions_played / max(ppo.seconds, 1e-9), self.config.ppo.total_timesteps
+            self.log(
+                f"first update: {rate:,.0f} decisions/s; {total:,} decisions would take {total / rate / 60:.0f} min"
+            )
         self._bar.update(self.num_timesteps - self._bar.n)
         success = np.mean(ppo.episode_wins) if ppo.episode_wins else 0.0
         stage = getattr(ppo.sampler, "stage", "")

@@ -66,7 +66,7 @@ def test_a_map_that_lacks_its_exit_gets_a_clear_answer(folder):
     inputs = WON.inputs.tobytes()
     (folder / "a.replay").write_bytes(struct.pack("<IIIB", 1, len(data), len(inputs), 1) + data + inputs)
     (one,) = play_files([folder / "a.replay"])
-    assert one.stop_training == "ran out"
+    assert one.ending == "ran out"
     assert one.warnings[0] == (
         "the map has no exit door, so it cannot be finished; its record is lost, repair the file or record it again"
     )
@@ -78,7 +78,7 @@ def test_replay_sets_are_played_one_by_one(tmp_path):
         writer.append(BLOWN_UP)
     (tmp_path / "other.h5").write_bytes(b"other")
     played = list(play_files(find_files([tmp_path])))
-    assert [one.stop_training for one in played] == ["unreadable", "finished", "died"]
+    assert [one.ending for one in played] == ["unreadable", "finished", "died"]
     assert played[2].file.endswith("set.h5#1")
 
 
@@ -88,7 +88,7 @@ def test_names_in_capitals_are_replays_too(tmp_path):
         writer.append(WON)
     (tmp_path / "set.h5").rename(tmp_path / "SET.H5")
     played = list(play_files(find_files([tmp_path])))
-    assert [one.stop_training for one in played] == ["finished", "finished"]
+    assert [one.ending for one in played] == ["finished", "finished"]
     for name in ("B.REPLAY", "SET.H5", "SET.H5#0"):
         assert Replay.load(tmp_path / name).inputs.tobytes() == WON.inputs.tobytes()
     assert len(find_replays([tmp_path])) == 2
@@ -125,6 +125,6 @@ def test_the_shared_recordings_play_back_as_their_makers_saw_them():
         pytest.skip("no recorded replays beside the project")
     played = list(play_files(find_files([folder])))
     assert len(played) == 61
-    assert sum(one.stop_training == "finished" for one in played) >= 57
+    assert sum(one.ending == "finished" for one in played) >= 57
     lacking = [one for one in played if one.warnings and "its record is lost" in one.warnings[0]]
     assert {Path(one.file).stem[9:15] for one in lacking} >= {"153053", "153108"}

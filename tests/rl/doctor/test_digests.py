@@ -143,7 +143,7 @@ def test_a_run_that_goes_on_neither_doubles_nor_misses_a_line(usual, tmp_path):
     path.write_text("\n".join([*lines, json.dumps(row), json.dumps(row)[:50]]))
     again, _ = make_ppo(total_timesteps=3 * ROLLOUT)
     training_state.load_training_state(again, state[1], state[0])
-    again.learn(ROLLOUT, callback=DigestTrail(tmp_path))
+    again.learn(3 * ROLLOUT, callback=DigestTrail(tmp_path))
     found = read_trail(tmp_path)
     assert [row["update"] for row in found] == [0, 1, 2, 3]
     assert found[:3] == usual[:3]

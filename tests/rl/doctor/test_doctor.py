@@ -17,7 +17,7 @@ from nppsim.planner.search import PlannedRun
 from rl.config.command_line import resolve
 from rl.config.stored import FINISHED_FILE
 from rl.curriculum import make_sampler
-from rl.doctor import checks_core, checks_environment, checks_record, doctor
+from rl.doctor import checks_environment, checks_record, doctor
 from rl.doctor.doctor import (
     BEFORE,
     CHECKPOINT,
@@ -311,51 +311,6 @@ def many_play_like_one(parts, patch):
 
 
 @planted
-def advantages_are_what_they_are_defined_as(parts, patch):
-    compute = checks_core.RolloutBuffer.compute_returns_and_advantages
-
-    def forgets_ends(buffer, last_values):
-        buffer.episode_ends.zero_()
-        compute(buffer, last_values)
-
-    patch.setattr(checks_core.RolloutBuffer, "compute_returns_and_advantages", forgets_ends)
-
-
-def with_flipped_entropy(logits, values, samples, settings):
-    return LOSSES(logits, values, samples, dataclasses.replace(settings, ent_coef=-settings.ent_coef))
-
-
-LOSSES = checks_core.losses
-
-
-@planted
-def losses_are_what_they_are_defined_as(parts, patch):
-    patch.setattr(checks_core, "losses", with_flipped_entropy)
-
-
-@planted
-def gradients_point_the_right_way(parts, patch):
-    patch.setattr(checks_core, "losses", with_flipped_entropy)
-
-
-@planted
-def parts_of_a_batch_add_up(parts, patch):
-    def sums_instead_of_means(policy, pool, observations, samples, index, settings):
-        for part in index.chunk(pool.threads):
-            SET_GRADIENTS(policy, checks_core.ThreadPool(1), observations, samples, part, settings)
-
-    patch.setattr(checks_core, "set_gradients", sums_instead_of_means)
-
-
-SET_GRADIENTS = checks_core.set_gradients
-
-
-@planted
-def schedules_are_the_configured_ones(parts, patch):
-    patch.setattr(type(parts["settings"]), "ent_coef_at", lambda self, progress: self.ent_coef_start)
-
-
-@planted
 def settings_that_were_changed(parts, patch):
     patch.setattr(checks_record, "config_from_dict", lambda data: dataclasses.replace(parts["asked"], frame_skip=2))
 
@@ -448,43 +403,6 @@ def the_network_is_the_one_in_the_table(parts, patch):
 
 
 @planted
-def one_discount_everywhere(parts, patch):
-    patch.setattr(parts["ppo"].rollout_buffer, "gamma", 0.9)
-
-
-@planted
-def the_rollout_adds_up(parts, patch):
-    buffer = parts["ppo"].rollout_buffer
-    patch.setattr(buffer, "advantages", -buffer.advantages)
-
-
-@planted
-def decisions_are_the_policys(parts, patch):
-    buffer = parts["ppo"].rollout_buffer
-    patch.setattr(buffer, "actions", (buffer.actions * 0 + 1))
-
-
-@planted
-def the_update_moved_the_weights(parts, patch):
-    patch.setitem(parts["policy"].optimizer.param_groups[0], "lr", 0.0)
-
-
-@planted
-def the_update_is_measured_from_the_policy_that_played(parts, patch):
-    buffer = parts["ppo"].rollout_buffer
-    elsewhere = torch.full_like(buffer.log_probs, -20.0)
-    elsewhere[..., 0] = 0.0
-    patch.setattr(buffer, "log_probs", elsewhere)
-
-
-@planted
-def the_losses_in_force_are_configured(parts, patch):
-    ppo = parts["ppo"]
-    in_force = ppo._loss_settings()
-    patch.setattr(ppo, "_loss_settings", lambda: dataclasses.replace(in_force, clip_range=0.05))
-
-
-@planted
 def every_weight_was_transferred(parts, patch):
     parts["moved"] = dataclasses.replace(parts["moved"], used=parts["moved"].used // 2)
 
@@ -534,11 +452,6 @@ def curves_are_on_disk(parts, patch):
 def lost(tags):
     missing = sorted(set(tags) - set(checks_record.REQUIRED_TAGS))
     raise checks_record.EventsError(f"{missing} are not on disk")
-
-
-@planted
-def audits_find_what_is_spoilt(parts, patch):
-    patch.setattr("rl.doctor.checks_alarms.settings_agree", lambda ppo: iter(()))
 
 
 @planted

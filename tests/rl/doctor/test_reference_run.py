@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rl.doctor.reference import hold_against, load_reference
-from rl.ppo import passes
+from rl.ppo import ppo as module
 
 from programs import load_script
 from tiny_run import REFERENCE, SEEDS, train
@@ -29,8 +29,8 @@ def test_a_new_seed_is_within_the_reference(tmp_path):
 
 
 def test_a_flipped_advantage_alarms(tmp_path, monkeypatch):
-    normalised = passes.normalised
-    monkeypatch.setattr(passes, "normalised", lambda *arguments: -normalised(*arguments))
+    normalised = module.normalized
+    monkeypatch.setattr(module, "normalized", lambda *arguments: -normalised(*arguments))
     report = hold_against(train(tmp_path, NEW_SEED), load_reference(REFERENCE))
     assert {row.tag for row in report.alarms} >= {"rollout/success_rate", "rollout/ep_rew_mean"}, report.text()
     assert torch.get_num_threads() == 1

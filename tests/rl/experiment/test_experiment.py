@@ -180,7 +180,7 @@ def test_a_signal_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path)
         preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL),  # whoever runs the tests may ignore it
     )  # fmt: skip
     for line in process.stdout:
-        if "first update checked" in line:
+        if "first update:" in line:
             break
     time.sleep(1)
     process.send_signal(signal.SIGTERM)

@@ -200,7 +200,7 @@ def test_stages_are_named_where_they_begin():
     places["curriculum_stages/simplest_place"] = Scalars(steps, np.full(4, 2.0))
     assert stages(run | places) == [(100, "own"), (200, "complex"), (400, "simplest")], "--curriculum-stage-order"
     assert stages({}) == []
-    (chart,) = (one for one in CHARTS if one.losses)
+    (chart,) = (one for one in CHARTS if one.steps)
     assert curve_chart(chart, {"run": run}, {"run": stages(run)})
 
 

@@ -9,7 +9,7 @@ import torch
 
 from rl.config import ProfilingConfig
 from rl.doctor.digests import DigestTrail, first_divergence, read_trail
-from rl.ppo.ppo import PARTS
+from rl.ppo.ppo import PHASES
 from rl.ppo.profiling import FOLDER, profilers
 
 from learners import make_ppo
@@ -50,7 +50,7 @@ def test_phases_add_up(profiled):
     facts = json.loads((profiled / FOLDER / "phases.json").read_text())
     rows = list(csv.DictReader((profiled / FOLDER / "phases.csv").open()))
     assert facts["updates"] == UPDATES and [int(row["number"]) for row in rows] == [1, 2, 3, 4]
-    for phase in (*PARTS, "curriculum", "other"):
+    for phase in (*PHASES, "curriculum", "other"):
         assert facts["seconds"][phase] == pytest.approx(sum(float(row[phase]) for row in rows), abs=1e-4)
     assert sum(facts["share"].values()) == pytest.approx(1) == sum(facts["share_of_a_step"].values())
     assert facts["share_of_a_step"]["ninja"] > 0

@@ -171,13 +171,13 @@ def test_burn_in_gives_the_state_that_present_weights_come_to():
     buffer = ppo.rollout_buffer
     for t, env in ((13, 2), (31, 3)):
         buffer.episode_ends[t, env], buffer.obs[MEMORY][t + 1, env] = True, 0
-    shown = ppo.training_observations(ppo.policy, buffer.in_order())
-    stored = buffer.flat_obs(MEMORY)[buffer.in_order()]
+    shown = ppo.training_observations(ppo.policy, buffer.evaluation_order())
+    stored = buffer.flat_obs(MEMORY)[buffer.evaluation_order()]
     changed = (shown[MEMORY] != stored).any(1)
-    steps = buffer.in_order() // 4
+    steps = buffer.evaluation_order() // 4
     assert set(steps[changed].tolist()) == {16, 32, 48}
     for place in torch.nonzero((steps % 16 == 0) & (steps > 0))[:, 0].tolist():
-        t, env = divmod(int(buffer.in_order()[place]), 4)
+        t, env = divmod(int(buffer.evaluation_order()[place]), 4)
         state = buffer.obs[MEMORY][t - 5, env]
         for back in range(t - 5, t):
             seen = {key: values[back, env][None] for key, values in buffer.obs.items()}

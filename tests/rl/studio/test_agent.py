@@ -61,7 +61,7 @@ def test_what_is_shown_is_what_it_acts_on(agent):
     policy, _ = checkpoint.load_policy(SHIPPED)
     decisions = list(agent.play(straight(mine=True), deterministic=True))
     for one in decisions:
-        seen = {key: one.observations[key][None] for key in agent.observations}
+        seen = {key: one.seen[key][None] for key in agent.observations}
         logits, value = policy.logits_and_values(policy.to_tensors(seen))
         wanted = logits.softmax(dim=1)[0].detach().numpy()
         assert one.probabilities == pytest.approx(wanted, abs=1e-5)
@@ -111,9 +111,7 @@ def test_an_exported_agent_is_watched_and_what_is_shown_is_what_it_acts_on(tmp_p
     assert agent.facts["architecture"] == "small" and "default" in agent.facts["rewards"]
     for deterministic in (False, True):
         for one in agent.play(straight(mine=True), seed=1, deterministic=deterministic):
-            logits, value = policy.logits_and_values(
-                policy.to_tensors({"game_state": one.observations["game_state"][None]})
-            )
+            logits, value = policy.logits_and_values(policy.to_tensors({"game_state": one.seen["game_state"][None]}))
             wanted = logits.softmax(dim=1)[0].detach().numpy()
             assert one.probabilities == pytest.approx(wanted, abs=1e-5)
             assert one.value == pytest.approx(value.item(), abs=1e-4)
