@@ -312,7 +312,7 @@ def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
 
 
 def test_an_actor_that_never_learned_is_a_warning(tmp_path):
-    monitor, _, lines, _ = train(tmp_path, updates=2, clone=make_clone(), settings={"critic_warmup_min_updates": 5})
+    monitor, _, _, _ = train(tmp_path, updates=2, clone=make_clone(), settings={"critic_warmup_min_updates": 5})
     ((at, text),) = [one for one in told(monitor, "warning") if one[1].startswith("actor: ")]
     assert at == 2 * ROLLOUT and "lower --critic-warmup-max-updates" in text
     before = monitor.checkpoints.made()[-1]
