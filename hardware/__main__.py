@@ -120,9 +120,10 @@ def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
 
 
 def _load_plugins(files: list[str]) -> None:
-    from rl.config import plugins
+    if files:  # the configuration needs torch, plans do not
+        from rl.config import plugins
 
-    plugins.load(files)
+        plugins.load(files)
 
 
 def _all() -> list[str]:

@@ -144,7 +144,7 @@ def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
         + ALONE.replace("print(CACHE_FOLDER.parent)", "")
         + (
-            f"from pathlib import Path\nfrom nppsim._cache import _hold\n_hold(Path({str(tmp_path / 'numba-held')!r}))\n"
+            f"from pathlib import Path\nfrom nppsim._cache import _lock\n_lock(Path({str(tmp_path / 'numba-held')!r}))\n"
             "print('held', flush=True); input()"
         )
     )

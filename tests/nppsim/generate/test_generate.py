@@ -329,7 +329,7 @@ def test_a_set_begun_without_exclude_is_not_completed_with_it(tmp_path, turned):
     level_set = make_level_set(tmp_path / "set", ["simple"], 3, seed=0)
     shared = mirror(level_set[2]) if turned else level_set[2]
     other = LevelSet.write(tmp_path / "other", [(shared, level_set.entries[2])])
-    with pytest.raises(GenerateError, match=r"level simple/.*map is in .*other too, .* without --exclude"):
+    with pytest.raises(GenerateError, match=r"level simple/.*map .*other.* without --exclude"):
         make_level_set(tmp_path / "set", ["simple"], 4, seed=0, exclude=[other])
     assert len(LevelSet.open(tmp_path / "set")) == 3
 
@@ -368,9 +368,7 @@ def test_a_folder_with_levels_from_elsewhere_is_refused(tmp_path):
 
 def test_levels_that_nobody_finished_are_not_completed_with_verified_ones(tmp_path):
     main(["generate", "simple", str(tmp_path / "set"), "--count", "2"])
-    with pytest.raises(
-        GenerateError, match=r"simple/000000\.map has no par_frames, .* \(2 such levels\); make verified"
-    ):
+    with pytest.raises(GenerateError, match=r"simple/000000\.map has no par_frames.* \(2 such levels\)"):
         make_level_set(tmp_path / "set", ["simple"], 2, seed=0, verify=lambda level: 1)
     assert len(make_level_set(tmp_path / "set", ["simple"], 3, seed=0)) == 3
 

@@ -114,7 +114,19 @@ def test_the_wheel_holds_the_templates(tmp_path):
     )
     source = tmp_path / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "nppsim", "bc", "rl", "hardware"):
+    for name in (
+        "pyproject.toml",
+        "setup.py",
+        "README.md",
+        "LICENSE",
+        "nppsim",
+        "nppsim_agents",
+        "bc",
+        "rl",
+        "hardware",
+        "scripts",
+        "datasets",
+    ):
         (source / name).symlink_to(ROOT / name)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
