@@ -55,7 +55,7 @@ def test_another_process_finds_the_same_tells_what_fails_and_ends_with_this_one(
         assert same(found, here.play(policy).evaluation) and seconds > 0
         assert read_history(tmp_path).decisions.tolist() == [100]
         assert [path.name for path in tmp_path.iterdir()] == ["dev_levels.jsonl"]
-        monkeypatch.setattr(evaluation, "write", lambda *arguments, **options: None)
+        monkeypatch.setattr(evaluation.checkpoint, "save", lambda *arguments, **options: None)
         remote.order(policy, 200)
         told = r"training failed: .*in_evaluation\.safetensors: no such checkpoint.*\. Go on with --resume-from"
         with pytest.raises(EvaluatorError, match=told):
