@@ -137,9 +137,9 @@ def test_stacks_cost_bytes_not_copies():
     shown = observation_bytes(keys, Stacking(3, 2))
     assert shown - observation_bytes(keys) == before
     made = hardware.plan(
-        keys, hardware.Wishes(num_envs=64, rollout_length=32, minibatch_size=64), stacking=Stacking(3, 2)
+        keys, hardware.PlanRequest(num_envs=64, rollout_length=32, minibatch_size=64), stacking=Stacking(3, 2)
     )
-    usual = hardware.plan(keys, hardware.Wishes(num_envs=64, rollout_length=32, minibatch_size=64))
+    usual = hardware.plan(keys, hardware.PlanRequest(num_envs=64, rollout_length=32, minibatch_size=64))
     rows, usual_rows = ({row.name: row.bytes for row in one.memory} for one in (made, usual))
     assert 0 < rows["rollout buffer"] - usual_rows["rollout buffer"] < 0.2 * usual_rows["rollout buffer"]
     assert UpdateProbe(IMAGES, "cpu", "float32").peak_bytes(8) > UpdateProbe(
