@@ -21,8 +21,6 @@ from rl.ppo.callback import PPOCallback
 from rl.ppo.metrics import EPISODE_WINDOW
 from rl.ppo.profiling import memory_mib
 
-LEVELS = ("off", "first", "all")
-
 
 class Audit(PPOCallback):
     """Checks one training.

@@ -19,7 +19,7 @@ from bc.train import BCConfig
 from hardware import DEVICES, PlanError, PlanRequest
 from hardware.profiles import AUTO, find_profile
 from nppsim.actions import FRAMES_PER_SECOND
-from nppsim.errors import ConfigError, needed, redact
+from nppsim.errors import ConfigError, did_you_mean, needed, redact
 from nppsim.generate import CATEGORIES
 from nppsim.observe.foresight import HORIZON
 from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
@@ -432,6 +432,14 @@ class ProfilingConfig:
         check_settings(self)
 
 
+AUDITS = ("off", "first", "all")  # levels of ``rl.audit``
+WARNINGS = (  # names that ``--silence`` takes
+    *("scalars", "gradients", "inputs"),
+    *("kl", "clipping", "entropy", "actions", "critic", "rewards", "wins", "episodes", "progress", "speed", "memory"),
+    *("curriculum", "curves", "random", "actor", "dying"),
+)
+
+
 @dataclass(frozen=True)
 class ExperimentConfig:
     """One run of the main job: every architecture, with and without imitation as wished, for every seed."""
@@ -509,9 +517,11 @@ class ExperimentConfig:
         "first",
         "check the first update, or all, and warn of known problems during training",
         flag="audit",
-        choices=("off", "first", "all"),
+        choices=AUDITS,
     )
-    silence: tuple[str, ...] = setting((), "names of warnings of the audit that are not reported", flag="silence")
+    silence: tuple[str, ...] = setting(
+        (), f"names of warnings that are not reported: {', '.join(WARNINGS)}", flag="silence"
+    )
     frame_skip: int = same_setting(DatasetConfig, "frame_skip")
     recipe: str | None = setting(
         None, "settings by a name, docs/configuration.md lists them; files and flags win over them", flag="recipe"
@@ -584,6 +594,12 @@ class ExperimentConfig:
             if self.hierarchy.hierarchical and get_architecture(name).subtasks:
                 raise ConfigError(f"has subtasks of its own; leave out --{_HIERARCHICAL}", "architectures", name)
             _architecture(self._with_settings(name))  # which may have nothing to stack
+        if self.audit not in AUDITS:
+            raise ConfigError(f"give one of {', '.join(AUDITS)}", "audit", self.audit)
+        for name in self.silence:
+            if name not in WARNINGS:
+                near = did_you_mean(name, WARNINGS) or f"; they are {', '.join(WARNINGS)}"
+                raise ConfigError(f"is no name of a warning{near}", "silence", name)
         for name, values in (("architectures", self.architectures), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
                 raise ConfigError("give at least one, and none of them twice", name, values)

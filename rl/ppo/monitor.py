@@ -168,7 +168,7 @@ class TrainingMonitor(PPOCallback):
         judged = self.config.evaluation.in_training
         if (judged or self._in_flight) and self._saved_after != self.model.updates:
             self._checkpoint()
-        if not self.model.actor_updates:
+        if not self.model.actor_updates and "actor" not in self.config.silence:
             self.warn(
                 "actor",
                 "it did not learn in this run: raise --total-timesteps or lower --critic-warmup-max-updates",

@@ -14,11 +14,11 @@ from tests.mutation.mutation import Patch, mutation
 
 @mutation("hidden states outlive their episode", tests=("tests/rl/ppo/test_recurrent.py",))
 def _(patch: Patch) -> None:
-    def go_on(original, ppo, t):
+    def carry_on(original, ppo, t):
         original(ppo, t)
         ppo.states = ppo._after.copy()
 
-    patch.wrap(RecurrentPPO, "_prepare_decision", go_on)
+    patch.wrap(RecurrentPPO, "after_decision", carry_on)
 
 
 @mutation("updates start from other hidden states than the rollout", tests=("tests/rl/ppo/test_recurrent.py",))
@@ -58,7 +58,11 @@ def _(patch: Patch) -> None:
 
 @mutation("segments start without burn-in", tests=("tests/rl/ppo/test_recurrent.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(RecurrentPPO, "shown", lambda original, ppo, policy, index: ppo.rollout_buffer.observations(index))
+    patch.wrap(
+        RecurrentPPO,
+        "training_observations",
+        lambda original, ppo, policy, index: ppo.rollout_buffer.observations(index),
+    )
 
 
 @mutation("evaluations clear hidden states after every decision", tests=("tests/rl/policy/test_recurrent.py",))
@@ -76,7 +80,7 @@ def _(patch: Patch) -> None:
     patch.set(RecurrentPlayer, "begin", lambda player, envs: None)
 
 
-@mutation("updates use the current subtask, not that of the rollout", tests=("tests/rl/ppo/test_hierarchy.py",))
+@mutation("updates use the current subtask, not that of the rollout", tests=("tests/rl/ppo/test_hierarchical.py",))
 def _(patch: Patch) -> None:
     patch.wrap(
         HierarchicalBuffer,
@@ -88,7 +92,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@mutation("one subtask for all environments", tests=("tests/rl/ppo/test_hierarchy.py",))
+@mutation("one subtask for all environments", tests=("tests/rl/ppo/test_hierarchical.py",))
 def _(patch: Patch) -> None:
     def give(original, commands, envs, chosen, obs):
         original(commands, envs, chosen, obs)
@@ -97,7 +101,7 @@ def _(patch: Patch) -> None:
     patch.wrap(Commands, "give", give)
 
 
-@mutation("the high level is in no loss", tests=("tests/rl/ppo/test_hierarchy.py",))
+@mutation("the high level is in no loss", tests=("tests/rl/ppo/test_hierarchical.py",))
 def _(patch: Patch) -> None:
     def changed(original, further, parts, *rest):
         return HierarchicalLosses(*parts, *[torch.zeros(())] * 4)
@@ -105,7 +109,7 @@ def _(patch: Patch) -> None:
     patch.wrap(CommandLosses, "__call__", changed)
 
 
-@mutation("subtask inputs start at random weights", tests=("tests/rl/ppo/test_hierarchy.py",))
+@mutation("subtask inputs start at random weights", tests=("tests/rl/ppo/test_hierarchical.py",))
 def _(patch: Patch) -> None:
     def made(original, ppo, *arguments, **named):
         original(ppo, *arguments, **named)

@@ -2,7 +2,7 @@
 
     @mutation("advantages have the wrong sign", tests=("tests/rl/ppo/test_losses.py",))
     def _(patch: Patch) -> None:
-        patch.everywhere(normalised, lambda original, *arguments: -original(*arguments))
+        patch.everywhere(normalized, lambda original, *arguments: -original(*arguments))
 
 They are in this folder, one file per subsystem; ``python -m tests.mutation`` applies them one at a time.
 """

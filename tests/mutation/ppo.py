@@ -1,6 +1,5 @@
 """Mutations of rollouts, losses, updates and schedules of PPO."""
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,10 +11,11 @@ import torch.nn.functional as F
 from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.ppo.losses import losses, normalised
-from rl.ppo.off_policy import Passes, importance, priorities
-from rl.ppo.ppo import PPO
-from rl.ppo.rollout_buffer import RolloutBuffer, estimated
+from rl.ppo import metrics, off_policy, schedules
+from rl.ppo.losses import clip_gradients, normalized, ppo_losses
+from rl.ppo.off_policy import importance_weights, priorities, vtrace
+from rl.ppo.ppo import PPO, compute_gae
+from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.ppo.schedules import adapted
 from tests.mutation.mutation import Patch, mutation
 
@@ -32,13 +32,13 @@ def _in_updates(patch: Patch, change: Callable[..., Any]) -> None:
     """Change the losses while an update is made."""
     now = {"updating": False}
 
-    def train(original, ppo):
+    def update(original, ppo):
         now["updating"] = True
         original(ppo)
         now["updating"] = False
 
-    patch.wrap(PPO, "train", train)
-    patch.everywhere(losses, lambda original, *given: (change if now["updating"] else _plainly)(original, *given))
+    patch.wrap(PPO, "update", update)
+    patch.everywhere(ppo_losses, lambda original, *given: (change if now["updating"] else _plainly)(original, *given))
 
 
 def _plainly(original: Callable[..., Any], *given: Any) -> Any:
@@ -47,21 +47,31 @@ def _plainly(original: Callable[..., Any], *given: Any) -> Any:
 
 def _steps(patch: Patch, change: Callable[[list, list], tuple[list, list]]) -> None:
     """Change losses and norms of an update's steps on their way to the log."""
-    patch.wrap(PPO, "_log_steps", lambda original, ppo, steps, norms: original(ppo, *change(steps, norms)))
+
+    def changed(original, ppo, weights, norms, **values):
+        ppo.losses, norms = change(ppo.losses, norms)
+        original(ppo, weights, norms, **values)
+
+    patch.wrap(metrics, "record_update", changed)
+
+
+def _gae(patch: Patch, change: Callable[..., tuple]) -> None:
+    """Change the arguments of ``compute_gae``: rewards, values, episode_ends, last_values, gamma, gae_lambda."""
+    patch.everywhere(compute_gae, lambda original, *given: original(*change(*given)))
 
 
 @mutation("advantages with the wrong sign in the loss", tests=("tests/rl/ppo/test_losses.py",))
 def _(patch: Patch) -> None:
-    patch.everywhere(normalised, lambda original, *given: -original(*given))
+    patch.everywhere(normalized, lambda original, *given: -original(*given))
 
 
-@mutation("advantages with the wrong sign in the rollout", tests=("tests/rl/ppo/test_rollout.py",))
+@mutation("advantages with the wrong sign in the rollout", tests=("tests/rl/ppo/test_rollout_buffer.py",))
 def _(patch: Patch) -> None:
-    def compute(original, buffer, last_values):
-        original(buffer, last_values)
-        buffer.advantages.neg_()
+    def changed(original, *given):
+        advantages, returns = original(*given)
+        return -advantages, returns
 
-    patch.wrap(RolloutBuffer, "compute_returns_and_advantages", compute)
+    patch.everywhere(compute_gae, changed)
 
 
 @mutation("entropy with the wrong sign", tests=("tests/rl/ppo/test_losses.py",))
@@ -69,7 +79,7 @@ def _(patch: Patch) -> None:
     def changed(original, logits, values, samples, settings):
         return original(logits, values, samples, replace(settings, ent_coef=-settings.ent_coef))
 
-    patch.everywhere(losses, changed)
+    patch.everywhere(ppo_losses, changed)
 
 
 @mutation("the clip range is a tenth of what is configured", tests=("tests/rl/ppo/test_losses.py",))
@@ -77,7 +87,7 @@ def _(patch: Patch) -> None:
     def changed(original, logits, values, samples, settings):
         return original(logits, values, samples, replace(settings, clip_range=settings.clip_range / 10))
 
-    patch.everywhere(losses, changed)
+    patch.everywhere(ppo_losses, changed)
 
 
 @mutation("the policy's loss is not clipped", tests=("tests/rl/ppo/test_losses.py",))
@@ -89,7 +99,7 @@ def _(patch: Patch) -> None:
         plain = -(ratio * samples.advantages).mean()
         return parts._replace(policy_gradient_loss=plain, loss=parts.loss - parts.policy_gradient_loss + plain)
 
-    patch.everywhere(losses, changed)
+    patch.everywhere(ppo_losses, changed)
 
 
 @mutation("the value loss has the wrong sign", tests=("tests/rl/ppo/test_losses.py",))
@@ -97,63 +107,46 @@ def _(patch: Patch) -> None:
     def changed(original, logits, values, samples, settings):
         return original(logits, values, samples, replace(settings, vf_coef=-settings.vf_coef))
 
-    patch.everywhere(losses, changed)
+    patch.everywhere(ppo_losses, changed)
 
 
-@mutation("rollouts discount with another gamma", tests=("tests/rl/ppo/test_rollout.py",))
+@mutation("rollouts discount with another gamma", tests=("tests/rl/ppo/test_rollout_buffer.py",))
 def _(patch: Patch) -> None:
-    def changed(original, buffer, last_values):
-        buffer.gamma = 0.97
-        original(buffer, last_values)
-
-    patch.wrap(RolloutBuffer, "compute_returns_and_advantages", changed)
+    _gae(patch, lambda rewards, values, ends, last, gamma, lam: (rewards, values, ends, last, 0.97, lam))
 
 
-@mutation("lambda is 1 in the rollouts", tests=("tests/rl/ppo/test_rollout.py",))
+@mutation("lambda is 1 in the rollouts", tests=("tests/rl/ppo/test_rollout_buffer.py",))
 def _(patch: Patch) -> None:
-    def changed(original, buffer, *arguments, **named):
-        original(buffer, *arguments, **named)
-        buffer.gae_lambda = 1.0
-
-    patch.wrap(RolloutBuffer, "__init__", changed)
+    _gae(patch, lambda rewards, values, ends, last, gamma, lam: (rewards, values, ends, last, gamma, 1.0))
 
 
-@mutation("truncated episodes are not bootstrapped", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("truncated episodes are not bootstrapped", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    patch.set(PPO, "_extend", lambda ppo, cut_off: None)
+    patch.wrap(PPO, "_bootstrap_timeouts", lambda original, ppo, timeouts: original(ppo, []))
 
 
 @mutation("the bootstrap value of a truncated episode is added one decision early", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    def changed(original, ppo, cut_off):
+    def changed(original, ppo, timeouts):
         n = ppo.sim.num_envs
-        original(ppo, [part._replace(decisions=np.maximum(part.decisions - n, 0)) for part in cut_off])
+        original(ppo, [(np.maximum(decisions - n, 0), final) for decisions, final in timeouts])
 
-    patch.wrap(PPO, "_extend", changed)
+    patch.wrap(PPO, "_bootstrap_timeouts", changed)
 
 
-@mutation("the last value of the rollout is 0", tests=("tests/rl/ppo/test_rollout.py",))
+@mutation("the last value of the rollout is 0", tests=("tests/rl/ppo/test_rollout_buffer.py",))
 def _(patch: Patch) -> None:
-    def changed(original, buffer, last_values):
-        original(buffer, torch.zeros_like(last_values))
-
-    patch.wrap(RolloutBuffer, "compute_returns_and_advantages", changed)
+    _gae(patch, lambda rewards, values, ends, last, *more: (rewards, values, ends, torch.zeros_like(last), *more))
 
 
-@mutation("advantages cross the ends of episodes", tests=("tests/rl/ppo/test_rollout.py",))
+@mutation("advantages cross the ends of episodes", tests=("tests/rl/ppo/test_rollout_buffer.py",))
 def _(patch: Patch) -> None:
-    def changed(original, buffer, last_values):
-        ends = buffer.episode_ends.clone()
-        buffer.episode_ends.zero_()
-        original(buffer, last_values)
-        buffer.episode_ends.copy_(ends)
-
-    patch.wrap(RolloutBuffer, "compute_returns_and_advantages", changed)
+    _gae(patch, lambda rewards, values, ends, *more: (rewards, values, torch.zeros_like(ends), *more))
 
 
 @mutation("the learning rate is 0", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(PPO, "_learning_rate", lambda original, ppo: 0.0)
+    patch.set(schedules, "learning_rate", lambda ppo: 0.0)
 
 
 @mutation("the KL penalty to the BC policy never ends", tests=("tests/rl/ppo/test_ppo.py",))
@@ -164,31 +157,31 @@ def _(patch: Patch) -> None:
 @mutation("the actor moves while only the critic is to learn", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo):
-        norm = original(ppo)
+        original(ppo)
         if ppo.critic_only:
             with torch.no_grad():
                 ppo.policy.action_net.bias.add_(0.01)
-        return norm
 
-    patch.wrap(PPO, "_descend", changed)
+    patch.wrap(PPO, "update", changed)
 
 
-@mutation("the critic's warm-up ends at once", tests=("tests/rl/ppo/test_ppo.py",))
+@mutation("the critic's warm-up ends immediately", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    patch.set(PPO, "_critic_can_judge", lambda ppo: True)
+    patch.set(PPO, "_critic_warmup_ends", lambda ppo: True)
 
 
 @mutation("every optimiser step is made fifteen times", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    def changed(original, ppo):
+    def changed(original, policy, *given):
+        norm = original(policy, *given)
         for _ in range(14):
-            ppo.policy.optimizer.step()
-        return original(ppo)
+            policy.optimizer.step()
+        return norm
 
-    patch.wrap(PPO, "_descend", changed)
+    patch.everywhere(clip_gradients, changed)
 
 
-@mutation("gradients of minibatches add up", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("gradients of minibatches add up", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
     kept: dict[int, tuple[torch.Tensor | None, torch.Tensor | int]] = {}  # parameters too, so that no id comes again
 
@@ -219,12 +212,12 @@ def _(patch: Patch) -> None:
             values[:] = before[key]
         return actions
 
-    patch.wrap(PPO, "_decide", changed)
+    patch.wrap(PPO, "_act", changed)
 
 
 @mutation("actions go to other environments", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(PPO, "_decide", lambda original, ppo, t: np.roll(original(ppo, t), 1))
+    patch.wrap(PPO, "_act", lambda original, ppo, t: np.roll(original(ppo, t), 1))
 
 
 @mutation("log-probabilities of the previous decision are stored", tests=("tests/rl/ppo/test_monitor.py",))
@@ -235,10 +228,10 @@ def _(patch: Patch) -> None:
             ppo.rollout_buffer.log_probs[t - 1] = ppo.rollout_buffer.log_probs[t]
         return actions
 
-    patch.wrap(PPO, "_decide", changed)
+    patch.wrap(PPO, "_act", changed)
 
 
-@mutation("observations are stored a decision late", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("observations are stored a decision late", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo, t):
         actions = original(ppo, t)
@@ -247,7 +240,7 @@ def _(patch: Patch) -> None:
                 store[t - 1] = store[t]
         return actions
 
-    patch.wrap(PPO, "_decide", changed)
+    patch.wrap(PPO, "_act", changed)
 
 
 @mutation("stacks of the rollout reach into the episode before", tests=("tests/rl/ppo/test_stacked_rollouts.py",))
@@ -255,12 +248,16 @@ def _(patch: Patch) -> None:
     def changed(original, buffer, t):
         buffer.ages[t] = buffer.ages[0]
 
-    patch.wrap(RolloutBuffer, "note_ages", changed)
+    patch.wrap(RolloutBuffer, "store_ages", changed)
 
 
-@mutation("updates are skipped", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("updates are skipped", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(PPO, "_descend", lambda original, ppo: torch.zeros(()))
+    def changed(original, ppo, *given, **named):
+        original(ppo, *given, **named)
+        ppo.policy.optimizer.step = lambda *nothing: None
+
+    patch.wrap(PPO, "__init__", changed)
 
 
 @mutation("ratios are to the current policy, not to the rollout policy", tests=("tests/rl/ppo/test_ppo.py",))
@@ -285,14 +282,14 @@ def _(patch: Patch) -> None:
 
 @mutation("minibatches are drawn with repetition", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    def changed(original, passes):
-        for index in original(passes):
+    def changed(original, buffer, size, rng):
+        for index in original(buffer, size, rng):
             yield index[torch.from_numpy(np.random.default_rng(0).integers(0, len(index), len(index)))]
 
-    patch.wrap(Passes, "_minibatches", changed)
+    patch.wrap(RolloutBuffer, "minibatches", changed)
 
 
-@mutation("progress runs at half speed", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("progress runs at half speed", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
     original = PPO.progress.fget  # type: ignore[attr-defined]
     patch.set(PPO, "progress", property(lambda ppo: original(ppo) / 2))
@@ -337,62 +334,59 @@ def _(patch: Patch) -> None:
     _steps(patch, change)
 
 
-@mutation("the gradient norm is logged after clipping", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("the gradient norm is logged after clipping", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
     _steps(patch, lambda steps, norms: (steps, [norm.clamp(max=0.5) for norm in norms]))
 
 
 @mutation("decisions per second are counted twice", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(PPO, "_log_rollout", lambda original, ppo, episodes, seconds: original(ppo, episodes, seconds / 2))
+    patch.wrap(PPO, "record_rollout", lambda original, ppo, seconds: original(ppo, seconds / 2))
 
 
 @mutation("only wins count for the success rate", tests=("tests/rl/ppo/test_monitor.py",))
 def _(patch: Patch) -> None:
-    def changed(original, ppo, episodes, seconds):
-        original(ppo, episodes, seconds)
+    def changed(original, ppo, seconds):
+        original(ppo, seconds)
         won = [one for one in ppo.episode_wins if one]
         ppo.episode_wins.clear()
         ppo.episode_wins.extend(won)
 
-    patch.wrap(PPO, "_log_rollout", changed)
+    patch.wrap(PPO, "record_rollout", changed)
 
 
-@mutation("importance weights of prioritised draws are 1", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("importance weights of prioritised draws are 1", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    patch.everywhere(importance, lambda original, chances, beta: torch.ones(len(chances)))
+    patch.everywhere(importance_weights, lambda original, chances, beta: torch.ones(len(chances)))
 
 
-@mutation("importance weights of prioritised draws are inverted", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("importance weights of prioritised draws are inverted", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    patch.everywhere(importance, lambda original, chances, beta: original(chances, -beta))
+    patch.everywhere(importance_weights, lambda original, chances, beta: original(chances, -beta))
 
 
-@mutation("priorities are ignored", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("priorities are ignored", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
     patch.everywhere(priorities, lambda original, advantages, alpha: np.full(len(advantages), 1 / len(advantages)))
 
 
-@mutation("V-trace ratios are inverted", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("V-trace ratios are inverted", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    def changed(original, *given):
-        return original(*given[:6], *(1 / one if isinstance(one, torch.Tensor) else one for one in given[6:]))
-
-    patch.everywhere(estimated, changed)
+    patch.everywhere(vtrace, lambda original, *given, **named: original(*given[:4], 1 / given[4], *given[5:], **named))
 
 
-@mutation("targets are not re-estimated between passes", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("targets are not re-estimated between passes", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    patch.set(Passes, "_estimate_again", lambda passes, later: None)
+    patch.set(off_policy, "reestimate", lambda ppo, samples: samples)
 
 
-@mutation("advantages of later passes are not normalised", tests=("tests/rl/ppo/test_passes.py",))
+@mutation("advantages of later passes are not normalised", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    def changed(original, passes, later):
-        original(passes, later)
-        passes.samples = dataclasses.replace(passes.samples, advantages=5 * passes.samples.advantages)
+    def changed(original, ppo, samples):
+        samples = original(ppo, samples)
+        return replace(samples, advantages=5 * samples.advantages)
 
-    patch.wrap(Passes, "_estimate_again", changed)
+    patch.everywhere(off_policy.reestimate, changed)
 
 
 @mutation("the order of decisions does not come from the seed", tests=("tests/rl/ppo/test_gradients.py",))
@@ -412,7 +406,7 @@ def _(patch: Patch) -> None:
 @mutation("PPO overrides some of its settings", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo, env, architecture, config, *given, **named):
-        config = dataclasses.replace(config, vf_coef=1.5, ent_coef_end=config.ent_coef_start)
+        config = replace(config, vf_coef=1.5, ent_coef_end=config.ent_coef_start)
         original(ppo, env, architecture, config, *given, **named)
 
     patch.wrap(PPO, "__init__", changed)

@@ -130,26 +130,25 @@ def _(patch: Patch) -> None:
             ppo.sim.state.ninja["level"][0] = (ppo.sim.state.ninja["level"][0] + 1) % len(ppo.sim.bank)
         return actions
 
-    patch.wrap(PPO, "_decide", changed)
+    patch.wrap(PPO, "_act", changed)
 
 
 @mutation("only won episodes are recorded", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    def changed(original, ppo):
-        ended = original(ppo)
-        return ended[ended["outcome"] == WON]
+    def changed(original, ppo, seconds):
+        ppo.counted_episodes = ppo.counted_episodes[ppo.counted_episodes["outcome"] == WON]
+        original(ppo, seconds)
 
-    patch.wrap(PPO, "_begin_next_episodes", changed)
+    patch.wrap(PPO, "record_rollout", changed)
 
 
 @mutation("decisions are counted by step, not by environment", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    def changed(original, ppo):
-        ended = original(ppo)
-        ppo.num_timesteps -= 7
-        return ended
+    def changed(original, ppo, t):
+        original(ppo, t)
+        ppo.num_timesteps -= ppo.sim.num_envs - 1
 
-    patch.wrap(PPO, "_begin_next_episodes", changed)
+    patch.wrap(PPO, "after_decision", changed)
 
 
 @mutation("one environment stands still", tests=("tests/rl/ppo/test_vec_env.py",))

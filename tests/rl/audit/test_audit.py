@@ -1,18 +1,23 @@
 """The audit of a training: problems are reported once, can be silenced, and never end the run."""
 
+import re
 from collections import deque
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from nppsim.errors import ConfigError
 from rl.audit.alarms import ALARMS, WINDOW, Figures
 from rl.audit.callback import Audit
 from rl.audit.first_update import missing_gradients, unusual_inputs
 from rl.audit.trends import falling
+from rl.config.command_line import resolve
+from rl.config.experiment import WARNINGS
 from rl.ppo.logs import ScalarLog
 
 from learners import AT_ONCE, make_ppo, roll_out
+from places import ROOT
 
 USUAL = {
     "episodes": 50,
@@ -61,6 +66,19 @@ def alarms(**figures):
 )
 def test_each_problem_has_its_alarm(figures, names):
     assert alarms(**figures) == names
+
+
+def test_every_problem_has_a_name_that_can_be_silenced():
+    sources = [path.read_text() for path in (ROOT / "rl" / "audit").glob("*.py")]
+    names = {name for text in sources for name in re.findall(r'(?:yield|append\()[\s(]+"(\w+)",', text)}
+    assert len(names) > 10
+    assert names <= set(WARNINGS)
+
+
+def test_an_unknown_name_is_an_error_that_names_the_nearest():
+    given = ["--experiment-name", "x", "--architectures", "vision_free", "--silence"]
+    with pytest.raises(ConfigError, match="--silence.*curve.*did you mean 'curves'"):
+        resolve([*given, "curve"])
 
 
 def test_a_step_is_no_steady_fall():
