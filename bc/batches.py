@@ -132,10 +132,6 @@ class Sequences(Segments):
         part = np.cumsum(sizes) // EVALUATION_BATCH
         return iter(np.split(rows, firsts[1:][part[1:] != part[:-1]]))
 
-    def initial_state(self, row: int) -> torch.Tensor:
-        """State float32[size] before the first row of a segment."""
-        return self._states[row]
-
     def observe(self, rows: np.ndarray) -> Batch:
         follows = self._age[rows] % SEGMENT != 0
         return self._observe(rows, follows, torch.stack([self._states[row] for row in rows[~follows].tolist()]))

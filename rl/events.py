@@ -2,11 +2,10 @@
 
 import io
 import itertools
-import math
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -170,21 +169,3 @@ def require_tags(folder: str | os.PathLike, tags: Iterable[str]) -> dict[str, Sc
             f"found {len(scalars)}: {', '.join(sorted(scalars)) or 'none'}.  Was the logger replaced or not dumped?"
         )
     return scalars
-
-
-def require_values(folder: str | os.PathLike, wanted: Mapping[str, Mapping[int, float]]) -> None:
-    """Check values of curves on disk.
-
-    wanted: tag -> step -> value.  Raises EventsError for one that is missing, another, or at another step; the latest counts.
-    """
-    scalars = read_scalars(folder)
-    for tag, values in wanted.items():
-        found = dict(zip(*(some.tolist() for some in scalars[tag]), strict=True)) if tag in scalars else {}
-        for step, value in values.items():
-            same = step in found and math.isclose(found[step], value, rel_tol=1e-5, abs_tol=1e-30)
-            if not same and not (value != value and step in found):
-                told = f"is {found[step]:.6g}" if step in found else f"is not there, only {sorted(found)[-3:]} are"
-                raise EventsError(
-                    f"{folder}: {tag} at step {step} {told}; it was to be {value:.6g}: curves are written late, under other "
-                    "names or at other steps"
-                )

@@ -8,10 +8,7 @@ import numpy as np
 import torch
 
 from nppsim.observe import layout
-from nppsim.observe.statistics import ObservationStatistics
-from rl.policy.architectures import get_architecture
-from rl.policy.graph_samples import graph_states
-from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS
 from rl.ppo.ppo import PPO
 
@@ -64,24 +61,3 @@ def in_float32(policy: NppPolicy) -> Iterator[None]:
         yield
     finally:
         policy.precision = before
-
-
-def made_up_policy(architecture: str, rows: int) -> tuple[NppPolicy, dict[str, torch.Tensor]]:
-    """A fresh policy of an architecture, and random observations [rows, ...] that its normaliser fits."""
-    rng = np.random.default_rng(0)
-    known = get_architecture(architecture)
-    keys, stacking = known.observations, known.stacking
-    obs: dict[str, np.ndarray] = {}
-    for spec in (layout.SPECS[key] for key in keys):
-        shape = rows, *stacking.shape(spec.key)
-        if spec.key == "graph_state":
-            obs[spec.key] = graph_states(rows)
-            continue
-        floats = spec.dtype == "float32"
-        obs[spec.key] = rng.normal(size=shape).astype(np.float32) if floats else rng.integers(0, 256, shape, np.uint8)
-    statistics = ObservationStatistics(keys)
-    statistics.update({key: values[:, -1] if stacking.frames(key) > 1 else values for key, values in obs.items()})
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        policy = build_policy(architecture, statistics)
-    return policy, {key: torch.from_numpy(values) for key, values in obs.items()}

@@ -385,11 +385,6 @@ class TrainingMonitor(PPOCallback):
         self.model.logger.name_to_value.update(values)
         self.model.logger.name_to_excluded.update(excluded)
 
-    @property
-    def delivers_the_best(self) -> bool:
-        """Whether the policy has, after training, the weights that are kept as the best."""
-        return self._guarded and self._best is not None
-
     def begin(self, ppo: PPO, previous_checkpoint: bool = False) -> bool:
         """Attach to a run: at its beginning, or where its newest checkpoint was written; True if training is over already.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from stable_baselines3.common.logger import Logger
 
-from rl.events import EventsError, EventWriter, read_scalars, require_values
+from rl.events import EventsError, EventWriter, read_scalars
 from rl.ppo.logs import ScalarOutput
 
 
@@ -63,17 +63,3 @@ def test_the_logger_of_stable_baselines3_writes_numbers_and_nothing_else(tmp_pat
     logger.record("note", "words")
     with pytest.raises(ValueError, match="could not convert"):
         logger.dump(8)
-
-
-def test_curves_must_say_what_was_measured_and_when(tmp_path):
-    with EventWriter(tmp_path) as writer:
-        writer.add_scalar("loss", 0.1, 512)
-        writer.add_scalar("spread", float("nan"), 512)
-    require_values(tmp_path, {"loss": {512: 0.1}, "spread": {512: float("nan")}})
-    for wanted, told in (
-        ({"loss": {512: 0.2}}, "loss at step 512 is 0.1; it was to be 0.2"),
-        ({"loss": {1: 0.1}}, r"loss at step 1 is not there, only \[512\] are"),
-        ({"other": {512: 0.1}}, "other at step 512 is not there"),
-    ):
-        with pytest.raises(EventsError, match=told):
-            require_values(tmp_path, wanted)

@@ -8,9 +8,12 @@ from torch import nn
 
 from bc.dataset import BCDataset
 from nppsim.batch import BatchSimulator
+from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
 from rl.policy.graph_layers import TypedLinear
+from rl.policy.graph_samples import graph_states
+from rl.policy.policy import build_policy
 from rl.policy.recurrent import MEMORY
 
 # Every part that may stand behind a +, alone and with others, behind networks with and without pictures and graph.
@@ -90,3 +93,24 @@ def number_formats(policy):
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def made_up_policy(architecture, rows):
+    """A fresh policy of an architecture, and random observations [rows, ...] that its normaliser fits."""
+    rng = np.random.default_rng(0)
+    known = get_architecture(architecture)
+    keys, stacking = known.observations, known.stacking
+    obs: dict[str, np.ndarray] = {}
+    for spec in (layout.SPECS[key] for key in keys):
+        shape = rows, *stacking.shape(spec.key)
+        if spec.key == "graph_state":
+            obs[spec.key] = graph_states(rows)
+            continue
+        floats = spec.dtype == "float32"
+        obs[spec.key] = rng.normal(size=shape).astype(np.float32) if floats else rng.integers(0, 256, shape, np.uint8)
+    statistics = ObservationStatistics(keys)
+    statistics.update({key: values[:, -1] if stacking.frames(key) > 1 else values for key, values in obs.items()})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        policy = build_policy(architecture, statistics)
+    return policy, {key: torch.from_numpy(values) for key, values in obs.items()}

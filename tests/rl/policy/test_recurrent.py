@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nppsim.observe.statistics import ObservationStatistics
-from rl.doctor.samples import made_up_policy
 from rl.policy import checkpoint
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.networks import ObservationError
 from rl.policy.player import RecurrentPlayer, player_of
 from rl.policy.recurrent import FOLLOWS, MEMORY, Memory, packed
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
+
+from networks import made_up_policy
 
 NAME = "vision_free+gru"
 

@@ -13,12 +13,13 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.spaces import as_spaces_have_it
 from rl.config import ExperimentConfig, StackingConfig
 from rl.doctor.checks_network import every_part_of_the_images_is_read, inputs_are_scaled_once
-from rl.doctor.samples import made_up_policy
 from rl.policy import checkpoint
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.networks import LEAK, ImageCNN, NormalizeObservations, ObservationError
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import check_same_policy, transfer
+
+from networks import made_up_policy
 
 NAMES = [
     "vision_free+state4",

@@ -398,17 +398,6 @@ def test_without_evaluations_nothing_is_guarded(tmp_path):
         assert at == ([] if "eval_freq" in settings else [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT])
 
 
-def test_a_run_whose_guard_was_switched_off_delivers_its_last_policy(tmp_path):
-    monitor, ppo, _, _ = train(tmp_path, clone=make_clone())
-    assert monitor.delivers_the_best
-    state = monitor.state()
-    config = replace(monitor.config, evaluation=replace(monitor.config.evaluation, retention_guard=False))
-    again = TrainingMonitor(config, tmp_path / "again", tmp_path / "again", half_won, None, [].append)
-    again.model = ppo
-    again.load(state)
-    assert not again.delivers_the_best
-
-
 def test_a_longer_schedule_pulls_towards_the_clone_from_where_it_goes_on():
     ppo, _ = make_ppo(total_timesteps=4 * ROLLOUT, **AT_ONCE)
     ppo.learn(2 * ROLLOUT)
