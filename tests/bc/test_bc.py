@@ -255,3 +255,10 @@ def test_an_interruption_leaves_the_best_weights_and_says_where(tmp_path, capsys
     assert str(best) in capsys.readouterr().err
     policy, _ = checkpoint.load_policy(best)
     assert policy.statistics.count > 0
+
+
+def test_gradients_are_clipped_to_the_configured_norm():
+    policy = ToyPolicy()
+    pretrain(policy, toy_dataset(), BCConfig(epochs=1, max_grad_norm=1e-3), log=lambda line: None)
+    gradients = [parameter.grad for parameter in policy.parameters() if parameter.grad is not None]
+    assert torch.stack([gradient.norm() for gradient in gradients]).norm().item() == pytest.approx(1e-3, rel=1e-3)

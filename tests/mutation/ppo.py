@@ -144,7 +144,7 @@ def _(patch: Patch) -> None:
     _gae(patch, lambda rewards, values, ends, *more: (rewards, values, torch.zeros_like(ends), *more))
 
 
-@mutation("the learning rate is 0", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("the learning rate is 0", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     patch.set(schedules, "learning_rate", lambda ppo: 0.0)
 
@@ -170,7 +170,7 @@ def _(patch: Patch) -> None:
     patch.set(PPO, "_critic_warmup_ends", lambda ppo: True)
 
 
-@mutation("every optimiser step is made fifteen times", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("every optimiser step is made fifteen times", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     def changed(original, policy, *given):
         norm = original(policy, *given)
@@ -196,12 +196,12 @@ def _(patch: Patch) -> None:
     patch.everywhere(summed_gradients, changed)
 
 
-@mutation("weights decay", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("weights decay", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     _group(patch, weight_decay=0.1)
 
 
-@mutation("rows of the batch are permuted between observing and deciding", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("rows of the batch are permuted between observing and deciding", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo, t):
         before = {key: values.copy() for key, values in ppo.sim.obs.items()}
@@ -215,12 +215,12 @@ def _(patch: Patch) -> None:
     patch.wrap(PPO, "_act", changed)
 
 
-@mutation("actions go to other environments", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("actions go to other environments", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     patch.wrap(PPO, "_act", lambda original, ppo, t: np.roll(original(ppo, t), 1))
 
 
-@mutation("log-probabilities of the previous decision are stored", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("log-probabilities of the previous decision are stored", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo, t):
         actions = original(ppo, t)
@@ -270,7 +270,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@mutation("negative advantages are clamped to 0", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("negative advantages are clamped to 0", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     _in_updates(
         patch,
@@ -280,7 +280,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@mutation("minibatches are drawn with repetition", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("minibatches are drawn with repetition", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     def changed(original, buffer, size, rng):
         for index in original(buffer, size, rng):
@@ -295,7 +295,7 @@ def _(patch: Patch) -> None:
     patch.set(PPO, "progress", property(lambda ppo: original(ppo) / 2))
 
 
-@mutation("updates end early without a target KL", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("updates end early without a target KL", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     patch.set(PPO, "_exceeds_target_kl", lambda ppo, kl, weights: kl > 1e-4)
 
@@ -315,7 +315,7 @@ def _(patch: Patch) -> None:
     patch.everywhere(adapted, lambda original, rate, kl, desired: rate)
 
 
-@mutation("clip fraction and KL are swapped in the log", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("clip fraction and KL are swapped in the log", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     def change(steps, norms):
         return [one._replace(approx_kl=one.clip_fraction, clip_fraction=one.approx_kl) for one in steps], norms
@@ -323,7 +323,7 @@ def _(patch: Patch) -> None:
     _steps(patch, change)
 
 
-@mutation("losses are logged an update late", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("losses are logged an update late", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     before: list[tuple] = []
 
@@ -339,12 +339,12 @@ def _(patch: Patch) -> None:
     _steps(patch, lambda steps, norms: (steps, [norm.clamp(max=0.5) for norm in norms]))
 
 
-@mutation("decisions per second are counted twice", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("decisions per second are counted twice", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     patch.wrap(PPO, "record_rollout", lambda original, ppo, seconds: original(ppo, seconds / 2))
 
 
-@mutation("only wins count for the success rate", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("only wins count for the success rate", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo, seconds):
         original(ppo, seconds)

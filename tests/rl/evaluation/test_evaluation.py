@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import nppsim
+from nppsim.actions import INPUT_ACTION
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
@@ -16,6 +17,8 @@ from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.outcomes import NAMES
+from rl.evaluation.results import ALL, aggregate
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
@@ -67,6 +70,46 @@ def test_without_a_number_every_level_is_played_once():
     assert [r.level_index for r in play(Right(), episodes=None)] == [0, 1, 2, 3]
     twice = EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=2, seed=1, frame_skip=4)
     assert twice.level_index.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+class Undecided:
+    """Runs to the right in some environments; the others stay where they are."""
+
+    def act(self, obs, *, deterministic, rng):
+        return np.where(np.arange(len(obs["game_state"])) % 2, RIGHT, 0)
+
+
+def test_figures_of_episodes_are_those_of_their_inputs_played_again_alone():
+    """Outcome, frames, gold and return, from a simulator with one environment; a time-out lasts as long as its limit."""
+    gold = (corridor(entities=[(kinds.GOLD, 24, FLOOR)], name="gold"), "gold")
+    levels = [*LEVELS, gold]
+    outcomes = set()
+    for record in play(Undecided(), levels=levels, num_envs=4):
+        sim = BatchSimulator([record.level], 1, frame_skip=4, threads=1)
+        sim.reset()
+        for action in INPUT_ACTION[record.inputs[::4]]:
+            assert not len(sim.finished)
+            sim.step(np.array([action]))
+        (again,) = sim.episode
+        outcomes.add(record.outcome)
+        assert len(sim.finished) == 1 and record.outcome == NAMES[again["outcome"]]
+        assert (record.frames, record.gold) == (again["frames"], again["gold"])
+        assert record.ret == pytest.approx(float(again["ret"]), abs=1e-6)
+        if record.outcome == "timeout":
+            assert record.frames >= sim.bank.time_limit[0]
+        if record.level_name == "gold" and record.outcome == "won":
+            assert record.gold == 1
+    assert outcomes == {"won", "died", "timeout"}
+
+
+def test_means_are_over_all_episodes_not_only_the_wins():
+    records = play(Undecided(), num_envs=4)
+    assert 0 < sum(record.won for record in records) < len(records)
+    counted = aggregate(records)
+    for category in ("simplest", "mined", ALL):
+        of = [record for record in records if category in (record.category, ALL)]
+        assert counted[category]["mean_return"] == pytest.approx(np.mean([record.ret for record in of]))
+        assert counted[category]["mean_gold"] == pytest.approx(np.mean([record.gold for record in of]))
 
 
 def test_outcomes_are_told_apart():

@@ -144,6 +144,12 @@ def test_the_sampler_hears_of_every_episode_and_the_logs_count_them():
     assert sum(terms) == pytest.approx(row["reward/return"], abs=1e-4)
 
 
+def test_the_logged_speed_is_decisions_over_the_seconds_of_the_rollout():
+    ours, scalars = make_ppo()
+    roll_out(ours)
+    assert logged(ours, scalars)["sim/decisions_per_s"] == pytest.approx(ours.num_timesteps / ours.seconds)
+
+
 def test_a_callback_can_end_a_rollout():
     ours, _ = make_ppo()
     callback = Patient()
