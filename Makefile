@@ -3,7 +3,7 @@
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
 # make test-generic  the physics compiled for any x86-64 processor gives the same bits (a minute, compilation)
 # make coverage      lines of physics, paths and observations that their tests reach, as plain Python (2 minutes)
-# make mutation   mutations of the code, each of which a test must notice (half an hour)
+# make mutation   mutations of the code, each of which a test must notice (8 minutes)
 # make fuzz       damaged files for every reader (an hour)
 # make chaos      full disks, kills and other faults of the machine for every command (two hours)
 # make docs          the documentation site in build/site, without a network; warnings are errors

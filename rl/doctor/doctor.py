@@ -141,7 +141,7 @@ def _absence(part: str, absent: Mapping[str, str]) -> tuple[str, str, str]:
     """(status, found, remedy) of a check whose part is not there."""
     if part in absent:
         return SKIPPED, absent[part], ""
-    return FAILED, f"nobody has provided {part}", "the check was not made: a mistake in the program"
+    return FAILED, f"no {part} was provided", "the check was not made: a mistake in the program"
 
 
 def _where(crash: BaseException) -> str:

@@ -107,7 +107,7 @@ def compare(
     found.decisions = found.same_actions = 0
     told, wanted = network.facts, facts_of(policy, frame_skip)
     if told != wanted or told.actions != ACTION_NAMES or told.frame_skip != frame_skip:
-        raise ExportError(f"the exported network says of itself {told}, meant is {wanted}; not written")
+        raise ExportError(f"the exported network's metadata have {told} instead of {wanted}; nothing was written")
     suite = EvaluationSuite(
         levels,
         episodes_per_category=episodes_per_category,
@@ -121,7 +121,7 @@ def compare(
     if max(found.largest_logit, found.largest_value) > MOST:
         raise ExportError(f"the exported network computes something else; not written ({found})")
     if found.forbidden:
-        raise ExportError(f"the exported network does not heed its mask ({found.forbidden:,} decisions); not written")
+        raise ExportError(f"the exported network ignores its action mask ({found.forbidden:,} decisions); not written")
     return found
 
 

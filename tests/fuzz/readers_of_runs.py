@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import stable_baselines3
 import torch
 
 import hardware
@@ -393,7 +394,9 @@ def _archives(folder: Path) -> list[Path]:
     sim = BatchSimulator(_levels()[:1], 2, observations=layout.VISION_FREE, threads=1)
     policy = {"architecture": "vision_free", "statistics": _policy().statistics}
     env = BatchVecEnv(sim, make_sampler(["simplest"], CurriculumConfig(), 0))
-    PPO(NppPolicy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=policy, seed=0).save(folder / "x.zip")
+    stable_baselines3.PPO(NppPolicy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=policy, seed=0).save(
+        folder / "x.zip"
+    )
     with zipfile.ZipFile(folder / "x.zip") as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     (folder / "x.zip").write_bytes(damage.zipped(members))  # without the time

@@ -97,7 +97,6 @@ FOUND = [
     ("evaluation", {"architectures.mlp.seeds.0.baselines": None}),
     ("findings", {"findings.0.seconds": "x"}),
     ("findings", {"findings.0.status": "x"}),
-    ("attacks", {"runs.0.outcome": []}),
 ]
 
 

@@ -11,12 +11,12 @@ def test_every_mutation_changes_something_and_leaves_nothing_changed():
     import rl.ppo.losses
     from rl.ppo.ppo import PPO
 
-    before = rl.ppo.losses.normalised, PPO.train, PPO._decide
+    before = rl.ppo.losses.normalized, PPO.update, PPO._act
     for one in all_mutations():
         with Patch() as patch:
             one.inject(patch)
             assert patch.changed, one.name
-    assert (rl.ppo.losses.normalised, PPO.train, PPO._decide) == before
+    assert (rl.ppo.losses.normalized, PPO.update, PPO._act) == before
 
 
 def test_every_mutation_names_tests_that_exist():
