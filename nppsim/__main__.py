@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import EntryPoint, entry_points
@@ -16,8 +17,10 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError, UserError
 from nppsim.files import check_output_file, check_output_folder, replacing, table, write_text
+from nppsim.levels import campaign
 from nppsim.levels.level import Level
-from nppsim.levels.level_set import LevelSet
+from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.listing import describe, path_lengths
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
@@ -98,6 +101,51 @@ def _verify(arguments: argparse.Namespace) -> int:
     judged, passed = sum(r.cases for _, r in themes), sum(r.exact for _, r in themes)
     print(f"{passed} of {judged} cases are bit-exact")
     return 0 if passed == judged > 0 else 1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# levels
+
+
+def _levels_flags(parser: Parser) -> None:
+    parser.add_argument(
+        "path", metavar="PATH", help="a level, a folder of levels, or a campaign file of the game (S.txt)"
+    )
+    parser.add_argument("--skip-bad-levels", action="store_true", help="list the levels that can be read")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per level")
+
+
+@_command(
+    "levels", "list levels: title, entities, path length, and whether the simulator knows all of them", _levels_flags
+)
+def _levels(arguments: argparse.Namespace) -> int:
+    levels, problems = [], []
+    level_set = LevelSet.at(arguments.path)
+    for i in range(len(level_set)):
+        try:
+            levels.append(level_set[i])
+        except LevelSetError as problem:
+            problems.append(str(problem))
+    if problems and not arguments.skip_bad_levels:
+        raise CommandError(f"{'; '.join(problems)}; or leave these levels out with --skip-bad-levels")
+    for problem in problems:
+        print(f"left out: {problem}", file=sys.stderr)
+    facts = [describe(level, length) for level, length in zip(levels, path_lengths(levels), strict=True)]
+    if arguments.json:
+        print(json.dumps(facts, indent=2))
+        return 0
+    rows = [
+        (f["name"], f["title"], f["support"], "none found" if f["path_length"] is None else round(f["path_length"]))
+        + (", ".join(f"{count} {name}" for name, count in f["entities"].items()),)
+        for f in facts
+    ]
+    print(table(("level", "title", "support", "path, px", "entities"), rows, align="lllrl"))
+    counts = Counter(f["support"] for f in facts)
+    unreachable = sum(f["path_length"] is None for f in facts)
+    print(
+        f"{len(facts)} levels: {', '.join(f'{n} {grade}' for grade, n in counts.items())}; {unreachable} without a path"
+    )
+    return 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -329,15 +377,20 @@ def _save(picture: "Image", path: str | Path) -> None:
 
 
 def _extract_flags(parser: Parser) -> None:
-    parser.add_argument("source", metavar="LEVEL|REPLAY", help="a level, a replay, or one of a replay set (SET.h5#7)")
-    parser.add_argument("out", metavar="OUT", help="level file to write; as text if it ends in .level")
+    parser.add_argument(
+        "source", metavar="LEVEL|REPLAY", help="a level, a replay, or one of a set (SET.h5#7, S.txt#12)"
+    )
+    parser.add_argument("out", metavar="OUT", help="level file to write: .level text, .txt campaign file, .map")
 
 
-@_command("extract", "write the level of a replay as a file, or a level as text, and back", _extract_flags)
+@_command("extract", "write a level of a replay, replay set or campaign file as a file of its own", _extract_flags)
 def _extract(arguments: argparse.Namespace) -> None:
     _check_level_file(arguments.out, "OUT", inputs=[arguments.source])
     level = _load_level(arguments.source)
-    level.save(arguments.out)
+    if Path(arguments.out).suffix.lower() == campaign.SUFFIX:
+        write_text(arguments.out, campaign.to_line(level) + "\n")
+    else:
+        level.save(arguments.out)
     for warning in level.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{arguments.out}: {len(level.records)} records, fingerprint {level.fingerprint[:12]}")

@@ -92,7 +92,7 @@ ORDER = {
         {"compile", "paths"},
         {"bank"},
         {"observe"},
-        {"generate", "reward", "simulate", "spaces"},
+        {"generate", "listing", "reward", "simulate", "spaces"},
         {"decision", "pictures", "replays", "verify"},
         {"batch", "report", "states"},
         {"env", "measure", "planner", "shadow"},

@@ -250,6 +250,18 @@ class Level:
         return float(POSITION_UNIT * int(self.records[0, X])), float(POSITION_UNIT * int(self.records[0, Y]))
 
     @cached_property
+    def support(self) -> str:
+        """How well the simulator knows the level's entities: "exact", "modelled" or "unsupported".
+
+        "exact": all rules were measured on recordings of the game.  "modelled": some rules come from other sources, see
+        docs/physics.md.  "unsupported": an entity is left out, so the level is not the one of the game.
+        """
+        types = set(self.records[1:, TYPE].tolist())
+        if not types.isdisjoint(kinds.WITHOUT_EFFECT) or max(types, default=0) >= len(ENTITY_NAMES):
+            return "unsupported"
+        return "exact" if types.isdisjoint(kinds.COMPLETIONS) else "modelled"
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex) of all data that the simulation reads: tiles, records, exit_count, ball_count."""
         digest = hashlib.sha256(self.tiles.tobytes())
@@ -278,7 +290,9 @@ class Level:
 
 
 def container_suffix(path: str | Path) -> str:
-    """Suffix of a file name in lower case, without the item number of ``SET.h5#7``."""
+    """Suffix of a file name in lower case, without the item of ``SET.h5#7`` or ``S.txt#title``."""
+    if ".txt#" in str(path).lower():
+        return ".txt"
     return Path(path).suffix.lower().partition("#")[0]
 
 

@@ -13,8 +13,9 @@ A folder ``datasets/train`` holds ``index.json`` and level files in the N++ layo
     par_frames   length in frames of a known run that finishes the level, or null
 
 A plain folder of level files, without index, is a level set too: the category of a level is then the name of its
-sub-folder, or "uncategorised".  A sub-folder that has an index is a separate level set.  Opening a set reads only the
-index; each level is read on access.
+sub-folder, or "uncategorised".  Each line of a campaign file (``nppsim.levels.campaign``) is a level whose category is
+the file's name, ``S`` for ``S.txt``.  A sub-folder that has an index is a separate level set.  Opening a set reads only
+the index; each level is read on access.
 """
 
 import gc
@@ -30,6 +31,7 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.files import write_text
+from nppsim.levels import campaign
 from nppsim.levels.level import Level, LevelError, container_suffix, mirror
 from nppsim.reading import files_below, read_json
 
@@ -99,7 +101,16 @@ class LevelSet(Sequence[Level]):
 
     @classmethod
     def at(cls, place: str | Path) -> "LevelSet":
-        """``open`` a folder; or a set of one level file, also a ``.replay``, in the category ``SINGLE``."""
+        """``open`` a folder or a campaign file; or a set of one level, also a ``.replay`` or ``S.txt#12``, in the category
+        ``SINGLE``."""
+        try:
+            if campaign.is_campaign_file(place):
+                return cls(Path(place).parent, _campaign_entries(Path(place), Path(place).stem))
+            if line := campaign.locate(place):
+                file, number = line
+                return cls(file.parent, [LevelEntry(SINGLE, file=f"{file.name}#{number}")])
+        except LevelError as error:
+            raise LevelSetError(str(error)) from error
         place = Path(place)
         return cls(place.parent, [LevelEntry(SINGLE, file=place.name)]) if place.is_file() else cls.open(place)
 
@@ -230,21 +241,33 @@ def _free_name(category: str, used: set[str], numbers: dict[str, int]) -> str:
 
 
 def scan_folder(path: Path) -> list[LevelEntry]:
-    """List the files of a folder without index, sorted by name, without reading them.
+    """List the levels of a folder without index, sorted by file name, without decoding them.
 
     Skips documentation and pictures, hidden files, and sub-folders with an index.  Raises LevelSetError.
     """
     found = files_below(
         path,
         LevelSetError,
-        wanted=lambda file: file.suffix.lower() not in _NOT_LEVELS,
+        wanted=lambda file: file.suffix.lower() not in _NOT_LEVELS or campaign.is_campaign_file(file),
         enter=lambda folder: not (folder / INDEX).exists(),
     )
-    files = sorted((file.relative_to(path) for file in found), key=lambda file: file.parts)
-    return [
-        LevelEntry(file.parent.as_posix() if file.parent.parts else UNCATEGORISED, file=file.as_posix())
-        for file in files
-    ]
+    entries = []
+    for file in sorted((file.relative_to(path) for file in found), key=lambda file: file.parts):
+        if file.suffix.lower() == campaign.SUFFIX:
+            entries += _campaign_entries(path / file, file.with_suffix("").as_posix(), file.as_posix())
+        else:
+            category = file.parent.as_posix() if file.parent.parts else UNCATEGORISED
+            entries.append(LevelEntry(category, file=file.as_posix()))
+    return entries
+
+
+def _campaign_entries(path: Path, category: str, file: str = "") -> list[LevelEntry]:
+    """Return one entry per line.  file: as in the entries, by default the file's name.  Raises LevelSetError."""
+    try:
+        numbers = campaign.level_numbers(path)
+    except LevelError as error:
+        raise LevelSetError(str(error)) from error
+    return [LevelEntry(category, file=f"{file or path.name}#{number}") for number in numbers]
 
 
 def _levels_in(path: Path) -> list[LevelEntry]:

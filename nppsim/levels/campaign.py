@@ -1,0 +1,276 @@
+"""Campaign files of N++: text files with one level per line, as in the game's own folder (``S.txt``, ``SI.txt``, ...).
+
+A line is ``$TITLE#HEX#``.  HEX is the level as hexadecimal digits, with the two digits of every byte swapped:
+
+    offset 0      4 zero bytes
+    offset 4      23 x 42 tile ids, row by row
+    offset 970    for each type of ``RECORD_BYTES``: a big-endian uint16 count, then that many records
+    end           4 zero bytes
+
+A record is x, y [, orientation [, mode]].  In records of exits, locked doors and trap doors the last two bytes are the x
+and y of the switch.
+
+    level = Level.load("S.txt#12")                  # or "S.txt#its title"
+    levels, problems = read_campaign("S.txt")       # problems: the errors of damaged lines
+    line = to_line(level)
+
+Source: docs/physics.md, section 2.
+"""
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.levels import kinds
+from nppsim.levels.format import RECORD_SIZE, TITLE, TYPE, LevelError, X, Y
+from nppsim.levels.level import MAX_TEXT, Level, container_readers
+from nppsim.levels.stage import COLUMNS, ROWS
+from nppsim.reading import read_bytes
+
+SUFFIX = ".txt"
+_ITEM = re.compile(rf"(.+?{re.escape(SUFFIX)})#(.+)", re.IGNORECASE | re.DOTALL)  # FILE.txt#LINE or FILE.txt#TITLE
+MAX_CAMPAIGN_BYTES = 64 << 20  # some 20,000 levels; the game's largest file has 2 MB
+
+# Bytes per record of each type, in the order of the file.
+RECORD_BYTES = {
+    kinds.NINJA: 2,
+    kinds.MINE: 2,
+    kinds.GOLD: 2,
+    kinds.EXIT: 4,
+    kinds.REGULAR_DOOR: 3,
+    kinds.LOCKED_DOOR: 5,
+    kinds.TRAP_DOOR: 5,
+    kinds.LAUNCH_PAD: 3,
+    kinds.ONE_WAY: 3,
+    12: 4,
+    13: 4,
+    kinds.ZAP_DRONE: 4,
+    kinds.CHASER_DRONE: 4,
+    kinds.FLOOR_GUARD: 2,
+    kinds.BOUNCE_BLOCK: 2,
+    18: 2,
+    19: 2,
+    kinds.THWUMP: 3,
+    kinds.TOGGLE_MINE: 2,
+    22: 2,
+    kinds.LASER: 4,
+    kinds.BOOST_PAD: 2,
+    kinds.DEATH_BALL: 2,
+    kinds.MINI_DRONE: 4,
+    27: 2,
+    kinds.SHOVE_THWUMP: 2,
+}
+_SWITCH_OF = {kinds.EXIT: kinds.EXIT_SWITCH, **kinds.SWITCH_OF_DOOR}
+_TILES = slice(4, 4 + ROWS * COLUMNS)
+_ZEROS = bytes(4)
+
+
+def is_campaign(data: bytes) -> bool:
+    """Return whether a file that begins with these bytes (some 200 suffice) is a campaign file."""
+    head, hash_sign, rest = data.lstrip().partition(b"#")
+    return head.startswith(b"$") and bool(hash_sign) and rest.startswith(b"00000000")
+
+
+def is_campaign_file(path: str | Path) -> bool:
+    """Return whether this is a campaign file, by its name and first bytes.  Raises OSError if it cannot be read."""
+    if Path(path).suffix.lower() != SUFFIX or not Path(path).is_file():
+        return False
+    with open(path, "rb") as file:
+        return is_campaign(file.read(300))
+
+
+def read_campaign(path: str | Path) -> tuple[dict[int, Level], dict[int, LevelError]]:
+    """Read all levels of a campaign file.
+
+    Returns the levels by number, counted from 0 (``S.txt#0`` is the first line), and the errors of the lines that hold no
+    level.  Empty lines count, but are neither.  Raises LevelError if the file cannot be read or has no levels.
+    """
+    levels: dict[int, Level] = {}
+    problems: dict[int, LevelError] = {}
+    for number in level_numbers(path):
+        try:
+            levels[number] = load_level(f"{path}#{number}")
+        except LevelError as problem:
+            problems[number] = problem
+    return levels, problems
+
+
+def level_numbers(path: str | Path) -> list[int]:
+    """Return the numbers of the lines of a campaign file that are not empty.  Raises LevelError."""
+    return list(_lines(path))
+
+
+def locate(path: str | Path) -> tuple[Path, int] | None:
+    """Return file and number of ``FILE.txt#NUMBER`` or ``FILE.txt#TITLE``; None for other paths.  Raises LevelError.
+
+    A title that several levels share needs the number instead.
+    """
+    match = _ITEM.fullmatch(os.fspath(path))
+    if not match:
+        return None
+    file, item = Path(match[1]), match[2]
+    lines = _lines(file)
+    if item.isdecimal() and int(item) in lines:
+        return file, int(item)
+    titles = {number: _title(line) for number, line in lines.items()}
+    found = [number for number, title in titles.items() if title == item]
+    found = found or [number for number, title in titles.items() if title.casefold() == item.casefold()]
+    if not found:
+        raise LevelError(
+            f"{path}: {file} has no such level; give a number from 0 to {max(lines)} or a title (nppsim levels lists them)"
+        )
+    if len(found) > 1:
+        raise LevelError(f"{path}: the levels {', '.join(map(str, found))} have this title; give one of these numbers")
+    return file, found[0]
+
+
+def load_level(path: str | Path) -> Level:
+    """Read the level ``FILE.txt#NUMBER`` or ``FILE.txt#TITLE``; a campaign file of one level needs neither.
+
+    Other ``.txt`` files are read as a level in the map layout or as text.  Raises LevelError.
+    """
+    place = locate(path)
+    if place is None and not is_campaign_file(path):
+        return Level.from_content(read_bytes(path, LevelError, MAX_TEXT, "give a level file"), name=str(path))
+    if place is None:
+        file, numbers = Path(path), level_numbers(path)
+        if len(numbers) > 1:
+            raise LevelError(
+                f"{path}: a campaign file with {len(numbers)} levels; give one, such as {path}#{numbers[0]}"
+            )
+        place = file, numbers[0]
+    file, number = place
+    return level_from_line(_lines(file)[number], f"{file}#{number}")
+
+
+def level_from_line(line: bytes, name: str = "") -> Level:
+    """Read one line of a campaign file; ``name`` appears in messages.  Raises LevelError with the byte in question."""
+    label = name or "campaign line"
+    line = line.strip()
+    if not line.startswith(b"$"):
+        raise LevelError(f"{label}: begins with {line[:20]!r}; needed is $TITLE#HEX#")
+    if not line.endswith(b"#") or line.count(b"#") < 2:
+        raise LevelError(f"{label}: ends at byte {len(line)} without a '#' after the digits: the line is cut off")
+    head, _, digits = line[:-1].rpartition(b"#")
+    data = _bytes_of(digits, label, offset=len(head) + 1)
+    records = _records_of(data, label)
+    if len(records) == 0:
+        raise LevelError(f"{label}: has no entities; needed is at least the ninja's spawn")
+    tiles = np.frombuffer(data[_TILES], np.uint8).reshape(ROWS, COLUMNS)
+    return Level(tiles, records, name=name, title=_title(line)[: TITLE.stop - TITLE.start])
+
+
+def to_line(level: Level) -> str:
+    """Return the level as one line of a campaign file, without line break.
+
+    Raises LevelError for a level that would read back differently: the format has no place for records in another order
+    than the game's, unknown types, doors without switches, or orientations of types that have none.
+    """
+    name = level.name or "level"
+    data = bytearray(_ZEROS) + level.tiles.tobytes()
+    for kind, size in RECORD_BYTES.items():
+        rows = np.flatnonzero(level.records[:, TYPE] == kind)
+        columns = list(range(X, X + size))
+        fields = level.records[rows][:, columns[:-2] if kind in _SWITCH_OF else columns]
+        if kind in _SWITCH_OF:
+            switches = rows + (level.exit_count if kind == kinds.EXIT else 1)
+            if (switches >= len(level.records)).any():
+                raise LevelError(f"{name}: a {kinds.ENTITY_NAMES[kind]} has no switch; campaign files need one")
+            fields = np.hstack([fields, level.records[switches][:, [X, Y]]])
+        data += len(rows).to_bytes(2, "big") + fields.tobytes()
+    data += _ZEROS
+    title = "".join(c if c.isprintable() else "?" for c in level.title)
+    line = f"${title}#{''.join(f'{byte & 15:x}{byte >> 4:x}' for byte in data)}#"
+    if level_from_line(line.encode(), name) != level:
+        raise LevelError(
+            f"{name}: a campaign file cannot store it unchanged (the order of its records, or types, orientations and "
+            "switches that the format has no place for); save it as .map or .level"
+        )
+    return line
+
+
+def _lines(path: str | Path) -> dict[int, bytes]:
+    """Return the lines of a campaign file that are not empty, by number from 0.  Raises LevelError."""
+    try:
+        stat = os.stat(path)
+    except OSError as problem:
+        raise LevelError(f"{path}: cannot be read ({problem.strerror}); give a campaign file") from problem
+    return _read_lines(Path(path), stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=8)  # a level set reads its levels one by one
+def _read_lines(path: Path, _mtime_ns: int, _size: int) -> dict[int, bytes]:
+    data = read_bytes(path, LevelError, MAX_CAMPAIGN_BYTES, "give a campaign file")
+    lines = {number: line for number, line in enumerate(data.splitlines()) if line.strip()}
+    if not lines:
+        raise LevelError(f"{path}: has no levels; a campaign file has one level per line: $TITLE#HEX#")
+    return lines
+
+
+def _title(line: bytes) -> str:
+    """Return the title of a line in ASCII; other characters become '?'."""
+    title = line.strip().removesuffix(b"#").rpartition(b"#")[0].removeprefix(b"$").decode("utf-8", "replace")
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in title)
+
+
+def _bytes_of(digits: bytes, label: str, offset: int) -> bytes:
+    """Decode swapped hexadecimal digits.  offset: that of the digits in the line."""
+    if len(digits) % 2:
+        raise LevelError(
+            f"{label}: byte {offset + len(digits)}: {len(digits)} digits, an odd number: the line is cut off or damaged"
+        )
+    try:
+        swapped = bytes.fromhex(digits.decode("ascii"))
+    except ValueError as problem:
+        bad = next(i for i, c in enumerate(digits) if c not in b"0123456789abcdefABCDEF")
+        found = digits[bad : bad + 1]
+        raise LevelError(f"{label}: byte {offset + bad}: {found!r} is no hexadecimal digit") from problem
+    return bytes(byte >> 4 | (byte & 15) << 4 for byte in swapped)
+
+
+def _records_of(data: bytes, label: str) -> np.ndarray:
+    """Return uint8[n, 5], the records in the order of the map layout."""
+
+    def cut(what: str) -> LevelError:
+        return LevelError(f"{label}: the level's data end at byte {len(data)}, within {what}: the line is cut off")
+
+    if len(data) < _TILES.stop:
+        raise cut("the tiles")
+    if data[: _TILES.start] != _ZEROS:
+        raise LevelError(f"{label}: the level's data begin with {data[:4].hex()} instead of 00000000: this is no level")
+    place = _TILES.stop
+    records: list[tuple[int, ...]] = []
+    for kind, size in RECORD_BYTES.items():
+        name = kinds.ENTITY_NAMES[kind]
+        if place + 2 > len(data):
+            raise cut(f"the number of records of type {kind} ({name})")
+        count = int.from_bytes(data[place : place + 2], "big")
+        place += 2
+        if place + count * size > len(data):
+            raise cut(f"the {count} records of type {kind} ({name})")
+        rows = [tuple(data[i : i + size]) for i in range(place, place + count * size, size)]
+        place += count * size
+        records += _in_map_layout(kind, rows)
+    if data[place:] != _ZEROS:
+        raise LevelError(
+            f"{label}: after the records, at byte {place}, are {len(data) - place} bytes; needed are 4 zero bytes: "
+            "the counts of the records are damaged"
+        )
+    return np.array(records, np.uint8).reshape(-1, RECORD_SIZE)
+
+
+def _in_map_layout(kind: int, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return records of one type as (type, x, y, orientation, mode); switches follow each door, or all exits."""
+    if kind not in _SWITCH_OF:
+        return [((kind, *row) + (0,) * RECORD_SIZE)[:RECORD_SIZE] for row in rows]
+    doors = [((kind, *row[:-2]) + (0,) * RECORD_SIZE)[:RECORD_SIZE] for row in rows]
+    switches = [(_SWITCH_OF[kind], *row[-2:], 0, 0) for row in rows]
+    if kind == kinds.EXIT:
+        return doors + switches
+    return [record for pair in zip(doors, switches, strict=True) for record in pair]
+
+
+container_readers[SUFFIX] = load_level

@@ -1,0 +1,181 @@
+"""Campaign files: lines, addresses, damaged files, and level sets of them."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from nppsim.__main__ import main
+from nppsim.generate import generate
+from nppsim.levels import campaign, kinds
+from nppsim.levels.level import Level, LevelError
+from nppsim.levels.level_set import LevelSet, LevelSetError
+
+from places import SHARED
+
+CAMPAIGN = SHARED / "campaign"
+needs_campaign = pytest.mark.skipif(not CAMPAIGN.exists(), reason="needs the levels of the real game")
+
+POSITIONS = st.tuples(st.integers(4, 170), st.integers(4, 90))
+ORIENTATIONS = st.integers(0, 7)
+DOORS = st.lists(st.tuples(POSITIONS, POSITIONS, ORIENTATIONS), max_size=4)
+TYPES = [kind for kind in campaign.RECORD_BYTES if kind not in (kinds.NINJA, *kinds.PAIRED)]
+
+
+@st.composite
+def levels(draw):
+    tiles = draw(hnp.arrays(np.uint8, (23, 42), elements=st.integers(0, 37), fill=st.just(0)))
+    entities = []
+    for kind in draw(st.lists(st.sampled_from(TYPES), max_size=30)):
+        extra = campaign.RECORD_BYTES[kind] - 2
+        entities.append((kind, *draw(POSITIONS), *(draw(st.integers(0, 3)) for _ in range(extra))))
+    return Level.build(
+        tiles,
+        draw(POSITIONS),
+        exits=draw(st.lists(st.tuples(POSITIONS, POSITIONS), max_size=3)),
+        locked_doors=draw(DOORS),
+        trap_doors=draw(DOORS),
+        entities=entities,
+        title=draw(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=128)),
+    )
+
+
+def line_of(category, seed):
+    return campaign.to_line(generate(category, seed)[0])
+
+
+@pytest.fixture
+def pack(tmp_path):
+    """A campaign file of three levels; the second line is cut off, the third empty."""
+    lines = [line_of("simple", 1), line_of("simple", 2)[:1500], "", line_of("mine_heavy", 3)]
+    lines[0] = "$first#" + lines[0].split("#")[-2] + "#"
+    path = tmp_path / "PACK.txt"
+    path.write_text("\r\n".join(lines) + "\r\n")
+    return path
+
+
+@given(levels())
+@settings(max_examples=60, deadline=None)
+def test_a_level_written_as_a_line_and_read_is_the_same_level(level):
+    again = campaign.level_from_line(campaign.to_line(level).encode())
+    assert again.to_bytes() == level.to_bytes()
+
+
+def test_records_follow_the_order_of_the_map_layout():
+    door, switch = (kinds.LOCKED_DOOR, 20, 24, 2), (30, 34)
+    level = Level.build(
+        np.zeros((23, 42), np.uint8),
+        (8, 8),
+        exits=[((40, 41), (50, 51)), ((42, 43), (52, 53))],
+        locked_doors=[(switch, door[1:3], door[3])],
+        entities=[(kinds.GOLD, 9, 9), (kinds.ZAP_DRONE, 60, 60, 2, 1)],
+    )
+    records = campaign.level_from_line(campaign.to_line(level).encode()).records.tolist()
+    assert [row[0] for row in records] == [0, 2, 3, 3, 4, 4, 6, 7, 14]
+    assert records[2:6] == [[3, 50, 51, 0, 0], [3, 52, 53, 0, 0], [4, 40, 41, 0, 0], [4, 42, 43, 0, 0]]
+    assert records[6:] == [[6, 20, 24, 2, 0], [7, 30, 34, 0, 0], [14, 60, 60, 2, 1]]
+
+
+def test_what_the_format_cannot_hold_is_refused():
+    tiles = np.zeros((23, 42), np.uint8)
+    wrong_order = Level(tiles, np.array([(0, 8, 8, 0, 0), (kinds.GOLD, 9, 9, 0, 0), (kinds.MINE, 9, 9, 0, 0)]))
+    no_switch = Level(tiles, np.array([(0, 8, 8, 0, 0), (kinds.LOCKED_DOOR, 9, 9, 0, 0)]))
+    for level in (wrong_order, no_switch):
+        with pytest.raises(LevelError):
+            campaign.to_line(level)
+
+
+def test_a_level_is_addressed_by_number_or_title(pack):
+    level = Level.load(f"{pack}#0")
+    assert level == generate("simple", 1)[0]
+    assert Level.load(f"{pack}#first") == Level.load(f"{pack}#FIRST") == level
+    for wrong in ("2", "17", "second"):
+        with pytest.raises(LevelError, match=f"#{wrong}"):
+            Level.load(f"{pack}#{wrong}")
+    with pytest.raises(LevelError, match="3 levels"):
+        Level.load(pack)
+
+
+def test_titles_may_contain_any_sign(tmp_path):
+    digits = line_of("simple", 1).split("#")[-2]
+    path = tmp_path / "odd.txt"
+    path.write_text(f"$24/7: #1. a#b#{digits}#\n$twin#{digits}#\n$twin#{digits}#\n")
+    assert Level.load(f"{path}#24/7: #1. a#b").title == "24/7: #1. a#b"
+    with pytest.raises(LevelError, match="1, 2"):
+        Level.load(f"{path}#twin")
+    assert [level.title for level in LevelSet.at(f"{path}#24/7: #1. a#b")] == ["24/7: #1. a#b"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (lambda line: line[:-1], "cut off"),
+        (lambda line: line[:1000] + "#", "cut off"),
+        (lambda line: line[:-2] + "#", "odd number"),
+        (lambda line: line[:-9] + "#", "cut off|zero bytes"),
+        (lambda line: line.replace("#0", "#g", 1), "byte 1: b'g'|b'g'"),
+        (lambda line: line[1:], "TITLE"),
+        (lambda line: line[:-1] + "00#", "zero bytes"),
+    ],
+)
+def test_damaged_lines_are_refused_with_their_place(damage, found):
+    with pytest.raises(LevelError, match=found):
+        campaign.level_from_line(damage(line_of("simple", 1)).encode(), "PACK.txt#0")
+
+
+def test_one_damaged_line_leaves_the_others_usable(pack):
+    levels, problems = campaign.read_campaign(pack)
+    assert sorted(levels) == [0, 3] and sorted(problems) == [1]
+    assert f"{pack}#1" in str(problems[1])
+
+
+def test_a_campaign_file_is_a_level_set(pack, tmp_path):
+    for level_set in (LevelSet.at(pack), LevelSet.at(tmp_path)):
+        assert level_set.categories == ("PACK",)
+        assert [entry.file for entry in level_set.entries] == ["PACK.txt#0", "PACK.txt#1", "PACK.txt#3"]
+        assert level_set[0].title == "first"
+        with pytest.raises(LevelSetError, match="#1"):
+            level_set[1]
+    (tmp_path / "readme.txt").write_text("$5 for the #1 level\n")
+    assert len(LevelSet.at(tmp_path)) == 3
+
+
+def test_support_follows_from_the_entities():
+    def grade(*types):
+        return Level(
+            np.zeros((23, 42), np.uint8), np.array([(0, 8, 8, 0, 0), *((t, 9, 9, 0, 0) for t in types)])
+        ).support
+
+    assert grade() == grade(kinds.MINE, kinds.ZAP_DRONE) == "exact"
+    assert grade(kinds.MINE, kinds.LASER) == grade(kinds.CHASER_DRONE) == "modelled"
+    assert grade(kinds.LASER, 18) == grade(200) == "unsupported"
+
+
+def test_the_command_lists_levels(pack, capsys):
+    assert main(["levels", str(pack)]) == 2
+    assert "PACK.txt#1" in capsys.readouterr().err
+    assert main(["levels", str(pack), "--skip-bad-levels", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["name"], first["title"], first["support"]) == (f"{pack}#0", "first", "exact")
+    assert first["path_length"] > 0 and first["entities"]["exit door"] == 1
+    assert second["entities"]["mine"] > 0
+
+
+def test_extract_writes_and_reads_campaign_files(pack, tmp_path, capsys):
+    level = Level.load(f"{pack}#3")
+    for name in ("one.map", "one.level", "one.txt"):
+        assert main(["extract", f"{pack}#3", str(tmp_path / "out" / name)]) == 0
+        assert Level.load(tmp_path / "out" / name) == level
+
+
+@needs_campaign
+def test_the_real_games_files_read_and_write_back_unchanged():
+    for path in sorted(CAMPAIGN.glob("S*.txt")):
+        lines = path.read_bytes().splitlines()
+        levels, problems = campaign.read_campaign(path)
+        assert [path.name] * len(problems) == ["SL2.txt"] * len(problems)
+        for number, level in levels.items():
+            assert campaign.to_line(level).encode() == lines[number]
