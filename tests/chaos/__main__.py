@@ -1,10 +1,10 @@
-"""Attack the commands of this project with faults of the machine, and print how each ended (docs/lab/reliability.md).
+"""Run the project's commands under machine faults (kill, full disk, ...) and print how each ended (docs/lab/reliability.md).
 
 python -m tests.chaos [--targets NAME ...] [--faults "NAME" ...] [--out RESULTS.json]
-python -m tests.chaos --kill-and-resume 20     # a training is killed so often, gone on with, and compared
+python -m tests.chaos --kill-and-resume 20     # kill one training 20 times, resume it each time, compare the result
 
-Some 170 runs at tiny size, with as many calls again; one to two hours on two cores.  A full disk is a small one of its own,
-which only root may mount: for others those runs are skipped, and limits on the size of files stand for it.
+About 170 tiny runs, most followed by a second call; one to two hours on two cores.  The full disk is a small tmpfs, which
+only root may mount: for other users those runs are skipped, and limits on the file size replace them.
 """
 
 import sys
@@ -19,7 +19,7 @@ from nppsim.settings import Parser, Setting
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 1 if a run crashed, lost data or was not clear about what happened, 2 for bad input."""
+    """Return the exit status: 0, 1 if a run crashed, lost data or printed an unclear message, 2 for bad input."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> int:
@@ -30,23 +30,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Attack, print and write."""
+    """Run the attacks; print and write their outcomes."""
     from tests.chaos import machine_faults as faults
 
     parser = Parser(prog="python -m tests.chaos", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--targets", nargs="+", choices=list(faults.TARGETS), help="commands to attack; default: all")
     names = [faults.name_of(fault) for fault in faults.PLAN]
-    parser.add_argument("--faults", nargs="+", choices=names, help="what hits them; default: all")
+    parser.add_argument("--faults", nargs="+", choices=names, help="faults to cause; default: all")
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE.json",
-        help="what came of each run; those of earlier calls stay, or are replaced where the seed is the same; with "
-        "--kill-and-resume the file is another one, and replaced",
+        help="file for the outcome of each run; outcomes of earlier calls remain unless target, fault and seed are the same; "
+        "with --kill-and-resume the file is overwritten",
     )
-    parser.add_flag(Setting("of moments and sizes", flag="seed", kind=int, default=0, low=0, aliases=("seeds",)))
+    parser.add_flag(
+        Setting("seed of the moments and sizes of faults", flag="seed", kind=int, default=0, low=0, aliases=("seeds",))
+    )
     parser.add_argument(
-        "--kill-and-resume", type=int, metavar="N", help="instead: kill a training N times and go on each time"
+        "--kill-and-resume", type=int, metavar="N", help="instead: kill a training N times and resume it each time"
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
@@ -74,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def kill_and_resume(count: int, seed: int, out: Path | None) -> int:
-    """Kill a training so often; 1 if it then ended differently."""
+    """Kill a training ``count`` times; return 1 if its result differs from that of an undisturbed one."""
     from tests.chaos import kill_and_resume as campaign
 
     with tempfile.TemporaryDirectory(prefix="attack_", ignore_cleanup_errors=True) as work:

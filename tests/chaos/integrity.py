@@ -1,4 +1,4 @@
-"""Whether every file that a command has left can be read to its end: what a fault of the machine must not change."""
+"""Check that every file that a command has left can be read to its end, whatever fault hit the machine."""
 
 import json
 import zipfile
@@ -21,12 +21,12 @@ from rl.policy.export import SUFFIX as ONNX
 from rl.policy.onnx_policy import OnnxPolicy
 
 
-class WholenessError(UserError, ValueError):
-    """A file that is not whole."""
+class IntegrityError(UserError, ValueError):
+    """A damaged or incomplete file."""
 
 
 def damaged(folder: Path) -> list[str]:
-    """Each file at or below ``folder`` that cannot be read whole, with the reason; hidden and temporary ones are left out."""
+    """Return each unreadable file at or below ``folder``, with the reason; hidden and temporary files are skipped."""
     return [
         f"{path.relative_to(folder)}: {reason}"
         for path in sorted(folder.rglob("*"))
@@ -44,7 +44,7 @@ _FINDINGS = (UserError, OSError, LookupError, RuntimeError, ValueError, TypeErro
 
 
 def _reason(path: Path) -> str:
-    """Why a file cannot be read; "" if it can."""
+    """Return why a file cannot be read; "" if it can."""
     read = _READERS.get(path.suffix, _nothing)
     if path.name.startswith("events.out.tfevents"):
         read = _events
@@ -56,7 +56,7 @@ def _reason(path: Path) -> str:
 
 
 def _nothing(path: Path) -> None:
-    """Files without a structure of their own."""
+    """Accept files without a structure of their own."""
 
 
 def _events(path: Path) -> None:
@@ -64,7 +64,7 @@ def _events(path: Path) -> None:
 
 
 def _json(path: Path) -> None:
-    read_json(path, WholenessError, "it was damaged")
+    read_json(path, IntegrityError, "it was damaged")
     if path.name == INDEX:
         for level in LevelSet.open(path.parent, may_be_empty=True):
             level.to_bytes()

@@ -1,10 +1,10 @@
-"""Kill -9 in each phase of a training, go on each time, and compare the end with a training that nobody killed.
+"""Send SIGKILL in each phase of a training, resume each time, and compare the result with that of an undisturbed training.
 
     found = kill_and_resume(Path("work"), print, count=20)
     print(found)
 
-All of the main job but the doctor is in it, at tiny size: imitation, warm-up of the critic, PPO, evaluations, films, writing.
-The processes are forks of this one, so that each begins its work at once; it should have done nothing with torch before.
+Covers all of the main job but the doctor, at tiny size: imitation, warm-up of the critic, PPO, evaluations, films, reports.
+The processes are forks of this one, which saves their start-up time; this one must not have used torch before.
 """
 
 import multiprocessing
@@ -39,7 +39,7 @@ FLAGS = (
     "--rollout-length 32 --minibatch-size 256 --eval-freq 3000 --num-eval-episodes 8 --critic-warmup-max-updates 3 "
     "--device cpu --no-mixed-precision --torch-threads 1 --record-eval-videos --max-videos-per-category 2"
 )
-# How a line begins, and the phase of the run that it begins.
+# (beginning of a printed line, phase of the run that starts with it)
 PHASES = (
     ("experiment folder:", "before training"),
     ("imitation, epoch", "imitation"),
@@ -54,8 +54,10 @@ PHASES = (
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: the training it belongs to, the phase in which it came, and seconds after the phase that it was meant for had
-    begun, a moment that may lie in the next one."""
+    """One kill: number of the training, phase in which it came, and seconds after the start of the intended phase.
+
+    The kill may come in the phase after the intended one.
+    """
 
     training: int
     phase: str
@@ -64,8 +66,11 @@ class Kill:
 
 @dataclass(frozen=True)
 class Campaign:
-    """kills: all of them.  trainings: number that was gone on with to the end.  different: places at which an end differs
-    from that of the training that nobody killed."""
+    """Outcome of all kills.
+
+    trainings: number of trainings that were resumed until they ended.
+    different: places at which a result differs from that of the undisturbed training.
+    """
 
     kills: tuple[Kill, ...]
     trainings: int
@@ -74,13 +79,13 @@ class Campaign:
     def __str__(self) -> str:
         phases = Counter(kill.phase for kill in self.kills)
         rows = [(phase, phases[phase]) for phase in dict.fromkeys(phase for _, phase in PHASES) if phases[phase]]
-        verdict = "; ".join(self.different) or "every one ended the same, bit for bit"
-        told = f"{len(self.kills)} kills in {self.trainings} trainings: {verdict}"
-        return f"{table(('killed in', 'times'), rows)}\n{told}"
+        verdict = "; ".join(self.different) or "all results are the same, bit for bit"
+        summary = f"{len(self.kills)} kills in {self.trainings} trainings: {verdict}"
+        return f"{table(('killed in', 'times'), rows)}\n{summary}"
 
 
 class _Process:
-    """A training in a fork of this process; what it says is in ``output``."""
+    """A training in a fork of this process; ``output`` is the file of what it prints."""
 
     def __init__(self, arguments: Sequence[str], output: Path):
         self.output = output
@@ -92,17 +97,17 @@ class _Process:
 
     @property
     def phase(self) -> str:
-        """That of the run, as far as its lines tell; "" before it has begun its work."""
+        """Current phase of the run, by the lines it has printed; "" before the first."""
         found = ""
         for line in self.output.read_text().splitlines():
             found = next((phase for begin, phase in PHASES if line.startswith(begin)), found)
         return found
 
     def killed_in(self, wanted: str | None, seconds: float = 0.0) -> bool:
-        """Kill -9 so many seconds after a phase has begun; False if the training has ended before.
+        """Send SIGKILL ``seconds`` after a phase has begun; return False if the training ended before.
 
-        wanted: None: let it end.
-        AttackError if it has failed.
+        wanted: name of the phase; None: let the training end.
+        Raises AttackError if the training failed.
         """
         end, before = None, time.monotonic()
         while True:
@@ -124,7 +129,7 @@ class _Process:
 
 
 def _become(arguments: Sequence[str], output: Path) -> None:
-    """Be the training; never returns."""
+    """Run the training in this process; never returns."""
     status = 1
     Doctor.examine = lambda *_, **__: None  # type: ignore[method-assign]  # most of the time of so short a run
     try:
@@ -132,17 +137,17 @@ def _become(arguments: Sequence[str], output: Path) -> None:
             sys.stderr = sys.stdout
             run(resolve(arguments))
             status = 0
-    except BaseException:  # noqa: BLE001  # whatever it was, the parent is told, and does not go on twice
+    except BaseException:  # noqa: BLE001  # any error is written for the parent, and this fork must end
         output.write_text(traceback.format_exc())
     finally:
         os._exit(status)
 
 
-def kill_and_resume(work: Path, tell: Callable[[str], None], count: int = 20, seed: int = 0) -> Campaign:
-    """Kill ``count`` times, in as many trainings as that takes; each is gone on with until it ends.
+def kill_and_resume(work: Path, log: Callable[[str], None], count: int = 20, seed: int = 0) -> Campaign:
+    """Kill ``count`` times, in as many trainings as that takes; each training is resumed until it ends.
 
     work: a new folder.
-    tell: receives a line per kill.
+    log: receives a line per kill.
     Raises AttackError for a training that fails.
     """
     world = make_world(work / "world")
@@ -151,7 +156,7 @@ def kill_and_resume(work: Path, tell: Callable[[str], None], count: int = 20, se
     usual = _Process([*flags, "--output-dir", str(work / "usual")], work / "usual.txt")
     usual.killed_in(None)
     phases = _phases(usual)
-    tell(f"undisturbed: {', '.join(f'{phase} {usual.lasted[phase]:.0f} s' for phase in phases)}")
+    log(f"undisturbed: {', '.join(f'{phase} {usual.lasted[phase]:.0f} s' for phase in phases)}")
     rng, kills, different, training = random.Random(seed), list[Kill](), list[str](), 0
     while len(kills) < count:
         training += 1
@@ -164,29 +169,26 @@ def kill_and_resume(work: Path, tell: Callable[[str], None], count: int = 20, se
             if not process.killed_in(wanted, moment):
                 break
             kills.append(Kill(training, process.phase, moment))
-            tell(
+            log(
                 f"kill {len(kills)}: training {training}, {process.phase}, {moment:.1f} s after the beginning of {wanted}"
             )
             arguments = ["--resume-from", str(_only(out))]
         found = _apart(differences, _only(work / "usual"), _only(out))
-        tell(f"training {training} has ended: {'; '.join(found) or 'the same, bit for bit'}")
+        log(f"training {training} has ended: {'; '.join(found) or 'the same, bit for bit'}")
         different += [f"training {training}: {place}" for place in found]
     return Campaign(tuple(kills), training, tuple(different))
 
 
 def _phases(usual: _Process) -> list[str]:
-    """The phases of a training, in their order; AttackError if one did not come in one that nobody disturbed."""
+    """Return the phases of a training in order; raise AttackError if the undisturbed one lacks some."""
     phases = list(dict.fromkeys(phase for _, phase in PHASES))
     if absent := [phase for phase in phases if not usual.lasted[phase]]:
-        raise AttackError(
-            f"an undisturbed training has not told of: {', '.join(absent)}; its lines are no longer PHASES"
-        )
+        raise AttackError(f"an undisturbed training printed no line of: {', '.join(absent)}; update PHASES")
     return phases
 
 
 def _apart(function: Callable[..., list[str]], *arguments: Path) -> list[str]:
-    """What a function returns in a process of its own: torch's threads in this one would be missing in those forked later,
-    which would wait for them for ever."""
+    """Call a function in a process of its own: if torch started threads in this one, later forks would lack them and hang."""
     fork = multiprocessing.get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)
     process = fork.Process(target=lambda: sender.send(function(*arguments)))

@@ -1,9 +1,9 @@
-"""Faults of the machine, tried out: real commands at tiny size, each hit by a fault while it runs.
+"""Run real commands at tiny size, each hit by a fault of the machine while it runs.
 
     print(counts(campaign(Path("attack"), print)))
 
-What is promised is in docs/lab/reliability.md: nothing is lost but the work in progress, one line says what is wrong, the
-interpreter does not crash.  A target is a command that writes (or only reads), a fault is something that the machine does.
+The requirements are in docs/lab/reliability.md: only work in progress may be lost, one line reports the error, the
+interpreter does not crash.  A target is a command; a fault is a function that causes an event such as a full disk.
 """
 
 import fcntl
@@ -35,34 +35,39 @@ from tests.chaos.integrity import damaged, left_over
 from tests.chaos.targets import ROOT, TARGETS, Target, make_world, names_of, run_of
 from tests.fuzz import damage
 
-PATIENCE_S = 600.0  # after which a command hangs
-SURVIVAL_S = 20.0  # that processes of a command may outlive it
-TRIES = 4  # moments at which a fault is tried until it comes before the command's end
-MOST_MEMORY = 16 << 30  # bytes of address space where a header is hostile; those that lie claim more
-NOWHERE = "/proc/none/such"  # a place that nobody can make, not even root
+PATIENCE_S = 600.0  # a command that runs longer counts as hung
+SURVIVAL_S = 20.0  # processes of a command may outlive it by this
+TRIES = 4  # how often a fault that came after the end of the command is repeated, earlier each time
+MOST_MEMORY = 16 << 30  # bytes of address space with a corrupted header, which may claim more
+NOWHERE = "/proc/none/such"  # cannot be created, not even by root
 GOOD = ("finished", "clean error", "stopped", "killed", "too late", "skipped")
 BAD = ("traceback", "crash", "hung", "unclear", "data lost")
-# Beginnings of lines that neither Python nor a library may write, on stdout neither, whatever the status.
+# Beginnings of lines that may never be printed, on stdout or stderr, whatever the status.
 _NOISE = (
     *("Traceback (most", "Exception ignored", "Exception in thread", "Fatal Python error", "Error in sys.excepthook"),
     *("HDF5-DIAG", "Segmentation fault", "terminate called", "free()", "malloc()", "double free", "corrupted"),
 )
-_REMEDIES = ("; ", "): ")  # what stands before them in our messages
-_NOTICE = "nppsim: compiling for this machine"  # no error, and no part of one
+_REMEDIES = ("; ", "): ")  # separators before the remedy in error messages
+_NOTICE = "nppsim: compiling for this machine"  # printed by a command that has to compile; no error
 
 
 class AttackError(UserError, RuntimeError):
-    """A campaign that cannot be run: an unknown target or fault, or a command that fails without any fault."""
+    """A campaign that cannot run: unknown target or fault, or a command that fails without a fault."""
 
 
 class Skipped(Exception):
-    """A fault that this machine or user cannot make; says why."""
+    """A fault that this machine or user cannot cause; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """A run without a fault: seconds until its first file and in all, bytes of its output and of its largest file, what
-    it made, the names of its files (``names_of``), where they are, and its status."""
+    """A run without a fault.
+
+    first_s, seconds: seconds until the first file, and until the end.
+    bytes, largest: size of all files of the output, and of the largest one.
+    content, names: ``Target.content`` and ``names_of`` of the output.
+    folder, status: output folder and exit status.
+    """
 
     first_s: float
     seconds: float
@@ -78,15 +83,15 @@ class Undisturbed:
 class Case:
     """One run of a target under a fault; the faults below set what is not given.
 
-    command: instead of the target's.
+    command: replaces the target's command.
     haste: factor of the moments at which faults come.
     limits: RLIMIT_... -> value.
-    variables: of the environment; None takes one away.
-    during: is called with the process, while it runs.
-    mend: takes the fault away, so that the command can be called again; None where it is gone with the process.
-    came: whether the fault came before the process's end.
-    named, words: what an error must name, and say: one of each.
-    held, rivals: the process, where it was held, and a second one that ran meanwhile.
+    variables: environment variables; None unsets one.
+    during: called with the process while it runs.
+    repair: ends the fault before the command is called again; None if it ended with the process.
+    came: whether the fault came before the process ended.
+    named, words: an error message must contain one of ``named`` (a path) and one of ``words``.
+    paused, rivals: id of the process if it was paused, and a second process that ran meanwhile.
     """
 
     target: Target
@@ -99,12 +104,12 @@ class Case:
     limits: dict[int, int] = field(default_factory=dict)
     variables: dict[str, str | None] = field(default_factory=dict)
     during: Callable[[subprocess.Popen], None] | None = None
-    mend: Callable[[], None] | None = None
+    repair: Callable[[], None] | None = None
     came: bool = True
     named: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     stdout: int = subprocess.PIPE
-    held: int = 0
+    paused: int = 0
     rivals: list["Ended"] = field(default_factory=list)
 
     @property
@@ -121,12 +126,12 @@ class Case:
         return {name: value for name, value in wanted.items() if value is not None}
 
     def limit(self) -> None:
-        """In the child: what it may use."""
+        """Set the resource limits, in the child."""
         for what, value in self.limits.items():
             resource.setrlimit(what, (value, value))
 
     def wait_for_output(self, process: subprocess.Popen) -> bool:
-        """Until there is a file in ``out`` (True), or the process has ended."""
+        """Wait until there is a file in ``out`` (return True) or the process has ended (False)."""
         while process.poll() is None:
             if any(path.is_file() for path in self.out.rglob("*")):
                 return True
@@ -134,10 +139,9 @@ class Case:
         return False
 
     def wait_some_time(self, process: subprocess.Popen) -> bool:
-        """Until any moment between the first file and the end of an undisturbed run; False if the process ends before.
+        """Wait for a random moment between the first file and the end of an undisturbed run; False if the process ended.
 
-        Where that was too late before: until an earlier one, or one before the first file if the command begins with its work
-        and not with a file that it holds.
+        ``haste`` below 1 makes it earlier; then also before the first file, unless the command starts by locking a file.
         """
         first, end = (0.0, 0.0) if self.usual is None else (self.usual.first_s, self.usual.seconds)
         if self.haste < 1 and not self.target.alone:
@@ -150,7 +154,7 @@ class Case:
         return process.poll() is None
 
     def lacking(self, out: Path | None = None) -> list[str]:
-        """What an undisturbed run has made, and ``out`` (default: that of this run) does not hold."""
+        """Return what an undisturbed run has written and ``out`` (default: that of this run) lacks."""
         out = out or self.out
         if self.usual is None:
             return []
@@ -161,15 +165,15 @@ class Case:
             same = self.target.content(out) == self.usual.content
         except (UserError, OSError) as error:
             return [f"cannot be read: {error}"]
-        return [] if same else ["made something else than without the fault"]
+        return [] if same else ["content differs from an undisturbed run"]
 
 
 @dataclass(frozen=True)
 class Ended:
     """How a process ended.
 
-    status: of its exit, or minus the signal that killed it.
-    stderr, stdout: what it said, as far as it was read.
+    status: exit status, or minus the signal that killed it.
+    stderr, stdout: what it printed, as far as it was read.
     left: processes of its session that outlived it.
     """
 
@@ -182,7 +186,7 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """What is on stderr, without the notice that kernels are being compiled."""
+        """Lines on stderr, without the notice that kernels are being compiled."""
         return [line for line in self.stderr.splitlines() if line.strip() and not line.startswith(_NOTICE)]
 
     @property
@@ -193,14 +197,14 @@ class Ended:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one run: one of GOOD or BAD, with the status, what was told last, and what was found amiss."""
+    """Outcome of one run (one of GOOD or BAD), exit status, last line on stderr, and problems found."""
 
     target: str
     fault: str
     outcome: str
     status: int | None
-    told: str
-    amiss: tuple[str, ...] = ()
+    message: str
+    problems: tuple[str, ...] = ()
     seconds: float = 0.0
     seed: int = 0
 
@@ -224,17 +228,17 @@ def run_case(case: Case) -> Ended:
         try:
             if case.during is not None:
                 case.during(process)
-        except BaseException as error:  # noqa: BLE001  # raised again below: a fault that did not come must not pass
+        except BaseException as error:  # noqa: BLE001  # raised again below
             failed.append(error)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        said, told = process.communicate(timeout=PATIENCE_S)
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
         hung = False
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        said, told = process.communicate()
+        stdout, stderr = process.communicate()
         hung = True
     finally:
         if process.poll() is None:  # this process is being stopped
@@ -243,12 +247,12 @@ def run_case(case: Case) -> Ended:
     if failed:
         raise failed[0]
     seconds = time.monotonic() - begin
-    texts = [(text or b"").decode(errors="replace") for text in (told, said)]
+    texts = [(text or b"").decode(errors="replace") for text in (stderr, stdout)]
     return Ended(process.returncode, seconds, texts[0], hung, texts[1], _survivors(process.pid))
 
 
 def _survivors(session: int) -> tuple[int, ...]:
-    """Processes of a session that do not end by themselves; they are killed.  None where there is no /proc."""
+    """Kill and return the processes of a session that outlive SURVIVAL_S; none without /proc."""
     end = time.monotonic() + SURVIVAL_S
     while found := tuple(pid for pid, its in _sessions() if its == session):
         if time.monotonic() > end:
@@ -261,7 +265,7 @@ def _survivors(session: int) -> tuple[int, ...]:
 
 
 def _sessions() -> Iterator[tuple[int, int]]:
-    """(process, its session) of all that live."""
+    """Yield (process id, session) of all running processes."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, _, _, session, *_ = path.read_text(errors="replace").rpartition(")")[2].split()
@@ -269,8 +273,8 @@ def _sessions() -> Iterator[tuple[int, int]]:
                 yield int(path.parent.name), int(session)
 
 
-def judge(target: Target, ended: Ended, killed: bool = False) -> str:
-    """The outcome, by status and words alone."""
+def classify(target: Target, ended: Ended, killed: bool = False) -> str:
+    """Return the outcome by exit status and printed lines alone."""
     lines = ended.lines
     if ended.hung:
         return "hung"
@@ -297,7 +301,7 @@ Fault = Callable[[Case], Iterator[None]]
 
 @contextmanager
 def _mounted(folder: Path, options: str) -> Iterator[None]:
-    """A small disk of its own at ``folder``."""
+    """Mount a small tmpfs at ``folder``."""
     if shutil.which("mount") is None:
         raise Skipped("no small disk can be mounted here: there is no mount")
     folder.mkdir(parents=True, exist_ok=True)
@@ -311,7 +315,7 @@ def _mounted(folder: Path, options: str) -> Iterator[None]:
 
 
 def _resize(folder: Path, size: int) -> bool:
-    """Whether the small disk could be made that large; it cannot where more is on it."""
+    """Resize the tmpfs; return False if it contains more than ``size`` bytes."""
     arguments = ["mount", "-o", f"remount,size={size}", str(folder)]
     return subprocess.run(arguments, capture_output=True).returncode == 0
 
@@ -334,7 +338,7 @@ def kill(case: Case) -> Iterator[None]:
 
 
 def terminate(case: Case) -> Iterator[None]:
-    """SIGTERM, likewise."""
+    """SIGTERM, at any moment after the first file."""
 
     def during(process: subprocess.Popen) -> None:
         case.came = case.wait_some_time(process)
@@ -345,7 +349,7 @@ def terminate(case: Case) -> Iterator[None]:
 
 
 def disk_full(case: Case) -> Iterator[None]:
-    """A disk on which there is room at first; from some moment on, for no more than a share of what is still to come."""
+    """A disk that shrinks during the run to a random share of what the command still has to write."""
     usual, large = _usual(case), 8 << 30
     moment = case.rng.uniform(0.8 * usual.first_s, 0.95 * usual.seconds) * case.haste
     share = case.rng.uniform(0.0, 0.7)
@@ -361,7 +365,7 @@ def disk_full(case: Case) -> Iterator[None]:
         case.came = process.poll() is None
 
     case.during, case.named, case.words = during, (str(case.out),), ("No space left", "make room")
-    case.mend = lambda: None if _resize(case.out, large) else _cannot("the small disk cannot be made large again")
+    case.repair = lambda: None if _resize(case.out, large) else _cannot("the small disk cannot be made large again")
     with _mounted(case.out, f"size={large}"):
         yield
 
@@ -378,7 +382,7 @@ def file_size(case: Case) -> Iterator[None]:
 
 
 def read_only(case: Case) -> Iterator[None]:
-    """A folder that cannot be written."""
+    """An output folder that is not writable."""
     case.named, case.words = (str(case.out),), ("cannot be written", "cannot write", "Read-only", "Permission denied")
     if os.geteuid():
         case.out.mkdir(parents=True)
@@ -387,13 +391,13 @@ def read_only(case: Case) -> Iterator[None]:
             yield
         finally:
             case.out.chmod(0o755)
-    else:  # whom permissions do not stop
+    else:  # root, who ignores permissions
         with _mounted(case.out, "ro,size=1m"):
             yield
 
 
 def vanish(case: Case) -> Iterator[None]:
-    """The folder is removed at any moment after the first file, at one blow."""
+    """The output folder is removed at any moment after the first file."""
 
     def during(process: subprocess.Popen) -> None:
         alive = case.wait_some_time(process)
@@ -407,16 +411,16 @@ def vanish(case: Case) -> Iterator[None]:
 
 
 def open_files(case: Case) -> Iterator[None]:
-    """Few open files are allowed."""
+    """A low limit on open files."""
     case.limits[resource.RLIMIT_NOFILE] = case.rng.randint(5, 12)
     case.words = ("open files",)
     yield
 
 
 def memory(case: Case) -> Iterator[None]:
-    """No more memory than the command has by some moment, 64 MB aside."""
+    """A limit 64 MB above the memory that the command uses at a random moment."""
     if not hasattr(resource, "prlimit") or case.usual is None:
-        raise Skipped("this system cannot limit the memory of a process that runs")
+        raise Skipped("this system cannot limit the memory of a running process")
     moment = case.usual.seconds * case.rng.uniform(0.5, 0.9) * case.haste
 
     def during(process: subprocess.Popen) -> None:
@@ -432,12 +436,12 @@ def memory(case: Case) -> Iterator[None]:
 
 
 def _memory_of(pid: int) -> int:
-    """Bytes of address space."""
+    """Return the bytes of address space of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def two_processes(case: Case) -> Iterator[None]:
-    """The same command a second time, from beginning to end, while the first one is held at some moment."""
+    """The same command a second time, from beginning to end, while the first one is paused."""
     target = case.target
 
     def during(process: subprocess.Popen) -> None:
@@ -447,7 +451,7 @@ def two_processes(case: Case) -> Iterator[None]:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGSTOP)
         case.came = alive and (_is_locked(case.out) if target.alone else bool(case.lacking()))
-        case.held = process.pid
+        case.paused = process.pid
         try:
             case.rivals.append(run_case(Case(target, case.world, case.out, None, case.rng, target.again)))
         finally:
@@ -459,7 +463,7 @@ def two_processes(case: Case) -> Iterator[None]:
 
 
 def _is_locked(out: Path) -> bool:
-    """Whether a process holds a folder at or below ``out``."""
+    """Return whether a process has locked a folder at or below ``out``."""
     for path in out.rglob(LOCK):
         with open(path) as file:
             try:
@@ -470,7 +474,7 @@ def _is_locked(out: Path) -> bool:
 
 
 def hostile_header(case: Case) -> Iterator[None]:
-    """A file that the command reads claims what it does not hold, or holds what it should not."""
+    """A corrupted header in one of the files that the command reads."""
     pattern = case.rng.choice(case.target.reads)
     if "{out}" in pattern and case.usual is not None and case.usual.folder is not None:
         shutil.copytree(case.usual.folder, case.out)  # an earlier call's
@@ -478,14 +482,14 @@ def hostile_header(case: Case) -> Iterator[None]:
     shutil.copytree(case.world, world)
     case.world = world
     path = Path(case.rng.choice(sorted(glob.glob(pattern.format(world=world, out=case.out)))))
-    way = case.rng.choice(_WAYS[path.suffix])
-    path.write_bytes(way(path.read_bytes(), np.random.default_rng(case.rng.getrandbits(64))))
+    corrupt = case.rng.choice(_CORRUPTIONS[path.suffix])
+    path.write_bytes(corrupt(path.read_bytes(), np.random.default_rng(case.rng.getrandbits(64))))
     case.limits[resource.RLIMIT_AS] = MOST_MEMORY
     case.named = (str(path), str(path.parent))
     yield
 
 
-_WAYS = {
+_CORRUPTIONS = {
     ".h5": (damage.in_hdf5, damage.in_bytes),
     ".json": (damage.in_json,),
     ".map": (damage.in_bytes,),
@@ -494,33 +498,33 @@ _WAYS = {
 
 
 def home_unset(case: Case) -> Iterator[None]:
-    """No HOME."""
+    """HOME is unset."""
     case.variables |= dict.fromkeys(("HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"))
     yield
 
 
 def home_not_there(case: Case) -> Iterator[None]:
-    """A HOME that does not exist and cannot be made."""
+    """HOME is a folder that cannot be created."""
     case.variables |= {"HOME": NOWHERE, "XDG_CACHE_HOME": None, "NUMBA_CACHE_DIR": None}
     case.named, case.words = (NOWHERE,), ("NUMBA_CACHE_DIR",)
     yield
 
 
 def home_replaced(case: Case) -> Iterator[None]:
-    """The same, with the remedy that the error names: a folder for compiled kernels."""
+    """HOME cannot be created, but NUMBA_CACHE_DIR names a folder for compiled kernels."""
     case.variables |= {"HOME": NOWHERE, "XDG_CACHE_HOME": None, "NUMBA_CACHE_DIR": str(CACHE_FOLDER)}
     yield
 
 
 def cache_not_there(case: Case) -> Iterator[None]:
-    """A folder for compiled kernels that cannot be made."""
+    """NUMBA_CACHE_DIR is a folder that cannot be created."""
     case.variables["NUMBA_CACHE_DIR"] = NOWHERE
     case.named, case.words = (NOWHERE,), ("NUMBA_CACHE_DIR",)
     yield
 
 
 def cache_full(case: Case) -> Iterator[None]:
-    """A folder for compiled kernels on a full disk."""
+    """NUMBA_CACHE_DIR is on a full disk."""
     cache = case.out.with_name(f"{case.out.name}_cache")
     case.variables["NUMBA_CACHE_DIR"] = str(cache)
     case.named, case.words = (str(cache),), ("No space left",)
@@ -529,7 +533,7 @@ def cache_full(case: Case) -> Iterator[None]:
 
 
 def locale(case: Case) -> Iterator[None]:
-    """The C locale without UTF-8, and a folder whose name is no text in any."""
+    """The C locale without UTF-8, and an output folder whose name is not valid text."""
     case.variables |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     case.out = case.out / os.fsdecode(b"caf\xe9_\xff_\xc3\xa9")
     case.words = ("UTF-8",)
@@ -537,7 +541,7 @@ def locale(case: Case) -> Iterator[None]:
 
 
 def closed_output(case: Case) -> Iterator[None]:
-    """Standard output is a pipe that nobody reads."""
+    """Standard output is a pipe whose reader has ended."""
     reading, case.stdout = os.pipe()
     os.close(reading)
     yield
@@ -574,7 +578,7 @@ PLAN: dict[Fault, tuple[str, ...]] = {
     closed_output: _ALL,
     full_output: _ALL,
 }
-# How a run may end that the fault has come to; others: finished, or a clean error.
+# Outcomes allowed after a fault; default: finished or clean error.
 _ENDS: dict[Fault, tuple[str, ...]] = {
     kill: ("killed",),
     terminate: ("stopped",),
@@ -588,14 +592,14 @@ _ENDS: dict[Fault, tuple[str, ...]] = {
     closed_output: ("stopped",),
     full_output: ("clean error",),
 }
-# Those that come at a moment, which may be too late for the command to notice.
+# Faults at a random moment, which may be too late.
 _TIMED = (kill, terminate, disk_full, vanish, memory, two_processes)
-# After which the command is called again, without the fault.
+# Faults after which the command is called again, without the fault.
 _CALLED_AGAIN = (kill, terminate, disk_full, file_size, vanish, memory)
 
 
 def name_of(fault: Fault) -> str:
-    """A fault's name in tables."""
+    """Return the name of a fault in tables and on the command line."""
     return fault.__name__.replace("_", " ")
 
 
@@ -606,9 +610,9 @@ def name_of(fault: Fault) -> str:
 def attack(
     name: str, fault: Fault, world: Path, out: Path, usual: Undisturbed, rng: random.Random, seed: int = 0
 ) -> list[Result]:
-    """Run a target under a fault; the result, and that of a second process where there is one.
+    """Run a target under a fault; return the result, and that of the second process if there was one.
 
-    A fault that came too late is tried again, earlier, up to TRIES times.
+    A fault that came too late is repeated, earlier, up to TRIES times.
     """
     results: list[Result] = []
     for number in range(TRIES):
@@ -617,68 +621,68 @@ def attack(
             with contextmanager(fault)(case):
                 case.out.mkdir(parents=True, exist_ok=True)
                 ended = run_case(case)
-                outcome, amiss = _examined(case, fault, ended)
+                outcome, problems = _examined(case, fault, ended)
                 if outcome not in BAD and fault in _CALLED_AGAIN:
-                    amiss += _called_again(case)
+                    problems += _called_again(case)
         except Skipped as reason:
             return [Result(name, name_of(fault), "skipped", None, str(reason), seed=seed)]
-        outcomes = ["data lost" if amiss and outcome in GOOD else outcome]
+        outcomes = ["data lost" if problems and outcome in GOOD else outcome]
         outcomes += [_rival(case, one) for one in case.rivals]
         results = [
-            Result(name, name_of(fault), so, one.status, one.last, tuple(amiss), round(one.seconds, 1), seed)
+            Result(name, name_of(fault), so, one.status, one.last, tuple(problems), round(one.seconds, 1), seed)
             for so, one in zip(outcomes, (ended, *case.rivals), strict=True)
         ]
-        if amiss or outcome in BAD or (outcome != "too late" and case.came):
+        if problems or outcome in BAD or (outcome != "too late" and case.came):
             break
     return results
 
 
 def _examined(case: Case, fault: Fault, ended: Ended) -> tuple[str, list[str]]:
-    """The outcome of a run, and what is amiss with what it has left."""
-    outcome = judge(case.target, ended, killed=fault is kill)
-    amiss = [f"still running: process {pid}" for pid in ended.left]
-    amiss += damaged(case.out) if fault is not hostile_header else []
+    """Return the outcome of a run and the problems of its output."""
+    outcome = classify(case.target, ended, killed=fault is kill)
+    problems = [f"still running: process {pid}" for pid in ended.left]
+    problems += damaged(case.out) if fault is not hostile_header else []
     if outcome != "killed":
-        amiss += [f"left over: {file}" for file in left_over(case.out)]
+        problems += [f"temporary file not removed: {file}" for file in left_over(case.out)]
     if fault is vanish and outcome == "clean error":
-        amiss += [f"made again: {file}" for file in names_of(case.out)]
+        problems += [f"made again: {file}" for file in names_of(case.out)]
     unfinished = case.lacking() if fault is not hostile_header else []
     if outcome == "finished" and not (fault is vanish and not case.came):
-        amiss += unfinished
+        problems += unfinished
         if fault is not hostile_header and case.usual is not None and ended.status != case.usual.status:
-            amiss.append(f"status {ended.status}, without the fault {case.usual.status}")
-    # A signal may still come after the work, when Python itself is about to end.
+            problems.append(f"status {ended.status}, without the fault {case.usual.status}")
+    # A signal may also come after the work, while Python shuts down.
     ended_anyhow = outcome == "finished" or (fault is terminate and ended.status == -signal.SIGTERM)
     late = ended_anyhow and (not case.came or (not unfinished and fault in (kill, terminate, disk_full)))
     if late and fault in _TIMED:
-        return "too late", amiss
+        return "too late", problems
     if outcome in GOOD and outcome not in _ENDS.get(fault, ("finished", "clean error")):
         return "unclear", [
-            *amiss,
-            f"{outcome}, where {' or '.join(_ENDS.get(fault, ('finished', 'clean error')))} was due",
+            *problems,
+            f"{outcome}, expected {' or '.join(_ENDS.get(fault, ('finished', 'clean error')))}",
         ]
-    if outcome == "clean error" and (reason := _not_understood(case, ended)):
-        return "unclear", [*amiss, reason]
-    return outcome, amiss
+    if outcome == "clean error" and (reason := _missing_parts(case, ended)):
+        return "unclear", [*problems, reason]
+    return outcome, problems
 
 
-def _not_understood(case: Case, ended: Ended) -> str:
-    """What an error lacks: file, reason or remedy; "" for nothing."""
+def _missing_parts(case: Case, ended: Ended) -> str:
+    """Return which part an error message lacks (file, reason or remedy); "" if none."""
     if case.named and not any(name in ended.last for name in case.named):
         return f"names none of: {', '.join(case.named)}"
     if any(case.words) and not any(word in ended.last for word in case.words):
-        return f"says none of: {', '.join(case.words)}"
-    return "" if any(mark in ended.last for mark in _REMEDIES) else "says nothing of a remedy"
+        return f"contains none of: {', '.join(case.words)}"
+    return "" if any(mark in ended.last for mark in _REMEDIES) else "names no remedy"
 
 
 def _called_again(case: Case) -> list[str]:
-    """Call the command that goes on, or begins anew, without the fault; what is then amiss."""
-    if case.mend is not None:
-        case.mend()
+    """Call the command again without the fault, or the one that resumes; return the problems."""
+    if case.repair is not None:
+        case.repair()
     command = case.target.again if run_of(case.out) is not None else ""
     again = Case(case.target, case.world, case.out, case.usual, case.rng, command)
     ended = run_case(again)
-    outcome = judge(again.target, ended)
+    outcome = classify(again.target, ended)
     if outcome == "clean error" and again.target.refuses_again and again.target.refuses_again in ended.last:
         return []
     found = (
@@ -688,18 +692,18 @@ def _called_again(case: Case) -> list[str]:
 
 
 def _rival(case: Case, ended: Ended) -> str:
-    """The outcome of a second process on the same folder."""
-    outcome = judge(case.target, ended)
+    """Return the outcome of a second process on the same folder."""
+    outcome = classify(case.target, ended)
     if outcome in ("finished", "clean error") and not case.came:
         return "too late"
     alone = case.target.alone
-    told = f": process {case.held} on " in ended.last if alone else not _not_understood(case, ended)
-    as_due = told if outcome == "clean error" else outcome == "finished" and not alone
-    return outcome if as_due or outcome in BAD else "unclear"
+    as_promised = f": process {case.paused} on " in ended.last if alone else not _missing_parts(case, ended)
+    expected = as_promised if outcome == "clean error" else outcome == "finished" and not alone
+    return outcome if expected or outcome in BAD else "unclear"
 
 
 def undisturbed(name: str, world: Path, out: Path) -> Undisturbed:
-    """Run a target without a fault, again if it had to compile.  AttackError if it does not end well."""
+    """Run a target without a fault, again if it had to compile.  Raises AttackError if it does not succeed."""
     kernels = _kernels()
     found = _undisturbed(name, world, out)
     if _kernels() != kernels:
@@ -723,10 +727,8 @@ def _undisturbed(name: str, world: Path, out: Path) -> Undisturbed:
 
     case.during = during
     ended = run_case(case)
-    if judge(case.target, ended) != "finished":
-        raise AttackError(
-            f"{' '.join(case.arguments)}: ends with status {ended.status} without any fault: {ended.last}"
-        )
+    if classify(case.target, ended) != "finished":
+        raise AttackError(f"{' '.join(case.arguments)}: exit status {ended.status} without any fault: {ended.last}")
     sizes = [path.stat().st_size for path in out.rglob("*") if path.is_file()]
     content = case.target.content(out) if case.target.content else None
     largest = max(sizes, default=0)
@@ -736,18 +738,18 @@ def _undisturbed(name: str, world: Path, out: Path) -> Undisturbed:
 
 def campaign(
     work: Path,
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
     *,
     targets: Sequence[str] | None = None,
     faults: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Iterator[Result]:
-    """Attack each target with each fault that PLAN has for it; gives the results as they come.
+    """Attack each target with each fault that PLAN lists for it; yield the results.
 
     work: a new folder for input and output.
-    tell: receives a line per run.
+    log: receives a line per run.
     targets, faults: names; None: all.
-    seed: of moments and sizes, which depend on target and fault besides.
+    seed: for random moments and sizes; combined with target and fault.
     Raises AttackError for unknown names, and for commands that fail without a fault.
     """
     known = {name_of(fault): fault for fault in PLAN}
@@ -761,18 +763,17 @@ def campaign(
         if not mine:
             continue
         usual = undisturbed(name, world, work / name)
-        tell(f"{name}: {usual.seconds:.0f} s, {usual.bytes:,} bytes without a fault")
+        log(f"{name}: {usual.seconds:.0f} s, {usual.bytes:,} bytes without a fault")
         for fault in mine:
             rng = random.Random(f"{seed} {name} {fault.__name__}")
             for result in attack(name, fault, world, work / f"{name}_{fault.__name__}", usual, rng, seed):
-                tell(
-                    f"{name}, {result.fault}: {result.outcome} ({result.status}) {result.told} {'; '.join(result.amiss)}"
-                )
+                ended = f"{result.outcome} ({result.status}) {result.message} {'; '.join(result.problems)}"
+                log(f"{name}, {result.fault}: {ended}")
                 yield result
 
 
 def counts(results: Iterable[Result]) -> str:
-    """A Markdown table: targets by faults, and how runs ended."""
+    """Return a Markdown table of outcomes by target and fault, and the number of each outcome."""
     results = list(results)
     cells: dict[tuple[str, str], Counter] = {}
     for result in results:
@@ -781,8 +782,8 @@ def counts(results: Iterable[Result]) -> str:
     faults = [name for fault in PLAN if (name := name_of(fault)) in {result.fault for result in results}]
     rows = [[fault, *(_cell(cells.get((target, fault), Counter())) for target in targets)] for fault in faults]
     total = Counter(result.outcome for result in results)
-    told = ", ".join(f"{total[outcome]} {outcome}" for outcome in (*GOOD, *BAD) if total[outcome])
-    return f"{table(['fault', *targets], rows, 'l' * (len(targets) + 1))}\n\n{len(results)} runs: {told}"
+    summary = ", ".join(f"{total[outcome]} {outcome}" for outcome in (*GOOD, *BAD) if total[outcome])
+    return f"{table(['fault', *targets], rows, 'l' * (len(targets) + 1))}\n\n{len(results)} runs: {summary}"
 
 
 def _cell(found: Counter) -> str:
@@ -790,12 +791,12 @@ def _cell(found: Counter) -> str:
 
 
 def facts(results: Sequence[Result]) -> dict:
-    """The results for a JSON file."""
+    """Return the results as plain data for a JSON file."""
     return {"counts": Counter(result.outcome for result in results), "runs": [asdict(result) for result in results]}
 
 
 def known_results(path: Path) -> list[Result]:
-    """The results in a JSON file of ``facts``; none where there is no file.  AttackError if it is another one."""
+    """Load the results from a JSON file of ``facts``; none if it does not exist.  Raises AttackError for any other file."""
     if not path.exists():
         return []
     data = read_json(path, AttackError, "give another name")
@@ -803,4 +804,4 @@ def known_results(path: Path) -> list[Result]:
         found: list[Result] = from_plain(list[Result], data["runs"] if isinstance(data, dict) else None)
         return found
     except (KeyError, PlainError) as error:
-        raise AttackError(f"{path}: holds no results of attacks ({error}); give another name") from error
+        raise AttackError(f"{path}: is no file of such results ({error}); give another name") from error

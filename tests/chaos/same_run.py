@@ -1,10 +1,9 @@
-"""Whether two experiments have computed the same, bit for bit: for runs that were interrupted and gone on with.
+"""Compare the results of two experiments bit for bit, for instance of an interrupted and an undisturbed one.
 
     differences(folder, other)      # [], or ["vision_free/checkpoints/final.safetensors: training.optimizer.state.0.step"]
 
 Compared are weights, optimiser, curriculum, random states, environments and the memory of evaluations (all in the final
-checkpoints), scalars in table and event files, digests, evaluations and results.  What measures time, memory or the place is
-left out.
+checkpoints), scalars in table and event files, digests, evaluations and results.  Times, memory and paths are not compared.
 """
 
 import csv
@@ -21,7 +20,7 @@ from nppsim.reading import MAX_JSON_BYTES, parse_json, read_bytes, read_json
 from rl.events import read_scalars
 from rl.policy import checkpoint
 
-# Names of values that differ from run to run of the same.
+# Names of values that differ between two runs of the same command.
 TIMED = {
     *(
         "seconds",
@@ -52,7 +51,7 @@ TIMED = {
     *("output_dir", "experiment_name", "paths", "name", "note", "plan", "machine", "checklist"),
 }
 
-# Beginnings of such names: memory holds what was looked up so far, which a run that goes on looks up anew.
+# Beginnings of such names: sizes of caches, which a resumed run fills again.
 SIZED = ("curriculum/kib", "curriculum_size/", "start_states/kib")
 
 _REMEDY = "compare folders that this version of the project has written"
@@ -63,7 +62,7 @@ class DifferenceError(UserError, ValueError):
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """Places at which two experiment folders differ, by file; files that only one of them has are among them."""
+    """Return the places at which two experiment folders differ, by file; a file that only one of them has is a difference."""
     found = []
     for read in (_checkpoints, _tables, _events, _lines, _documents):
         mine, theirs = dict(read(one)), dict(read(other))
@@ -108,7 +107,7 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def _different(a: Any, b: Any, place: str) -> Iterator[str]:
-    """Places in nested data at which two differ, what is timed left out."""
+    """Yield the places at which two nested values differ, except for TIMED and SIZED ones."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         for name in sorted({*a, *b} - TIMED, key=str):
             if str(name).startswith(SIZED):

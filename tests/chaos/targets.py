@@ -20,14 +20,13 @@ class Target:
     """A command to be attacked.
 
     command: after ``python``; {world} is the folder of its input, {out} that of its output.
-    statuses: with which it ends well; 1 is an answer about its input.
-    content: of what it made, to compare with an undisturbed run's; None: its names and number of files alone.
-    variables: of the environment.
-    reads: files whose headers may be hostile, as patterns; those in {out} are its own, of an earlier call.
-    again: what goes on with an interrupted run, where that is another command; {run} is the run's folder in {out}.
-    refuses_again: what is said where an interrupted run has left what is complete, or belongs to the user.
-    alone: whether a second process on the same folder is refused by name, rather than working beside the first; with
-        ``again``, one that goes on with the first one's run.
+    statuses: exit statuses of success; 1 reports defects of the input.
+    content: function of {out} whose value must equal an undisturbed run's; None: only names and number of files are compared.
+    variables: environment variables.
+    reads: patterns of input files whose headers are corrupted in turn; those in {out} are from an earlier call.
+    again: command that resumes an interrupted run, if it is another one; {run} is the run's folder in {out}.
+    refuses_again: part of the error message if a second call finds complete output, or files of the user.
+    alone: whether a second process on the same folder is refused (with ``again``: one that resumes the same run).
     """
 
     command: str
@@ -41,7 +40,7 @@ class Target:
 
     @property
     def writes(self) -> bool:
-        """Whether it writes anything at all."""
+        """True if the command writes files."""
         return "{out}" in self.command + str(self.variables)
 
 
@@ -129,12 +128,12 @@ def make_world(folder: Path) -> Path:
 
 
 def run_of(out: Path) -> Path | None:
-    """The newest run of a training below ``out`` that can be gone on with."""
+    """Return the newest training below ``out`` that can be resumed."""
     return max((path.parent for path in out.glob("*/config.json")), default=None)
 
 
 def names_of(out: Path) -> Counter[str]:
-    """Names of the files at or below ``out``, times, numbers and hashes aside; hidden and temporary ones are left out."""
+    """Count the file names below ``out``, with times, numbers and hashes replaced; hidden and temporary files are skipped."""
     names = (path.relative_to(out) for path in out.rglob("*") if path.is_file() and path.suffix != ".tmp")
     shown = (str(name) for name in names if not any(part[0] == "." for part in name.parts))
     return Counter(re.sub(r"(?<=tfevents\.).+|[0-9a-f]{8,}|(?<![a-z.])\d+", "#", name) for name in shown)

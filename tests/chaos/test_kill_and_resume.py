@@ -1,4 +1,4 @@
-"""Kills that come where they are meant to."""
+"""Kills come in the intended phase of a training."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from tests.chaos.machine_faults import AttackError
 
 @pytest.fixture
 def training(monkeypatch, tmp_path):
-    """Begin a process that says these lines, a moment apart, and ends."""
+    """Start a process that prints these lines, 0.2 s apart, and ends."""
 
     def become(lines, output):
         for line in lines:
@@ -33,8 +33,8 @@ def test_a_kill_comes_in_the_phase_that_is_meant(training):
 
 
 def test_imitation_that_was_done_before_is_no_phase_to_be_killed_in(training):
-    process = training("experiment folder: x", "imitation is done: clone", "resuming from x")
+    process = training("experiment folder: x", "imitation is done: BC policy", "resuming from x")
     assert not process.killed_in("imitation")
     assert process.phase == "PPO and its evaluations"
-    with pytest.raises(AttackError, match="not told of: imitation, final evaluation"):
+    with pytest.raises(AttackError, match="no line of: imitation, final evaluation"):
         _phases(process)

@@ -1,4 +1,4 @@
-"""Faults of the machine: how an attack is judged, and some of the attacks themselves (all: python -m tests.chaos)."""
+"""Classification of attacked runs, and a few of the attacks (all of them: python -m tests.chaos)."""
 
 import random
 from collections import Counter
@@ -9,7 +9,7 @@ from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 from tests.chaos import machine_faults as faults
 from tests.chaos.integrity import damaged, left_over
-from tests.chaos.machine_faults import Case, Ended, Undisturbed, judge
+from tests.chaos.machine_faults import Case, Ended, Undisturbed, classify
 from tests.chaos.targets import TARGETS, Target, make_world, names_of
 
 from worlds import corridor
@@ -37,14 +37,14 @@ from worlds import corridor
         (2, "nppsim: compiling for this machine, once\nerror: a; b\n", "clean error"),
     ],
 )
-def test_a_run_is_judged_by_its_status_and_its_last_words(status, stderr, outcome):
-    assert judge(Target("x"), Ended(status, 1.0, stderr)) == outcome
-    assert judge(Target("x"), Ended(-9, 1.0, ""), killed=True) == "killed"
-    assert judge(Target("x"), Ended(0, 1.0, "", hung=True)) == "hung"
-    assert judge(Target("x"), Ended(0, 1.0, "", stdout="Exception in thread Thread-1:")) == "traceback"
+def test_a_run_is_classified_by_its_status_and_messages(status, stderr, outcome):
+    assert classify(Target("x"), Ended(status, 1.0, stderr)) == outcome
+    assert classify(Target("x"), Ended(-9, 1.0, ""), killed=True) == "killed"
+    assert classify(Target("x"), Ended(0, 1.0, "", hung=True)) == "hung"
+    assert classify(Target("x"), Ended(0, 1.0, "", stdout="Exception in thread Thread-1:")) == "traceback"
 
 
-def test_files_that_are_not_whole_are_found(tmp_path):
+def test_damaged_files_are_found(tmp_path):
     corridor(20, 24, 32).save(tmp_path / "whole.map")
     LevelSet.write(tmp_path / "set", [])
     write_json(tmp_path / "whole.json", {"a": 1})
@@ -80,23 +80,23 @@ SAYS = "print('error:', {0}, file=sys.stderr); sys.exit(2)"
 
 
 def attacked(text, fault, folder, monkeypatch):
-    """What comes of a script whose folder is ``out``, and which makes a.json when nothing disturbs it."""
+    """Return outcome and problems of a script under a fault; without one it writes a.json to its folder ``out``."""
     (folder / "script.py").write_text(f"import pathlib, subprocess, sys, time\nout = pathlib.Path(sys.argv[1])\n{text}")
     monkeypatch.setitem(TARGETS, "script", Target(f"{folder}/script.py {{out}}"))
     usual = Undisturbed(0.0, 1.0, 10_000_000, 10_000_000, None, Counter({"a.json": 1}))
     (result,) = faults.attack("script", fault, folder, folder / "out", usual, random.Random(0))
-    return result.outcome, "; ".join(result.amiss)
+    return result.outcome, "; ".join(result.problems)
 
 
 @pytest.mark.parametrize(
-    ("fault", "text", "outcome", "amiss"),
+    ("fault", "text", "outcome", "problems"),
     [
         (faults.locale, WRITES, "finished", ""),
-        (faults.locale, "pass", "data lost", "not made: a.json"),  # the disk was full, and nobody noticed
+        (faults.locale, "pass", "data lost", "not made: a.json"),  # an error that was not reported
         (faults.locale, SAYS.format("'no UTF-8; rename it'"), "clean error", ""),
-        (faults.locale, SAYS.format("'it failed; repeat it'"), "unclear", "says none of: UTF-8"),
-        (faults.locale, SAYS.format("'no UTF-8'"), "unclear", "says nothing of a remedy"),
-        (faults.cache_not_there, WRITES, "unclear", "finished, where clean error was due"),
+        (faults.locale, SAYS.format("'it failed; repeat it'"), "unclear", "contains none of: UTF-8"),
+        (faults.locale, SAYS.format("'no UTF-8'"), "unclear", "names no remedy"),
+        (faults.cache_not_there, WRITES, "unclear", "finished, expected clean error"),
         (faults.cache_not_there, SAYS.format("'no room; make some'"), "unclear", "names none of: /proc/none"),
         (
             faults.kill,
@@ -107,24 +107,24 @@ def attacked(text, fault, folder, monkeypatch):
         (faults.kill, WRITES + WAITS, "killed", ""),
     ],
 )
-def test_a_command_that_only_seems_to_end_well_is_found_out(fault, text, outcome, amiss, tmp_path, monkeypatch):
+def test_a_command_that_only_seems_to_succeed_is_reported(fault, text, outcome, problems, tmp_path, monkeypatch):
     found = attacked(text, fault, tmp_path, monkeypatch)
-    assert found[0] == outcome and amiss in found[1], found
+    assert found[0] == outcome and problems in found[1], found
 
 
-def test_a_folder_that_is_made_again_after_it_went_away_is_found(tmp_path, monkeypatch):
+def test_a_removed_folder_that_is_created_again_is_reported(tmp_path, monkeypatch):
     text = "if (out / 'a.json').exists():\n    sys.exit()\n(out / 'b').touch()\n"
     text += "while out.exists():\n    time.sleep(0.01)\nout.mkdir()\n"
     text += WRITES + SAYS.format("f'{out}: is gone; repeat it'")
-    outcome, amiss = attacked(text, faults.vanish, tmp_path, monkeypatch)
-    assert outcome == "data lost" and "made again: a.json" in amiss
+    outcome, problems = attacked(text, faults.vanish, tmp_path, monkeypatch)
+    assert outcome == "data lost" and "made again: a.json" in problems
 
 
 def test_processes_that_outlive_their_command_are_found_and_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(faults, "SURVIVAL_S", 0.3)
     sleeper = "subprocess.Popen(['sleep', '300'], stdout=-3, stderr=-3)"
-    outcome, amiss = attacked(f"{WRITES}{sleeper}", faults.locale, tmp_path, monkeypatch)
-    assert outcome == "data lost" and "still running: process" in amiss
+    outcome, problems = attacked(f"{WRITES}{sleeper}", faults.locale, tmp_path, monkeypatch)
+    assert outcome == "data lost" and "still running: process" in problems
 
 
 def test_names_of_files_are_compared_without_times_and_hashes(tmp_path):
@@ -138,12 +138,12 @@ def test_names_of_files_are_compared_without_times_and_hashes(tmp_path):
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    kept = {"a_#_#/log.txt", "a_#_#/events.out.tfevents.#", "cache/demonstrations-#.h5"}
-    assert names_of(tmp_path) == dict.fromkeys(kept, 1)
+    names = {"a_#_#/log.txt", "a_#_#/events.out.tfevents.#", "cache/demonstrations-#.h5"}
+    assert names_of(tmp_path) == dict.fromkeys(names, 1)
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_header_becomes_hostile_in_a_copy(number, world, tmp_path):
+def test_a_header_is_corrupted_in_a_copy(number, world, tmp_path):
     before = {path: path.read_bytes() for path in world.rglob("*") if path.is_file()}
     case = Case(TARGETS["report"], world, tmp_path / "out", None, random.Random(number))
     next(faults.hostile_header(case))
@@ -161,19 +161,19 @@ def world(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("target", "fault", "outcome", "told"),
+    ("target", "fault", "outcome", "message"),
     [
         ("load", faults.closed_output, "stopped", "the reader of the output has ended"),
         ("levels", faults.file_size, "clean error", "File too large; raise the limit on the size of files"),
         ("export", faults.file_size, "clean error", "Minari cannot write there (File too large); make room"),
     ],
 )
-def test_an_attack_ends_as_promised(target, fault, outcome, told, world, tmp_path, monkeypatch):
+def test_an_attack_ends_as_promised(target, fault, outcome, message, world, tmp_path, monkeypatch):
     monkeypatch.setattr(faults, "_CALLED_AGAIN", ())
     usual = Undisturbed(first_s=1.0, seconds=2.0, bytes=100_000, largest=5_000, content=None)
     (result,) = faults.attack(target, fault, world, tmp_path / "out", usual, random.Random(0))
-    assert (result.outcome, result.amiss) == (outcome, ()), result
-    assert told in result.told
+    assert (result.outcome, result.problems) == (outcome, ()), result
+    assert message in result.message
 
 
 def test_every_target_is_attacked_and_every_fault_attacks_one_that_exists():

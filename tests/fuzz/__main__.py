@@ -1,8 +1,8 @@
-"""Damages files of every format and reads them: each must be read, or refused in one line, in little memory and time.
+"""Damage files of every format and read them: each must be read, or refused in one line, with little memory and time.
 
 python -m tests.fuzz [--count N] [--seed S] [--first N] [--readers NAME ...] [--keep-going] [--out FOLDER]
 
-Prints a row per reader; stops at the first failure (another error, too much memory or time, a crash, a hang) and keeps its
+Prints a row per reader; stops at the first failure (another error, too much memory or time, a crash, a hang) and saves its
 input in FOLDER.
 """
 
@@ -14,7 +14,7 @@ from nppsim import errors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 1 after a failure, 2 for bad arguments, 130 after Ctrl-C."""
+    """Return the exit status: 0, 1 after a failure, 2 for bad arguments, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> int:
@@ -22,12 +22,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         parser = Parser(prog="python -m tests.fuzz", description="Read damaged files of every format.")
         parser.add_argument("--count", type=int, default=1000, metavar="N", help="inputs per reader (default: 1,000)")
-        parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the damage (default: 0)")
+        parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed (default: 0)")
         parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first input (default: 0)")
         parser.add_argument("--readers", nargs="+", metavar="NAME", help="default: all; an unknown name lists them")
         parser.add_argument("--keep-going", action="store_true", help="count failures instead of stopping at the first")
         parser.add_argument(
-            "--out", type=Path, default=Path("fuzz_failures"), metavar="FOLDER", help="for inputs that fail"
+            "--out", type=Path, default=Path("fuzz_failures"), metavar="FOLDER", help="folder for failing inputs"
         )
         arguments = parser.parse_args(given)
         errors.needed("torch", "train")

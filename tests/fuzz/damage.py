@@ -1,6 +1,6 @@
-"""Ways to damage a file: by bytes, by the structure of its format, and under new checksums where it has some.
+"""Functions that damage a file: its bytes, or the structure of its format, with checksums computed again where it has some.
 
-Each takes the bytes of a valid file and a random generator, and returns other bytes; the same generator gives the same.
+Each takes the bytes of a valid file and a random generator, and returns the damaged bytes.
 """
 
 import base64
@@ -25,25 +25,25 @@ from rl.policy.export import METADATA
 
 Damage = Callable[[bytes, np.random.Generator], bytes]
 
-_BOMB = 1 << 26  # bytes of zeros, behind a thousandth of that
+_BOMB = 1 << 26  # bytes of zeros, which compress to a thousandth
 
 
 @dataclass(frozen=True)
 class Reader:
     """A reader, and how to attack it.
 
-    name: for people.
-    file: what the damaged file is called, in an empty folder.
-    read: reads it, all of it; given the file's path.
-    valid: makes files that it accepts, below a folder; returns the paths.
-    ways: of damaging the bytes of such a file.
+    name: name on the command line and in tables.
+    file: name of the damaged file, in an empty folder.
+    read: reads the whole file of a path.
+    valid: writes valid files below a folder; returns the paths.
+    damages: functions that damage the bytes of such a file.
     """
 
     name: str
     file: str
     read: Callable[[Path], object]
     valid: Callable[[Path], Sequence[Path]]
-    ways: tuple[Damage, ...]
+    damages: tuple[Damage, ...]
 
 
 SIZES = (0, 1, 7, 255, 65535, 1 << 20, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 22 << 30, 1 << 62, (1 << 64) - 1)
@@ -56,7 +56,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def named(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    """For what comes from no file where it is really read, or is called by another name: its errors name the file."""
+    """Wrap a reader whose errors do not name the file, so that they do."""
 
     def reading(path: Path) -> Any:
         try:
@@ -68,7 +68,7 @@ def named(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
 
 
 def in_bytes(data: bytes, rng: np.random.Generator) -> bytes:
-    """Bits turned, numbers overwritten, parts cut out, repeated or cut off; sometimes nothing but noise."""
+    """Flip bits, overwrite numbers, delete, repeat or truncate parts; sometimes return only noise."""
     array = bytearray(data)
     for _ in range(rng.integers(1, 5)):
         place = int(rng.integers(len(array) + 1) if rng.random() < 0.5 else rng.integers(min(len(array), 64) + 1))
@@ -92,7 +92,7 @@ def in_bytes(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def in_place(data: bytes, rng: np.random.Generator) -> bytes:
-    """Bytes and numbers overwritten, so that all lengths stay as they are."""
+    """Overwrite bytes and numbers without a change of any length."""
     array = bytearray(data)
     for _ in range(rng.integers(1, 12)):
         width = int(rng.choice((1, 1, 1, 2, 4)))
@@ -102,7 +102,7 @@ def in_place(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def in_words(data: bytes, rng: np.random.Generator) -> bytes:
-    """Words of a text replaced, lines left out, repeated or exchanged."""
+    """Replace words of a text; delete, repeat or exchange lines."""
     lines = data.decode("utf-8", "replace").split("\n")
     for _ in range(rng.integers(1, 4)):
         one, other = (int(i) for i in rng.integers(len(lines), size=2))
@@ -126,12 +126,12 @@ def in_words(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def in_toml(data: bytes, rng: np.random.Generator) -> bytes:
-    """A value replaced, left out or put elsewhere, as in JSON."""
+    """Replace, delete or move a value of a TOML file."""
     return _toml(change_value(tomllib.loads(data.decode()), rng)).encode("utf-8", "replace")
 
 
 def _toml(value: Any) -> str:
-    """A table, or what JSON writes alike."""
+    """Format a value as TOML."""
     if not isinstance(value, dict):
         return "'none'" if value is None else json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
     tables = {name: one for name, one in value.items() if isinstance(one, dict)}
@@ -140,14 +140,14 @@ def _toml(value: Any) -> str:
 
 
 def in_zlib(data: bytes, rng: np.random.Generator) -> bytes:
-    """The unpacked bytes of a zlib stream damaged; or a bomb."""
+    """Damage the decompressed bytes of a zlib stream; or return a decompression bomb."""
     if rng.random() < 0.01:
         return zlib.compress(bytes(_BOMB), 9)
     return zlib.compress(in_bytes(zlib.decompress(data), rng))
 
 
 def in_json(data: bytes, rng: np.random.Generator) -> bytes:
-    """A value replaced, left out or put elsewhere; or nesting without end."""
+    """Replace, delete or move a value of a JSON file; or return deeply nested JSON."""
     if rng.random() < 0.01:
         return bytes(rng.choice([b"[", b'{"a":'])) * int(rng.choice([100, 3000, 200_000]))
     if rng.random() < 0.2:
@@ -156,7 +156,7 @@ def in_json(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def change_value(value: Any, rng: np.random.Generator) -> Any:
-    """A copy of a JSON value with one to three changes."""
+    """Return a copy of a JSON value with one to three changes."""
     holder = [copy.deepcopy(value)]
     for _ in range(rng.integers(1, 4)):
         parent: Any = holder
@@ -182,7 +182,7 @@ def change_value(value: Any, rng: np.random.Generator) -> Any:
 
 
 def in_json_lines(data: bytes, rng: np.random.Generator) -> bytes:
-    """A line damaged as JSON; lines left out, repeated, exchanged."""
+    """Damage a line as JSON; delete, repeat or exchange lines."""
     lines = data.splitlines()
     at, other = (int(i) for i in rng.integers(len(lines), size=2))
     match rng.integers(6):
@@ -196,7 +196,7 @@ def in_json_lines(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def in_csv(data: bytes, rng: np.random.Generator) -> bytes:
-    """A cell replaced; or a field too long, a quotation that does not end."""
+    """Replace a cell, also by very long fields or open quotes."""
     rows = [line.split(b",") for line in data.splitlines()]
     row = rows[rng.integers(len(rows))]
     cells = (b"", b"-1", b"x", b"1e9", b"9" * 30, b"9" * 5000, b'"', b"\0", b"\xff", b"a" * 200_000, b",,,")
@@ -206,9 +206,9 @@ def in_csv(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def in_checkpoint(data: bytes, rng: np.random.Generator, part: str = "") -> bytes:
-    """The fields changed, or a tensor, under a SHA-256 that fits: what somebody can write who means harm.
+    """Change the fields or a tensor of a checkpoint and sign it again, as an attacker could.
 
-    part: the field that is damaged; "" for any.
+    part: name of the field to damage; "" for any.
     """
     described, tensors = checkpoint.parse(data)
     content = described["content"]
@@ -235,7 +235,7 @@ def in_checkpoint(data: bytes, rng: np.random.Generator, part: str = "") -> byte
 
 
 def in_events(data: bytes, rng: np.random.Generator) -> bytes:
-    """Events of TensorBoard damaged, each under a checksum that fits; some left out, repeated."""
+    """Damage, delete or repeat TensorBoard events, each with a correct checksum."""
     records, at = [], 0
     while at + 12 <= len(data):  # length in 8 bytes, its checksum in 4, the event, its checksum in 4
         length = int.from_bytes(data[at : at + 8], "little")
@@ -257,7 +257,7 @@ def in_events(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def in_zip(data: bytes, rng: np.random.Generator) -> bytes:
-    """A member of an archive damaged, under a checksum that fits: values of JSON, bytes of others; or left out, or huge."""
+    """Damage, delete or inflate a member of a ZIP archive, with a correct checksum."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = list(members)[rng.integers(len(members))]
@@ -272,7 +272,7 @@ def in_zip(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
-    """An archive, of no date."""
+    """Return a ZIP archive without dates."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
@@ -281,7 +281,7 @@ def zipped(members: dict[str, bytes]) -> bytes:
 
 
 def in_onnx(data: bytes, rng: np.random.Generator) -> bytes:
-    """What a network says about itself changed, or the shape, type or bytes of a tensor, or an attribute of an operation."""
+    """Change the metadata of a network, the shape, type or bytes of a tensor, or an attribute of an operation."""
     model = needed("onnx", "onnx").ModelProto.FromString(data)
     if rng.random() < 0.5:
         (entry,) = (one for one in model.metadata_props if one.key == METADATA)
@@ -306,7 +306,7 @@ def in_onnx(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def in_hdf5(data: bytes, rng: np.random.Generator) -> bytes:
-    """The structure rewritten: other types and shapes, groups exchanged, links to elsewhere, sizes that nothing fills."""
+    """Rewrite the structure of an HDF5 file: other types and shapes, exchanged groups, external links, huge sizes."""
     image = io.BytesIO(data)
     with h5py.File(image, "r+") as file:
         names: list[str] = []
@@ -336,9 +336,9 @@ def _change_dataset(file: h5py.File, name: str, other: str, rng: np.random.Gener
         file.attrs["version" if rng.random() < 0.5 else "format_version"] = VALUES[rng.integers(3, 6)]
         return
     if kind == 2 and other in file and not other.startswith(name) and not name.startswith(other):
-        file.move(name, "kept")  # change places
+        file.move(name, "swapped")  # change places
         file.move(other, name)
-        file.move("kept", other)
+        file.move("swapped", other)
         return
     del file[name]
     match kind:

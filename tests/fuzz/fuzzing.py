@@ -1,7 +1,7 @@
-"""Fuzzing of readers: damaged files, in processes of PER_PROCESS files each, which have little memory and are watched.
+"""Fuzz the readers of files, in processes with limited memory that read PER_PROCESS damaged files each.
 
-A file must be read, or refused with one of the named errors, in one line that names it.  Anything else is a failure: another
-error, more memory or time than the limits, a crash, a hang.  Input i of seed s is a pure function of reader, s and i.
+A file must be read, or refused with a UserError of one line that names the file.  Anything else is a failure: another error,
+more memory or time than the limits, a crash, a hang.  Input i of seed s is a pure function of reader, s and i.
 """
 
 import multiprocessing
@@ -27,16 +27,16 @@ from nppsim.files import table, write_bytes
 from tests.fuzz.damage import Reader
 from tests.fuzz.readers import readers
 
-MEMORY_BYTES = 1 << 30  # that reading may take, beyond what the process has with its libraries
-SECONDS = 10.0  # of processor time that reading one file may take
-HANG_SECONDS = 300.0  # without news: the machine may be busy
-PER_PROCESS = 500  # files; then a fresh one, so that what libraries keep is not taken for the need of a file
-LEVELS = Path("datasets/train")  # as the settings that are damaged name them by default
+MEMORY_BYTES = 1 << 30  # limit of reading one file, beyond the memory of the process with its libraries
+SECONDS = 10.0  # limit of processor time to read one file
+HANG_SECONDS = 300.0  # without a result
+PER_PROCESS = 500  # files; a new process does not count the caches of libraries as memory of one file
+LEVELS = Path("datasets/train")  # default of the settings that are damaged
 _PROJECT = Path(__file__).parents[2]
 
 
 class Failure(NamedTuple):
-    """An input that ended badly.  number: of the input.  what: happened.  data: the file."""
+    """A failing input: its number, what happened, and the bytes of the file."""
 
     number: int
     what: str
@@ -45,12 +45,12 @@ class Failure(NamedTuple):
 
 @dataclass
 class Tally:
-    """What became of a reader's inputs.
+    """Results of fuzzing one reader.
 
-    tried, refused: inputs; the others were read.
-    places: how many were refused in which line of the project, "folder/file.py:12".
-    slowest_s: processor time of the slowest one.
-    peak_bytes: of a process, beyond what it had before its first.
+    tried, refused: numbers of inputs; those not refused were read.
+    places: line of the project ("folder/file.py:12") -> number of inputs refused there.
+    slowest_s: processor time of the slowest input.
+    peak_bytes: peak memory of a process, minus its memory before the first input.
     """
 
     reader: str
@@ -63,14 +63,14 @@ class Tally:
 
 
 def damaged(reader: Reader, valid: list[bytes], seed: int, index: int) -> bytes:
-    """Input ``index`` of a seed."""
+    """Return input ``index`` of a seed."""
     rng = np.random.default_rng([seed, index, zlib.crc32(reader.name.encode())])
     data = valid[rng.integers(len(valid))]
-    return reader.ways[rng.integers(len(reader.ways))](data, rng)
+    return reader.damages[rng.integers(len(reader.damages))](data, rng)
 
 
 def valid_files(reader: Reader) -> list[bytes]:
-    """Bytes of the files that the reader's inputs are made of."""
+    """Return the bytes of the valid files that are damaged."""
     with tempfile.TemporaryDirectory() as folder:
         return [path.read_bytes() for path in reader.valid(Path(folder))]
 
@@ -78,9 +78,9 @@ def valid_files(reader: Reader) -> list[bytes]:
 class Ending(NamedTuple):
     """How an attempt to read ended.
 
-    refused: whether with an error.
-    wrong: with how it was read or refused; "" for nothing.
-    place: line of the project where the error was first raised; "" for none.
+    refused: True if with an error.
+    wrong: description of a failure; "" if there was none.
+    place: line of the project where the error was first raised; "" without an error.
     """
 
     refused: bool
@@ -89,7 +89,7 @@ class Ending(NamedTuple):
 
 
 def attempt(reader: Reader, path: Path) -> Ending:
-    """Read a file."""
+    """Read a file and return how that ended."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -99,13 +99,13 @@ def attempt(reader: Reader, path: Path) -> Ending:
         if "\n" in text or str(path.parent) not in text:
             return Ending(True, f"the message is not one line that names the file: {text[:300]!r}", _raised(error))
         return Ending(True, place=_raised(error))
-    except Exception as error:  # noqa: BLE001  # what is looked for
+    except Exception as error:  # noqa: BLE001  # the failures that fuzzing looks for
         return Ending(True, f"{type(error).__name__}: {str(error)[:300]} ({_raised(error)})", _raised(error))
     return Ending(False)
 
 
 def _raised(error: BaseException | None) -> str:
-    """Where in the project an error, or what it was made of, was raised; "" for nowhere."""
+    """Return the line of the project that raised an error or its cause; "" if none did."""
     place = ""
     while error is not None:
         for frame in traceback.extract_tb(error.__traceback__):
@@ -118,12 +118,12 @@ def _raised(error: BaseException | None) -> str:
 def fuzz(name: str, count: int, seed: int = 0, first: int = 0, *, stop: bool = True) -> Tally:
     """Try inputs ``first`` to ``first + count - 1`` of a seed on one reader.
 
-    stop: at the first failure.  After a crash or hang, another process goes on with the next input.
+    stop: end at the first failure; else a new process continues with the next input after a crash or hang.
     """
     reader = readers()[name]
     tally, valid = Tally(name), valid_files(reader)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "torch._dynamo"])  # loaded once; the latter by the first optimiser, else
+    context.set_forkserver_preload([__name__, "torch._dynamo"])  # loaded once instead of in each process
     while tally.tried < count and not (stop and tally.failures):
         ours, theirs = context.Pipe(duplex=False)
         begin, end = first + tally.tried, first + min(tally.tried + PER_PROCESS, count)
@@ -149,7 +149,7 @@ def fuzz(name: str, count: int, seed: int = 0, first: int = 0, *, stop: bool = T
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Of one input.  seconds: of processor time.  peak_bytes: of the process so far, beyond its libraries."""
+    """Result of one input; ``seconds`` of processor time, ``peak_bytes`` of the process so far beyond its libraries."""
 
     refused: bool
     failure: str
@@ -159,7 +159,7 @@ class _Outcome:
 
 
 def _outcomes(news: Connection, process: multiprocessing.process.BaseProcess) -> Iterator[_Outcome]:
-    """What a child tells of its inputs, and how it ended, if that was not its end."""
+    """Yield the results that a child sends, and a failure if it ended early."""
     while True:
         if not news.poll(HANG_SECONDS):
             yield _Outcome(False, f"hangs: no end within {HANG_SECONDS:.0f} s")
@@ -177,19 +177,19 @@ def _outcomes(news: Connection, process: multiprocessing.process.BaseProcess) ->
 
 
 def _child(news: Connection, name: str, valid: list[bytes], seed: int, first: int, end: int) -> None:
-    """Try the inputs, and tell of each."""
+    """Read the inputs and send the result of each."""
     reader = readers()[name]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / reader.file
         for data in valid:  # compiles, and fills caches, before memory is counted
             path.write_bytes(data)
             if (ending := attempt(reader, path)).refused:
-                raise RuntimeError(f"{name}: a valid file is not read: {ending.wrong or ending.place}")
+                raise RuntimeError(f"{name}: a valid file was not read: {ending.wrong or ending.place}")
         resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize") + MEMORY_BYTES,) * 2)
-        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before = _status("VmRSS")
         for index in range(first, end):
-            shutil.rmtree(folder)  # readers may leave something there
+            shutil.rmtree(folder)  # removes files that readers wrote
             path.parent.mkdir()
             path.write_bytes(damaged(reader, valid, seed, index))
             began = time.process_time()
@@ -202,16 +202,16 @@ def _child(news: Connection, name: str, valid: list[bytes], seed: int, first: in
 
 
 def _status(name: str) -> int:
-    """Bytes of this process: VmSize, its address space; VmRSS, what it holds; VmHWM, the most that it has held."""
+    """Return bytes of this process: VmSize (address space), VmRSS (resident memory) or VmHWM (peak of resident memory)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 def run(names: Sequence[str] | None, count: int, seed: int, out: Path, *, first: int = 0, stop: bool = True) -> int:
-    """Fuzz readers one after another, print what became of the inputs, keep those that fail; 1 if there was one, else 0.
+    """Fuzz readers one after another, print the results and save failing inputs; return 1 if there were any, else 0.
 
-    names: of readers; None for all.
-    Raises ConfigError for names that there are not, and outside of a checkout, whose levels the fuzzed settings name.
+    names: names of readers; None for all.
+    Raises ConfigError for unknown names, and outside of a checkout, whose levels the fuzzed settings name.
     """
     if not LEVELS.is_dir():
         raise ConfigError(f"{LEVELS} is not in this folder; go to a checkout of the project first")
@@ -219,7 +219,7 @@ def run(names: Sequence[str] | None, count: int, seed: int, out: Path, *, first:
     for name in names or known:
         if name not in known:
             raise ConfigError(
-                f"is no reader; there are {', '.join(known)}{did_you_mean(name, known)}", "--readers", name
+                f"unknown reader; choose from {', '.join(known)}{did_you_mean(name, known)}", "--readers", name
             )
     for flag, value, least in (("--count", count, 1), ("--first", first, 0)):
         if value < least:
@@ -230,9 +230,9 @@ def run(names: Sequence[str] | None, count: int, seed: int, out: Path, *, first:
         tallies.append(tally)
         print(f"{name}: {tally.tried:,} tried, {tally.refused:,} refused, {len(tally.failures)} failures", flush=True)
         for index, what, data in tally.failures:
-            kept = out / f"{name}_{seed}_{index}{Path(known[name].file).suffix}"
-            write_bytes(kept, data)
-            print(f"  input {index}: {what}; kept as {kept}", flush=True)
+            saved = out / f"{name}_{seed}_{index}{Path(known[name].file).suffix}"
+            write_bytes(saved, data)
+            print(f"  input {index}: {what}; saved as {saved}", flush=True)
         if stop and tally.failures:
             break
     print(tallies_table(tallies))
@@ -240,7 +240,7 @@ def run(names: Sequence[str] | None, count: int, seed: int, out: Path, *, first:
 
 
 def tallies_table(tallies: Sequence[Tally]) -> str:
-    """A row per reader, as text."""
+    """Format the results as a text table with one row per reader."""
     header = ("reader", "tried", "refused", "most often in", "read", "failures", "slowest, s", "memory, MB")
     rows = [
         (

@@ -43,8 +43,8 @@ class FuzzReport:
 
     tried, played: number of cases by kind.
     refused: number of cases by class of error.
-    frames: played, all cases together.
-    failures: a sentence each.
+    frames: number of frames played in all cases.
+    failures: one sentence each.
     """
 
     tried: Counter[str] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class FuzzReport:
 
 
 def case(seed: int, index: int) -> tuple[str, bytes]:
-    """(kind, bytes) of one case; kinds are ``KINDS``, the bytes are a level's or a replay's."""
+    """Return (kind, bytes) of one case; kinds are ``KINDS``, the bytes are a level's or a replay's."""
     rng = np.random.default_rng([seed, index])
     kind = KINDS[rng.integers(len(KINDS))]
     if kind.startswith("bytes"):
@@ -70,7 +70,7 @@ def case(seed: int, index: int) -> tuple[str, bytes]:
 
 
 def _random_level(rng: np.random.Generator) -> Level:
-    """Any tiles, any records: also types, orientations and places that no editor lets one make."""
+    """Return a level of random tiles and records, also with invalid types, orientations and positions."""
     density = rng.random() * 0.6
     high = NUM_TILE_SHAPES if rng.random() < 0.8 else 256
     tiles = np.where(rng.random((ROWS, COLUMNS)) < density, rng.integers(0, high, (ROWS, COLUMNS)), 0)
@@ -89,7 +89,7 @@ def _random_level(rng: np.random.Generator) -> Level:
 
 
 def _damaged(data: bytes, rng: np.random.Generator) -> bytes:
-    """Some bytes changed, or a part cut out, repeated or cut off."""
+    """Change some bytes, or delete, repeat or truncate a part."""
     array = np.frombuffer(data, np.uint8).copy()
     places = rng.integers(0, len(array), rng.integers(0, 12))
     array[places] = rng.integers(0, 256, len(places))
@@ -121,7 +121,7 @@ def fuzz(count: int, seed: int = 0, first: int = 0, progress: Callable[[int], No
 
 
 def _load(indices: Iterable[int], seed: int, report: FuzzReport) -> Iterator[_Case]:
-    """The cases that are not refused."""
+    """Load the cases; skip those that are refused."""
     for index in indices:
         kind, data = case(seed, index)
         report.tried[kind] += 1

@@ -1,4 +1,4 @@
-"""Every reader of files, with valid files to damage: what ``tests.fuzz.fuzzing`` goes through."""
+"""All readers of files with valid files to damage, for ``tests.fuzz.fuzzing``."""
 
 import json
 from functools import partial
@@ -42,7 +42,7 @@ _OBSERVED = (("game_state",), ("game_state", "player_frame"))  # in datasets; im
 
 
 def readers() -> dict[str, Reader]:
-    """All of them, by name."""
+    """Return all readers by name."""
     by_json, by_hdf5 = (damage.in_json,), (damage.in_bytes, damage.in_hdf5, damage.in_hdf5)
     lines = (damage.in_json_lines,)
     by_fields = (damage.in_bytes, damage.in_place, damage.in_place)
@@ -84,7 +84,7 @@ def readers() -> dict[str, Reader]:
 
 
 def _room(distance: int = 20) -> Level:
-    """A flat room, which who runs to the right finishes."""
+    """Return a flat room that is finished by running to the right."""
     exits = [((30, 94), (30 + distance, 94))]
     return Level.build(np.zeros((23, 42), np.uint8), (20, 94), exits=exits, title="a room")
 

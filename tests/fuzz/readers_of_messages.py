@@ -1,4 +1,4 @@
-"""Readers of what the studio is sent: files that are opened there, and the messages of its sockets."""
+"""Readers of input to the studio: opened files and messages of its sockets."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ from tests.fuzz.damage import Reader, named
 
 
 def readers_of_messages() -> list[Reader]:
-    """All of them.  A file is what comes in one message, or several in a list."""
+    """Return these readers.  A file is one message, or a list of several."""
     by_json = (damage.in_json,)
     in_files = (damage.in_bytes, damage.in_place, damage.in_words)
     return [

@@ -1,4 +1,4 @@
-"""Readers of what training, sweeps and exports leave behind, with valid files to damage."""
+"""Readers of the files of trainings, sweeps and exports, with valid files to damage."""
 
 import io
 import os
@@ -68,7 +68,7 @@ _EVENTS = "events.out.tfevents.0000000001.host.1.0"
 
 
 def readers_of_runs() -> list[Reader]:
-    """All of them."""
+    """Return these readers."""
     by_json, by_csv = (damage.in_json,), (damage.in_csv,)
     by_toml = (damage.in_words, damage.in_toml, damage.in_toml)
     in_hdf5 = (damage.in_bytes, damage.in_hdf5, damage.in_hdf5)
@@ -275,7 +275,7 @@ def _evaluate(policy: NppPolicy, decisions: int) -> Evaluation:
 
 @contextmanager
 def _training(folder: Path) -> Iterator[tuple[PPO, TrainingMonitor]]:
-    """A small PPO, and what watches it, that leaves its files in a folder."""
+    """Run a small PPO with its callbacks, which write their files to a folder."""
     plan_request = replace(_PLAN_REQUEST, num_envs=4, rollout_length=8, minibatch_size=32, precision="float32")
     plan = hardware.plan(layout.VISION_FREE, plan_request)
     config = ExperimentConfig(
@@ -294,7 +294,7 @@ def _training(folder: Path) -> Iterator[tuple[PPO, TrainingMonitor]]:
 
 @cache
 def _trained() -> dict[str, bytes]:
-    """The files of a training that was interrupted, by name."""
+    """Return the files of an interrupted training by name."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         with _training(folder) as (ppo, monitor):
@@ -409,7 +409,7 @@ def _convert(path: Path) -> Path:
 
 @cache
 def _dataset() -> dict[str, bytes]:
-    """The files of Minari's folder with one small dataset, by name."""
+    """Return the files of Minari's folder with one small dataset by name."""
     with tempfile.TemporaryDirectory() as place, _minari_in(Path(place)):
         level = Level.build(np.zeros((23, 42), np.uint8), (20, 94), exits=[((30, 94), (50, 94))])
         replay = Replay(level, np.full(400, 2, np.uint8), True).to_bytes()

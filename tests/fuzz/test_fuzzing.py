@@ -1,4 +1,4 @@
-"""The fuzzer of readers: no reader fails, what fails is found, and inputs are reproducible."""
+"""Fuzzing of file readers: no reader fails, failures are detected, and inputs are reproducible."""
 
 import io
 import json
@@ -59,13 +59,13 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(valid, tmp_path_factory, 
     assert attempt(READERS[name], path).wrong == ""
 
 
-# what an input of the fuzzer once found: a file, what to make of a valid one, or values to put into that
+# inputs that once failed: a file, a function of a valid file, or values to set in a valid file
 FOUND = [
     ("level_text", lambda text: text.replace(b"\nninja ", b"\n" + b"1" * 5000 + b" ")),
     ("level_text", lambda text: text.replace(b"\nrecords:", b"\ntile 1 1 " + b"1" * 5000 + b"\nrecords:")),
     ("level_text", lambda text: text.replace(b"\ntiles:", b"\nexits: " + b"1" * 5000 + b"\ntiles:")),
     ("settings", b"initial-lr = 1" + b"0" * 400),  # no float is so large
-    ("settings", b"seeds = " + b"9" * 5000),  # nor can Python read, or tell, such a number
+    ("settings", b"seeds = " + b"9" * 5000),  # nor can Python parse or print such a number
     ("settings", b"total-timesteps = 0x" + b"f" * 5000),
     ("sweep_space", b"initial-lr = " + b"9" * 5000),
     ("sweep_space", b""),
@@ -101,7 +101,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("name", "content"), FOUND)
-def test_what_was_found_is_refused_in_one_line(name, content, valid, tmp_path):
+def test_inputs_that_once_failed_are_refused_in_one_line(name, content, valid, tmp_path):
     if isinstance(content, dict):
         data = json.loads(valid(name)[-1])
         for place, value in content.items():
@@ -126,10 +126,13 @@ def test_damaged_events_are_refused_and_huge_ones_before_they_are_read(valid, tm
     record = io.BytesIO()
     RecordWriter(record).write(b"\xff")
     for name in ("events", "events_cut"):
-        for data, told in ((huge, "an event of 23,622,320,128 bytes"), (record.getvalue(), "no events of TensorBoard")):
+        for data, message in (
+            (huge, "an event of 23,622,320,128 bytes"),
+            (record.getvalue(), "no events of TensorBoard"),
+        ):
             path = tmp_path / READERS[name].file
             path.write_bytes(valid(name)[0] + data)
-            with pytest.raises(EventsError, match=told):
+            with pytest.raises(EventsError, match=message):
                 READERS[name].read(path)
 
 
@@ -148,7 +151,7 @@ def test_a_dataset_without_anything_to_train_on_is_refused(valid, tmp_path):
     assert attempt(READERS["dataset"], path)[:2] == (True, "")
 
 
-def test_a_clone_that_does_not_say_how_it_was_made_is_refused(valid, tmp_path):
+def test_a_bc_policy_without_its_training_settings_is_refused(valid, tmp_path):
     described, tensors = checkpoint.parse(valid("clone")[0])
     for training in (None, {**described["content"]["training"], "taught_s": None}):
         (tmp_path / "clone.safetensors").write_bytes(
@@ -157,7 +160,7 @@ def test_a_clone_that_does_not_say_how_it_was_made_is_refused(valid, tmp_path):
         assert attempt(READERS["clone"], tmp_path / "clone.safetensors")[:2] == (True, "")
 
 
-def test_a_dataset_of_minaris_is_looked_through_and_nothing_that_it_names_is_imported(valid, tmp_path, monkeypatch):
+def test_reading_a_minari_dataset_imports_nothing_that_its_metadata_names(valid, tmp_path, monkeypatch):
     monkeypatch.setattr("minari.load_dataset", lambda name: pytest.fail("Minari imports what metadata name"))
     path = tmp_path / "main_data.hdf5"
     path.write_bytes(valid("minari")[0])
@@ -168,7 +171,7 @@ def test_a_dataset_of_minaris_is_looked_through_and_nothing_that_it_names_is_imp
     assert (ending.refused, ending.wrong) == (True, "") and ending.place.startswith("nppsim/hdf5.py")
 
 
-def test_an_input_depends_on_nothing_but_reader_seed_and_number(valid, monkeypatch):
+def test_an_input_depends_only_on_reader_seed_and_number(valid, monkeypatch):
     for name in ("level", "replay_set", "checkpoint"):
         made = [damaged(READERS[name], valid(name), 3, i) for i in range(6)]
         assert made[:2] == [damaged(READERS[name], valid(name), 3, i) for i in range(2)]
@@ -195,34 +198,36 @@ def test_processes_with_little_memory_read_them(monkeypatch):
         (lambda path: (_ for _ in ()).throw(UserError(f"{path}:\ntwo lines")), "not one line that names the file"),
     ],
 )
-def test_any_other_end_is_a_failure(read, wrong):
-    reader = fuzzing.Reader("planted", "x", read, lambda folder: [], ())
+def test_any_other_error_is_a_failure(read, wrong):
+    reader = fuzzing.Reader("failing", "x", read, lambda folder: [], ())
     refused, failure, _ = attempt(reader, Path("/somewhere/x"))
     assert refused
     assert re.search(wrong, failure)
 
 
-@pytest.mark.parametrize(("end", "told"), [((os._exit, (3,)), "status 3"), ((signal.raise_signal, (11,)), "SIGSEGV")])
-def test_a_crash_is_a_failure(end, told):
+@pytest.mark.parametrize(
+    ("end", "message"), [((os._exit, (3,)), "status 3"), ((signal.raise_signal, (11,)), "SIGSEGV")]
+)
+def test_a_crash_is_a_failure(end, message):
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("spawn").Process(target=end[0], args=end[1])
     process.start()
     theirs.close()
     (outcome,) = fuzzing._outcomes(ours, process)
-    assert outcome.failure == f"the process ended: {told}"
+    assert outcome.failure == f"the process ended: {message}"
 
 
-def test_the_script_keeps_what_fails_and_names_unknown_readers(tmp_path, monkeypatch, capsys):
+def test_the_script_saves_failing_inputs_and_rejects_unknown_readers(tmp_path, monkeypatch, capsys):
     assert main(["--readers", "levle"]) == 2
     assert "did you mean 'level'" in capsys.readouterr().err
     bad = Failure(2, "bad", b"the file")
     monkeypatch.setattr(fuzzing, "fuzz", lambda name, count, seed, first, stop: Tally(name, 3, 2, failures=[bad]))
     assert main(["--readers", "level", "--count", "3", "--out", str(tmp_path)]) == 1
-    (kept,) = tmp_path.iterdir()
-    assert kept.name == "level_0_2.map"
-    assert kept.read_bytes() == b"the file"
-    assert "input 2: bad; kept as" in capsys.readouterr().out
+    (saved,) = tmp_path.iterdir()
+    assert saved.name == "level_0_2.map"
+    assert saved.read_bytes() == b"the file"
+    assert "input 2: bad; saved as" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
     assert main([]) == 2
-    told = "error: datasets/train is not in this folder; go to a checkout of the project first\n"
-    assert capsys.readouterr().err == told
+    message = "error: datasets/train is not in this folder; go to a checkout of the project first\n"
+    assert capsys.readouterr().err == message
