@@ -1,8 +1,8 @@
-"""Makes a checkpoint of an archive of Stable-Baselines3, such as a run's final_model.zip that was trained further there.
+"""Convert an archive of Stable-Baselines3 (a zip file of ``PPO.save``) to a checkpoint of this project.
 
 python scripts/convert_archive.py ARCHIVE --out agent.safetensors --trust-pickle [--frame-skip 4]
 
-Opening an archive runs what is pickled in it: open your own only.
+Opening an archive executes the pickled objects in it: open only archives that you trust.
 """
 
 import sys
@@ -16,21 +16,27 @@ from nppsim.settings import Parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, or 2 for an archive that is not converted."""
+    """Return the exit status: 0, or 2 for an archive that cannot be converted."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> None:
-        parser = Parser(prog="convert_archive.py", description="Make a checkpoint of a Stable-Baselines3 archive.")
+        parser = Parser(
+            prog="convert_archive.py", description="Convert an archive of Stable-Baselines3 to a checkpoint."
+        )
         parser.add_argument("archive", type=Path, metavar="ARCHIVE", help="zip written by Stable-Baselines3's PPO.save")
-        parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="checkpoint, *.safetensors")
-        parser.add_argument("--trust-pickle", action="store_true", help="run what the archive holds; only for your own")
+        parser.add_argument(
+            "--out", type=Path, required=True, metavar="FILE", help="checkpoint to write, *.safetensors"
+        )
+        parser.add_argument(
+            "--trust-pickle", action="store_true", help="execute the pickled objects in the archive; required"
+        )
         parser.add_argument(
             "--frame-skip",
             type=int,
             default=FRAME_SKIP,
             choices=range(1, FRAMES_PER_SECOND + 1),
             metavar="N",
-            help=f"frames per decision that it was trained with; default: {FRAME_SKIP}",
+            help=f"frames per decision of the training; default: {FRAME_SKIP}",
         )
         arguments = parser.parse_args(given)
         check_output_file(arguments.out, "--out", ".safetensors")

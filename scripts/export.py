@@ -1,9 +1,9 @@
-"""Export a checkpoint: an ONNX file that other programs can run, and a folder with a model card, ready for a hub.
+"""Export a checkpoint as an ONNX file, or as a folder with a model card for a model hub.
 
 python scripts/export.py CHECKPOINT --onnx OUT.onnx [--hub FOLDER] [--results RESULTS.json] [--license MIT]
 
-Before anything is written, the network is compared with its policy on 1,000 observations and in 100 episodes, and the
-result is printed (docs/search_and_export.md).  scripts/evaluate.py plays OUT.onnx.
+Before the file is written, the exported network is compared with the policy on 1,000 observations and in 100 episodes
+(docs/search_and_export.md).  scripts/evaluate.py also evaluates OUT.onnx.
 """
 
 import sys
@@ -13,7 +13,7 @@ from nppsim import errors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> None:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Make a level set: ``python scripts/generate_levels.py --category simplest simpler --count 1000 --seed 1 --out DIR``.
 
-Only levels that the planner finishes are in the set, with the frames of its run; the others are in the level set
-``DIR/unfinished``, and counted.  Run again with the same arguments, it continues where it was interrupted.  ``--report
-DIR`` prints instead how varied the levels of a level set are.
+The planner, a search in the simulator, tries to finish each level.  Levels that it finishes are written to DIR, with the
+number of frames; the others to ``DIR/unfinished``.  Repeat an interrupted command with the same arguments to continue.
+``--report DIR`` prints the variety of the levels of an existing set instead.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from nppsim.settings import Parser, Setting
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
     return errors.run(lambda: run(*parse(given)), debug="--debug" in given)
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, workers: Workers) -> None:
 
 
 def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
-    """The level set; an interruption says how to go on."""
+    """Generate and return the level set; a KeyboardInterrupt carries a message on how to continue."""
     check_output_folder(arguments.out, "--out")
     exclude = [LevelSet.open(path) for path in arguments.exclude]
     known = len(LevelSet.open(arguments.out, may_be_empty=True)) if (arguments.out / INDEX).exists() else 0
@@ -66,12 +66,14 @@ def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
         )
         check_made(level_set, arguments.difficulty, exclude, known)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{arguments.out} keeps what was made, the same command continues") from None
+        raise KeyboardInterrupt(
+            f"{arguments.out} contains what was finished; run the same command again to continue"
+        ) from None
     return level_set
 
 
 def counter(total: int) -> Callable[[str, int], None] | None:
-    """A tqdm bar on a terminal, else nothing; called with a category and the number of its levels."""
+    """Return a callback (category, number of its levels) that updates a progress bar; None without a terminal."""
     if not sys.stderr.isatty():
         return None
     bar, done = progress_bar(total=total, unit="level"), {}
@@ -88,26 +90,49 @@ def counter(total: int) -> Callable[[str, int], None] | None:
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Workers]:
-    """What the command line asks for."""
+    """Parse the command line."""
     parser = Parser(
         prog="generate_levels.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--category", "--categories", nargs="+", choices=CATEGORIES, default=list(CATEGORIES), help="default: all")
+    add(
+        "--category",
+        "--categories",
+        nargs="+",
+        choices=CATEGORIES,
+        default=list(CATEGORIES),
+        help="categories of levels; default: all",
+    )
     flag = parser.add_flag
-    flag(Setting("distinct levels of each category", flag="count", kind=int, low=1))
-    flag(Setting("give train and test sets different ones", flag="seed", aliases=("seeds",), kind=int, low=0))
+    flag(Setting("number of levels per category", flag="count", kind=int, low=1))
     flag(
         Setting(
-            "0 to 1: draw from the easy or the hard end; default: all", flag="difficulty", kind=float, low=0, high=1
+            "random seed; use different seeds for training and test levels",
+            flag="seed",
+            aliases=("seeds",),
+            kind=int,
+            low=0,
+        )
+    )
+    flag(
+        Setting(
+            "0 (easiest) to 1 (hardest) levels of each category; default: all difficulties",
+            flag="difficulty",
+            kind=float,
+            low=0,
+            high=1,
         )
     )
     parser.add_settings(Workers)
     add("--out", "--output-dir", type=Path, metavar="DIR", help="folder of the level set")
     add(
-        "--exclude", nargs="+", default=[], metavar="DIR", help="level sets whose levels, mirrored or not, are not used"
+        "--exclude",
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="level sets with which no level may coincide, mirrored or not",
     )
-    add("--report", metavar="DIR", help="make nothing; print the variety of the levels of this level set")
+    add("--report", metavar="DIR", help="generate nothing; print the variety of the levels of this set")
     add("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
     if arguments.report is None and None in (arguments.count, arguments.seed, arguments.out):

@@ -1,8 +1,8 @@
-"""Write the planner's runs through every level of a level set, one file per category: demonstrations to imitate.
+"""Search a run that finishes each level of a level set, and write the runs as demonstrations, one file per category.
 
 python scripts/make_demonstrations.py --levels datasets/train --out datasets/demonstrations
 
-Run again with the same arguments, it goes on where it was interrupted.
+Repeat an interrupted command with the same arguments to continue.
 """
 
 import argparse
@@ -18,17 +18,17 @@ from nppsim.planner.settings import PlannerSettings
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser
 
-SHOWN = 20  # names of levels after which only their number is told
+SHOWN = 20  # names of levels printed before the rest is only counted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 1 if a level has no run, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0, 1 if a level has no run, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
     return errors.run(lambda: run(*parse(given)), debug="--debug" in given)
 
 
 def run(arguments: argparse.Namespace, settings: PlannerSettings, workers: Workers) -> int:
-    """Plan, and tell what was made; an interruption says how to go on."""
+    """Search the runs and print a summary; a KeyboardInterrupt carries a message on how to continue."""
     check_output_folder(arguments.out, "--out")
     try:
         made = make_demonstrations(
@@ -40,21 +40,25 @@ def run(arguments: argparse.Namespace, settings: PlannerSettings, workers: Worke
             progress=searching,
         )
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{arguments.out} keeps what was made, the same command continues") from None
-    tell(made)
+        raise KeyboardInterrupt(
+            f"{arguments.out} contains what was finished; run the same command again to continue"
+        ) from None
+    print_summary(made)
     return 1 if made.unfinished else 0
 
 
-def tell(made: MadeDemonstrations) -> None:
-    """Print what was made, and which levels have no run."""
-    print(f"{made.written} demonstrations written, {made.found} were there already")
+def print_summary(made: MadeDemonstrations) -> None:
+    """Print the number of demonstrations, and the levels without a run."""
+    print(f"{made.written} demonstrations written, {made.found} existed already")
     if made.duplicates or made.failed:
-        print(f"dropped, as they were the same as others: {made.duplicates}; further runs not found: {made.failed}")
+        print(f"duplicate runs dropped: {made.duplicates}; additional runs not found: {made.failed}")
     if made.compared:
         equal = made.compared - len(made.differing)
-        print(f"as long as the level set's index says (par_frames): {equal} of {made.compared}")
+        print(f"runs with the length in the index of the level set (par_frames): {equal} of {made.compared}")
         if made.differing:
-            print(f"of another length, so the planner is not the one that made the index: {len(made.differing)}")
+            print(
+                f"runs of another length ({len(made.differing)}): the index was made by another version of the planner"
+            )
         show(made.differing, SHOWN)
     if made.unfinished:
         print(f"no run found within the budget on {len(made.unfinished)} levels:")
@@ -62,7 +66,7 @@ def tell(made: MadeDemonstrations) -> None:
 
 
 def show(lines: Sequence[str], most: int) -> None:
-    """Print the first lines, and how many more there are."""
+    """Print the first lines, and the number of the others."""
     for line in lines[:most]:
         print(f"  {line}")
     if len(lines) > most:
@@ -70,12 +74,12 @@ def show(lines: Sequence[str], most: int) -> None:
 
 
 def searching(items: Iterable, total: int) -> Iterable:
-    """The items, with a progress bar."""
+    """Iterate over the items with a progress bar."""
     return progress_bar(items, "searching", total=total, unit="level")
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, PlannerSettings, Workers]:
-    """What the command line asks for."""
+    """Parse the command line."""
     parser = Parser(prog="make_demonstrations.py", description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
     add("--levels", type=Path, required=True, metavar="DIR", help="folder of levels")

@@ -1,8 +1,8 @@
-"""Speed of the environment alone: rounds of random or recorded play, their statistics, and comparison with earlier ones.
+"""Measure the speed of the environment without learning, in rounds of random or recorded play; compare with earlier results.
 
-python scripts/perf_benchmark.py                                             # figures
+python scripts/perf_benchmark.py                                             # print the speed
 python scripts/perf_benchmark.py --profile                                   # ... and a table of phases
-python scripts/perf_benchmark.py --phase before --output results/before.json # ... and a record
+python scripts/perf_benchmark.py --phase before --output results/before.json # ... and store the result
 python scripts/perf_benchmark.py --phase after --baseline results/before.json
 python scripts/perf_benchmark.py --report results
 
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace, amount: Amount) -> int:
-    """Measure, print, compare and store; returns the exit status."""
+    """Measure, print, compare and store; return the exit status."""
     if arguments.output:
         check_output_file(arguments.output, "--output")
     work = workload(arguments, amount)
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace, amount: Amount) -> int:
 
 
 def load_baselines(arguments: argparse.Namespace, work: Workload) -> dict[str, dict]:
-    """The stored results to compare with.  Raises TimingError for one that does not compare, before minutes are spent."""
+    """Load the stored results to compare with; raise TimingError for one that cannot be compared."""
     baselines = {str(path): throughput.load_result(path) for path in arguments.baseline or ()}
     now = conditions() | {"settings": work.key}
     for name, baseline in baselines.items():
@@ -96,15 +96,17 @@ def load_baselines(arguments: argparse.Namespace, work: Workload) -> dict[str, d
 
 
 def check_stability(result: Mapping) -> int:
-    """UNSTABLE, and a line that says so, if the rounds differ too much."""
+    """Return UNSTABLE and print a line if the rounds differ too much."""
     if result["stability"] != POOR:
         return GOOD
-    print("unstable: the figures are not worth keeping; wait for a quiet machine, or raise --iterations")
+    print(
+        "unstable: the rounds differ too much to store the result; wait until the machine is idle, or raise --iterations"
+    )
     return UNSTABLE
 
 
 def check_regression(result: Mapping, baselines: Mapping[str, Mapping], threshold: float) -> int:
-    """Print the comparison with each baseline (name -> result); REGRESSION if one of them was faster."""
+    """Print the comparison with each baseline (name -> result); return REGRESSION if one of them was faster."""
     print(throughput.comparison_table(result, baselines))
     slower = [
         name
@@ -118,7 +120,7 @@ def check_regression(result: Mapping, baselines: Mapping[str, Mapping], threshol
 
 
 def profile(work: Workload) -> dict:
-    """Print the phases, of extra rounds; returns what is stored."""
+    """Play extra rounds with profiling and print the phases; return the figures to store."""
     profiled = throughput.side_by_side(work, profile=True)
     print(profiled.profile_table())
     print(f"time with profiling / without: {profiled.ratio}")
@@ -126,7 +128,7 @@ def profile(work: Workload) -> dict:
 
 
 def validate(work: Workload) -> tuple[dict, int]:
-    """Validate every step of extra rounds; returns what is stored, and MISMATCH where it failed."""
+    """Validate every step of extra rounds; return the figures to store, and GOOD or MISMATCH."""
     shadowed = throughput.side_by_side(work, shadow=True)
     twins = shadowed.simulator.shadow
     assert twins is not None
@@ -140,7 +142,7 @@ def validate(work: Workload) -> tuple[dict, int]:
 
 
 def workload(arguments: argparse.Namespace, amount: Amount) -> Workload:
-    """The work that the flags ask for."""
+    """Return the levels and actions that the flags select."""
     if arguments.actions == "recorded":
         return recorded_play(arguments.replays or REPLAYS, amount)
     count = NUM_LEVELS if arguments.num_levels is None else arguments.num_levels
@@ -159,29 +161,34 @@ def workload(arguments: argparse.Namespace, amount: Amount) -> Workload:
 
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
-    """The flags, None where nothing was given, and how much is played.  ConfigError for flags that would have no effect."""
+    """Parse the command line; return the arguments (None: not given) and the amount of play.  ConfigError for idle flags."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _add_source_flags(parser)
     for field in fields(Amount):
         parser.add_setting(Amount, field.name)
     add = parser.add_argument
-    add("--profile", action="store_true", default=None, help="add a table of phases, of extra rounds")
-    add("--shadow", action="store_true", default=None, help="validate every step of extra rounds, and count")
+    add(
+        "--profile",
+        action="store_true",
+        default=None,
+        help="play extra rounds with profiling, and print a table of phases",
+    )
+    add("--shadow", action="store_true", default=None, help="play extra rounds in which every step is validated")
     add("--phase", metavar="LABEL", help="label of the result, e.g. before")
     add("--output", "--out", type=Path, metavar="FILE.json", help="store the result")
     add("--baseline", type=Path, nargs="+", metavar="FILE.json", help="compare with stored results")
     slow_down = f"slow-down that counts as regression; default: {THRESHOLD}"
     parser.add_flag(Setting(slow_down, flag="threshold", kind=float, above=0, below=1))
-    add("--report", type=Path, metavar="DIR", help="summary of the results in a folder, and nothing else")
+    add("--report", type=Path, metavar="DIR", help="only print a summary of the results in a folder")
     arguments = parser.parse_args(argv)
     _check(arguments)
     return arguments, parser.build(Amount, arguments)
 
 
 def _add_source_flags(parser: Parser) -> None:
-    """What is played."""
+    """Add the flags that select levels and actions."""
     add = parser.add_argument
-    add("--actions", choices=("random", "recorded"), help="default: random")
+    add("--actions", choices=("random", "recorded"), help="actions to play; default: random")
     add(
         "--replays",
         "--replay-data-dir",
@@ -194,7 +201,9 @@ def _add_source_flags(parser: Parser) -> None:
     source.add_argument(
         "--category", choices=CATEGORIES, metavar="NAME", help=f"... on generated levels (default: {CATEGORY})"
     )
-    source.add_argument("--density", type=float, metavar="X", help="... on random levels, this share of tiles not open")
+    source.add_argument(
+        "--density", type=float, metavar="X", help="... on random levels with this share of solid tiles"
+    )
     entities = f"entities per tile with --density (default: {ENTITY_DENSITY})"
     add("--entity-density", type=float, metavar="X", help=entities)
     number = f"generated or random levels; default: {NUM_LEVELS}"

@@ -1,4 +1,4 @@
-"""Which phase of a step takes how long, on several kinds of levels; and what the profiling itself costs.
+"""Measure the time of each phase of a simulator step on several kinds of levels, and the cost of profiling itself.
 
 python scripts/profile_multi_config.py [--json FILE.json] [--strict]
 
@@ -30,20 +30,20 @@ USUAL = {"envs": 64, "warmup": 5_000}  # defaults of flags that differ from thos
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is profiled."""
+    """Kind of levels and observations to profile."""
 
     name: str
-    levels: Callable[[int, int], list[Level]]  # makes them from seed and number
+    levels: Callable[[int, int], list[Level]]  # function of seed and number
     observations: tuple[str, ...] = layout.VISION_FREE  # keys
 
 
 def family(name: str, **parameters: object) -> Callable[[int, int], list[Level]]:
-    """Levels of a family of generated levels."""
+    """Return a function that generates levels of a family."""
     return lambda seed, count: [FAMILIES[name](seed + k, **parameters) for k in range(count)]
 
 
 def mixed(seed: int, count: int) -> list[Level]:
-    """Random levels with entities of all types of ``workload.STREWN``, and doors."""
+    """Generate random levels with entities of all types of ``workload.STREWN``, and doors."""
     return random_levels(count, seed, density=0.2, entity_density=0.04)
 
 
@@ -56,7 +56,7 @@ CONFIGURATIONS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit status, see above."""
+    """Return the exit status, see above."""
 
     def job() -> int:
         arguments, amount = parse(argv)
@@ -108,14 +108,14 @@ def profile(configuration: Configuration, amount: Amount) -> dict:
 
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
-    """The flags, and how much is played in each configuration."""
+    """Parse the command line; return the arguments and the amount of play per configuration."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("envs", "threads", "warmup", "seed"):
         parser.add_setting(Amount, name, default=(vars(Amount()) | USUAL)[name])
     parser.set_defaults(**USUAL)
     steps = "steps with profiling, and as many without"
     parser.add_flag(Setting(steps, flag="steps", kind=int, default=15_000, low=1))
-    parser.add_argument("--json", "--out", type=Path, metavar="FILE.json", help="store the figures")
+    parser.add_argument("--json", "--out", type=Path, metavar="FILE.json", help="store the result")
     parser.add_argument("--strict", action="store_true", help="fail if a configuration was skipped")
     arguments = parser.parse_args(argv)
     if arguments.steps % ROUNDS:

@@ -206,7 +206,7 @@ def test_settings_are_checked(setting):
         PlannerSettings(**setting)
 
 
-def test_the_script_tells_what_it_made_and_names_what_it_could_not(levels, tmp_path, capsys, monkeypatch):
+def test_the_script_prints_what_it_made_and_the_levels_without_a_run(levels, tmp_path, capsys, monkeypatch):
     path = ROOT / "scripts" / "make_demonstrations.py"  # a file, where a folder is wanted
     script = load_script("make_demonstrations")
 
@@ -215,7 +215,7 @@ def test_the_script_tells_what_it_made_and_names_what_it_could_not(levels, tmp_p
 
     assert call() == 1
     printed = capsys.readouterr().out
-    assert printed.startswith("5 demonstrations written, 0 were there already\n")
+    assert printed.startswith("5 demonstrations written, 0 existed already\n")
     assert "(par_frames): 5 of 5\n" in printed
     assert printed.endswith("no run found within the budget on 1 levels:\n  a/000001.map\n")
     for more, message in [
@@ -236,4 +236,4 @@ def test_the_script_tells_what_it_made_and_names_what_it_could_not(levels, tmp_p
 
     monkeypatch.setattr(script, "make_demonstrations", interrupted)
     assert call() == 130
-    assert "the same command continues" in capsys.readouterr().err
+    assert "run the same command again" in capsys.readouterr().err
