@@ -74,7 +74,7 @@ class About:
     author_email: str
     code_permalink: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         dataset_id("any", self.source)
 
 

@@ -29,7 +29,7 @@ class PlanRequest:
     device: str | None = None  # one of DEVICES
     learning_rate: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, int) and not isinstance(value, bool) and value < 1:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -182,7 +183,7 @@ def no_layer_is_dead(policy: NppPolicy, sample: Observed) -> str:
     shares: dict[str, float] = {}
     handles = []
 
-    def watch(name: str):
+    def watch(name: str) -> Callable:
         def remember(module: nn.Module, inputs: tuple, output: torch.Tensor | tuple) -> None:
             # a recurrent layer gives its last states, too
             answers = output[0] if isinstance(output, tuple) else output

@@ -96,7 +96,7 @@ class EpisodeRecord:
         """Whether the exit was reached."""
         return self.outcome == NAMES[WON]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.outcome not in NAMES:
             raise ResultsError(
                 f"episode on {self.level_name!r}: outcome {self.outcome!r} is none of {', '.join(NAMES)}"

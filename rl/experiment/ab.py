@@ -243,7 +243,7 @@ class ChangedPart:
     share: float  # of A's time, 0 to 1
     speed_up: float  # how many times as fast the part was measured to be
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         timing.amdahl(self.share, self.speed_up)
 
     @property

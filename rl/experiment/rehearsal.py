@@ -11,6 +11,7 @@ import dataclasses
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hardware
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
@@ -57,7 +58,7 @@ def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: D
         doctor.examine(REHEARSAL)
 
 
-def _attempt(doctor: Doctor, name: str, step: Callable):
+def _attempt(doctor: Doctor, name: str, step: Callable) -> Any:
     """What a step returns; None if it failed, which is a finding."""
     try:
         return step()

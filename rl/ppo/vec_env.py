@@ -165,7 +165,7 @@ class BatchVecEnv(VecEnv):
             "fixed when the simulator is made"
         )
 
-    def env_method(self, method_name: str, *args, indices: VecEnvIndices = None, **kwargs) -> list[Any]:
+    def env_method(self, method_name: str, *args: Any, indices: VecEnvIndices = None, **kwargs: Any) -> list[Any]:
         rows = list(self._get_indices(indices))
         if method_name == "action_masks":
             return list(self.sim.action_masks(*args, **kwargs)[rows])
