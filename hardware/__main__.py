@@ -97,7 +97,7 @@ def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
     if arguments.measure:
         if not machine.present:
             raise ConfigError("measures this machine; remove the flags that describe another one", "--measure")
-        from rl.experiment.timing import measured
+        from rl.experiment.plan import measured
 
         return measured(architecture.name, request, machine)
     observations, stacking = architecture.observations, architecture.stacking

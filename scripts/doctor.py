@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
         errors.needed("torch", "train")
         from rl.config import ExperimentConfig, plugins
         from rl.doctor.doctor import findings_table, to_dict
-        from rl.experiment.examination import examine_checkpoint, examine_config, examine_run
+        from rl.experiment.examine import examine_checkpoint, examine_config, examine_run
 
         parser = Parser(prog="doctor.py", description=__doc__.partition("\n")[0])
         what = parser.add_mutually_exclusive_group()

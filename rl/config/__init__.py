@@ -3,7 +3,7 @@
     config = ExperimentConfig(experiment_name="first", architectures=("mlp_baseline",))
     config.ppo.gamma
 
-The command line is in ``command_line``, TOML files in ``files``, and the configuration of a run on disk in ``stored``.
+The command line is in ``command_line``, TOML files in ``files``, and resuming a run in ``resume``.
 """
 
 from rl.config.curriculum import CurriculumConfig

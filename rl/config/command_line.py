@@ -25,7 +25,7 @@ from nppsim.studio.command import check_packages
 from rl.config import plugins
 from rl.config.experiment import IMITATION, REPLAYS, ExperimentConfig
 from rl.config.files import Given, Settings, read_settings, recipe_settings, table_settings
-from rl.config.stored import HOW, OVERRIDDEN, SECTIONS, dotted, overridden, resumed_config, stored_config, with_settings
+from rl.config.resume import HOW, OVERRIDDEN, SECTIONS, dotted, overridden, resumed_config, stored_config, with_settings
 
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from nppsim.errors import ConfigError, did_you_mean
 from nppsim.reading import read_toml
 from nppsim.settings import Setting
-from rl.config.stored import HOW, SECTIONS, known_settings
+from rl.config.resume import HOW, SECTIONS, known_settings
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 MAX_BYTES = 1 << 20  # of a file of settings

@@ -13,7 +13,7 @@ from nppsim import reward
 from nppsim.actions import ACTION_TAGS
 from rl.audit.first_update import REQUIRED_TAGS
 from rl.config import ExperimentConfig
-from rl.config.stored import FINISHED_FILE, config_from_dict
+from rl.config.resume import FINISHED_FILE, config_from_dict
 from rl.doctor.doctor import BEFORE, CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.doctor.samples import Observed
 from rl.events import Scalars, read_scalars, require_tags

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nppsim.reading import read_json
-from rl.config.stored import FINISHED_FILE
+from rl.config.resume import FINISHED_FILE
 from rl.doctor.digests import Row, read_trail
 from rl.evaluation.history import History, read_history
 from rl.evaluation.results import ResultsError

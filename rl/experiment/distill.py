@@ -29,7 +29,7 @@ from rl.policy.policy import NppPolicy
 from rl.ppo.logs import BOARD, DISTILLATION, cut_events
 
 if TYPE_CHECKING:
-    from rl.experiment.job import Job
+    from rl.experiment.stages import Job
 
 UNFINISHED = f"pretrain/unfinished_lessons{checkpoint.SUFFIX}"
 SAVE_SECONDS = 60.0  # between two states to resume from

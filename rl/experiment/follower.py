@@ -21,7 +21,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import deferred_signals
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.config.stored import other_levels
+from rl.config.resume import other_levels
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import Ranks, RanksError, SingleProcess
 from rl.experiment.data import Data, load_data

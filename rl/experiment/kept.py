@@ -27,7 +27,7 @@ from nppsim.plain import from_plain
 from nppsim.reading import inflate, mismatch, read_json
 from nppsim.replays.replay import MAX_BYTES
 from rl.config.ppo import PPOConfig
-from rl.config.stored import FINISHED_FILE
+from rl.config.resume import FINISHED_FILE
 from rl.doctor.runs import RUN_FILE
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.video import Film

@@ -17,7 +17,7 @@ import hardware
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.doctor.doctor import BEFORE, REHEARSAL, Doctor
 from rl.experiment.data import Data, Log, audit_rewards, load_data
-from rl.experiment.job import make_jobs, train_one
+from rl.experiment.stages import make_jobs, train_one
 
 DEMONSTRATIONS = 6  # of each category
 UPDATES = 8  # the second is the actor's first, while it is still regularised towards the BC policy

@@ -19,13 +19,13 @@ from nppsim.lock import locked
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
-from rl.config.stored import changes, check_levels, resumed_config, stored_config, stored_facts
+from rl.config.resume import changes, check_levels, resumed_config, stored_config, stored_facts
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.experiment.data import Data, Log, audit_rewards, load_data
-from rl.experiment.job import make_jobs, train_one
 from rl.experiment.kept import is_extended, read_run, reopen
 from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
+from rl.experiment.stages import make_jobs, train_one
 from rl.experiment.viewer import viewed
 from rl.policy.architectures import get_architecture
 from rl.upload import Uploader

@@ -7,7 +7,7 @@ from pathlib import Path
 from nppsim.errors import ConfigError
 from rl.config import ExperimentConfig
 from rl.config.command_line import resolve
-from rl.config.stored import CONFIG, changes, stored_config
+from rl.config.resume import CONFIG, changes, stored_config
 from rl.distributed.launch import check_gpus, launch
 from rl.distributed.ranks import Ranks, Started, joined
 from rl.experiment.follower import follow

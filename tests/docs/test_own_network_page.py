@@ -13,7 +13,7 @@ from nppsim.reward import RewardConfig
 from rl import curriculum
 from rl.config import plugins, rewards
 from rl.config.curriculum import CURRICULA
-from rl.config.stored import stored_config
+from rl.config.resume import stored_config
 from rl.curriculum.uniform import Uniform
 from rl.policy import architectures
 from rl.policy.architectures import Architecture, ArchitectureError

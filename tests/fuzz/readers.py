@@ -23,7 +23,7 @@ from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.shadow.report import check_report
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
-from rl.config.stored import stored_config
+from rl.config.resume import stored_config
 from rl.doctor.digests import read_trail
 from rl.doctor.reference import FORMAT as REFERENCE
 from rl.doctor.reference import VERSION, load_reference

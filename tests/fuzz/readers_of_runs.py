@@ -44,10 +44,10 @@ from rl.evaluation.video import Film
 from rl.events import read_scalars
 from rl.experiment import ab, kept, sweep
 from rl.experiment.card import methods_of
-from rl.experiment.examination import read_config
-from rl.experiment.job import statistics_of_random_play
+from rl.experiment.examine import read_config
 from rl.experiment.record import ExperimentRecord, RunRecord, report_view, results_view, summary
 from rl.experiment.space import read_space
+from rl.experiment.stages import statistics_of_random_play
 from rl.policy.archive import convert
 from rl.policy.export import to_onnx
 from rl.policy.onnx_policy import OnnxPolicy

@@ -30,7 +30,7 @@ from hardware.limits import MOST, largest
 from hardware.memory import REMEMBERED_BYTES, TRANSITION_BYTES, observation_bytes
 from hardware.sizes import DEVICE_SHARE, HOST_SHARE
 from nppsim.observe import layout
-from rl.experiment.timing import measured
+from rl.experiment.plan import measured
 from rl.policy.architectures import ARCHITECTURES, get_architecture
 
 from places import ROOT

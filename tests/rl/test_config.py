@@ -19,7 +19,7 @@ from nppsim.observe import layout
 from rl.config import EvaluationConfig, PPOConfig, UploadConfig
 from rl.config.command_line import FLAGS, REFUSED, resolve
 from rl.config.curriculum import STRATEGIES_WITH, CurriculumConfig
-from rl.config.stored import changes, stored_config
+from rl.config.resume import changes, stored_config
 
 from places import ROOT, SHARED
 from programs import load_script

@@ -12,7 +12,7 @@ from nppsim.settings import settings_of
 from rl.config import ExperimentConfig
 from rl.config.command_line import FLAGS, resolve
 from rl.config.files import read_settings, recipe_names, recipe_settings
-from rl.config.stored import HOW, SECTIONS, stored_config
+from rl.config.resume import HOW, SECTIONS, stored_config
 
 from golden import RECIPES, recipes
 from places import ROOT

@@ -75,7 +75,7 @@ def _defaults(module):
 def recipes():
     """Recipe -> place of a setting -> its value as text."""
     from rl.config.files import recipe_names, recipe_settings
-    from rl.config.stored import dotted
+    from rl.config.resume import dotted
 
     return {
         name: {dotted(*key): _text(given.value) for key, given in recipe_settings(name).items()}

@@ -8,7 +8,7 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from rl.config import ExperimentConfig, HardwareConfig
-from rl.config.stored import CONFIG
+from rl.config.resume import CONFIG
 from rl.distributed.launch import _cause
 from rl.distributed.ranks import SINGLE_PROCESS, Started
 from rl.experiment.run import SUMMARY, run

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nppsim.files import write_json
-from rl.config.stored import FINISHED_FILE
+from rl.config.resume import FINISHED_FILE
 from rl.doctor.digests import TRAIL_FILE
 from rl.doctor.runs import find_runs
 from rl.evaluation.history import HISTORY_FILE, DevHistory

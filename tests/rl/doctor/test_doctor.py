@@ -15,7 +15,7 @@ from nppsim.files import write_json
 from nppsim.paths import MAX_PATH
 from nppsim.planner.search import PlannedRun
 from rl.config.command_line import resolve
-from rl.config.stored import FINISHED_FILE
+from rl.config.resume import FINISHED_FILE
 from rl.curriculum import make_sampler
 from rl.doctor import checks_environment, checks_record, doctor
 from rl.doctor.doctor import (
@@ -37,7 +37,8 @@ from rl.doctor.doctor import (
 from rl.doctor.runs import RUN_FILE
 from rl.evaluation.suite import EvaluationSuite
 from rl.events import Scalars
-from rl.experiment import examination, rehearsal
+from rl.experiment import examine as examination
+from rl.experiment import rehearsal
 from rl.experiment.data import load_data, load_demonstrations
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy

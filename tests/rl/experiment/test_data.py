@@ -16,7 +16,7 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from rl.config.command_line import check_prepared, resolve
 from rl.config.experiment import DEV_LEVELS
-from rl.config.stored import other_levels
+from rl.config.resume import other_levels
 from rl.curriculum import make_sampler
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import hold_back, joined, load_data, load_demonstrations

@@ -11,8 +11,8 @@ from rl.distillation import DistillationError
 from rl.events import read_scalars
 from rl.experiment import distill
 from rl.experiment.data import load_data
-from rl.experiment.job import make_jobs, teacher_of
 from rl.experiment.run import run
+from rl.experiment.stages import make_jobs, teacher_of
 from rl.policy import checkpoint
 from tests.chaos.same_run import differences
 

@@ -15,7 +15,7 @@ from nppsim.lock import FolderError, locked
 from rl.config.command_line import resolve
 from rl.doctor.digests import first_divergence, read_trail
 from rl.doctor.doctor import read_findings
-from rl.experiment import job
+from rl.experiment import stages
 from rl.experiment.run import run
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
@@ -265,7 +265,7 @@ def test_more_decisions_let_a_finished_run_go_on(flags, tmp_path, monkeypatch):
         run(resolve(["--resume-from", str(folder), "--resume-override", override]), lines.append)
         assert told in lines
     with monkeypatch.context() as patch:
-        patch.setattr(job, "judge", killed)
+        patch.setattr(stages, "judge", killed)
         with pytest.raises(Killed):
             run(resolve(["--resume-from", str(begun)]), lambda line: None)
     run(resolve(["--resume-from", str(begun), "--resume-override", more]), lambda line: None)

@@ -9,7 +9,7 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.studio import command
 from rl.config.command_line import resolve
-from rl.config.stored import changes
+from rl.config.resume import changes
 from rl.experiment.viewer import ViewerError, viewed
 
 LIMIT_S = 60

@@ -11,7 +11,7 @@ from nppsim.generate import generate
 from nppsim.reading import read_json
 from rl.config import ExperimentConfig
 from rl.config.command_line import check_prepared, resolve
-from rl.config.stored import config_from_dict
+from rl.config.resume import config_from_dict
 from rl.doctor.doctor import CHECKPOINT, STORED, Doctor
 from rl.doctor.runs import RUN_FILE
 from rl.experiment.data import Log

@@ -22,7 +22,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import StopRequest, deferred_signals
 from rl.audit.callback import Audit
 from rl.config import ExperimentConfig, PPOConfig
-from rl.config.stored import stored_facts
+from rl.config.resume import stored_facts
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.doctor.digests import DigestTrail, read_trail
 from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor, checks_of_group

@@ -13,9 +13,9 @@ from rl.config import EvaluationConfig, ExperimentConfig
 from rl.evaluation.results import load_results
 from rl.evaluation.video import Film
 from rl.experiment.data import Data
-from rl.experiment.job import make_jobs
 from rl.experiment.kept import _episode, _played_again
 from rl.experiment.record import ExperimentRecord, RunRecord, config_view, report_view, results_view, summary, write
+from rl.experiment.stages import make_jobs
 
 from results import episode, episodes
 from worlds import corridor

@@ -19,7 +19,7 @@ from nppsim.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 from rl.config import CurriculumConfig, PPOConfig
 from rl.curriculum import make_sampler
-from rl.experiment.job import statistics_of_random_play
+from rl.experiment.stages import statistics_of_random_play
 from rl.policy.architectures import get_architecture
 from rl.ppo.make import make_ppo
 from rl.ppo.probe import UpdateProbe
