@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +30,9 @@ from nppsim.errors import UserError
 from nppsim.signals import StopRequest
 from rl.config import ExperimentConfig, plugins
 from rl.evaluation.history import DevHistory
+from rl.evaluation.results import ALL, LevelWins, aggregate
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import Pairs, make_suite
-from rl.experiment.dev_levels import DevLevels, Found, stop_if
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
@@ -42,6 +42,22 @@ ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # in the run's folder, as long as
 ASK_S = 0.2  # between looks whether somebody wants the program to end
 END_S = 10.0  # that it may take to be gone
 _PROGRAM = "from rl.experiment.evaluator import serve; serve()"
+
+
+def stop_if(stop: StopRequest) -> None:
+    """Raise KeyboardInterrupt if a signal has requested the end of the program."""
+    if stop.by:
+        raise KeyboardInterrupt(f"by {stop.by}")
+
+
+def play_dev_levels(
+    suite: EvaluationSuite, policy: NppPolicy, deterministic: bool, progress: Callable[[int], None] | None = None
+) -> tuple[Evaluation, LevelWins]:
+    """Success of a policy on the dev levels, in total and level by level.  progress: as of ``EvaluationSuite.run``."""
+    episodes = suite.run(policy, deterministic=deterministic, progress=progress)
+    rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
+    wins = LevelWins.count(episodes)
+    return Evaluation(rows[ALL], rows, wins.success[0]), wins
 
 
 class EvaluatorError(UserError, RuntimeError):
@@ -70,7 +86,8 @@ class _Answer:
     """decisions: as ordered.  seconds: that it took."""
 
     decisions: int
-    found: Found
+    evaluation: Evaluation
+    wins: LevelWins
     seconds: float
 
 
@@ -149,13 +166,13 @@ class Evaluator:
             self._listen(ASK_S)
         answer, ordered = self._arrived, self._ordered
         self._arrived = self._ordered = None
-        if answer.decisions != ordered or answer.found.wins.levels != self._levels:
+        if answer.decisions != ordered or answer.wins.levels != self._levels:
             raise EvaluatorError(
                 f"another policy ({answer.decisions:,} decisions instead of {ordered:,}) or other levels were evaluated"
             )
         self.path.unlink()
-        self.history.add(answer.decisions, answer.found.wins)
-        return answer.found.evaluation, answer.seconds
+        self.history.add(answer.decisions, answer.wins)
+        return answer.evaluation, answer.seconds
 
     def _listen(self, seconds: float) -> None:
         """Take what the process says, if it does so within that time; EvaluatorError for bad news, again and again."""
@@ -221,27 +238,26 @@ def serve() -> None:
     threading.Thread(target=_hear, args=(sys.stdin.buffer, orders), daemon=True).start()
     try:
         task: DevTask = orders.get()
-        dev = prepare(task)
+        suite = prepare(task)
         while True:
             path, decisions = orders.get()
             began = time.monotonic()
             policy, _ = checkpoint.load_policy(path)
-            found = dev.play(policy.to(task.device))
-            _answer(answers, _Answer(decisions, found, time.monotonic() - began))
+            found, wins = play_dev_levels(suite, policy.to(task.device), task.config.evaluation.deterministic)
+            _answer(answers, _Answer(decisions, found, wins, time.monotonic() - began))
     except Exception as error:  # noqa: BLE001  # the training is told, and decides
         told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         _answer(answers, _Failure(f"the evaluation beside training failed: {told}", traceback.format_exc()))
         orders.get()  # none comes: the training ends this process, or ends itself
 
 
-def prepare(task: DevTask) -> DevLevels:
+def prepare(task: DevTask) -> EvaluationSuite:
     """The dev levels, compiled, and this process's threads set."""
     plugins.load(task.config.plugins)
     torch.set_num_threads(1)  # as in the training, since other numbers round another way
     config, network = task.config, get_architecture(task.architecture)
     episodes = config.evaluation.periodic_episodes_per_category
-    suite = make_suite(config, task.levels, network, episodes, threads=task.simulator_threads)
-    return DevLevels(config, task.levels, suite)
+    return make_suite(config, task.levels, network, episodes, threads=task.simulator_threads)
 
 
 def _hear(orders: BinaryIO, heard: SimpleQueue) -> None:

@@ -34,9 +34,8 @@ from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import Film, record_evaluation
 from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
-from rl.experiment.dev_levels import DevLevels, stop_if
 from rl.experiment.distill import distill, load_teacher
-from rl.experiment.evaluator import DevTask, Evaluator, evaluator
+from rl.experiment.evaluator import DevTask, Evaluator, evaluator, play_dev_levels, stop_if
 from rl.experiment.follower import Task, make_env
 from rl.experiment.kept import (
     CLONED,
@@ -504,13 +503,13 @@ class ExamineFirstUpdate(PPOCallback):
 
 def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
     """What plays the dev levels between updates, in this process; stops at once if somebody asks."""
-    dev = DevLevels(job.config, job.data.dev, job.suites.periodic(job.architecture))
+    suite = job.suites.periodic(job.architecture)
     history = DevHistory(job.folder)
 
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
-        found = dev.play(policy, lambda _: stop_if(stop))
-        history.add(decisions, found.wins)
-        return found.evaluation
+        found, wins = play_dev_levels(suite, policy, job.config.evaluation.deterministic, lambda _: stop_if(stop))
+        history.add(decisions, wins)
+        return found
 
     return play
 

@@ -9,7 +9,7 @@ from nppsim.signals import StopRequest
 from rl.config.command_line import resolve
 from rl.evaluation.history import read_history
 from rl.experiment import evaluator as evaluation
-from rl.experiment.evaluator import DevTask, EvaluatorError, evaluator, prepare
+from rl.experiment.evaluator import DevTask, EvaluatorError, evaluator, play_dev_levels, prepare
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 
@@ -49,10 +49,10 @@ def same(one, other):
 def test_another_process_finds_the_same_tells_what_fails_and_ends_with_this_one(tmp_path, monkeypatch):
     made, policy = task(), policy_of(NETWORK)
     here = prepare(made)
-    with evaluator(made, tmp_path, here.suite, StopRequest()) as remote:
+    with evaluator(made, tmp_path, here, StopRequest()) as remote:
         remote.order(policy, 100)
         found, seconds = remote.result()
-        assert same(found, here.play(policy).evaluation) and seconds > 0
+        assert same(found, play_dev_levels(here, policy, made.config.evaluation.deterministic)[0]) and seconds > 0
         assert read_history(tmp_path).decisions.tolist() == [100]
         assert [path.name for path in tmp_path.iterdir()] == ["dev_levels.jsonl"]
         monkeypatch.setattr(evaluation.checkpoint, "save", lambda *arguments, **options: None)
@@ -67,7 +67,7 @@ def test_another_process_finds_the_same_tells_what_fails_and_ends_with_this_one(
 
 
 def test_somebody_who_asks_for_the_end_and_a_process_that_is_killed_are_noticed(tmp_path):
-    with evaluator(task(), tmp_path, prepare(task()).suite, StopRequest("SIGTERM")) as remote:
+    with evaluator(task(), tmp_path, prepare(task()), StopRequest("SIGTERM")) as remote:
         remote.order(policy_of(NETWORK), 100)
         with pytest.raises(KeyboardInterrupt, match="by SIGTERM"):
             remote.result()
@@ -82,8 +82,9 @@ def test_somebody_who_asks_for_the_end_and_a_process_that_is_killed_are_noticed(
 @pytest.mark.parametrize("network", ["vision_free_foresight+state3+gru", "vision_free+subtasks5"])
 def test_a_policy_plays_the_same_from_its_checkpoint(network, tmp_path):
     """What is handed to the other process is all that there is to these policies."""
-    policy, dev = policy_of(network), prepare(task(network))
+    policy, suite = policy_of(network), prepare(task(network))
     path = checkpoint.save(tmp_path / "x.safetensors", policy, frame_skip=4)
-    one, other = dev.play(policy), dev.play(checkpoint.load_policy(path)[0])
-    assert same(one.evaluation, other.evaluation)
-    assert one.wins.wins.tolist() == other.wins.wins.tolist()
+    restored, _ = checkpoint.load_policy(path)
+    (one, wins), (other, same_wins) = (play_dev_levels(suite, player, True) for player in (policy, restored))
+    assert same(one, other)
+    assert wins.wins.tolist() == same_wins.wins.tolist()
