@@ -5,13 +5,13 @@ from contextlib import contextmanager
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("here", deadline=None)  # a slow machine is no bug
+hypothesis.settings.register_profile("here", deadline=None)  # a slow machine is not an error
 hypothesis.settings.load_profile("here")
 
 
 @pytest.fixture
 def one_thread():
-    """torch computes with one thread, so that sums are the same in every run."""
+    """Let torch use one thread, so that sums are the same in every run."""
     import torch  # not at the top: the tests of the simulator do without it
 
     before = torch.get_num_threads()
@@ -22,9 +22,9 @@ def one_thread():
 
 @pytest.fixture
 def largest_file():
-    """``with largest_file(size):`` no file may exceed so many bytes, as on a full disk.
+    """``with largest_file(size):`` no file may exceed ``size`` bytes, as on a full disk.
 
-    It ends within the test: pytest itself may be writing to a longer file (``make test > log.txt``).
+    The limit ends within the test, because pytest itself may write to a longer file (``make test > log.txt``).
     """
     import resource  # not on Windows
 
@@ -55,6 +55,6 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first: begun last, one process would still be at it when the other has nothing left to do."""
+    """Start the longest files first; at the end, one process would wait for the other."""
     rank = {name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))

@@ -1,4 +1,4 @@
-"""All command lines together: one name for one thing, and nothing a user can cause ends in a traceback."""
+"""All command lines: flags have the documented names, and user errors are one line without a traceback."""
 
 import re
 import subprocess
@@ -26,13 +26,13 @@ MODULES = {
 
 
 def main_of(command):
-    """The function behind "evaluate.py" or "nppsim plan", and the arguments that choose the command."""
+    """Main function of "evaluate.py" or "nppsim plan", and the arguments that select the command."""
     name, *rest = command.split()
     return (load_script(name.removesuffix(".py")) if name.endswith(".py") else MODULES[name]).main, rest
 
 
 def option_lines(command, capsys):
-    """The names of each flag, from the help."""
+    """Names of each flag in the help of a command."""
     main, chosen = main_of(command)
     with pytest.raises(SystemExit) as stop:
         main([*chosen, "--help"])
@@ -42,7 +42,7 @@ def option_lines(command, capsys):
 
 
 def other_names():
-    """(flag, its other name, command line) of each entry of the table in docs/flags.md."""
+    """Yield (flag, its other name, command line) of each entry of the table in docs/flags.md."""
     text = (ROOT / "docs" / "flags.md").read_text().split("## Other command lines")[1]
     for flag, other, where in re.findall(r"^\| `(--[\w-]+)` \| `(--[\w-]+)` \| (.*) \|$", text, re.MULTILINE):
         for command in re.findall(r"`([\w.]+(?: \w+)?)`", where):
@@ -50,7 +50,7 @@ def other_names():
 
 
 @pytest.mark.parametrize(("flag", "other", "command"), list(other_names()))
-def test_both_names_of_a_flag_are_understood_where_the_documentation_says_so(flag, other, command, capsys):
+def test_both_documented_names_of_a_flag_are_accepted(flag, other, command, capsys):
     lines = option_lines(command, capsys)
     assert any({flag, other} <= line for line in lines), lines
 
@@ -79,14 +79,14 @@ def test_an_unknown_flag_is_refused_in_one_line(command, capsys):
         ("convert_archive.py", ["x.zip", "--out", "x.safetensors", "--trust-pickle"]),
     ],
 )
-def test_without_torch_a_script_says_what_to_install(script, arguments, monkeypatch, capsys):
+def test_without_torch_a_script_names_what_to_install(script, arguments, monkeypatch, capsys):
     hide(monkeypatch, "torch")
     assert load_script(script.removesuffix(".py")).main(arguments) == 2
-    told = "error: torch is needed for this and is not installed; run pip install 'nppsim[train]'\n"
-    assert capsys.readouterr().err == told
+    message = "error: torch is needed for this and is not installed; run pip install 'nppsim[train]'\n"
+    assert capsys.readouterr().err == message
 
 
-def test_without_tqdm_commands_start_and_a_bar_says_what_to_install(monkeypatch):
+def test_without_tqdm_commands_start_and_a_progress_bar_names_what_to_install(monkeypatch):
     code = "import sys; sys.modules['tqdm'] = None; import bc.__main__"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
     hide(monkeypatch, "tqdm")

@@ -1,4 +1,4 @@
-"""Every example runs, in small; and so does the snippet of the README."""
+"""Every example runs at small size, and so does the snippet of the README."""
 
 import importlib.util
 import re
@@ -16,7 +16,7 @@ SIMPLEST = str(STARTER_LEVELS / "simplest")
 
 
 def example(name):
-    """``examples/NAME.py`` as a module."""
+    """Import ``examples/NAME.py``."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -76,7 +76,7 @@ def test_every_example_is_tested_and_named_in_the_readme():
         assert f"examples/{path.name}" in readme
 
 
-def test_the_snippet_of_the_readme_runs_as_it_stands(tmp_path, monkeypatch):
+def test_the_snippet_of_the_readme_runs_unchanged(tmp_path, monkeypatch):
     (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     monkeypatch.chdir(ROOT)
     names = {}

@@ -1,4 +1,4 @@
-"""The front door: set-up files, entry points and the commands that the documents promise."""
+"""Set-up files, make targets, dependencies between packages, and the order of imports."""
 
 import ast
 import graphlib
@@ -26,7 +26,7 @@ def normal(name):
 def requirements():
     extras = PROJECT["project"]["optional-dependencies"].values()
     for requirement in PROJECT["project"]["dependencies"] + [item for extra in extras for item in extra]:
-        if not requirement.startswith("nppsim["):  # an extra that takes in others
+        if not requirement.startswith("nppsim["):  # an extra that includes others
             yield normal(re.match(r"[A-Za-z0-9_.-]+", requirement)[0])
 
 
@@ -44,13 +44,13 @@ def test_constraints_are_exact_and_name_every_requirement():
     assert any(line.startswith("torch==") for line in CONSTRAINTS)
 
 
-def test_the_light_install_stays_light():
+def test_the_basic_install_has_four_requirements():
     names = {normal(re.match(r"[A-Za-z0-9_.-]+", item)[0]) for item in PROJECT["project"]["dependencies"]}
     assert names == {"numpy", "numba", "gymnasium", "h5py"}
 
 
 @pytest.mark.parametrize("package", ["nppsim", "hardware"])
-def test_no_torch_in_the_light_packages(package):
+def test_packages_without_torch(package):
     code = f"import sys, {package}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
@@ -58,7 +58,7 @@ def test_no_torch_in_the_light_packages(package):
 def test_dependencies_point_down_only():
     """scripts -> rl -> bc -> hardware -> nppsim, also for imports inside functions.
 
-    ``python -m hardware`` is a script in all but place: it names the architectures, which ``rl`` alone knows.
+    ``python -m hardware`` counts as a script: it names the architectures, which are defined in ``rl``.
     """
     forbidden = {
         "nppsim": {"bc", "rl", "hardware", "scripts", "torch", "stable_baselines3"},
@@ -75,8 +75,8 @@ def test_dependencies_point_down_only():
             assert not found, f"{path.relative_to(ROOT)} imports {', '.join(sorted(found))}"
 
 
-# Rooms and single files of a package, each line above the ones that it may import.  ``observe/layout.py``, the names and
-# sizes of observations, has a place of its own: phases and paths need it before there are observations.
+# Sub-packages and single files of a package; each line may import from the lines above it.  ``observe/layout.py``, names and
+# sizes of observations, has its own line, because phases and paths need it.
 ORDER = {
     "nppsim": [
         {"_kernel", "actions", "errors", "outcomes"},
@@ -116,12 +116,12 @@ ORDER = {
 
 
 def unit(parts):
-    """The room or file that a module (its path within the package) belongs to."""
+    """Return the sub-package or file that a module (its path within the package) belongs to."""
     return "observe/layout" if tuple(parts[:2]) == ("observe", "layout") else parts[0]
 
 
 def imported(path, package):
-    """Units of the package that a file imports when it is read; imports within functions are left alone."""
+    """Yield the units of the package that a file imports at its top level."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):
             modules = [name.name for name in node.names]
@@ -131,14 +131,14 @@ def imported(path, package):
             continue
         for top, *parts in (module.split(".") for module in modules):
             if top == package:
-                door = not parts or (
+                top_level = not parts or (
                     not (ROOT / top / parts[0]).is_dir() and not (ROOT / top / f"{parts[0]}.py").is_file()
                 )
-                yield "__init__" if door else unit(parts)
+                yield "__init__" if top_level else unit(parts)
 
 
 @pytest.mark.parametrize("package", ORDER)
-def test_rooms_of_a_package_import_only_those_before_them(package):
+def test_parts_of_a_package_import_only_earlier_ones(package):
     height = {name: number for number, names in enumerate(ORDER[package]) for name in names}
     for path in sorted((ROOT / package).rglob("*.py")):
         own = unit(path.relative_to(ROOT / package).with_suffix("").parts)
@@ -146,12 +146,12 @@ def test_rooms_of_a_package_import_only_those_before_them(package):
             assert height[other] < height[own], f"{path.relative_to(ROOT)} imports {other}, which comes after {own}"
 
 
-# A cycle that is left: the first imports the second when it is first needed.
+# The only cycle: the first imports the second within a function.
 LATE = {("nppsim/executor", "nppsim/cluster")}
 
 
 def run_time_imports(node):
-    """Modules that a piece of code imports at any time: within functions, too; not those for type checks alone."""
+    """Yield the modules that code imports, also within functions, except for type checking."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
             continue
@@ -164,7 +164,7 @@ def run_time_imports(node):
 
 
 def package_of(module):
-    """The sub-package, or the single file beside the sub-packages, that a module belongs to."""
+    """Return the sub-package or single file that a module belongs to."""
     top, *parts = module.split(".")
     if top not in ORDER:
         return f"{top}/__main__" if parts[:1] == ["__main__"] else top
@@ -190,7 +190,7 @@ def test_every_package_is_installed():
             assert (folder / "__init__.py").exists(), f"{folder.relative_to(ROOT)} has no __init__.py"
 
 
-def test_compiled_code_is_kept_while_generators_and_twins_change():
+def test_changes_of_generators_and_twins_do_not_recompile_kernels():
     package = Path(_cache.__file__).parent
     parts = {path.relative_to(package).parts[0] for path in _cache.compiled_sources()}
     assert {"physics", "observe", "decision.py", "measure"} <= parts
@@ -206,8 +206,8 @@ def test_make_train_runs_the_main_job_and_lets_users_change_it():
     assert dry_run("ARGS=--help")[-2:] == ["scripts/train_and_compare.py", "--help"]
 
 
-def test_each_set_up_is_done_once_and_again_when_its_files_change(tmp_path):
-    """With a stand-in for pip: training needs less than the tests, which bring all that training needs."""
+def test_installation_is_repeated_only_when_its_files_change(tmp_path):
+    """With a fake pip: ``make train`` installs less than ``make setup``, which includes all that training needs."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).write_text((ROOT / name).read_text())
     python = tmp_path / ".venv" / "bin" / "python"
@@ -220,7 +220,7 @@ def test_each_set_up_is_done_once_and_again_when_its_files_change(tmp_path):
         subprocess.run(["make", target], cwd=tmp_path, check=True, capture_output=True)
         return re.findall(r"-c constraints\.txt -e \.\[(\S+)\]", (tmp_path / "calls").read_text())
 
-    def passes(seconds):  # without it two files could carry the same tick of the clock
+    def passes(seconds):  # else two files could have the same time
         for path in (
             *(tmp_path / ".venv").glob("installed*"),
             tmp_path / "pyproject.toml",
@@ -237,7 +237,7 @@ def test_each_set_up_is_done_once_and_again_when_its_files_change(tmp_path):
         assert [installed("setup"), installed("train")] == [["train,video,s3,studio,dev"], []]
 
 
-def test_setup_without_a_suitable_python_says_what_to_install(tmp_path):
+def test_setup_without_a_suitable_python_names_what_to_install(tmp_path):
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).write_text((ROOT / name).read_text())
     for name in ("python3", "python3.11"):

@@ -1,4 +1,4 @@
-"""Promises about how the code reads: short functions, documented names, annotated arguments, sources that exist."""
+"""Style of the code: short functions, docstrings of public names, annotated arguments, citations of existing pages."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ DOCUMENTED_SHARE = 0.95
 
 
 def functions(path):
-    """(node, whether it stands in a class or a module, not in another function) of each function of a file."""
+    """Yield (node, True if not nested in another function) for each function of a file."""
 
     def visit(node, outer):
         for child in ast.iter_child_nodes(node):
@@ -53,13 +53,13 @@ def lines(function):
     return function.end_lineno - function.lineno + 1
 
 
-def test_no_function_is_longer_than_a_screen_and_a_half():
+def test_functions_are_short():
     long = [place(path, f) for path in SOURCES for f, _ in functions(path) if lines(f) > MOST_LINES]
     assert not long
 
 
 def test_arguments_outside_kernels_are_annotated():
-    """Lambdas, compiled functions and functions within functions are left alone."""
+    """Lambdas, compiled functions and nested functions need no annotations."""
     bare = []
     for path in SOURCES:
         for function, outer in functions(path):
@@ -73,7 +73,7 @@ def test_arguments_outside_kernels_are_annotated():
 
 
 def public(path):
-    """The public classes, functions and methods of a file; ``__init__`` and what a class inherits need no docstring."""
+    """Yield the public classes, functions and methods of a file; methods of subclasses need no docstring."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):

@@ -1,4 +1,4 @@
-"""What a wheel holds: every package, command and data file that it promises."""
+"""Contents of the wheel: packages, commands and data files."""
 
 import importlib
 import re
@@ -73,7 +73,7 @@ def test_type_information_is_in_every_package():
         assert "py.typed" in files[package] and (ROOT / package / "py.typed").is_file()
 
 
-def test_the_image_is_given_all_that_the_wheel_is_made_of():
+def test_the_docker_image_gets_all_sources_of_the_wheel():
     given = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     assert given == {
         *(*PACKAGES, "scripts", "datasets"),
@@ -84,5 +84,5 @@ def test_the_image_is_given_all_that_the_wheel_is_made_of():
     assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
 
 
-def test_the_version_is_known():
+def test_the_version_is_a_release_number():
     assert re.fullmatch(r"\d+\.\d+\.\d+", nppsim.__version__)

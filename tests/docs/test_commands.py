@@ -1,4 +1,4 @@
-"""Programs, sub-commands, flags and test files that the pages name exist."""
+"""Programs, sub-commands, flags and test files on the pages exist."""
 
 import functools
 import io
@@ -53,7 +53,7 @@ FOREIGN |= {"--directory", "--extra-index-url", "--logdir", "--no-deps"}
 
 @functools.cache
 def program_help(program, chosen=""):
-    """The help of a program, or of its sub-command; None where there is no such program."""
+    """Return the help of a program or sub-command; None if there is no such program."""
     if program in MODULES:
         main = MODULES[program].main
     elif (ROOT / program).is_file():
@@ -73,7 +73,7 @@ def printed(main, arguments):
 
 @functools.cache
 def every_help():
-    """The help of all programs and sub-commands in one text."""
+    """Return the help of all programs and sub-commands as one text."""
     scripts = [f"scripts/{path.name}" for path in (ROOT / "scripts").glob("*.py")]
     commands = [(name, chosen) for name in MODULES for chosen in subcommands(name)]
     return "\n".join(program_help(*one) for one in (*((name, "") for name in (*scripts, *MODULES)), *commands))
@@ -84,7 +84,7 @@ def subcommands(module):
 
 
 def commands(page):
-    """(program, sub-command or "", flags of its own) of each command of a page."""
+    """Yield (program, sub-command or "", its flags) of each command of a page."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     for name, rest in re.findall(r"python (scripts/\w+\.py|-m [\w.]+)([^\n`|#]*)", text):
         program = name.removeprefix("-m ")

@@ -1,4 +1,4 @@
-"""docs/extending.md works as written: its changes are made in a copy of the packages, and its examples are run there."""
+"""docs/extending.md: its changes are applied to a copy of the packages, in which its examples run."""
 
 import json
 import os
@@ -33,12 +33,12 @@ print(json.dumps(failures))
 
 
 def changes(title):
-    """(file, "diff" or "python", text) of each change of a section."""
+    """Yield (file, "diff" or "python", text) of each change of a section."""
     return BLOCK.findall(SECTIONS[title])
 
 
 def apply(folder, file, kind, text):
-    """Make one change in a copy of the project."""
+    """Apply one change to a copy of the project."""
     path = folder / file
     if kind == "python":
         assert not path.exists(), f"{file} is said to be new"
@@ -56,7 +56,7 @@ def apply(folder, file, kind, text):
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
-    """Title -> what went wrong in its examples, with all extensions in one copy of the packages."""
+    """Title -> failures of its examples, with all extensions in one copy of the packages."""
     folder = tmp_path_factory.mktemp("extended")
     for package in ("nppsim", "bc", "rl", "hardware"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -79,7 +79,7 @@ def failures(tmp_path_factory):
 
 
 @pytest.mark.parametrize("title", SECTIONS)
-def test_an_extension_works_as_written(title, failures):
+def test_the_examples_of_an_extension_run(title, failures):
     assert EXAMPLES.search(SECTIONS[title]), "a section shows that what it adds is there"
     assert not failures[title], failures[title]
 

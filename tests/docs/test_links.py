@@ -1,4 +1,4 @@
-"""Every relative link of every page leads to a file, and to a heading that is there; pages that are new are reachable."""
+"""Every relative link of every page leads to an existing file and heading, and every page is linked."""
 
 import re
 
@@ -16,7 +16,7 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def links(page):
-    """(path or "", anchor or "") of each link of a page that stays in the project."""
+    """Yield (path or "", anchor or "") of each relative link of a page."""
     text = re.sub(r"`[^`\n]*`", "", FENCED.sub("", page.read_text(encoding="utf-8")))
     for target in LINK.findall(text):
         if not re.match(r"\w+:", target):
@@ -25,7 +25,7 @@ def links(page):
 
 
 def anchors(page):
-    """The names that a page's headings get on the web."""
+    """Return the anchors of a page's headings."""
     found = []
     for heading in re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)

@@ -1,4 +1,4 @@
-"""docs/own_network.md: its file is a plugin, its call trains with it, its command evaluates the result."""
+"""docs/own_network.md: its plugin is trained, evaluated and exported."""
 
 import json
 import re
@@ -35,7 +35,7 @@ runpy.run_path(script, run_name="__main__")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the page's file lies, and some levels, after its call and its evaluation."""
+    """Folder with the plugin of the page and some levels, after its training and evaluation."""
     folder = tmp_path_factory.mktemp("mine")
     LevelSet.write(folder / "my_levels", [(corridor(door=30 + i), LevelEntry("simple")) for i in range(12)])
     LevelSet.write(folder / "other_levels", [(corridor(door=50 + i), LevelEntry("simple")) for i in range(3)])
@@ -78,7 +78,7 @@ def test_its_agent_is_evaluated_where_the_plugin_is_named(folder):
     assert json.loads(results.read_text())["settings"]["plugins"] == ["mine.py"]
 
 
-def test_without_the_plugin_an_agent_is_refused_with_what_to_do(folder):
+def test_without_the_plugin_an_agent_is_refused_with_a_remedy(folder):
     (agent,) = folder.rglob("agent.safetensors")
     with pytest.raises(CheckpointError, match=r"unknown architecture 'my_network'.*name its file with --plugin"):
         load_policy(agent)

@@ -1,4 +1,4 @@
-"""docs/own_reward.md: its examples run, and its commands are understood."""
+"""docs/own_reward.md: its examples and commands run."""
 
 import doctest
 import re
@@ -19,20 +19,20 @@ def blocks(language):
 
 
 def command(program, **stands_for):
-    """The words after the program of its one command on a page, with other words for some of them."""
+    """Return the arguments of a command on the page, with some of them replaced."""
     lines = "\n".join(blocks("bash")).replace("\\\n", " ").splitlines()
     (asked,) = [line.removeprefix(f"python {program} ") for line in lines if line.startswith(f"python {program} ")]
     return [stands_for.get(word.partition(".")[0], word) for word in shlex.split(asked)]
 
 
-def test_the_arithmetic_of_rewards_is_as_the_page_says():
+def test_the_examples_of_the_page_run():
     example = doctest.DocTestParser().get_doctest(TEXT, {}, "reward", "own_reward.md", 0)
     output = []
     doctest.DocTestRunner(verbose=False).run(example, out=output.append)
     assert len(example.examples) > 3 and not output, "".join(output)
 
 
-def test_the_price_of_a_frame_is_refused_or_not_as_the_page_says(monkeypatch, tmp_path):
+def test_ten_times_the_price_of_a_frame_is_warned_of(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     monkeypatch.setitem(PRESETS, "hurried", None)
     (file,) = [block for block in blocks("python") if not block.startswith(">>>")]
@@ -42,9 +42,9 @@ def test_the_price_of_a_frame_is_refused_or_not_as_the_page_says(monkeypatch, tm
     assert config.reward.weights.time == -0.0006
     audit_rewards(config, load_data(config, print), print)
     dear = resolve([*asked[:2], "--architectures", "vision_free", "--reward-time", "-0.003", "--single-level", STARTER])
-    told = []
-    audit_rewards(dear, load_data(dear, print), told.append)
-    assert any("dying pays" in line for line in told)
+    messages = []
+    audit_rewards(dear, load_data(dear, print), messages.append)
+    assert any("dying pays" in line for line in messages)
     words = command("scripts/ab_compare.py")
     common = ["--experiment-name", "x", *words[words.index("--") + 1 :]]
     for arm, price in (("--a", PRESETS["default"].time), ("--b", -0.0006)):

@@ -1,4 +1,4 @@
-"""docs/quickstart.md: its commands run, in small; the one that trains is checked with all its paths."""
+"""docs/quickstart.md: its commands run at small size; the training command is parsed and its paths checked."""
 
 import re
 import shlex
@@ -42,7 +42,7 @@ def test_an_evaluation_is_filmed(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "run.mp4").stat().st_size > 1000
 
 
-def test_training_is_asked_for_what_the_page_says(monkeypatch):
+def test_the_training_command_is_valid(monkeypatch):
     monkeypatch.chdir(ROOT)
     program, *flags = TRAIN.replace("\\\n", " ").replace("RECORDINGS", "datasets/refined").split()[1:]
     config = resolve(flags)

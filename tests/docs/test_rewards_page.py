@@ -1,4 +1,4 @@
-"""docs/rewards.md: every term, flag and preset with its weights; its examples run."""
+"""docs/rewards.md: it lists every term, flag and preset; its examples run."""
 
 import doctest
 import re
@@ -50,9 +50,9 @@ def test_where_dying_pays_there_is_a_warning_without_force(flags):
     level = str(ROOT / "nppsim" / "starter" / "simple" / "000000.map")
     given = ["--experiment-name", "x", "--architectures", "vision_free", "--single-level", level, *flags]
     data = load_data(resolve(given), print)
-    told, forced = [], []
-    audit_rewards(resolve(given), data, told.append)
-    assert any("dying pays on single" in line and "--force" in line for line in told)
+    messages, forced = [], []
+    audit_rewards(resolve(given), data, messages.append)
+    assert any("dying pays on single" in line and "--force" in line for line in messages)
     rows = audit_rewards(resolve([*given, "--force"]), data, forced.append)
     assert not any("dying pays" in line for line in forced)
     assert any("dying at once" in problem for row in rows for problem in row.problems)

@@ -1,4 +1,4 @@
-"""The documentation site: it is built without a warning, has every page, and loads nothing from outside."""
+"""The documentation site is built without warnings, has every page, and loads nothing from outside."""
 
 import importlib.util
 import os
@@ -19,7 +19,7 @@ SPEC.loader.exec_module(hooks)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the site, as ``make docs`` builds it."""
+    """Folder of the site built by ``make docs``."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
@@ -49,7 +49,7 @@ def test_nothing_is_loaded_from_outside(site):
         assert not re.search(r"url\(['\"]?(?:https?:)?//", style.read_text(encoding="utf-8")), style
 
 
-def test_an_example_is_shown_as_it_is(site):
+def test_an_example_is_shown_unchanged(site):
     page = re.sub(r"<[^>]*>", "", (site / "examples" / "own_reward.html").read_text(encoding="utf-8"))
     assert "A tenth of a point for each piece of gold." in page and "--8&lt;--" not in page
     assert re.search(

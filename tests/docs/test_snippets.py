@@ -1,4 +1,4 @@
-"""Snippets of the pages that have no test of their own: Python that is Python, TOML that is TOML."""
+"""Snippets of pages without a test of their own: Python compiles and imports existing names, TOML parses."""
 
 import ast
 import importlib
@@ -23,7 +23,7 @@ def blocks(page, language):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_python_is_python_and_imports_what_exists(page):
+def test_python_compiles_and_imports_existing_names(page):
     for block in blocks(page, "python"):
         if block.startswith(">>>"):
             continue  # the page's own test runs these
@@ -35,7 +35,7 @@ def test_python_is_python_and_imports_what_exists(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_toml_is_toml(page):
+def test_toml_parses(page):
     for block in blocks(page, "toml"):
         assert tomllib.loads(block)
 

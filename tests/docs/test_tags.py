@@ -1,4 +1,4 @@
-"""Tags of curves that the pages name are tags that the code writes."""
+"""TensorBoard tags on the pages are tags that the code writes."""
 
 import ast
 import re
@@ -26,7 +26,7 @@ LISTED = {
 
 
 def texts(path):
-    """Every text in a source; {} stands for what an f-string fills in."""
+    """Yield every string in a source file; {} replaces expressions of f-strings."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -35,7 +35,7 @@ def texts(path):
 
 
 def written():
-    """A pattern for each tag that is written somewhere."""
+    """Return a pattern for each tag that the code writes."""
     found = set(LISTED)
     for path in WRITERS:
         inside = "bc/" if path.parent.name == "bc" else ""
@@ -48,7 +48,7 @@ GROUPS = {pattern.pattern.split("/")[0] for pattern in TAGS if re.match(r"\w+/",
 
 
 def named(page):
-    """Tags of a page, with {a,b} written out and <category> as a word."""
+    """Return the tags of a page, with {a,b} expanded and <category> replaced by a word."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     for one in re.findall(r"`([\w{},<>/]+)`", text):
         if one.split("/")[0] in GROUPS and "/" in one and not one.endswith("/"):

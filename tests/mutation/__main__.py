@@ -1,4 +1,4 @@
-"""Mutate the product, one mutation at a time, and require that its tests fail.
+"""Apply mutations (deliberate mistakes) to the product one at a time and require that tests fail.
 
 python -m tests.mutation [--only WORD ...] [--jobs N] [--json] [--list]
 
@@ -16,15 +16,22 @@ from nppsim.settings import Parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 1 if a mutation was missed or is broken, 2 for bad arguments."""
+    """Return the exit status: 0, 1 if a mutation was missed or is broken, 2 for bad arguments."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> int:
         parser = Parser(prog="python -m tests.mutation", description=(__doc__ or "").partition("\n")[0])
-        parser.add_argument("--only", nargs="+", metavar="WORD", help="subsystems, or words of names")
+        parser.add_argument(
+            "--only",
+            nargs="+",
+            metavar="WORD",
+            help="run only these: names of subsystems, or words in the names of mutations",
+        )
         parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default: 2)")
         parser.add_argument("--json", action="store_true", help="print the results as JSON")
-        parser.add_argument("--list", action="store_true", help="print the mutations and their tests, and do nothing")
+        parser.add_argument(
+            "--list", action="store_true", help="print the mutations and their tests without running them"
+        )
         arguments = parser.parse_args(given)
         if arguments.jobs < 1:
             raise errors.ConfigError("give at least 1", "--jobs", arguments.jobs)
@@ -34,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(only: Sequence[str] | None, jobs: int, *, as_json: bool, only_list: bool) -> int:
-    """Run the mutations that are meant, print what came of them; 1 if one was missed or is broken."""
+    """Run the selected mutations and print their status; return 1 if one was missed or is broken."""
     from tests.mutation.mutation import ROOT, all_mutations
     from tests.mutation.runner import MISSED, NOTICED, run_each
 
@@ -56,7 +63,7 @@ def run(only: Sequence[str] | None, jobs: int, *, as_json: bool, only_list: bool
         print(json.dumps([asdict(one) for one in outcomes], indent=1))
     bad = [one for one in outcomes if one.status != NOTICED]
     for one in bad:
-        what = "its tests pass" if one.status == MISSED else "it no longer fits what it changes"
+        what = "its tests pass" if one.status == MISSED else "it no longer fits the function that it changes"
         print(f"{one.status}: {one.mutation}: {what}. {one.message}", file=sys.stderr)
     print(f"{len(outcomes) - len(bad)} of {len(outcomes)} mutations noticed", file=sys.stderr)
     return int(bool(bad))

@@ -12,7 +12,7 @@ from tests.mutation.mutation import Patch, mutation
 
 
 def _labels(patch: Patch, change: Callable[[BCDataset], np.ndarray]) -> None:
-    """Change the actions of a dataset as it is read."""
+    """Change the actions of a dataset when it is read."""
 
     def changed(original, *arguments, **named):
         dataset = original(*arguments, **named)

@@ -29,7 +29,7 @@ def _suites(patch: Patch, change: Callable[[Any], Any]) -> None:
 
 
 def _recorded(patch: Patch, change: Callable[[Any], Any]) -> None:
-    """Change each episode as it is recorded."""
+    """Change the record of each episode."""
     patch.wrap(EvaluationSuite, "_record", lambda original, suite, *given: change(original(suite, *given)))
 
 
@@ -124,11 +124,11 @@ def _(patch: Patch) -> None:
 
 @mutation("the history of dev levels is that of the previous evaluation", tests=("tests/rl/doctor/test_compare.py",))
 def _(patch: Patch) -> None:
-    held: list[LevelWins] = []
+    earlier: list[LevelWins] = []
 
     def changed(original, history, decisions, wins):
-        held.append(wins)
-        other = held[-2] if len(held) > 1 else replace(wins, wins=np.maximum(wins.wins - 1, 0))
+        earlier.append(wins)
+        other = earlier[-2] if len(earlier) > 1 else replace(wins, wins=np.maximum(wins.wins - 1, 0))
         original(history, decisions, other)
 
     patch.wrap(DevHistory, "add", changed)

@@ -1,10 +1,10 @@
-"""Mutations: changes to functions of the product, as a mistake in them would be, each with the tests that must fail.
+"""Mutations: deliberate mistakes in functions of the product, each with the tests that must fail.
 
     @mutation("advantages have the wrong sign", tests=("tests/rl/ppo/test_losses.py",))
     def _(patch: Patch) -> None:
         patch.everywhere(normalized, lambda original, *arguments: -original(*arguments))
 
-They are in this folder, one file per subsystem; ``python -m tests.mutation`` applies them one at a time.
+This folder has one file per subsystem; ``python -m tests.mutation`` applies the mutations one at a time.
 """
 
 import importlib
@@ -22,7 +22,7 @@ ROOT = FOLDER.parents[1]
 
 
 class Patch(ExitStack):
-    """Changes to the product that are undone when the block ends.  changed: names of what was changed."""
+    """Changes to the product that are undone when the block ends; ``changed`` lists the names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Patch(ExitStack):
 
 
 def _is_ours(module: Any) -> bool:
-    """Whether a module is of this checkout, and no mutation: those call the original."""
+    """Return True for modules of this checkout, except mutations, which call the original."""
     file = getattr(module, "__file__", None)
     if file is None:
         return False
@@ -68,12 +68,12 @@ def _wrapped(original: Callable[..., Any], around: Callable[..., Any]) -> Callab
 
 @dataclass(frozen=True)
 class Mutation:
-    """A change to the product that tests must notice.
+    """A mistake that tests must notice.
 
-    name: what is wrong.
-    tests: files of tests, at least one of which must fail.
-    inject: applies the change.
-    subsystem: the file of this folder in which it is.
+    name: description of the mistake.
+    tests: test files, at least one of which must fail.
+    inject: function that applies the change.
+    subsystem: name of the file in this folder.
     """
 
     name: str
@@ -101,7 +101,7 @@ def mutation(name: str, tests: tuple[str, ...]) -> Callable[[Callable[[Patch], N
 
 
 def all_mutations() -> list[Mutation]:
-    """Every mutation, file by file."""
+    """Return all mutations, file by file."""
     for found in pkgutil.iter_modules([str(FOLDER)]):
         if not found.name.startswith(("_", "test_")):
             importlib.import_module(f"tests.mutation.{found.name}")

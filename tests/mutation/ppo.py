@@ -183,14 +183,14 @@ def _(patch: Patch) -> None:
 
 @mutation("gradients of minibatches add up", tests=("tests/rl/ppo/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    kept: dict[int, tuple[torch.Tensor | None, torch.Tensor | int]] = {}  # parameters too, so that no id comes again
+    added: dict[int, tuple[torch.Tensor | None, torch.Tensor | int]] = {}  # parameters too, so that no id comes again
 
     def changed(original, pool, rows, loss, parameters, *begins):
         means, gradients = original(pool, rows, loss, parameters, *begins)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if gradient is not None:
-                gradient += kept.get(id(parameter), (None, 0))[1]
-                kept[id(parameter)] = parameter, gradient.clone()
+                gradient += added.get(id(parameter), (None, 0))[1]
+                added[id(parameter)] = parameter, gradient.clone()
         return means, gradients
 
     patch.everywhere(summed_gradients, changed)

@@ -1,4 +1,4 @@
-"""Apply mutations one at a time and run their tests: one of them has to fail.
+"""Apply mutations one at a time and run their tests, of which one must fail.
 
     outcomes = run_each(all_mutations(), jobs=2, log=print)
 
@@ -22,8 +22,8 @@ import torch
 
 from tests.mutation.mutation import FOLDER, ROOT, Mutation, Patch
 
-LONGEST_S = 600.0  # that the tests of a mutation may take
-# What happens to a mutation, or to its tests without it.
+LONGEST_S = 600.0  # time limit for the tests of a mutation
+# Status of a mutation.
 NOTICED, MISSED, BROKEN = "noticed", "missed", "broken"
 _ARGUMENTS = re.compile(r"<locals>\.(\w+|<lambda>)\(\) (takes|got|missing)")
 
@@ -45,7 +45,7 @@ class Outcome:
 
 
 class _Plugin:
-    """Applies a mutation between collection and the first test; remembers what failed."""
+    """pytest plugin: applies a mutation between collection and the first test; stores the first failure."""
 
     def __init__(self, inject: Callable[[Patch], None] | None):
         self.inject = inject
@@ -57,7 +57,7 @@ class _Plugin:
             return
         try:
             self.inject(self.patch)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is no test that fails
+        except Exception as error:  # noqa: BLE001  # any error here is not a failed test
             self.status, self.message = BROKEN, f"{type(error).__name__}: {error}"
             pytest.exit("the mutation cannot be applied")
 
@@ -70,14 +70,14 @@ class _Plugin:
 
 
 def _does_not_fit(crash: Any) -> bool:
-    """Whether a test failed because a mutation no longer fits what it changes, which proves nothing."""
+    """Return True if a test failed only because the mutation no longer fits the function that it changes."""
     if crash is None:
         return False
     return Path(crash.path).resolve().parent == FOLDER or _ARGUMENTS.search(crash.message) is not None
 
 
 def run_tests(inject: Callable[[Patch], None] | None, tests: Sequence[str]) -> tuple[str, str, str]:
-    """Run tests in this process with a mutation (None: without); status, node that failed, its error."""
+    """Run tests in this process with a mutation (None: without); return status, failed test, its error."""
     plugin = _Plugin(inject)
     options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(ROOT)]
     with plugin.patch:
@@ -88,7 +88,7 @@ def run_tests(inject: Callable[[Patch], None] | None, tests: Sequence[str]) -> t
 
 
 def run_each(mutations: Sequence[Mutation], jobs: int, log: Callable[[str], None]) -> list[Outcome]:
-    """Outcomes of the mutations, ``jobs`` at a time, in the same order."""
+    """Run the mutations, ``jobs`` at a time; return their outcomes in the same order."""
     context = multiprocessing.get_context("fork")
     waiting = list(reversed(mutations))
     running: dict[Connection, tuple[Mutation, multiprocessing.process.BaseProcess, float]] = {}

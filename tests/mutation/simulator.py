@@ -25,11 +25,11 @@ def _(patch: Patch) -> None:
 
 @mutation("actions take effect one decision late", tests=("tests/rl/ppo/test_vec_env.py",))
 def _(patch: Patch) -> None:
-    held: dict[int, np.ndarray] = {}
+    stored: dict[int, np.ndarray] = {}
 
     def changed(original, sim, actions, *asleep, **named):
-        late = held.get(id(sim), np.zeros_like(actions))
-        held[id(sim)] = np.array(actions)
+        late = stored.get(id(sim), np.zeros_like(actions))
+        stored[id(sim)] = np.array(actions)
         return original(sim, late, *asleep, **named)
 
     patch.wrap(BatchSimulator, "step", changed)
@@ -153,14 +153,14 @@ def _(patch: Patch) -> None:
 
 @mutation("one environment stands still", tests=("tests/rl/ppo/test_vec_env.py",))
 def _(patch: Patch) -> None:
-    held: dict[int, np.ndarray] = {}
+    stored: dict[int, np.ndarray] = {}
 
     def changed(original, sim, actions, *asleep, **named):
         if sim.num_envs == TRAINED:
-            held.setdefault(id(sim), sim.snapshot(3))
+            stored.setdefault(id(sim), sim.snapshot(3))
         obs = original(sim, actions, *asleep, **named)
-        if id(sim) in held and 3 not in sim.finished:
-            sim.restore(3, held[id(sim)])
+        if id(sim) in stored and 3 not in sim.finished:
+            sim.restore(3, stored[id(sim)])
         return obs
 
     patch.wrap(BatchSimulator, "step", changed)

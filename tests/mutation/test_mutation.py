@@ -1,4 +1,4 @@
-"""The runner of mutations: what counts as noticed, and that a mutation is undone."""
+"""The runner of mutations: when a mutation counts as noticed, and that it is undone."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.mutation.mutation import ROOT, Mutation, Patch, all_mutations
 from tests.mutation.runner import BROKEN, MISSED, NOTICED, run_each
 
 
-def test_every_mutation_changes_something_and_leaves_nothing_changed():
+def test_every_mutation_is_applied_and_undone():
     import rl.ppo.losses
     from rl.ppo.ppo import PPO
 

@@ -1,12 +1,12 @@
-"""Waiting for what happens in a browser, and fingers on its screen."""
+"""Wait for conditions in a browser; simulate touches."""
 
 import time
 
-DEADLINE_S = 60  # that anything on a page may take, on a busy machine
+DEADLINE_S = 60  # time limit of any condition on a page
 
 
 def until(page, condition, what=""):
-    """Wait until ``condition()`` holds.  Not page.wait_for_function: the page's policy forbids what that evaluates."""
+    """Wait until ``condition()`` holds.  (The page's security policy forbids page.wait_for_function.)"""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what or condition}"
@@ -14,7 +14,7 @@ def until(page, condition, what=""):
 
 
 def pinch(page, x, y):
-    """Two fingers part around a place, then one leaves before the other, which moves on."""
+    """Spread two fingers around a place; then lift one and move the other."""
     client = page.context.new_cdp_session(page)
 
     def touch(kind, **fingers):  # of touchEnd: those that leave

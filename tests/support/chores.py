@@ -1,4 +1,4 @@
-"""What workers of a cluster are asked to do in tests; they import it, so it is no part of a test module."""
+"""Functions that workers of a cluster run in tests; workers import this module."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def die_once(path: Path) -> str:
-    """The first process that gets this file is killed; what the next one does is known by its name."""
+    """Kill the first process that receives a ``*.deadly`` file; otherwise return the name of the file."""
     if path.suffix == ".deadly" and not path.exists():
         path.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -15,7 +15,7 @@ def die_once(path: Path) -> str:
 
 
 def stay(path: Path) -> None:
-    """With a lasting file, do not come back in a test's time; it says which process that is."""
+    """Sleep for a ``*.lasting`` file, after writing the process id to it."""
     if path.suffix == ".lasting":
         path.with_suffix(".new").write_text(str(os.getpid()))
         path.with_suffix(".new").rename(path)

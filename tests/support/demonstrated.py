@@ -1,4 +1,4 @@
-"""Demonstrations in memory, of nothing that was ever played."""
+"""Artificial demonstrations in memory."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from bc.dataset import BCDataset
 
 
 def remembering(lengths, seed=0):
-    """The action is what was shown one decision ago: nobody without a memory can know it."""
+    """Return a dataset in which the action equals the previous observation, so that only recurrent policies can learn it."""
     rng, rows = np.random.default_rng(seed), sum(lengths)
     shown = rng.integers(0, 2, rows)
     demonstration = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
@@ -14,7 +14,7 @@ def remembering(lengths, seed=0):
     actions = np.where(np.arange(rows) - first[demonstration] >= 1, np.roll(shown, 1), 0)
     state = np.zeros((rows, 26), np.float32)
     state[np.arange(rows), shown] = 1.0
-    state[:, 2] = np.arange(rows) - first[demonstration]  # age, for the test to look at
+    state[:, 2] = np.arange(rows) - first[demonstration]  # age, which the test reads
     previous = np.where(np.arange(rows) == first[demonstration], 0, np.roll(actions, 1))
     count = len(lengths)
     return BCDataset(

@@ -1,4 +1,4 @@
-"""A few of the shipped levels and demonstrations, to train on in seconds."""
+"""A few of the shipped levels and demonstrations, for trainings of seconds."""
 
 import numpy as np
 

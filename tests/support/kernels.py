@@ -1,4 +1,4 @@
-"""Compile what most tests need, once: two processes of tests that begin together would each compile all of it."""
+"""Compile the kernels that most tests need, once; parallel test processes would each compile them."""
 
 import numpy as np
 
@@ -10,4 +10,4 @@ level = generate("simple", 0)[0]
 simulator = BatchSimulator([level], 1)
 simulator.reset()
 simulator.step(np.zeros(1, int))
-plan(level)  # which plays back what it has found
+plan(level)  # also compiles playback

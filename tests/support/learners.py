@@ -1,4 +1,4 @@
-"""A small PPO in a tiny world, for tests of training."""
+"""A small PPO on tiny levels, for tests of training."""
 
 import numpy as np
 import torch
@@ -28,14 +28,14 @@ AT_ONCE = {"critic_warmup_min_updates": 0, "critic_warmup_max_updates": 0, "lear
 
 
 class Patient(BaseCallback):
-    """Wants nothing."""
+    """A callback that does nothing."""
 
     def _on_step(self):
         return True
 
 
 class Scalars(KVWriter):
-    """Keeps what is logged: a dictionary per dump."""
+    """Stores what is logged: a dictionary per dump."""
 
     def __init__(self):
         self.rows = []
@@ -48,7 +48,7 @@ class Scalars(KVWriter):
 
 
 def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None, architecture="vision_free"):
-    """Environments whose levels are drawn evenly, or by a curriculum, for a network."""
+    """Return environments for a network, with levels drawn uniformly or by a curriculum."""
     network = get_architecture(architecture)
     seen = {"observations": network.observations, "stacking": network.stacking}
     sim = BatchSimulator(LEVELS, num_envs, frame_skip=frame_skip, **seen, gamma=gamma, threads=1)
@@ -67,7 +67,7 @@ def make_plan(num_envs=4, rollout_length=32, minibatch_size=32, precision="float
 
 
 def statistics(seed=0, architecture="vision_free"):
-    """Of observations that random actions meet."""
+    """Return statistics of the observations of random play."""
     env, rng = make_env(architecture=architecture), np.random.default_rng(seed)
     found = ObservationStatistics(env.sim.keys)
     env.reset()
@@ -91,7 +91,7 @@ def make_ppo(
     precision="float32",
     **settings,
 ):
-    """(PPO that is ready to play, what it logs); settings: of PPOConfig.
+    """Return (PPO, its log); settings: fields of PPOConfig.
 
     ranks: processes that train together; sizes are those of one.
     """
@@ -112,18 +112,18 @@ def make_ppo(
 
 
 def roll_out(ppo):
-    """Fill the buffer."""
+    """Collect one rollout."""
     callback = Patient()
     callback.init_callback(ppo)
     assert ppo.collect_rollouts(callback)
 
 
 def logged(ppo, scalars):
-    """What has been logged since the last time."""
+    """Return the values logged since the last call."""
     ppo.logger.dump(ppo.num_timesteps)
     return scalars.rows[-1]
 
 
 def weights(policy):
-    """A copy of the state dict."""
+    """Return a copy of the state dict."""
     return {name: tensor.clone() for name, tensor in policy.state_dict().items()}

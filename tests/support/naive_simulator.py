@@ -143,7 +143,7 @@ class Line:
         return -self.ny, self.nx
 
     def is_beside(self, x, y):
-        """Whether the closest point is inside the surface, not past one of its ends."""
+        """Return True if the closest point is inside the surface, not past one of its ends."""
         return 0 <= self.along(x, y) <= 1
 
 
@@ -297,7 +297,7 @@ class Stage:
         return t
 
     def passable(self, horizontal, k, first, last, d):
-        """Whether one can leave half-column (half-row) k in direction d along the rows (columns) first..last (4.8)."""
+        """Return True if rows (columns) first..last of half-column (half-row) k can be left in direction d (4.8)."""
         if d not in (-1, 1):
             return False
         k = k + 1 if d == 1 else k
@@ -687,7 +687,7 @@ def square_overlap(cx, cy, half, x, y):
 
 
 class Entity:
-    """What all entities share (7.1).
+    """Base class of entities (7.1).
 
     type, number: as in the level file, and the count of earlier entities of this type.
     x, y: px.  active: False once used up.  state: the entity's own state machine, 0 if it has none.
@@ -930,7 +930,7 @@ class Drone(Entity):
         return True
 
     def is_free(self, direction, x, y):
-        """Whether the drone can fly in a direction until its front is in the half-cell of its front at (x, y)."""
+        """Return True if the drone can fly in a direction until its front is in the half-cell of its front at (x, y)."""
         a, b = DIRECTIONS[direction]
         if a:
             k, end, across = self.x + a * self.radius, x + a * self.radius, self.y
@@ -1296,7 +1296,7 @@ class ShoveThwump(Entity):
 # Chaser drone
 #  1. The path to the ninja's half-cell starts, as in the passability test, at the half-cell of the drone's front edge;
 #     it ends at the half-cell of the ninja's centre.  A front edge there already, or past it, has a free path.
-#  2. A look that finds nothing leaves an earlier wish alone; so does a centre where the wish is blocked.
+#  2. A look that finds nothing leaves an earlier target direction unchanged; so does a centre where it is blocked.
 #  3. The distance left over at a centre comes from the speed that the frame began with.
 #  4. A chase goes on whatever becomes of the ninja.
 #
@@ -1324,7 +1324,7 @@ class ChaserDrone(ZapDrone):
 
     def __init__(self, simulator, kind, x, y, orientation, mode):
         super().__init__(simulator, kind, x, y, orientation, mode)
-        self.chasing, self.wish = False, None
+        self.chasing, self.target_direction = False, None
 
     def think(self):
         ninja = self.ninja
@@ -1335,7 +1335,7 @@ class ChaserDrone(ZapDrone):
             a, b = DIRECTIONS[direction]
             dx, dy = ninja.x - self.x, ninja.y - self.y
             if dx * a + dy * b > 0 and abs(dx * b - dy * a) <= 12 and self._sees_along(direction):
-                self.wish = direction
+                self.target_direction = direction
                 return
 
     def _sees_along(self, direction):
@@ -1356,8 +1356,8 @@ class ChaserDrone(ZapDrone):
         if self.chasing:
             if self.turn(self.direction):
                 return True
-            self.chasing, self.speed, self.wish = False, ZapDrone.speed, None
-        elif self.wish is not None and self.turn(self.wish):
+            self.chasing, self.speed, self.target_direction = False, ZapDrone.speed, None
+        elif self.target_direction is not None and self.turn(self.target_direction):
             self.chasing, self.speed = True, CHASE_SPEED
             return True
         return super().choose()
@@ -1390,7 +1390,7 @@ class Laser(Entity):
             self._creep()
 
     def _beam_hits(self, nx, ny):
-        """Whether the beam in direction (nx, ny) comes to the ninja (or nearly, by its angle)."""
+        """Return True if the beam in direction (nx, ny) reaches the ninja (or nearly, by its angle)."""
         ninja = self.ninja
         ex, ey = ninja.x - self.x, ninja.y - self.y
         along = min(max(ex * nx + ey * ny, 0.0), self._ray(nx, ny))

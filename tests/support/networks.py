@@ -1,4 +1,4 @@
-"""Every name that ``--architectures`` takes, and what networks see and compute with."""
+"""All names of ``--architectures``, observations for networks, and the precision of their layers."""
 
 from contextlib import contextmanager
 
@@ -16,7 +16,7 @@ from rl.policy.graph_samples import graph_states
 from rl.policy.policy import build_policy
 from rl.policy.recurrent import MEMORY
 
-# Every part that may stand behind a +, alone and with others, behind networks with and without pictures and graph.
+# Every suffix after a +, alone and combined, for networks with and without images and graph.
 WITH_PARTS = (
     "full_hgt+deep2+subtasks50",
     "mlp_baseline+gru",
@@ -31,14 +31,14 @@ EVERY_NAME = sorted({*ARCHITECTURES, *ALIASES, *WITH_PARTS})
 
 
 def simulator_for(name, levels, num_envs):
-    """A simulator that shows what this network reads."""
+    """Return a simulator with the observations of a network."""
     network = get_architecture(name)
     seen = {"observations": network.observations, "stacking": network.stacking}
     return BatchSimulator(levels, num_envs, **seen, threads=1)
 
 
 def observed(sim, steps=16):
-    """(observations of random play, one decision after another; statistics of them)"""
+    """Return (observations of random play per decision, their statistics)."""
     rng, seen, statistics = np.random.default_rng(0), [], ObservationStatistics(sim.keys)
     sim.reset()
     for _ in range(steps):
@@ -49,7 +49,7 @@ def observed(sim, steps=16):
 
 
 def remembering(policy, tensors):
-    """The same, with something remembered where the policy has a memory."""
+    """Return the same with a non-zero memory state for recurrent policies."""
     if policy.memory is None:
         return tensors
     rows = len(next(iter(tensors.values())))
@@ -58,9 +58,9 @@ def remembering(policy, tensors):
 
 
 def dataset_of(name, levels, rows=32):
-    """Some random play as demonstrations of going right."""
+    """Return random play as a dataset whose actions are all "right"."""
     network = get_architecture(name)
-    sim = BatchSimulator(levels, 4, observations=network.observations, threads=1)  # a dataset keeps single frames
+    sim = BatchSimulator(levels, 4, observations=network.observations, threads=1)  # a dataset contains single frames
     obs = {key: values[:rows] for key, values in observed(sim)[0].items()}
     dataset = BCDataset(
         path="made", key="made", frame_skip=4, observations=obs, actions=np.full(rows, 2, np.int8),
@@ -73,7 +73,7 @@ def dataset_of(name, levels, rows=32):
 
 @contextmanager
 def number_formats(policy):
-    """Meanwhile filled: name of each layer with weights -> the dtypes that it has answered in."""
+    """Context manager; fills a dictionary: name of each layer with weights -> dtypes of its outputs."""
     found = {}
 
     def note(name):
@@ -96,7 +96,7 @@ def number_formats(policy):
 
 
 def made_up_policy(architecture, rows):
-    """A fresh policy of an architecture, and random observations [rows, ...] that its normaliser fits."""
+    """Return an untrained policy and random observations [rows, ...] that match its normaliser."""
     rng = np.random.default_rng(0)
     known = get_architecture(architecture)
     keys, stacking = known.observations, known.stacking

@@ -1,10 +1,10 @@
-"""Packages made to look as if they were not installed."""
+"""Make installed packages look missing."""
 
 import sys
 
 
 class _Hidden:
-    """A finder that finds nothing of some packages, and keeps others from finding it."""
+    """An import finder that hides some packages."""
 
     def __init__(self, names):
         self.names = names
@@ -15,7 +15,7 @@ class _Hidden:
 
 
 def hide(monkeypatch, *names):
-    """Until the end of the test, importing any of these packages fails as if it were not installed."""
+    """Let imports of these packages fail as if they were not installed, until the end of the test."""
     for module in [module for module in sys.modules if module.split(".")[0] in names]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setattr(sys, "meta_path", [_Hidden(names), *sys.meta_path])

@@ -1,4 +1,4 @@
-"""The scripts of ``scripts/`` as modules, which tests call without starting a process."""
+"""Import the scripts of ``scripts/`` as modules."""
 
 import importlib.util
 
@@ -6,7 +6,7 @@ from places import ROOT
 
 
 def load_script(name):
-    """``scripts/NAME.py`` as a module."""
+    """Import ``scripts/NAME.py``."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)

@@ -1,4 +1,4 @@
-"""Recordings that win, for tests of the way from replays to a policy."""
+"""Replays that win, for tests of imitation."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Results made by hand: episodes that nobody played, and files of results with other values."""
+"""Artificial results: records of episodes, and result files with changed values."""
 
 import json
 from pathlib import Path

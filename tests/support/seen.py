@@ -6,7 +6,7 @@ from nppsim.observe import layout
 
 
 def observations(size, seed=0):
-    """Dictionary of arrays [size, ...], as a simulator would hand them over."""
+    """Return a dictionary of arrays [size, ...] like that of a simulator."""
     rng = np.random.default_rng(seed)
     return {
         spec.key: rng.integers(0, 256, (size, *spec.shape), dtype=np.uint8)

@@ -1,7 +1,7 @@
-"""A training of a few seconds in corridors, with the files of a real one, to hold against a stored reference.
+"""A training of a few seconds in corridors, with the files of a real one, to compare with a stored reference.
 
-``python tests/support/tiny_run.py`` trains five seeds and writes the reference to tests/data/reference_tiny.json; for changes
-that are meant to change what is learned.
+``python tests/support/tiny_run.py`` trains five seeds and writes the reference to tests/data/reference_tiny.json, after
+intended changes of learning.
 """
 
 import sys
@@ -24,13 +24,13 @@ from learners import make_ppo
 from places import DATA
 
 REFERENCE = DATA / "reference_tiny.json"
-SEEDS = (1, 2, 3, 4, 5)  # of the reference; others are held against it
+SEEDS = (1, 2, 3, 4, 5)  # of the reference; other seeds are compared with it
 UPDATES = 8
 SETTINGS = {"num_envs": 32, "rollout_length": 32, "minibatch_size": 256, "n_epochs": 3, "learning_rate": 2e-3}
 
 
 def train(folder, seed, updates=UPDATES, **changes) -> Run:
-    """Train for some updates; the run as its folder tells it."""
+    """Train for some updates and load the run from its folder."""
     sizes = SETTINGS | changes
     decisions = updates * sizes["num_envs"] * sizes["rollout_length"]
     ppo, _ = make_ppo(seed=seed, total_timesteps=decisions, **sizes)

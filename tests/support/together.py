@@ -1,4 +1,4 @@
-"""What each of two processes does in tests/rl/distributed: python together.py SCENARIO FOLDER ..., as torchrun starts it."""
+"""Program of each of two processes in tests/rl/distributed: torchrun starts ``together.py SCENARIO FOLDER ...``."""
 
 import copy
 import faulthandler
@@ -20,12 +20,12 @@ FIELDS = ("actions", "log_probs", "values", "rewards", "advantages", "returns", 
 
 
 def order(rank):
-    """Random numbers that shuffle a process's decisions."""
+    """Return the random generator that shuffles a process's decisions."""
     return np.random.default_rng(ORDER + rank)
 
 
 def update(ppo):
-    """Play and learn once; what is looked at then must be in order."""
+    """Run one rollout and update with all checks."""
     from learners import roll_out
 
     roll_out(ppo)
@@ -34,7 +34,7 @@ def update(ppo):
 
 
 def train(ranks, folder):
-    """Three updates, the third twice: a second time after going back to where it began."""
+    """Run three updates, then repeat the third from its restored start."""
     from rl.ppo import training_state
 
     from learners import make_ppo, roll_out, weights
@@ -76,7 +76,7 @@ def die(ranks, folder):
 
 
 def fail(ranks, folder, who):
-    """A process ends by an error: the second one while the first waits for a mean, or the first while the second attends."""
+    """A process fails: the second one while the first waits for a mean, or the first while the second serves."""
     ranks.all_reduce_mean([torch.ones(3)])
     if ranks.rank == int(who):
         raise ValueError("broken on purpose")
@@ -84,12 +84,12 @@ def fail(ranks, folder, who):
 
 
 def left_alone(wait, folder):
-    """Wait for a process that has ended, and live until that is told (the launcher ends this one too)."""
+    """Wait for a process that has ended until RanksError reports it (the launcher ends this one too)."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         wait()
     except RanksError as error:
-        (folder / "told").write_text(str(error))
+        (folder / "message").write_text(str(error))
         sys.exit(2)
 
 

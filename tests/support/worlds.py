@@ -1,4 +1,4 @@
-"""Small levels for the tests (rooms and corridors built by hand, random ones), and states to look at."""
+"""Small levels for tests (rooms, corridors, random ones), and access to states."""
 
 import numpy as np
 from numba import njit
@@ -39,7 +39,7 @@ def corridor(spawn=20, switch=30, door=40, **more):
 
 
 def straight(mine=False, length=12, name=""):
-    """A flat corridor: spawn, switch and exit in a row, to be finished by holding right; with a mine, to die on."""
+    """A flat corridor: spawn, switch and exit in a row, finished by running right; with a mine, to die on."""
     grid = np.ones((23, 42), np.uint8)
     grid[10:12, 2 : 2 + length] = 0
     ground = 4 * 12 + 4 - 2  # centre of the ninja, 10 px above the floor of tile row 11, in steps of 6 px
@@ -81,10 +81,10 @@ def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes
     return Level.build(grid, (86, 50), exits=pairs, locked_doors=locks(), trap_doors=locks(), entities=others + near)
 
 
-# Types of mixed_level: all that exist but exits, locked doors and trap doors; then the two unfinished in the original.
+# Types of mixed_level: all but exits, locked doors and trap doors; then the two completions.
 MIXED = (1, 2, 5, 10, 11, 14, 16, 17, 20, 21, 24, 25, 26, 28)
 UNFINISHED = (15, 23)
-# All types, and few at a time: the ninja then meets more of each, and lives longer where nothing kills.
+# All types, or few: the ninja then meets more of each, and lives longer where nothing kills.
 KINDS = (
     MIXED,
     (10, 11, 17, 20, 24, 28),

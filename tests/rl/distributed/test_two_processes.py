@@ -86,11 +86,13 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
 @pytest.mark.parametrize("who", [0, 1])
 def test_an_error_in_one_process_ends_the_others(tmp_path, who, capfd):
     assert launch(together.__file__, ["fail", str(tmp_path), str(who)], 2) != 0
-    assert (tmp_path / "told").read_text().startswith(f"process {1 - who} of 2: connection to the other processes lost")
+    assert (
+        (tmp_path / "message").read_text().startswith(f"process {1 - who} of 2: connection to the other processes lost")
+    )
     assert "ValueError: broken on purpose" in capfd.readouterr().err
 
 
 def test_a_killed_process_ends_the_job_and_is_named(tmp_path):
     with pytest.raises(ProcessError, match="process 1 of 2 was killed by SIGKILL"):
         launch(together.__file__, ["die", str(tmp_path)], 2)
-    assert (tmp_path / "told").read_text().startswith("process 0 of 2: connection to the other processes lost")
+    assert (tmp_path / "message").read_text().startswith("process 0 of 2: connection to the other processes lost")
