@@ -45,10 +45,10 @@ def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
     runs = sorted({path.parent for name in (RUN_FILE, BOARD) for path in folder.rglob(name)})
     if not runs:
         raise ConfigError("no training has begun there; give the folder of an experiment that has", "--run", folder)
-    stored = Doctor(log, stops=False, only=only)
+    stored = Doctor(log, only=only)
     for run in runs:
         log(f"{run}")
-        stored.examine(STORED, run_folder=run, config=config)
+        stored.examine(STORED, folder=run)
         if (run / "agent.safetensors").is_file():
             _look_at_agent(stored, run / "agent.safetensors")
     doctor = rehearse(config, log, only)
@@ -58,7 +58,7 @@ def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
 
 def examine_checkpoint(path: Path, log: Log, only: Only = None) -> Doctor:
     """Look at one agent."""
-    doctor = Doctor(log, stops=False, only=only)
+    doctor = Doctor(log, only=only)
     _look_at_agent(doctor, path)
     return doctor
 

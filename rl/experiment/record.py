@@ -25,8 +25,8 @@ from nppsim.errors import redact
 from nppsim.files import write_json
 from nppsim.measure.machine import environment, git_state, machine
 from rl.config import ExperimentConfig
-from rl.doctor.checklist import Item, checklist, checklist_table
-from rl.doctor.doctor import read_findings, told
+from rl.doctor.checks_run import Item, checklist, checklist_table
+from rl.doctor.doctor import read_findings, report_rows
 from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
 from rl.evaluation.results import EpisodeRecord, LevelWins, Stats, aggregate, format_table
 from rl.evaluation.video import Film
@@ -264,7 +264,7 @@ def _report_entry(run: RunRecord) -> dict:
         "results": run.results,
         "delivered": run.delivered,
         "checklist": [item.to_dict() for item in run.checklist],
-        "doctor": told(read_findings(run.folder / "doctor.json")),
+        "doctor": report_rows(read_findings(run.folder / "doctor.json")),
         "comparisons": [comparison.to_dict() for comparison in run.comparisons],
         "bc": run.cloning and run.cloning.as_dict(),
         "transfer": run.transfer and asdict(run.transfer),

@@ -30,7 +30,7 @@ def rehearse(config: ExperimentConfig, log: Log, only: tuple[str, ...] | None = 
 
     only: names of the checks to make; None: all.
     """
-    doctor = Doctor(log, stops=False, only=only, rehearses=True)
+    doctor = Doctor(log, only=only, rehearses=True)
     with tempfile.TemporaryDirectory(prefix="rehearsal_") as folder:
         data = _attempt(doctor, "levels", lambda: load_data(config, log))
         if data is not None:

@@ -13,7 +13,7 @@ its data says "not run":
         results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``results.aggregate``
                           (None: not run)
         comparisons       PPO against what came before it, as below
-        checklist         list of dicts with criterion, verdict and figure: ``rl.doctor.checklist``
+        checklist         list of dicts with criterion, verdict and figure: ``rl.doctor.checks_run``
         delivered         text: which policy of the run was delivered, and why
         bc                ``bc.BCResult.as_dict()``: validation, training, baselines (dicts with accuracy,
                           change_accuracy, loss), history (list of dicts), closed_loop and more

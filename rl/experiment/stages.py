@@ -24,10 +24,10 @@ from rl.audit.callback import Audit
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.resume import stored_facts
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
+from rl.doctor.checks_learning import parts_of
 from rl.doctor.digests import DigestTrail, read_trail
-from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor, checks_of_group
+from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
-from rl.doctor.samples import parts_of
 from rl.evaluation.history import DevHistory
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
@@ -143,7 +143,7 @@ def make_jobs(
                     title=f"{label}, seed {seed}" if len(config.seeds) > 1 else label,
                     root=root,
                     folder=folder,
-                    doctor=Doctor(log, folder / "doctor.json", stops=False, only=checks_of_group("data")),
+                    doctor=Doctor(log, folder / "doctor.json", only=("data",)),
                     previous_checkpoint=previous_checkpoint,
                     ranks=ranks,
                 )

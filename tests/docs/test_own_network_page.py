@@ -58,7 +58,7 @@ def test_the_page_trains_its_network_with_its_strategy_and_rewards(folder):
     assert (config["curriculum"]["strategy"], config["reward"]["preset"]) == ("failures", "hasty")
     assert config["ppo"]["gae_lambda"] == 0.9
     assert config["sources"]["ppo.gae_lambda"] == "Python"
-    assert json.loads((run / "my_network" / "doctor.json").read_text())["whole"]
+    assert json.loads((run / "my_network" / "doctor.json").read_text())["passed"]
     printed = (folder / "printed.txt").read_text()
     assert "warning: gradients" not in printed  # of the audit of its first update
     assert "% of the test levels; report:" in printed
@@ -69,7 +69,7 @@ def test_the_doctor_checks_the_gradients_of_its_first_update(folder):
     arguments = ["--plugin", "mine.py", "--run-config", str(run / "config.json"), "--json"]
     command = [sys.executable, str(ROOT / "scripts" / "doctor.py"), *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    found = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "every_gradient_arrives"]
+    found = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "every_parameter_gets_a_gradient"]
     assert [one["status"] for one in found] == ["ok"], done.stderr
 
 

@@ -114,3 +114,48 @@ def made_up_policy(architecture, rows):
         torch.manual_seed(0)
         policy = build_policy(architecture, statistics)
     return policy, {key: torch.from_numpy(values) for key, values in obs.items()}
+
+
+@torch.no_grad()
+def parts_without_effect(policy, obs):
+    """Key of each image -> numbers of its parts (rows, columns, planes; cells of the surroundings) that change no output."""
+    found = {}
+    for key in [key for key in policy.observations if layout.SPECS[key].dtype == "uint8" and key != "graph_state"]:
+        changed = inverted_parts(obs[key][0], policy.stacking.frames(key))
+        batch = {other: values[:1].expand(len(changed), *values.shape[1:]) for other, values in obs.items()}
+        before, after = (policy.logits_and_values(some) for some in (batch, batch | {key: changed}))
+        same = (before[0] == after[0]).all(dim=1) & (before[1] == after[1])
+        found[key] = torch.nonzero(same).flatten().tolist()
+    return found
+
+
+def inverted_parts(image, frames):
+    """Copies of an image, uint8[parts, *shape], each with another part inverted; images hold bytes or flags.
+
+    frames: of a stack; parts of each of them.
+    """
+    flags = int(image.max()) <= 1
+    if frames == 1:
+        return _inverted(image, flags)
+    copies = []
+    for place in range(frames):
+        parts = _inverted(image[place], flags)
+        copies.append(image.repeat(len(parts), *[1] * image.ndim))
+        copies[-1][:, place] = parts
+    return torch.cat(copies)
+
+
+def _inverted(image, flags):
+    """Copies of a single frame."""
+    height, width = (size for size in image.shape if size not in (1, 3))
+    masks = torch.zeros((height + width, height, width), dtype=torch.bool)
+    for i in range(height):
+        masks[i, i] = True
+    for j in range(width):
+        masks[height + j, :, j] = True
+    if image.shape[0] == 3:  # planes first: each cell of each plane by itself
+        masks = torch.eye(image.numel(), dtype=torch.bool).view(-1, *image.shape)
+    else:
+        masks = masks.view(-1, *image.shape)
+    masks = masks.to(image.device)
+    return torch.where(masks, (1 if flags else 255) - image, image)

@@ -16,6 +16,8 @@ from rl.policy.graph_samples import graph_states
 from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
 from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, sample_actions
 
+from networks import parts_without_effect
+
 EVERY_ARCHITECTURE = sorted(ARCHITECTURES)
 
 
@@ -125,6 +127,10 @@ def test_every_float_component_and_every_pixel_plane_has_a_gradient_towards_the_
     policy.logits_and_values(tensors)[0].square().sum().backward()
     for key in floats:
         assert (tensors[key].grad.abs().sum(dim=0) > 0).all(), key
+
+
+def test_every_part_of_the_images_has_an_effect(policy, obs):
+    assert not any(parts_without_effect(policy, policy.to_tensors(obs)).values())
 
 
 def test_all_layers_exist_before_the_first_batch_and_the_optimiser_holds_them(policy, obs):

@@ -1,10 +1,10 @@
-"""The checklist at a run's end: did it learn as fast, and as quickly, as a sound run does?
+"""Runs and agents: files that a run has written, and the checklist of how fast a sound run learns.
 
     for item in checklist(folder):
         print(item.mark, item.criterion, item.figure)
 
-Every figure is read from the run's curves.  What cannot be judged, as its step was not
-reached or there are no stages, is neither met nor missed.
+Every figure is read from the run's scalars.  A criterion that cannot be evaluated, as its step was not reached or there
+are no stages, is neither met nor missed.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,89 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from nppsim import reward
+from nppsim.actions import ACTION_TAGS
 from nppsim.files import table
-from rl.events import EventsError, Scalars, read_scalars
+from rl.audit.first_update import REQUIRED_TAGS
+from rl.config.resume import FINISHED_FILE
+from rl.doctor.doctor import CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
+from rl.events import EventsError, Scalars, read_scalars, require_tags
+from rl.policy.policy import NppPolicy
+from rl.ppo.logs import BOARD
 
+ALWAYS = (
+    *REQUIRED_TAGS,
+    *("train/grad_norm", "train/last_kl", "train/ent_coef", "train/bc_kl_coef", "sim/episodes", "sim/update_s"),
+    *(f"actions/frequency/{name}" for name in ACTION_TAGS),
+    *("curriculum/episodes", "curriculum/levels_seen"),
+)
+MAY_BE_NAN = ("train/explained_variance",)  # where all returns of a rollout are equal
+CHANGING = ("train/loss", "train/value_loss", "train/approx_kl", "train/grad_norm", "train/n_updates")
 EARLY, LATE = 100_000, 500_000  # decisions
 UPDATE_S = 30.0
 HOURS = 2.0  # for EARLY decisions
 MIN_POINTS = 8  # of a curve, to speak of a rise or fall
 NOT_JUDGED = "not judged"
+
+
+@check(UPDATE, STORED)
+def scalars_are_complete(folder: Path) -> str:
+    """Every scalar that a run promises is in its one event tree, with finite numbers that change."""
+    scalars = require_tags(folder / BOARD, ALWAYS)
+    if scalars["sim/episodes"].values.any():
+        require_tags(folder / BOARD, [f"reward/{name}" for name in (*reward.TERMS, "return")])
+    broken = [tag for tag, line in scalars.items() if not np.isfinite(line.values).all() and tag not in MAY_BE_NAN]
+    require(not broken, f"not finite: {', '.join(broken[:6])}", "the run has diverged: lower --initial-lr")
+    require_changes(scalars)
+    backwards = [tag for tag, line in scalars.items() if (np.diff(line.steps) < 0).any()]
+    require(not backwards, f"steps go back: {', '.join(backwards[:6])}", "two runs have written into one folder")
+    return f"{len(scalars)} tags, {max(len(line.values) for line in scalars.values())} rows"
+
+
+def require_changes(scalars: Mapping[str, Scalars]) -> None:
+    """CheckFailed for a constant scalar of updates; zeros do not count: the critic learns alone at first."""
+    learned = {tag: scalars[tag].values[scalars[tag].values != 0] for tag in CHANGING}
+    still = [tag for tag, values in learned.items() if len(values) > 2 and np.ptp(values) == 0]
+    require(not still, f"constant: {', '.join(still)}", "nothing is learned: look at --initial-lr and the rewards")
+
+
+@check(STORED)
+def a_finished_run_has_its_agent(folder: Path) -> str:
+    """The agent of a finished run is there."""
+    if not (folder / FINISHED_FILE).is_file():
+        raise CheckSkipped("the run has not finished")
+    agent = folder / "agent.safetensors"
+    require(agent.is_file(), f"no {agent}", "restore it; final.safetensors in checkpoints has the same weights")
+    return agent.name
+
+
+@check(STORED)
+def the_run_did_not_slow_down(folder: Path) -> str:
+    """Rollouts in the last fifth of a run are at most a fifth slower than in the first, after the very first."""
+    scalars = read_scalars(folder / BOARD)
+    speed = scalars["sim/decisions_per_s"].values[1:] if "sim/decisions_per_s" in scalars else np.empty(0)
+    if len(speed) < 20:
+        raise CheckSkipped(f"{len(speed)} rollouts are too few for a trend")
+    part = len(speed) // 5
+    early, late = float(np.median(speed[:part])), float(np.median(speed[-part:]))
+    found = f"{early:,.0f} decisions/s at first, {late:,.0f} at the end"
+    if late < 0.8 * early:
+        raise CheckWarned(found, "look for other programs, or growing memory: scripts/perf_benchmark.py --profile")
+    return found
+
+
+@check(CHECKPOINT)
+def the_agent_can_be_loaded(policy: NppPolicy, facts: dict) -> str:
+    """Format, checksums, architecture, layout and statistics of a checkpoint fit this version; its weights are finite."""
+    broken = [name for name, tensor in policy.state_dict().items() if not torch.isfinite(tensor).all()]
+    require(not broken, f"not finite: {', '.join(broken[:6])}", "use an earlier checkpoint")
+    return f"{policy.architecture}, frame skip {facts['frame_skip']}, {policy.precision}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The checklist
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,179 @@
+"""Settings: rewards, discount, hardware and budget of the run that was configured."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import Field, fields
+from typing import Any
+
+import numpy as np
+
+from hardware import Plan
+from nppsim import reward as rewards
+from nppsim.actions import NUM_ACTIONS
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from rl.config import ExperimentConfig, PPOConfig
+from rl.doctor.checks_data import Levels
+from rl.doctor.doctor import BEFORE, UPDATE, CheckWarned, check, require
+from rl.ppo.ppo import PPO
+from rl.ppo.profiling import memory_mib
+from rl.ppo.vec_env import BatchVecEnv
+
+ENVIRONMENTS, DECISIONS = 32, 150  # of random play
+LEAST_DISCOUNT = 0.01  # share of a win's reward that must be left at the start of an episode
+SLOW_UPDATE_S = 120.0
+FEW_UPDATES = 200
+LONG_RUN_HOURS = 48.0
+
+
+@check(BEFORE)
+def changed_settings(asked: ExperimentConfig) -> str:
+    """Settings that are not at their defaults (for information)."""
+    changed = [
+        f"{name} {value}"
+        for one in fields(asked)
+        if one.name != "sources"
+        for name, value in _changed(one.name, asked, one)
+    ]
+    return ", ".join(changed) or "none"
+
+
+def _changed(name: str, owner: Any, one: Field) -> Iterator[tuple[str, object]]:
+    """(dotted name, value) of a field that is not at its default, or of such fields of a section."""
+    value = getattr(owner, one.name)
+    if hasattr(value, "__dataclass_fields__"):
+        for inner in fields(value):
+            yield from _changed(f"{name}.{inner.name}", value, inner)
+    elif value != one.default:
+        yield name, value
+
+
+@check(BEFORE)
+def rewards_are_ordered(config: ExperimentConfig, settings: PPOConfig, levels: Levels, env: BatchVecEnv) -> str:
+    """Winning is worth more than waiting, waiting no less than dying, and approaching pays: by arithmetic, per category."""
+    win = env.sim.reward_config.win
+    require(win > 0, f"the reward of a win is {win:g}", "choose --reward-preset default, or give winning a reward")
+    rows = _arithmetic(config, settings, levels, env)
+    problems = [f"{row.category}: {problem}" for row in rows for problem in row.problems]
+    if problems:
+        remedy = "raise --gamma towards 1, or choose --reward-preset default"
+        require(not config.reward.is_default, problems[0], remedy)
+        raise CheckWarned(f"{len(problems)} problems of rewards {config.reward}, e.g. {problems[0]}", remedy)
+    least = min(rows, key=lambda row: row.win_return - max(row.timeout_return, row.death_return))
+    return (
+        f"{len(rows)} categories; smallest lead on {least.category}: win {least.win_return:+.2f}, time-out "
+        f"{least.timeout_return:+.2f}, death {least.death_return:+.2f}"
+    )
+
+
+@check(BEFORE)
+def wins_are_within_the_discount_horizon(
+    config: ExperimentConfig, settings: PPOConfig, levels: Levels, env: BatchVecEnv
+) -> str:
+    """At the start of a long level, a win at a third of top speed is still worth a noticeable part of its reward."""
+    rows = _arithmetic(config, settings, levels, env)
+    longest = max(rows, key=lambda row: row.win_frames)
+    decisions = -(-longest.win_frames // config.frame_skip)
+    left = settings.gamma**decisions
+    found = f"{longest.category}: {left:.1%} of a win's reward is left {decisions} decisions before it"
+    if left < LEAST_DISCOUNT:
+        raise CheckWarned(found, f"raise --gamma from {settings.gamma:g} towards 1, or train on shorter levels")
+    return found
+
+
+def _arithmetic(
+    config: ExperimentConfig, settings: PPOConfig, levels: Levels, env: BatchVecEnv
+) -> Sequence[rewards.AuditRow]:
+    names = np.array([category for _, category in levels["train"]])
+    by_category = {name: env.sim.bank.path_length[names == name].tolist() for name in dict.fromkeys(names.tolist())}
+    return rewards.audit(env.sim.reward_config, settings.gamma, config.frame_skip, by_category)
+
+
+@check(BEFORE)
+def rewards_are_paid_as_configured(env: BatchVecEnv) -> str:
+    """In random play on training levels, terms add up to the reward, terms with a weight occur, and others do not."""
+    sim, rng = _small(env), np.random.default_rng(0)
+    counts, gap = np.zeros(rewards.NUM_TERMS, int), 0.0
+    for _ in range(DECISIONS):
+        before = sim.state.terms[:ENVIRONMENTS].copy()
+        sim.step(rng.integers(0, NUM_ACTIONS, ENVIRONMENTS))
+        after = sim.state.terms[:ENVIRONMENTS].copy()
+        after[sim.finished] = sim.episode["terms"][sim.finished]
+        off = np.abs((after - before).sum(axis=1) - sim.rewards) / (1 + np.abs(sim.rewards))
+        counts, gap = counts + (after != before).sum(axis=0), max(gap, float(off.max()))
+    found = dict(zip(rewards.TERMS, counts.tolist(), strict=True))
+    require(gap < 1e-5, f"terms differ from the reward by {gap:.3g}", "check your reward preset")
+    for name in ("time", "shaping", "closest", "exploration"):
+        require(not getattr(env.sim.reward_config, name) or found[name] > 0, f"{name} is never paid", "set it to 0")
+    extra = [name for name, count in found.items() if count and not getattr(env.sim.reward_config, name)]
+    require(not extra, f"paid without a weight: {', '.join(extra)}", "check your reward preset")
+    return ", ".join(f"{name} {count}" for name, count in found.items() if count)
+
+
+@check(BEFORE)
+def environments_are_repeatable(env: BatchVecEnv) -> str:
+    """Environments that are created again show the same observations and rewards for the same actions."""
+    first, second, rng = _small(env), _small(env), np.random.default_rng(0)
+    for decision in range(DECISIONS // 3):
+        actions = rng.integers(0, NUM_ACTIONS, ENVIRONMENTS)
+        first.step(actions)
+        second.step(actions)
+        same = all(np.array_equal(first.obs[key], second.obs[key], equal_nan=True) for key in first.keys)
+        same = same and np.array_equal(first.rewards, second.rewards)
+        require(same, f"decision {decision + 1} differs", "look for shared state or random numbers in your plugin")
+    return f"{ENVIRONMENTS} environments, {DECISIONS // 3} decisions"
+
+
+def _small(env: BatchVecEnv) -> BatchSimulator:
+    """A few environments with the rules of training, on a few of its levels."""
+    like, bank = env.sim, env.sim.bank
+    chosen = np.unique(np.linspace(0, len(bank) - 1, ENVIRONMENTS).astype(int)).tolist()
+    sim = BatchSimulator(
+        LevelBank([bank.levels[i] for i in chosen], known=dict(zip(bank.levels, bank.compiled, strict=True))),
+        ENVIRONMENTS,
+        frame_skip=like.frame_skip,
+        observations=like.keys,
+        reward=like.reward_config,
+        gamma=like.gamma,
+        threads=1,
+        stacking=like.stacking,
+    )
+    sim.reset(np.arange(ENVIRONMENTS) % len(chosen))
+    sim.next_level[:] = np.arange(ENVIRONMENTS) % len(chosen)
+    return sim
+
+
+@check(BEFORE)
+def the_plan_fits_the_machine(asked_plan: Plan) -> str:
+    """Enough updates, environments and memory, and minibatches that divide the rollout."""
+    plan = asked_plan
+    found = (
+        f"{plan.updates} updates of {plan.num_envs} × {plan.rollout_length} decisions in minibatches of "
+        f"{plan.minibatch_size}, {plan.host_bytes / 1e9:.1f} of {plan.host_budget / 1e9:.1f} GB"
+    )
+    if plan.warnings:
+        raise CheckWarned(found, "; ".join(plan.warnings))
+    return found
+
+
+@check(UPDATE)
+def updates_fit_the_budget(ppo: PPO, asked: ExperimentConfig, asked_plan: Plan) -> str:
+    """Time of an update, number of updates, duration and memory of the whole run, projected from what was measured."""
+    rate = ppo.decisions_played / max(ppo.seconds, 1e-9)
+    each = asked_plan.batch_size / rate
+    hours = asked.ppo.total_timesteps / rate / 3600
+    if asked.ppo.time_budget_minutes:
+        hours = min(hours, asked.ppo.time_budget_minutes / 60)
+    updates = hours * 3600 / each
+    memory = memory_mib() * 2**20
+    found = (
+        f"{each:.1f} s per update, about {updates:,.0f} updates in {hours * 60:,.0f} min, {memory / 1e9:.1f} GB used"
+    )
+    advice = {
+        f"updates take more than {SLOW_UPDATE_S:.0f} s: lower --num-envs or --rollout-length": each > SLOW_UPDATE_S,
+        f"fewer than {FEW_UPDATES} updates: raise --total-timesteps or lower --num-envs": updates < FEW_UPDATES,
+        "days of training: lower --total-timesteps, or give --time-budget-minutes": hours > LONG_RUN_HOURS,
+        "more memory than planned: lower --num-envs": memory > asked_plan.host_budget,
+    }
+    if any(advice.values()):
+        raise CheckWarned(found, "; ".join(text for text, applies in advice.items() if applies))
+    return found

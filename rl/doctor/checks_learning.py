@@ -1,0 +1,210 @@
+"""Learning: gradients, inputs and outputs of the network, imitation, the first updates and checkpoints, in a rehearsal."""
+
+import copy
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from bc.train import BCResult
+from nppsim.actions import NUM_ACTIONS
+from nppsim.observe.statistics import ObservationStatistics
+from rl.config import ExperimentConfig
+from rl.doctor.doctor import CHECKPOINT, REHEARSAL, UPDATE, CheckWarned, check, require
+from rl.policy import checkpoint
+from rl.policy.networks import CLAMP
+from rl.policy.policy import NppPolicy
+from rl.policy.recurrent import FOLLOWS
+from rl.ppo.losses import kl_divergence
+from rl.ppo.ppo import PPO
+
+Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]
+SAMPLE = 256  # decisions of the rollout
+FITTED, STEPS, RATE = 64, 150, 1e-3  # decisions, steps and learning rate of the small batch
+MOST_MEAN = 3.0  # distance of a key's mean from that of the demonstrations, in their standard deviations
+MOST_SPREAD = 5.0  # ratio of standard deviations, and its inverse
+SMALL_SPREAD = 0.1  # added to both, so that what hardly varies is not compared
+MOST_CLAMPED = 0.2  # share of normalised numbers beyond what the network clamps to
+_OTHER_DATA = "the demonstrations differ from these levels: use demonstrations of such levels, or --no-pretraining"
+
+
+def parts_of(ppo: PPO) -> dict[str, Any]:
+    """Objects for the checks after an update; the sample is drawn from the rollout, without memory of earlier decisions."""
+    buffer = ppo.rollout_buffer
+    index = np.random.default_rng(0).choice(len(buffer), min(SAMPLE, len(buffer)), replace=False)
+    found = buffer.observations(torch.from_numpy(np.sort(index)).to(ppo.device))
+    sample = {key: values for key, values in found.items() if key != FOLLOWS}
+    return {"ppo": ppo, "policy": ppo.policy, "sample": sample}
+
+
+def _in_float32(policy: NppPolicy) -> NppPolicy:
+    """A copy that computes in float32: rounding must not hide differences."""
+    policy = copy.deepcopy(policy)
+    policy.precision = "float32"
+    return policy
+
+
+@check(UPDATE)
+def every_parameter_gets_a_gradient(policy: NppPolicy) -> str:
+    """Every parameter is in the optimiser once, and the actor's first update leaves it a finite, non-zero gradient."""
+    names = {id(parameter): name for name, parameter in policy.named_parameters()}
+    frozen = [name for name, parameter in policy.named_parameters() if not parameter.requires_grad]
+    require(not frozen, f"frozen: {', '.join(frozen)}", "set requires_grad, or take them out of the network")
+    held = Counter(id(p) for group in policy.optimizer.param_groups for p in group["params"])
+    require(
+        held == Counter(names.keys()), "the optimiser holds other parameters", "create every layer in the constructor"
+    )
+    norms = {}
+    for name, parameter in policy.named_parameters():
+        if not policy.may_rest(name):
+            norms[name] = 0.0 if parameter.grad is None else float(parameter.grad.norm())
+    broken = [name for name, norm in norms.items() if not math.isfinite(norm)]
+    require(not broken, f"gradients are not finite: {', '.join(broken)}", "lower --initial-lr")
+    silent = [name for name, norm in norms.items() if norm == 0]
+    require(not silent, f"no gradient reaches {', '.join(silent)}", "connect them to the output, or take them out")
+    weakest = min(norms, key=lambda name: norms[name])
+    return f"{len(norms)} tensors; weakest {norms[weakest]:.1e} ({weakest})"
+
+
+@check(UPDATE, CHECKPOINT)
+def every_input_has_an_effect(policy: NppPolicy, sample: Observed) -> str:
+    """The gradients of logits and value by each component of the float observations are not all zero."""
+    obs = dict(sample)
+    floats = policy.features_extractor.normalize.float_keys
+    for key in floats:
+        obs[key] = obs[key].clone().requires_grad_(True)
+    logits, values = _in_float32(policy).logits_and_values(obs)
+    # a fixed mixture of the outputs, as their plain sum could cancel out
+    mixture = (logits * torch.linspace(-1, 1, logits.shape[1], device=logits.device)).sum() + 0.7 * values.sum()
+    gradients = torch.autograd.grad(mixture, [obs[key] for key in floats], materialize_grads=True)
+    unread = []
+    for key, gradient in zip(floats, gradients, strict=True):
+        silent = (gradient == 0).all(dim=0).flatten()
+        unread += [f"{key}[{i}]" for i in torch.nonzero(silent).flatten().tolist()]
+    found = f"{len(unread)} components have no effect: {', '.join(unread[:8])}"
+    require(not unread, found, "connect them to an encoder of the network, or leave the key out")
+    return f"{sum(obs[key][0].numel() for key in floats)} components of {', '.join(floats)}"
+
+
+@check(UPDATE, CHECKPOINT)
+@torch.no_grad()
+def outputs_depend_on_observations(policy: NppPolicy, sample: Observed) -> str:
+    """Logits and values differ between observations, and the policy is not deterministic."""
+    logits, values = policy.logits_and_values(sample)
+    spread, value_spread = float(logits.std(dim=0).mean()), float(values.std())
+    probabilities = torch.softmax(logits, dim=1)
+    entropy = float(-(probabilities * torch.log(probabilities.clamp(min=1e-30))).sum(dim=1).mean())
+    require(spread > 1e-6, f"logits differ by {spread:.1e} only", "look for dead layers in the network")
+    require(value_spread > 0, "every state has the same value", "look for dead layers in the critic")
+    require(
+        entropy > 1e-3, f"the entropy is {entropy:.1e} nats", "give fewer --bc-epochs, or a higher --ent-coef-start"
+    )
+    return f"standard deviation of logits {spread:.2f}, of values {value_spread:.2f}; entropy {entropy:.2f} nats"
+
+
+@check(UPDATE)
+def imitation_beats_action_frequencies(cloning: BCResult) -> str:
+    """The BC policy predicts held-out decisions better than the frequencies of actions alone do."""
+    shares = np.array(cloning.action_histogram) / sum(cloning.action_histogram)
+    chance = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
+    loss, trained = cloning.validation.loss or math.inf, cloning.training.loss or math.inf
+    others = ", ".join(f"{name} {metrics.accuracy:.0%}" for name, metrics in cloning.baselines.items())
+    found = f"loss {loss:.2f} nats (frequencies alone {chance:.2f}), {cloning.validation.accuracy:.0%} right ({others})"
+    require(trained < math.log(len(shares)) + 0.2, f"loss on training decisions {trained:.2f}", "lower --bc-lr")
+    if loss >= chance:
+        raise CheckWarned(found, "give more --bc-epochs or more demonstrations")
+    return found
+
+
+@check(UPDATE)
+@torch.no_grad()
+def the_first_update_stays_near_the_bc_policy(ppo: PPO, clone: NppPolicy, probe: dict[str, np.ndarray]) -> str:
+    """After its first update the actor still acts much like the BC policy on held-out decisions."""
+    mine, theirs = (
+        torch.log_softmax(_in_float32(policy).logits_and_values(policy.to_tensors(probe))[0].cpu(), dim=1)
+        for policy in (ppo.policy, clone)
+    )
+    kl = float(kl_divergence(theirs, mine).mean())
+    agree = float((mine.argmax(dim=1) == theirs.argmax(dim=1)).float().mean())
+    found = f"KL divergence {kl:.3f} nats, {agree:.0%} of greedy actions agree on {len(mine)} decisions"
+    require(kl < 1, found, "lower --initial-lr")
+    return found
+
+
+@check(UPDATE)
+@torch.no_grad()
+def the_rollout_resembles_the_demonstrations(
+    ppo: PPO, statistics: ObservationStatistics, probe: dict[str, np.ndarray]
+) -> str:
+    """Range, mean and standard deviation of each observation in the rollout are near those of the demonstrations."""
+    normalize, buffer = ppo.policy.features_extractor.normalize, ppo.rollout_buffer
+    everything = torch.arange(len(buffer), device=buffer.device)
+    z = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest].cpu()
+    rows, odd, ratios = [], [], []
+    for key, columns in normalize.columns.items():
+        ours, demonstrated = z[:, columns], (statistics.std[key] / statistics.divisor[key]).reshape(-1)
+        means = ours.mean(dim=0).abs()
+        spread = float(ours.std(dim=0).square().mean().sqrt())
+        ratios.append((spread + SMALL_SPREAD) / (float(np.sqrt((demonstrated**2).mean())) + SMALL_SPREAD))
+        clamped = float((ours.abs() >= CLAMP).float().mean())
+        rows.append(
+            f"{key}: {float(ours.min()):.1f} to {float(ours.max()):.1f}, mean off by {float(means.mean()):.1f} (at most "
+            f"{float(means.max()):.1f}), standard deviation × {ratios[-1]:.2f}, {clamped:.1%} clamped"
+        )
+        require(float(means.mean()) < MOST_MEAN and clamped < MOST_CLAMPED, rows[-1], _OTHER_DATA)
+        odd += [rows[-1]] if float(means.max()) > 2 * MOST_MEAN else []
+    typical, few = float(np.median(ratios)), buffer.shape[1] < 2  # one level varies less than many do
+    found = f"standard deviations × {typical:.2f}: {'; '.join(rows)}"
+    require(few or 1 / MOST_SPREAD < typical < MOST_SPREAD, found, _OTHER_DATA)
+    for key in (key for key in ppo.policy.observations if key not in normalize.columns):
+        first, second = float(buffer.flat_obs(key).float().mean()), float(probe[key].mean())
+        rows.append(f"{key}: mean {first:.2f}, demonstrations {second:.2f}")
+        require(abs(first - second) < 0.5 * max(float(probe[key].max()), 1.0), rows[-1], _OTHER_DATA)
+    if odd:
+        raise CheckWarned("; ".join(odd), _OTHER_DATA)
+    return "; ".join(rows)
+
+
+@check(REHEARSAL)
+def a_saved_policy_is_loaded_unchanged(policy: NppPolicy, sample: Observed, config: ExperimentConfig) -> str:
+    """A policy that is saved and loaded has the same logits and values, bit for bit, precision and frame skip."""
+    with tempfile.TemporaryDirectory(prefix="doctor_") as folder:
+        path = checkpoint.save(Path(folder) / "policy.safetensors", policy, frame_skip=config.frame_skip)
+        loaded, facts = checkpoint.load_policy(path)
+    same = facts["frame_skip"] == config.frame_skip and loaded.precision == policy.precision
+    require(same, f"frame skip {facts['frame_skip']}, {loaded.precision} after loading", "please report this error")
+    with torch.no_grad():
+        outputs = [one.logits_and_values(sample) for one in (policy, loaded.to(policy.device))]
+    gap = max(float((a - b).abs().max()) for a, b in zip(*outputs, strict=True))
+    require(gap == 0, f"outputs differ by {gap:.3g} after loading", "register all state of your layers as buffers")
+    return f"{len(policy.state_dict())} tensors, {len(next(iter(sample.values())))} decisions"
+
+
+@check(REHEARSAL)
+def a_small_batch_is_fitted(policy: NppPolicy, sample: Observed) -> str:
+    """A copy of the network learns random actions and values of a few decisions by heart."""
+    generator = np.random.default_rng(0)
+    policy = _in_float32(policy)
+    optimiser = torch.optim.Adam(policy.parameters(), lr=RATE)
+    batch = {key: values[:FITTED] for key, values in sample.items()}
+    rows = len(next(iter(batch.values())))
+    actions = torch.from_numpy(generator.integers(0, NUM_ACTIONS, rows)).to(policy.device)
+    wanted = torch.from_numpy(generator.normal(size=rows)).float().to(policy.device)
+    losses = []
+    with torch.enable_grad():
+        for _ in range(STEPS):
+            logits, values = policy.logits_and_values(batch)
+            loss = functional.cross_entropy(logits, actions) + functional.mse_loss(values, wanted)
+            losses.append(loss.item())
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    found = f"loss {losses[0]:.2f} → {losses[-1]:.2f} in {STEPS} steps on {rows} decisions"
+    require(math.isfinite(losses[-1]) and losses[-1] < 0.8 * losses[0], found, "look for layers that do not learn")
+    return found
