@@ -1,11 +1,11 @@
-"""Prove that the pipeline that is about to run is whole, or say which link is broken and what to do.
+"""Check the data, settings, network and first updates of an experiment, or the files of a run, and print what to do.
 
 python scripts/doctor.py                                     # the main job's default settings on the shipped data
 python scripts/doctor.py --run-config experiments/x/config.json
 python scripts/doctor.py --checkpoint experiments/x/mlp_baseline/agent.safetensors
 python scripts/doctor.py --run experiments/x
 
-What is checked: docs/bad_run.md.
+The experiment is rehearsed for a few small updates in a temporary folder.  Checks: docs/bad_run.md.
 """
 
 import json
@@ -17,21 +17,26 @@ from nppsim.settings import Parser
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit status: 0 if all is whole, 1 if a link is broken, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0 if no check failed, 1 if one did, 2 for bad input, 130 after Ctrl-C."""
 
     def job() -> int:
         errors.needed("torch", "train")
         from rl.config import ExperimentConfig, plugins
-        from rl.doctor.doctor import findings_table, to_dict
+        from rl.doctor.doctor import GROUPS, findings_table, to_dict
         from rl.experiment.examine import examine_checkpoint, examine_config, examine_run
 
         parser = Parser(prog="doctor.py", description=__doc__.partition("\n")[0])
         what = parser.add_mutually_exclusive_group()
-        what.add_argument("--run-config", type=Path, metavar="FILE", help="config.json of the run to rehearse")
-        what.add_argument("--checkpoint", type=Path, metavar="FILE", help="an agent to examine")
-        what.add_argument("--run", type=Path, metavar="DIR", help="folder of a run: what it wrote, then a rehearsal")
+        what.add_argument("--run-config", type=Path, metavar="FILE", help="config.json of an experiment to rehearse")
+        what.add_argument("--checkpoint", type=Path, metavar="FILE", help="agent to check")
+        what.add_argument(
+            "--run", type=Path, metavar="DIR", help="folder of an experiment: check its files, then rehearse it"
+        )
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-        parser.add_argument("--only", nargs="+", metavar="CHECK", help="make only these checks")
+        groups = ", ".join(f"{name} ({what_is_checked})" for name, what_is_checked in GROUPS.items())
+        parser.add_argument(
+            "--only", nargs="+", metavar="NAME", help=f"checks to make, by name or group; groups: {groups}"
+        )
         parser.add_setting(ExperimentConfig, "plugins")
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arguments = parser.parse_args(argv)

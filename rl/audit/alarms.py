@@ -88,7 +88,7 @@ def rewards(audit: "Audit") -> Iterator[Problem]:
     """Rewards, wins and enough episodes."""
     rewarded = recent(audit, "rewarded", 5)
     if len(rewarded) == 5 and not rewarded.any():
-        yield "rewards", "no decision of 5 updates had a positive reward: check --reward-preset and the levels"
+        yield "unrewarded", "no decision of 5 updates had a positive reward: check --reward-preset and the levels"
     if len(audit.history) < WINDOW:
         return
     episodes, wins = recent(audit, "episodes"), recent(audit, "wins")

@@ -21,6 +21,8 @@ from rl.ppo.callback import PPOCallback
 from rl.ppo.metrics import EPISODE_WINDOW
 from rl.ppo.profiling import memory_mib
 
+COINCIDENCE = 1e-9  # chance of equal draws below which they count as repeated
+
 
 class Audit(PPOCallback):
     """Checks one training.
@@ -40,7 +42,7 @@ class Audit(PPOCallback):
         self.updates = 0  # seen by this callback
         self._seen = 0  # PPO's number of the latest of these
         self.start_success = float("nan")  # share of episodes won in the first WINDOW updates
-        self._generator_states: deque[bytes] = deque(maxlen=100)
+        self._draws: deque[bytes] = deque(maxlen=400)  # digests of random draws and generators of earlier rollouts
         self._curriculum_episodes: float | None = None
         self._wins: deque[bool] = deque(maxlen=EPISODE_WINDOW)
         self._rollout_seconds = 0.0
@@ -53,6 +55,7 @@ class Audit(PPOCallback):
         self._rollout_seconds = self.model.seconds
         if self.model.updates > self._seen:
             self._after_update()
+        self._report(self._repeated_levels())
 
     def _on_rollout_end(self) -> None:
         self._report(self._rollout_problems())
@@ -92,14 +95,30 @@ class Audit(PPOCallback):
             "actions": ppo.action_rng.get_state().numpy().tobytes(),
             "minibatches": str(ppo.rng.bit_generator.state).encode(),
         }
-        for of, state in states.items():
-            digest = hashlib.sha256(of.encode() + state).digest()
-            if digest in self._generator_states:
+        for of in states:
+            if self._is_repeated(of, states[of]):
                 problems.append(
                     ("random", f"the generator of {of} is in the state of an earlier rollout: draws repeat")
                 )
-            self._generator_states.append(digest)
         return problems
+
+    def _repeated_levels(self) -> list[Problem]:
+        """Levels and start states of a rollout that are drawn as in an earlier one."""
+        sampler, drawn = self.model.sampler, self.model.sim.next_level
+        chances = sampler.probabilities()
+        unlikely = float(chances @ chances) ** len(drawn) < COINCIDENCE
+        generator = str(sampler.strategy.rng.bit_generator.state).encode()
+        repeated = [self._is_repeated("generator of the curriculum", generator)]
+        repeated.append(self._is_repeated("levels", drawn.tobytes()) and unlikely)
+        text = "the levels or start states drawn after an update are those of an earlier update: draws repeat"
+        return [("levels", text)] if any(repeated) else []
+
+    def _is_repeated(self, of: str, state: bytes) -> bool:
+        """Remember a state, and return True if it was seen before."""
+        digest = hashlib.sha256(of.encode() + state).digest()
+        seen = digest in self._draws
+        self._draws.append(digest)
+        return seen
 
     def _after_update(self) -> None:
         ppo = self.model

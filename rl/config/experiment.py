@@ -435,8 +435,8 @@ class ProfilingConfig:
 AUDITS = ("off", "first", "all")  # levels of ``rl.audit``
 WARNINGS = (  # names that ``--silence`` takes
     *("scalars", "gradients", "inputs"),
-    *("kl", "clipping", "entropy", "actions", "critic", "rewards", "wins", "episodes", "progress", "speed", "memory"),
-    *("curriculum", "curves", "random", "actor", "dying"),
+    *("kl", "clipping", "entropy", "actions", "critic", "unrewarded", "wins", "episodes", "progress"),
+    *("speed", "memory", "curriculum", "curves", "random", "levels", "actor", "rewards", "dying"),
 )
 
 

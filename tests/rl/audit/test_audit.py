@@ -56,7 +56,7 @@ def alarms(**figures):
         ({"entropy": np.log(6)}, {"entropy"}),
         ({"top_action": 0.99}, {"actions"}),
         ({"explained_variance": -2.0}, {"critic"}),
-        ({"rewarded": 0}, {"rewards"}),
+        ({"rewarded": 0}, {"unrewarded"}),
         ({"wins": 0}, {"wins", "progress"}),
         ({"wins": 10}, {"progress"}),
         ({"episodes": 20, "wins": 15}, {"episodes"}),
@@ -112,6 +112,16 @@ def repeat_draws(ppo):
     ppo.update = update_and_reseed
 
 
+def repeat_levels(ppo):
+    update = ppo.sampler.update
+
+    def reseed_and_update(*arguments, **named):
+        ppo.sampler.seed(1)
+        update(*arguments, **named)
+
+    ppo.sampler.update = reseed_and_update
+
+
 def miscount(ppo):
     metrics = ppo.sampler.metrics
     ppo.sampler.metrics = lambda: {name: 2 * value for name, value in metrics().items()}
@@ -127,7 +137,9 @@ def log_other_wins(ppo):
     ppo.record_rollout = record_wrong
 
 
-@pytest.mark.parametrize(("spoil", "name"), [(repeat_draws, "random"), (log_other_wins, "curves")])
+@pytest.mark.parametrize(
+    ("spoil", "name"), [(repeat_draws, "random"), (repeat_levels, "levels"), (log_other_wins, "curves")]
+)
 def test_a_problem_is_reported_once_and_can_be_silenced(tmp_path, spoil, name):
     assert audited(tmp_path / "a", spoil=spoil).count(name) == 1
     assert name not in audited(tmp_path / "b", spoil=spoil, silence=(name,))
