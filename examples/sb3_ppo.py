@@ -9,7 +9,7 @@ import gymnasium
 from stable_baselines3 import PPO
 from stable_baselines3.common.evaluation import evaluate_policy
 
-from rl.policy.scaled import ScaledFeatures
+from rl.policy.sb3 import ScaledFeatures
 
 
 def main(argv: list[str] | None = None) -> float:

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parser.parse_args(given)
         check_output_file(arguments.out, "--out", ".safetensors")
         errors.needed("torch", "train")
-        from rl.policy.archive import convert
+        from rl.policy.sb3 import convert
 
         written = convert(
             arguments.archive, arguments.out, frame_skip=arguments.frame_skip, trust_pickle=arguments.trust_pickle

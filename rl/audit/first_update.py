@@ -43,7 +43,7 @@ def missing_gradients(policy: NppPolicy) -> Iterator[Problem]:
         name
         for name, parameter in policy.named_parameters()
         if parameter.requires_grad
-        and not policy.may_rest(name)
+        and not policy.may_lack_gradient(name)
         and (parameter.grad is None or not bool(parameter.grad.any()))
     ]
     if silent:

@@ -28,8 +28,15 @@ from rl.config.curriculum import CurriculumConfig
 from rl.config.distillation import DistillationConfig
 from rl.config.ppo import PPOConfig
 from rl.config.rewards import RewardSettings
-from rl.policy.architectures import MOST_DECISIONS, WITH_MEMORY, WITH_SUBTASKS, ArchitectureError, get_architecture
-from rl.policy.residual_blocks import MOST_BLOCKS, ResidualBlocks
+from rl.policy.architectures import (
+    MOST_BLOCKS,
+    MOST_DECISIONS,
+    WITH_MEMORY,
+    WITH_SUBTASKS,
+    ArchitectureError,
+    ResidualBlocks,
+    get_architecture,
+)
 from rl.seeds import LARGEST_SEED
 
 BACKENDS = ("nccl", "gloo")

@@ -62,7 +62,7 @@ def every_parameter_gets_a_gradient(policy: NppPolicy) -> str:
     )
     norms = {}
     for name, parameter in policy.named_parameters():
-        if not policy.may_rest(name):
+        if not policy.may_lack_gradient(name):
             norms[name] = 0.0 if parameter.grad is None else float(parameter.grad.norm())
     broken = [name for name, norm in norms.items() if not math.isfinite(norm)]
     require(not broken, f"gradients are not finite: {', '.join(broken)}", "lower --initial-lr")

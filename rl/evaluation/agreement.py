@@ -16,8 +16,7 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level_set import LevelSet
 from rl.evaluation.suite import EvaluationSuite
-from rl.policy.export import ExportError, facts_of
-from rl.policy.onnx_policy import OnnxPolicy
+from rl.policy.onnx import ExportError, OnnxPolicy, facts_of
 from rl.policy.policy import NppPolicy
 
 OBSERVATIONS = 1000

@@ -29,7 +29,7 @@ from nppsim.replays.replay import Replay
 from nppsim.simulate import Run
 from nppsim.workers import usable_cores
 from rl.evaluation.results import EpisodeRecord
-from rl.policy.commander import SUBTASKS
+from rl.policy.subtasks import SUBTASKS
 
 
 class VideoError(UserError, RuntimeError):

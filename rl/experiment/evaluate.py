@@ -34,7 +34,7 @@ from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
 from rl.experiment.units import Play, play
 from rl.policy.checkpoint import load_policy
-from rl.policy.onnx_policy import OnnxPolicy, is_onnx
+from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.policy import NppPolicy
 
 REPLAYS = "replays.h5"  # every episode of an evaluation, in its folder

@@ -20,8 +20,7 @@ from rl.config import ExperimentConfig, plugins
 from rl.evaluation.agreement import Agreement, compare
 from rl.experiment.card import AGENT, NETWORK, Card, Tables, card_text, methods_of, published
 from rl.policy import checkpoint
-from rl.policy.export import SUFFIX, described, facts_of, to_onnx
-from rl.policy.onnx_policy import OnnxPolicy
+from rl.policy.onnx import SUFFIX, OnnxPolicy, facts_of, signature, to_onnx
 from rl.policy.policy import NppPolicy
 
 CONFIG, CARD = "config.json", "README.md"
@@ -107,7 +106,7 @@ def write_hub(
         {
             "library_name": "nppsim",
             **vars(facts),
-            **described(facts, shapes),
+            **signature(facts, shapes),
             "agreement": agreement.to_dict(),
             "training": config,
             "versions": fields["versions"],

@@ -13,15 +13,15 @@ from typing import Any
 from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
 from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
-from rl.policy.residual_blocks import ResidualBlocks
 
-# Observations that subtasks need.
-SUBTASKS_READ = ("reachability_features", "entity_positions", "switch_states", "hazards")
+SUBTASK_OBSERVATIONS = ("reachability_features", "entity_positions", "switch_states", "hazards")
 HIGH_LEVEL = "commander."  # prefix of the tensors of the high level
 # Bytes per decision in a rollout for each number of a recurrent state, and for a subtask: index and age 16, flags for choice
 # and completion 2, five log-probabilities 20, value, advantage and return 12.
-REMEMBERED_BYTES = 4
+STATE_BYTES = 4
 SUBTASK_BYTES = 50
+MOST_BLOCKS = 16  # residual blocks of a head
+_BLOCKS_NAME = re.compile(r"deep([1-9]\d?)(-no_residual)?(-no_layer_norm)?")
 
 
 class ArchitectureError(UserError, ValueError):
@@ -32,7 +32,7 @@ class ArchitectureError(UserError, ValueError):
 class GraphNetwork:
     """Sizes of a graph network.
 
-    kind: "gcn", "gat", "hgt" or "simplified_hgt" (``rl.policy.graph_layers``).
+    kind: "gcn", "gat", "hgt" or "simplified_hgt" (``rl.policy.graph_network``).
     layers: number of message-passing layers.
     width: node features.
     heads: attention heads, which share the width; 0 for GCN.
@@ -44,6 +44,34 @@ class GraphNetwork:
     width: int
     heads: int
     out: int
+
+
+@dataclass(frozen=True)
+class ResidualBlocks:
+    """Shape of deep heads.
+
+    count: number of blocks in each head.
+    residual: add the output of a block to its input.
+    layer_norm: normalise the inputs of the blocks and of the output layer.
+    """
+
+    count: int
+    residual: bool = True
+    layer_norm: bool = True
+
+    @property
+    def name(self) -> str:
+        """Suffix of an architecture's name."""
+        without = ("" if self.residual else "-no_residual", "" if self.layer_norm else "-no_layer_norm")
+        return f"deep{self.count}{''.join(without)}"
+
+    @classmethod
+    def named(cls, name: str) -> "ResidualBlocks":
+        """Parse a suffix; ValueError for another form."""
+        found = _BLOCKS_NAME.fullmatch(name)
+        if found is None or int(found[1]) > MOST_BLOCKS:
+            raise ValueError(f"give deepN with N from 1 to {MOST_BLOCKS}, then -no_residual, -no_layer_norm or both")
+        return cls(int(found[1]), not found[2], not found[3])
 
 
 @dataclass(frozen=True)
@@ -61,7 +89,7 @@ class Architecture:
     heads: hidden layers of the actor and, separately, of the critic.
     deep: residual blocks instead, as wide as the last hidden layer; None: plain layers.
     stacking: frames per observation.
-    subtasks: largest number of decisions of a subtask (``rl.policy.commander``); 0: no subtasks.
+    subtasks: largest number of decisions of a subtask (``rl.policy.subtasks``); 0: no subtasks.
     memory: size of the GRU state (``rl.policy.recurrent``); 0: not recurrent.
     """
 
@@ -103,7 +131,7 @@ class Architecture:
     @property
     def carried_bytes(self) -> int:
         """Bytes per decision in a rollout for recurrent state or subtask."""
-        return REMEMBERED_BYTES * self.memory + (SUBTASK_BYTES if self.subtasks else 0)
+        return STATE_BYTES * self.memory + (SUBTASK_BYTES if self.subtasks else 0)
 
     @property
     def fingerprint(self) -> str:
@@ -157,14 +185,14 @@ _GRAPHS = (
     replace(
         _ALL,
         name="full_hgt",
-        description="all observations and the graph: a transformer with types of nodes and edges, attention over modalities",
+        description="all observations and the graph: transformer with node and edge types, attention over modalities",
         graph=_HGT,
         attention=8,
     ),
     replace(
         _ALL,
         name="simplified_hgt",
-        description="full_hgt with smaller parts, and attention that knows the types of edges by one number each",
+        description="full_hgt with smaller layers; each edge type adds one number to the attention scores",
         player_frame=64,
         global_view=32,
         graph=_SIMPLIFIED_HGT,
@@ -173,7 +201,7 @@ _GRAPHS = (
     replace(
         _ALL,
         name="gat",
-        description="all observations and the graph: graph attention, one head of attention over modalities",
+        description="all observations and the graph: graph attention, attention over modalities with one head",
         graph=_GAT,
         attention=1,
     ),
@@ -183,7 +211,7 @@ _GRAPHS = (
     replace(
         _ALL,
         name="no_global_view",
-        description="all observations but the picture of the level, whose place the graph takes: graph convolution",
+        description="all observations except the image of the level, and the graph: graph convolution",
         global_view=0,
         graph=_GCN,
         attention=8,
@@ -228,8 +256,8 @@ def _decisions(known: Architecture, suffix: str) -> int:
     number = suffix.removeprefix(WITH_SUBTASKS)
     if not (number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MOST_DECISIONS):
         raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MOST_DECISIONS}")
-    if absent := [key for key in SUBTASKS_READ if key not in known.observations]:
-        raise ValueError(f"subtasks need {', '.join(absent)}, which {known.name} does not read")
+    if absent := [key for key in SUBTASK_OBSERVATIONS if key not in known.observations]:
+        raise ValueError(f"subtasks need {', '.join(absent)}, which {known.name} does not observe")
     return int(number)
 
 
@@ -237,8 +265,8 @@ def _memory_size(known: Architecture) -> int:
     """Size of the GRU state; ArchitectureError for a graph network."""
     if known.graph:
         raise ArchitectureError(
-            f"architecture {known.name!r}: minibatches of a graph network are sorted by graph, those of a memory are "
-            f"sequences; give +{WITH_MEMORY} to a network without a graph"
+            f"architecture {known.name!r}: minibatches of graph networks are sorted by graph, those of recurrent networks "
+            f"are sequences; give +{WITH_MEMORY} to a network without a graph"
         )
     return MEMORY_SIZE
 
@@ -247,8 +275,8 @@ def get_architecture(name: str) -> Architecture:
     """Look up an architecture by name, with optional suffixes.
 
     ``NAME+visualN-stateM`` is the architecture NAME with stacks of N pictures and M states (``nppsim.observe.stacking``),
-    ``NAME+deepN`` with N residual blocks in each head (``rl.policy.heads``), ``NAME+gru`` with a memory
-    (``rl.policy.recurrent``), ``NAME+subtasksK`` with subtasks of K decisions at most (``rl.policy.commander``); they stand
+    ``NAME+deepN`` with N residual blocks in each head (``ResidualBlocks``), ``NAME+gru`` with a memory
+    (``rl.policy.recurrent``), ``NAME+subtasksK`` with subtasks of K decisions at most (``rl.policy.subtasks``); they stand
     in this order, and the last two exclude each other.
     """
     plain, *suffixes = name.split("+")
@@ -269,41 +297,43 @@ def get_architecture(name: str) -> Architecture:
 def _with(known: Architecture, suffix: str, name: str) -> Architecture:
     """Apply one suffix of a name to an architecture."""
     full = f"{known.name}+{suffix}"
+    last = bool(known.memory or known.subtasks)  # nothing may follow
     try:
-        if suffix == WITH_MEMORY and not (known.memory or known.subtasks):
+        if suffix == WITH_MEMORY and not last:
             return replace(known, name=full, memory=_memory_size(known))
         if suffix.startswith(WITH_SUBTASKS) and known.memory:
             raise ArchitectureError(
-                f"architecture {name!r}: subtasks and a memory do not go together yet; leave out +{WITH_MEMORY} or +{suffix}"
+                f"architecture {name!r}: subtasks and a memory cannot be combined; leave out +{WITH_MEMORY} or +{suffix}"
             )
-        if suffix.startswith(WITH_SUBTASKS) and not known.subtasks:
+        if suffix.startswith(WITH_SUBTASKS) and not last:
             return replace(known, name=full, subtasks=_decisions(known, suffix))
-        if suffix.startswith("deep") and known.deep is None and not (known.memory or known.subtasks):
+        if suffix.startswith("deep") and known.deep is None and not last:
             return replace(known, name=full, deep=ResidualBlocks.named(suffix))
-        if (
-            suffix.startswith(("visual", "state"))
-            and known.deep is None
-            and not (known.stacking or known.memory or known.subtasks)
-        ):
-            stacking = Stacking.named(suffix)
-            if known.module:
-                raise ArchitectureError(
-                    f"architecture {name!r}: the module of {known.name} reads single frames; leave out +{suffix}"
-                )
-            if useless := stacking.useless(known.observations):
-                raise ArchitectureError(
-                    f"architecture {name!r} has {' and '.join(useless)} frames to stack, but {known.name} reads "
-                    f"{', '.join(known.observations)}: leave that out, or take a network that reads it"
-                )
-            return replace(known, name=full, stacking=stacking)
+        if suffix.startswith(("visual", "state")) and not (known.deep or known.stacking or last):
+            return replace(known, name=full, stacking=_stacking(known, suffix, name))
     except ValueError as error:
         if isinstance(error, ArchitectureError):
             raise
-        raise ArchitectureError(f"architecture {name!r}, behind the +: {error}") from error
+        raise ArchitectureError(f"architecture {name!r}, suffix: {error}") from error
     raise ArchitectureError(
-        f"architecture {name!r}: {suffix!r} cannot stand there; behind a + there are stacks ({HOW_NAMED}), then deep "
+        f"architecture {name!r}: {suffix!r} is not possible there; suffixes are stacks ({HOW_NAMED}), then deep "
         f"heads (deepN), then a memory ({WITH_MEMORY}) or subtasks ({WITH_SUBTASKS}K), each once"
     )
+
+
+def _stacking(known: Architecture, suffix: str, name: str) -> Stacking:
+    """Parse frame stacks; ArchitectureError for a network that cannot use them."""
+    stacking = Stacking.named(suffix)
+    if known.module:
+        raise ArchitectureError(
+            f"architecture {name!r}: the module of {known.name} reads single frames; leave out +{suffix}"
+        )
+    if useless := stacking.useless(known.observations):
+        raise ArchitectureError(
+            f"architecture {name!r} stacks {' and '.join(useless)} frames, but {known.name} only observes "
+            f"{', '.join(known.observations)}: leave that out, or choose another network"
+        )
+    return stacking
 
 
 def register(architecture: Architecture) -> None:
@@ -317,10 +347,12 @@ def register(architecture: Architecture) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ArchitectureError(f"architecture {name!r} cannot name a folder; use letters, digits and . _ -")
     if (architecture.module is None) != (not architecture.reads):
-        raise ArchitectureError(f"architecture {name!r}: give both module and reads, or none of them")
+        raise ArchitectureError(f"architecture {name!r}: give both module and reads, or neither")
     if architecture.module and (architecture.vectors or architecture.graph or architecture.attention):
-        raise ArchitectureError(f"architecture {name!r}: its module takes the place of vectors, graph and attention")
+        raise ArchitectureError(
+            f"architecture {name!r}: its module replaces vectors, graph and attention; leave these out"
+        )
     kinds = {layout.SPECS[key].dtype for key in architecture.observations}
     if architecture.module and not {"float32"} <= kinds <= {"float32", "uint8"}:
-        raise ArchitectureError(f"architecture {name!r}: its module reads vectors, and images if it likes; no graph")
+        raise ArchitectureError(f"architecture {name!r}: its module must read vectors, may read images, but no graph")
     ARCHITECTURES[name] = architecture

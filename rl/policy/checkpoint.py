@@ -1,17 +1,17 @@
-"""Checkpoints: one file with everything that a policy needs to act, and optionally what training needs to go on.
+"""Checkpoints: one file with everything that a policy needs to act, and optionally the state of training to resume from.
 
-A file is opened without running anything that is in it: weights and arrays are tensors of the safetensors format, all else
-is JSON in its header, under "npp-checkpoint": ``{"format_version": 2, "sha256": ..., "content": fields}``, packed by
-``rl.policy.packing``.  The SHA-256 is of the fields and of every tensor's name, type, shape and bytes.  The fields:
+Opening a file runs no code from it: weights and arrays are tensors of the safetensors format, everything else is JSON in its
+header, under "npp-checkpoint": ``{"format_version": 2, "sha256": ..., "content": fields}``, packed by
+``rl.policy.serialization``.  The SHA-256 is of the fields and of every tensor's name, type, shape and bytes.  The fields:
 
     architecture               name in rl.policy.architectures.ARCHITECTURES
-    observations, layout       keys that the network reads, fingerprint of their layout and of its stacks of frames
+    observations, layout       keys that the network reads, fingerprint of their layout and frame stacks
     frame_skip                 frames per decision that the policy was trained with
     precision                  "float32" or "bf16"
     policy                     state dict, normaliser included
     statistics                 ObservationStatistics.to_dict()
-    training                   None, or the trainer's state: optimiser, curriculum, random generators, counters
-    config, versions           for people and for comparing runs
+    training                   None, or state of the trainer: optimiser, curriculum, random generators, counters
+    config, versions           for information and for comparing runs
 """
 
 import hashlib
@@ -34,8 +34,8 @@ from nppsim.errors import UserError
 from nppsim.files import write_bytes
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ArchitectureError, get_architecture
-from rl.policy.packing import PackingError, pack, unpack
 from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.serialization import PackingError, pack, unpack
 
 FORMAT = "npp-checkpoint"
 FORMAT_VERSION = 2
@@ -52,15 +52,15 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "config": (dict,),
     "versions": (dict,),
 }
-_WEIGHTS_OF_TRAINING = ("optimizer", "reference")  # in ``training``; one bad number in there, and all weights are lost
+_WEIGHTS_OF_TRAINING = ("optimizer", "reference")  # tensors in ``training`` that must be finite
 _DAMAGE = (safetensors.SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
-_MAX_BYTES = 1 << 30  # of a file; the largest so far have 20 MB
-_ZIP = (b"PK\3\4", b"PK\5\6")  # what zips begin with; PK alone may be the length of a header
-_MAX_HEADER = 32 << 20  # of these, in its header
+_MAX_BYTES = 1 << 30  # of a file; usual ones have up to 20 MB
+_MAX_HEADER = 32 << 20
+_ZIP = (b"PK\3\4", b"PK\5\6")  # first bytes of zip files; PK alone may be the length of a header
 
 
 class CheckpointError(UserError, ValueError):
-    """A checkpoint that cannot be written, read or used; the message names the file, what is wrong and the remedy."""
+    """Checkpoint that cannot be written, read or used."""
 
 
 def save(
@@ -71,10 +71,10 @@ def save(
     config: Mapping | None = None,
     training: Mapping | None = None,
 ) -> Path:
-    """Write a checkpoint; at every moment the file is either the old one or the new one, complete.
+    """Write a checkpoint atomically.
 
     config, training: nested dicts, lists and tuples of tensors, numpy arrays, numbers, texts, bytes and None.
-    CheckpointError: another type in there (named), a policy without statistics, or weights that are not finite.
+    CheckpointError: another type, a policy without statistics, or weights that are not finite.
     """
     path = Path(path)
     statistics = policy.statistics
@@ -99,7 +99,7 @@ def save(
 
 
 def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
-    """The file of these fields; the same fields give the same bytes."""
+    """Content of the file; equal fields give equal bytes."""
     content: dict[str, Any] = {}
     tensors: dict[str, torch.Tensor] = {}
     for name, value in fields.items():
@@ -111,20 +111,20 @@ def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
     data = sign(content, tensors)
     if len(data) > _MAX_BYTES or _header_bytes(data) > _MAX_HEADER:
         raise CheckpointError(
-            f"{path}: not written, {len(data)} bytes with a header of {_header_bytes(data)} are more than a checkpoint "
-            f"may have ({_MAX_BYTES} and {_MAX_HEADER}): save less with it"
+            f"{path}: not written, {len(data)} bytes with a header of {_header_bytes(data)} bytes exceed the limits of "
+            f"{_MAX_BYTES} and {_MAX_HEADER}: store less in config and training"
         )
     return data
 
 
 def sign(content: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
-    """The file of packed fields and their tensors."""
+    """Content of the file with these packed fields and tensors."""
     described = {"format_version": FORMAT_VERSION, "sha256": _digest(content, tensors), "content": content}
     return safetensors.torch.save(tensors, {FORMAT: json.dumps(described)})
 
 
 def _digest(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256, in hex, of all that a checkpoint says."""
+    """SHA-256, in hex, of the content."""
     digest = hashlib.sha256(json.dumps(content).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -134,12 +134,12 @@ def _digest(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> 
 
 
 def _header_bytes(data: bytes) -> int:
-    """Bytes of the header, as a safetensors file's first eight bytes say."""
+    """Size of the header, from the first eight bytes of a safetensors file."""
     return int.from_bytes(data[:8], "little")
 
 
 def _not_finite(fields: Mapping[str, Any]) -> list[str]:
-    """Names of the policy's, and of training's, weights that are not finite."""
+    """Names of weights that are not finite."""
     weights = list(_tensors(fields["policy"], ""))
     for name in _WEIGHTS_OF_TRAINING:
         weights += _tensors((fields["training"] or {}).get(name), f".training.{name}")
@@ -147,7 +147,7 @@ def _not_finite(fields: Mapping[str, Any]) -> list[str]:
 
 
 def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor of nested dictionaries and lists, with its place, which begins with a dot."""
+    """Yield the tensors of nested dictionaries and lists with their places, which begin with a dot."""
     if isinstance(value, torch.Tensor):
         yield place, value
     elif isinstance(value, Mapping | list | tuple):
@@ -165,11 +165,10 @@ def _versions() -> dict[str, str]:
 
 
 def load(path: str | os.PathLike) -> dict[str, Any]:
-    """Read and check a checkpoint: a dict with the fields of the module's docstring, tensors on the CPU, numpy arrays
-    as they were saved, ``statistics`` an ObservationStatistics.
+    """Read a checkpoint: the fields of the module's docstring, tensors on the CPU, statistics as ObservationStatistics.
 
     CheckpointError: file missing, damaged, of another kind or version, weights or statistics that are not finite,
-    unknown architecture, or an observation layout other than the present one.
+    unknown architecture, or another observation layout.
     """
     path = Path(path)
     data = _read(path)
@@ -181,12 +180,12 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
     except StatisticsError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except (TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"{path}: the observation statistics are none ({error}): {_another(path)}") from error
+        raise CheckpointError(f"{path}: the observation statistics are damaged ({error}): {_another(path)}") from error
     return data
 
 
 def _check_fits(data: Mapping[str, Any], path: Path) -> None:
-    """CheckpointError unless this version of the project can use the fields: all there, architecture, layout."""
+    """Raise CheckpointError for missing or impossible fields, an unknown architecture or another layout."""
     absent = [field for field in _FIELDS if field not in data]
     if absent:
         raise CheckpointError(f"{path}: lacks {', '.join(absent)}: use another checkpoint, or train again")
@@ -215,13 +214,13 @@ def _check_fits(data: Mapping[str, Any], path: Path) -> None:
 
 
 def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tuple[NppPolicy, dict[str, Any]]:
-    """The policy of a checkpoint, on the CPU in evaluation mode, and the other fields of ``load``.
+    """Return the policy of a checkpoint, on the CPU in evaluation mode, and the other fields of ``load``.
 
-    precision: None keeps the checkpoint's.
-    CheckpointError: as in ``load``, and weights that do not fit the architecture or its statistics.
+    precision: default: that of the checkpoint.
+    CheckpointError: as in ``load``, and weights that do not fit the architecture.
     """
     data = load(path)
-    # initial weights are overwritten at once; drawing them must not disturb the caller's random generator
+    # drawing the initial weights, which are overwritten, must not change the caller's random generator
     with torch.random.fork_rng(devices=[]):
         policy = build_policy(data["architecture"], precision=precision or data["precision"])
     try:
@@ -233,43 +232,33 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
             f"({' '.join(lines[:2])}): use the version that wrote it, or train again"
         ) from error
     try:
-        different = list(_differences(data["statistics"], policy.statistics))
+        if not _same_statistics(data["statistics"], policy.statistics):
+            raise StatisticsError("differs from the statistics in the file")
     except StatisticsError as error:
-        raise CheckpointError(f"{path}: the normaliser inside the weights: {error}; {_another(Path(path))}") from error
-    if different:
-        raise CheckpointError(
-            f"{path}: the normaliser inside the weights disagrees with the statistics beside them "
-            f"({', '.join(different[:3])}): the file was changed by hand; use another checkpoint"
-        )
+        raise CheckpointError(f"{path}: the normaliser of the network: {error}; {_another(Path(path))}") from error
     policy.set_training_mode(False)
     return policy, data
 
 
+def _same_statistics(stored: ObservationStatistics, network: ObservationStatistics | None) -> bool:
+    """Compare statistics, except for the rounding of variances to standard deviations and back."""
+    if network is None or (stored.keys, stored.count) != (network.keys, network.count):
+        return False
+    pairs = [(getattr(stored, field), getattr(network, field)) for field in ("mean", "std")]
+    return all(np.allclose(a[key], b[key], rtol=1e-9, atol=0) for a, b in pairs for key in a)
+
+
 def check_frame_skip(path: Path, data: Mapping[str, Any], frame_skip: int) -> None:
-    """CheckpointError unless what is stored (as of ``load``) decides as often as the run that is to go on from it."""
+    """Raise CheckpointError unless a checkpoint (fields of ``load``) has the frame skip of the run that resumes from it."""
     if data["frame_skip"] != frame_skip:
         raise CheckpointError(
-            f"{path}: decides every {data['frame_skip']} frames, this run is to decide every {frame_skip}: that cannot "
-            "change once a run has begun; leave frame-skip as it was, or begin a new run"
+            f"{path}: was trained with {data['frame_skip']} frames per decision, this run has {frame_skip}: the frame skip "
+            "of a run cannot change; use the previous one, or start a new run"
         )
 
 
-def _differences(stored: ObservationStatistics, inside: ObservationStatistics | None) -> Iterator[str]:
-    """In what two statistics differ, beyond the rounding of variances to spreads and back."""
-    if inside is None:
-        yield "there is none inside"
-    elif stored.keys != inside.keys or stored.count != inside.count:
-        yield f"{', '.join(stored.keys)} of {stored.count} decisions, inside {', '.join(inside.keys)} of {inside.count}"
-    else:
-        for field in ("mean", "std"):
-            ours, theirs = getattr(stored, field), getattr(inside, field)
-            yield from (
-                f"{field} of {key}" for key in ours if not np.allclose(ours[key], theirs[key], rtol=1e-9, atol=0)
-            )
-
-
 def _read(path: Path) -> dict[str, Any]:
-    """The fields of a file of this project; CheckpointError if it is missing, damaged or something else."""
+    """Read the fields; CheckpointError if the file is missing, damaged or of another kind."""
     if not path.is_file():
         if path.is_dir():
             inside = ", ".join(file.name for file in sorted(path.glob(f"*{SUFFIX}"))[:5])
@@ -297,7 +286,7 @@ def _read(path: Path) -> dict[str, Any]:
                 f"{FORMAT_VERSION}: use the version that wrote it, or train again"
             )
         if described["sha256"] != _digest(described["content"], tensors):
-            raise _damaged(path, "its content does not have the SHA-256 that it was written with")
+            raise _damaged(path, "its content does not match its SHA-256")
         return {**unpack(described["content"], tensors)}
     except CheckpointError:
         raise
@@ -306,7 +295,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def parse(data: bytes) -> tuple[Any, dict[str, torch.Tensor]]:
-    """(what the header of a safetensors file says under FORMAT, or None; the tensors).  Raises what is in _DAMAGE."""
+    """Return the entry FORMAT of a safetensors file's header (None without one), and the tensors.  Raises _DAMAGE."""
     tensors = safetensors.torch.load(data)
     header = json.loads(data[8 : 8 + _header_bytes(data)])
     return json.loads(header.get("__metadata__", {}).get(FORMAT, "null")), tensors
@@ -318,7 +307,7 @@ def _damaged(path: Path, reason: object) -> CheckpointError:
 
 
 def _another(path: Path) -> str:
-    """What to do about a file that is no good; names the newest other checkpoint in its folder."""
+    """Remedy for an unusable file; names the newest other checkpoint in its folder."""
     others = [file for file in path.parent.glob(f"*{SUFFIX}") if file.name != path.name and file.is_file()]
     if not others:
         return "copy it again, or use another checkpoint"
@@ -326,7 +315,7 @@ def _another(path: Path) -> str:
 
 
 def _not_opened(path: Path) -> CheckpointError:
-    """A zip: what it is, and what to do, found without unpickling anything."""
+    """Error for a zip file, whose kind is found without unpickling."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -334,12 +323,12 @@ def _not_opened(path: Path) -> CheckpointError:
         return _damaged(path, error)
     if "policy.pth" in names:
         return CheckpointError(
-            f"{path}: an archive of Stable-Baselines3, which can run any code when it is opened: give the agent{SUFFIX} of "
-            f"the same run, or, if you trust the archive, convert it with scripts/convert_archive.py --trust-pickle"
+            f"{path}: an archive of Stable-Baselines3, which can run any code when it is opened: use agent{SUFFIX} of the "
+            f"same run, or, if you trust the archive, convert it with scripts/convert_archive.py --trust-pickle"
         )
     if any(name.endswith("data.pkl") for name in names):
         return CheckpointError(
-            f"{path}: a file of torch.save, which holds pickled objects; checkpoints are {SUFFIX} files since format 2: "
+            f"{path}: a file of torch.save, which contains pickles; checkpoints are {SUFFIX} files since format 2: "
             f"train again, or use it with the version of the project that wrote it"
         )
     return CheckpointError(f"{path}: a zip archive, but not a checkpoint: give a {SUFFIX} file")

@@ -1,8 +1,9 @@
-"""The networks: encoders that turn raw observations into features.
+"""Networks: encoders from raw observations to features, and deep heads.
 
 An ``Encoder`` takes raw observations (see ``nppsim.observe.layout``), normalises them with frozen statistics and
 returns one feature vector.  Every layer exists after ``__init__`` (a layer that appears with the first batch is
-missing from the optimiser), and there is neither BatchNorm nor dropout: rollout and update must see one function.
+missing from the optimiser).  There is no batch norm and no dropout: PPO's probability ratio requires that rollout and update
+evaluate the same function.
 """
 
 import math
@@ -21,16 +22,15 @@ from nppsim.errors import UserError
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
-from rl.policy.architectures import ArchitectureError, get_architecture
-from rl.policy.graph_encoder import GraphEncoder
-from rl.policy.precision import compute_dtype
+from rl.policy.architectures import ArchitectureError, ResidualBlocks, get_architecture
+from rl.policy.graph_network import GraphEncoder, compute_dtype
 
-PIXEL_SCALE = 1.0 / 255.0  # uint8 keys reach the network as 0..1; applied in ByteLinear, nowhere else
-CLAMP = 10.0  # normalised vectors are cut off here; one wild component must not drown the others
-TOKEN = 64  # features of a modality where they attend to each other
-CHANNELS = 16  # features of a patch of a picture
-LEAK = 0.1  # slope of these where they are negative: with 0, all 16 of a patch can be dead, and the patch unread
-CONVERTED = 2**19  # bytes that a CPU turns into floats at once: multiplied while they are in its cache
+PIXEL_SCALE = 1.0 / 255.0  # uint8 observations are scaled to 0..1, in ByteLinear only
+CLAMP = 10.0  # largest absolute value of a normalised number; one outlier must not drown the others
+TOKEN = 64  # features of a modality in attention
+CHANNELS = 16  # features of an image patch
+LEAK = 0.1  # negative slope of these: with 0, all 16 of a patch can be dead, and the patch ignored
+CONVERTED = 2**19  # bytes converted to floats together on a CPU; fits into its cache
 
 
 class ObservationError(UserError, ValueError):
@@ -38,15 +38,15 @@ class ObservationError(UserError, ValueError):
 
 
 class NormalizeObservations(nn.Module):
-    """First layer: all float keys side by side, centred, divided and cut off at +-10; each frame of a stack alike.
+    """First layer: concatenate all float keys, normalise them and clamp to +-10; all frames of a stack alike.
 
     The buffers are frozen (no gradient, no running update) and part of the state dict: ``mean``, ``std`` and
     ``divisor`` float64[D], ``count`` int64 and ``fingerprint`` uint8[16] (hex digits of the layout).  Until
     ``set_statistics`` or a state dict fills them, ``forward`` raises.
 
-    Input: {key: float32[N, *shape]}, or [N, frames, *shape] of what is stacked.  Output: float32[N, E], in layout order;
-    ``places[key]`` is the slice of a key, ``columns[key]`` that of its statistics; without stacks they are the same.
-    ``newest``: int64[D], of each of these columns the place in the output that shows the newest frame.
+    Input: {key: float32[N, *shape]}, or [N, frames, *shape] for stacked keys.  Output: float32[N, E], in layout order;
+    ``places[key]`` is the slice of a key, ``columns[key]`` that of its statistics; without stacks they are equal.
+    ``newest``: int64[D], for each of these columns the place of the newest frame in the output.
     """
 
     mean: torch.Tensor
@@ -67,11 +67,11 @@ class NormalizeObservations(nn.Module):
         ends = [(columns, self.places[key].stop) for key, columns in self.columns.items()]
         self.newest = np.concatenate([np.arange(s.start - s.stop, 0) + end for s, end in ends])
         columns = [np.tile(np.arange(s.start, s.stop), stacking.frames(key)) for key, s in self.columns.items()]
-        # Of each place in the output, the column of its statistics; None: there is nothing to look up.
+        # Column of the statistics of each place in the output; None: the same.
         self.register_buffer(
             "_column", torch.from_numpy(np.concatenate(columns)) if stacked else None, persistent=False
         )
-        # NaN until filled: whoever gets around the check in forward() sees NaN and not a plausible number.
+        # NaN until filled, so that code that bypasses the check in forward() gets no plausible numbers.
         for name in ("mean", "std", "divisor"):
             self.register_buffer(name, torch.full((stop,), torch.nan, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
@@ -126,7 +126,7 @@ class NormalizeObservations(nn.Module):
 
 
 def _slices(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
-    """Where each key is, side by side in their order."""
+    """Slice of each key in the concatenation."""
     stops = np.cumsum([math.prod(shape) for shape in shapes.values()]).tolist()
     return {key: slice(stop - math.prod(shape), stop) for (key, shape), stop in zip(shapes.items(), stops, strict=True)}
 
@@ -140,7 +140,7 @@ def _text(digits: torch.Tensor) -> str:
 
 
 class ByteLinear(nn.Linear):
-    """A linear layer for uint8 input: the same as ``linear(x / 255)``.
+    """Linear layer for uint8 input, equal to ``linear(x / 255)``.
 
     The weights are scaled, not the pixels: bytes are exact in bfloat16, and a batch has many more pixels than the
     layer has weights (dividing the pixels took a tenth of the time of an update).
@@ -156,8 +156,7 @@ class ByteLinear(nn.Linear):
 class _BytesByWeights(torch.autograd.Function):
     """uint8[R, I], float32[O, I] and float32[O] to [R, O], some rows at a time.
 
-    As floats the pixels of a batch are larger than any cache: they are made where they are needed, and once more for the
-    gradient.
+    As floats the pixels of a batch exceed the cache: they are converted in parts, and again for the gradient.
     """
 
     @staticmethod
@@ -183,32 +182,32 @@ class _BytesByWeights(torch.autograd.Function):
 
 
 def _parts(pixels: torch.Tensor) -> list[slice]:
-    """Rows to convert at once: on a CPU few, elsewhere all."""
+    """Rows to convert together: few on a CPU, elsewhere all."""
     count = max(1, CONVERTED // pixels.shape[1]) if pixels.device.type == "cpu" else max(1, len(pixels))
     return [slice(begin, begin + count) for begin in range(0, len(pixels), count)]
 
 
 def patches(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """An image cut up: uint8[N, H, W] to uint8[N, H/h, W/w, h*w], for patches of h rows and w columns.
+    """Cut images into patches of h rows and w columns: uint8[N, H, W] to uint8[N, H/h, W/w, h*w].
 
-    h divides H, w divides W, and 4 divides w: four neighbouring bytes move as one int32, which is nine times as fast.
+    h divides H, w divides W, and 4 divides w: four neighbouring bytes are moved as one int32, which is nine times as fast.
     """
     n, height, width = image.shape
     h, w = size
-    if torch.compiler.is_exporting():  # ONNX cannot look at bytes as words
+    if torch.compiler.is_exporting():  # ONNX cannot view bytes as words
         return image.view(n, height // h, h, width // w, w).transpose(2, 3).reshape(n, height // h, width // w, h * w)
     words = image.contiguous().view(torch.int32).view(n, height // h, h, width // w, w // 4)
     return words.transpose(2, 3).contiguous().view(torch.uint8).view(n, height // h, width // w, h * w)
 
 
 class ImageCNN(nn.Module):
-    """One layer over patches, i.e. a convolution whose stride is its kernel, and a linear layer over all of them:
-    uint8[N, H, W, 1] (or [N, 1, H, W]) to [N, size]; of a stack, uint8[N, frames, H, W, 1], all frames of a patch together.
+    """Convolution over non-overlapping patches, and a linear layer over all of them: uint8[N, H, W, 1] to [N, size].
 
+    Also takes [N, 1, H, W], and stacks uint8[N, frames, H, W, 1], whose frames are channels of a patch.
     shape: (H, W), pixels.  patch: (h, w), pixels.  frames: of a stack.
 
-    No pixel is lost (pooling would).  Patches do not overlap, so that the first layer, which has most of the work, is a
-    product of matrices: a convolution with as much arithmetic takes twice the time, most of it going back.
+    As patches do not overlap, the first layer, which has most of the work, is a matrix product.  A convolution with as much
+    arithmetic takes twice the time, most of it in the backward pass.
     """
 
     def __init__(self, shape: tuple[int, int], patch: tuple[int, int], size: int, frames: int):
@@ -277,9 +276,9 @@ def mlp(inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
 
 
 class ModalityAttention(nn.Module):
-    """Attention between modalities: each becomes a token, and hears from all; a list of [N, width] to [N, tokens * 64].
+    """Self-attention over modalities, one token each: a list of [N, width] to [N, tokens * 64].
 
-    Source: Vaswani et al. 2017, one layer without the layers after it: the fusion is one.
+    Source: Vaswani et al. 2017; one attention layer without the feed-forward layers, which the fusion replaces.
     """
 
     def __init__(self, widths: list[int], heads: int):
@@ -294,15 +293,61 @@ class ModalityAttention(nn.Module):
         tokens = torch.stack([token(branch) for token, branch in zip(self.tokens, branches, strict=True)], dim=1)
         parts = self.inputs(self.norm(tokens)).unflatten(2, (3, self.heads, -1)).unbind(2)
         query, key, value = (part.transpose(1, 2) for part in parts)
-        heard = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
-        return (tokens + self.output(heard)).flatten(1)
+        attended = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+        return (tokens + self.output(attended)).flatten(1)
+
+
+class DeepHeads(nn.Module):
+    """Actor's and critic's hidden layers as residual blocks, with the interface of Stable-Baselines3's MlpExtractor.
+
+    Source: He et al. 2016 (pre-activation blocks), Ba et al. 2016 (layer norm), Elfwing et al. 2018 (SiLU).
+    inputs: number of features.  width: of each block and of the outputs.
+    """
+
+    def __init__(self, inputs: int, width: int, blocks: ResidualBlocks):
+        super().__init__()
+        self.latent_dim_pi = self.latent_dim_vf = width
+        self.policy_net = _head(inputs, width, blocks)
+        self.value_net = _head(inputs, width, blocks)
+
+    def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.forward_actor(features), self.forward_critic(features)
+
+    def forward_actor(self, features: torch.Tensor) -> torch.Tensor:
+        return self.policy_net(features)
+
+    def forward_critic(self, features: torch.Tensor) -> torch.Tensor:
+        return self.value_net(features)
+
+
+class _Block(nn.Module):
+    """Residual block of two layers: float[N, width] to float[N, width]."""
+
+    def __init__(self, width: int, blocks: ResidualBlocks):
+        super().__init__()
+        self.residual = blocks.residual
+        self.norm = _norm(width, blocks)
+        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.second(F.silu(self.first(self.norm(x))))
+        return x + out if self.residual else out
+
+
+def _norm(width: int, blocks: ResidualBlocks) -> nn.Module:
+    return nn.LayerNorm(width) if blocks.layer_norm else nn.Identity()
+
+
+def _head(inputs: int, width: int, blocks: ResidualBlocks) -> nn.Sequential:
+    parts = [_Block(width, blocks) for _ in range(blocks.count)]
+    return nn.Sequential(nn.Linear(inputs, width), *parts, _norm(width, blocks), nn.SiLU())
 
 
 class Encoder(BaseFeaturesExtractor):
     """Raw observations to features [N, architecture.fusion[-1]]: normaliser, one branch per modality, fusion.
 
     architecture: a name in ARCHITECTURES (a string, so that Stable-Baselines3 archives stay readable).
-    ObservationError: the observation space, or later a batch, lacks a key or has a wrong shape or dtype.
+    Raises ObservationError if the observation space, or a batch, lacks a key or has a wrong shape or dtype.
     """
 
     def __init__(self, observation_space: spaces.Dict, architecture: str):
@@ -311,7 +356,7 @@ class Encoder(BaseFeaturesExtractor):
         self.keys, self.stacking = chosen.observations, chosen.stacking
         check_space(observation_space, self.keys, self.stacking)
         self.normalize = NormalizeObservations(self.keys, self.stacking)
-        self.own = chosen.module() if chosen.module else None
+        self.own = chosen.module() if chosen.module else None  # custom network; its name is part of checkpoints
         self.graph: GraphEncoder | None = None
         if self.own is not None:
             return
@@ -337,7 +382,7 @@ class Encoder(BaseFeaturesExtractor):
         return slice(slices[0].start, slices[-1].stop)
 
     def _newest(self, observations: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """The same without what was seen before."""
+        """Newest frames of all stacks."""
         return {
             key: observations[key].reshape(-1, frames, *layout.SPECS[key].shape)[:, -1]
             if frames > 1
@@ -349,42 +394,42 @@ class Encoder(BaseFeaturesExtractor):
         check_batch(observations, self.keys, self.stacking)
         vectors = self.normalize(observations)
         if self.own is not None:
-            return self._own_features(self.own, observations, vectors)
+            return self._module_features(self.own, observations, vectors)
         branches = [branch(vectors) for branch in self.vectors]
         branches += [branch(observations[key]) for key, branch in self.images.items()]
         if self.graph:
             branches.append(self.graph(self._newest(observations)))
         return self.fusion(self.attention(branches) if self.attention else torch.cat(branches, dim=1))
 
-    def _own_features(
-        self, own: nn.Module, observations: Mapping[str, torch.Tensor], vectors: torch.Tensor
+    def _module_features(
+        self, module: nn.Module, observations: Mapping[str, torch.Tensor], vectors: torch.Tensor
     ) -> torch.Tensor:
-        """What a network of somebody's own makes of everything, each key in its shape of the layout."""
-        shown = {key: vectors[:, columns] for key, columns in self.normalize.columns.items()}
+        """Features of a custom network, which gets each key in its shape of the layout."""
+        inputs = {key: vectors[:, columns] for key, columns in self.normalize.columns.items()}
         for key in self.keys:
             if layout.SPECS[key].dtype == "uint8":
-                shown[key] = observations[key].float() * PIXEL_SCALE
-        shown = {key: values.reshape(-1, *layout.SPECS[key].shape) for key, values in shown.items()}
-        features = own(shown)
+                inputs[key] = observations[key].float() * PIXEL_SCALE
+        inputs = {key: values.reshape(-1, *layout.SPECS[key].shape) for key, values in inputs.items()}
+        features = module(inputs)
         expected = (vectors.shape[0], self.features_dim)  # len() would fix the number of rows in an exported network
         if tuple(features.shape) != expected:
             raise ArchitectureError(
-                f"{type(own).__name__} gives {list(features.shape)}, expected {list(expected)}: the last number is "
+                f"{type(module).__name__} returns {list(features.shape)}, expected {list(expected)}: the last number is "
                 "fusion[-1] of its Architecture"
             )
         return features
 
 
 def check_space(space: spaces.Space, keys: tuple[str, ...], stacking: Stacking = NO_STACKS) -> None:
-    """ObservationError unless ``space`` is a Dict with these keys in the shapes and dtypes of the layout, stacked or not."""
+    """Raise ObservationError unless ``space`` is a Dict with these keys of the layout's shapes and dtypes, stacked or not."""
     if not isinstance(space, spaces.Dict):
         raise ObservationError(f"the policy needs a Dict observation space, got {type(space).__name__}")
     missing = [key for key in keys if key not in space.spaces]
     if missing:
         names = ", ".join(layout.SPECS[key].name for key in missing)
         raise ObservationError(
-            f"the environment does not compute {', '.join(missing)}; it has {', '.join(space.spaces)}: add {names} to "
-            f"its observations"
+            f"the environment does not compute {', '.join(missing)}, only {', '.join(space.spaces)}: add {names} to its "
+            f"observations"
         )
     for key in keys:
         _check(key, space[key].shape or (), str(space[key].dtype), stacking.frames(key))
@@ -395,7 +440,7 @@ def check_batch(
     keys: tuple[str, ...],
     stacking: Stacking = NO_STACKS,
 ) -> None:
-    """ObservationError unless every key is there, raw, with a leading batch axis; arrays or tensors."""
+    """Raise ObservationError unless every key is there, raw, with a leading batch axis; arrays or tensors."""
     for key in keys:
         if key not in observations:
             raise ObservationError(f"observation lacks {key}; it has {', '.join(observations) or 'nothing'}")
@@ -404,15 +449,15 @@ def check_batch(
 
 
 def _check(key: str, shape: tuple[int, ...], dtype: str, frames: int) -> None:
-    """ObservationError unless this is the shape of one observation, of so many frames, and its dtype."""
+    """Raise ObservationError for a wrong shape or dtype of one observation of ``frames`` frames."""
     spec = layout.SPECS[key]
     stack = (frames,) if frames > 1 else ()
-    # One channel first is the same memory as one channel last; Stable-Baselines3 reorders images on its own.
+    # One channel first has the same memory layout as one channel last; Stable-Baselines3 transposes images.
     channel_first = (1, *spec.shape[:2]) if spec.shape[2:] == (1,) else spec.shape
-    flat = (frames * math.prod(spec.shape),)  # as in ``nppsim.spaces``: the same memory, too
+    flat = (frames * math.prod(spec.shape),)  # as in ``nppsim.spaces``
     if shape not in ((*stack, *spec.shape), (*stack, *channel_first), flat):
-        told = f" ({frames} frames: give the environment the network's stacking)" if stack else ""
-        raise ObservationError(f"{key} has shape {shape} per observation, expected {(*stack, *spec.shape)}{told}")
+        hint = f" ({frames} frames: give the environment the network's stacking)" if stack else ""
+        raise ObservationError(f"{key} has shape {shape} per observation, expected {(*stack, *spec.shape)}{hint}")
     if dtype != spec.dtype:
         hint = " (raw bytes: the network scales them itself)" if spec.dtype == "uint8" else ""
         raise ObservationError(f"{key} has dtype {dtype}, expected {spec.dtype}{hint}")

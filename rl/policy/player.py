@@ -1,4 +1,4 @@
-"""Players: a policy with its subtasks or recurrent states for a batch of environments.
+"""Policies with the state that they need between decisions: subtasks or recurrent states of a batch of environments.
 
     player = player_of(policy, num_envs)
     actions = player.act(obs, envs, deterministic=False, rng=rng)     # obs: of these environments, [k, ...]
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl.policy.commands import Commands, with_command
 from rl.policy.policy import NppPolicy, sample_actions
-from rl.policy.recurrent import blank, with_memory
+from rl.policy.recurrent import initial_states, with_memory
+from rl.policy.subtasks import Commands, with_command
 
 
 class Player:
@@ -62,12 +62,12 @@ class HierarchicalPlayer(Player):
     def act(
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
-        over, _ = self._commands.follow(obs, self._begins[envs], envs)
+        over, _ = self._commands.step(obs, self._begins[envs], envs)
         if over.any():
             some = {key: values[over] for key, values in obs.items()}
             logits = self.policy.choose_subtasks(self.policy.to_tensors(some))[0].cpu()
             chosen = logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)
-            self._commands.give(envs[over], chosen.numpy(), some)
+            self._commands.start(envs[over], chosen.numpy(), some)
         self._begins[envs] = False
         commanded = with_command(obs, self._commands.now[envs])
         return self.policy.act(commanded, deterministic=deterministic, rng=rng)
@@ -84,7 +84,7 @@ class RecurrentPlayer(Player):
 
     def __init__(self, policy: NppPolicy, num_envs: int):
         super().__init__(policy)
-        states = blank(policy, num_envs)
+        states = initial_states(policy, num_envs)
         assert states is not None
         self.states = states
 
@@ -94,13 +94,13 @@ class RecurrentPlayer(Player):
     def act(
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
-        seen = with_memory(obs, self.states[envs])
-        actions, self.states[envs] = self.policy.act_and_remember(seen, deterministic=deterministic, rng=rng)
+        observed = with_memory(obs, self.states[envs])
+        actions, self.states[envs] = self.policy.act_and_remember(observed, deterministic=deterministic, rng=rng)
         return actions
 
 
 def player_of(policy: Any, num_envs: int) -> Player:
-    """Make the player of a policy for N environments."""
+    """Return the kind of player that a policy needs, for N environments."""
     if isinstance(policy, NppPolicy) and policy.commander is not None:
         return HierarchicalPlayer(policy, num_envs)
     if isinstance(policy, NppPolicy) and policy.memory is not None:

@@ -24,13 +24,12 @@ from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.spaces import observation_space
 from rl.policy.architectures import get_architecture
-from rl.policy.commander import COMMAND, Commander
-from rl.policy.heads import DeepHeads
-from rl.policy.networks import Encoder, ObservationError, check_batch
+from rl.policy.networks import DeepHeads, Encoder, ObservationError, check_batch
 from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
+from rl.policy.subtasks import COMMAND, Commander
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
-LEARNING_RATE = 3e-4  # of a policy on its own; imitation has its own optimiser, PPO its own schedule
+LEARNING_RATE = 3e-4  # without a trainer; imitation has its own optimiser, PPO its own schedule
 MOST_STEPS = 1 << 24  # of Adam, which counts them in float32
 ADAM = {"eps": 1e-5, "fused": True}  # one kernel for all tensors: an update of small networks is mostly call overhead
 
@@ -169,8 +168,8 @@ class NppPolicy(ActorCriticPolicy):
         assert self.commander is not None
         return self.commander.choose(self.features(observations), observations)
 
-    def may_rest(self, name: str) -> bool:
-        """True for tensors that may lack a gradient: those of the high level, if no subtask is chosen."""
+    def may_lack_gradient(self, name: str) -> bool:
+        """Return True for tensors that have no gradient if no subtask is chosen: those of the high level."""
         return name.startswith(self._architecture.fresh)
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -264,8 +263,8 @@ class NppPolicy(ActorCriticPolicy):
         """For ``predict``: tensors with a batch axis, and True if the observation had one."""
         if self.memory:
             raise _needs_player(self.architecture)
-        given = _dictionary(observation)
-        arrays = {key: np.asarray(value) for key, value in given.items() if key in self.observations}
+        found = _dictionary(observation)
+        arrays = {key: np.asarray(value) for key, value in found.items() if key in self.observations}
         vectorized = any(array.ndim > len(_own_axes(self.stacking.shape(key), array)) for key, array in arrays.items())
         if not vectorized:
             arrays = {key: array[None] for key, array in arrays.items()}
@@ -290,7 +289,7 @@ def _needs_player(architecture: str) -> ObservationError:
 
 
 def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:
-    """The shape of one observation: the one given, of the layout, or that of ``nppsim.spaces``, a vector."""
+    """Shape of one observation: ``shape`` of the layout, or a vector as in ``nppsim.spaces``."""
     return (math.prod(shape),) if values.shape[-1:] == (math.prod(shape),) else shape
 
 
@@ -332,7 +331,7 @@ def check_optimiser_coverage(policy: NppPolicy) -> None:
     foreign = len(optimised) - (len(trainable) - len(missing))
     if missing or foreign:
         raise RuntimeError(
-            f"the optimiser lacks {', '.join(missing) or 'no tensor'} and has {foreign} tensors that are not trainable here: "
+            f"the optimiser lacks {', '.join(missing) or 'no tensor'} and has {foreign} tensors of other modules: "
             "create it after all layers, from policy.parameters()"
         )
 

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import PackedSequence
 MEMORY = "memory"  # key of the observation: the state before the decision
 FOLLOWS = "follows"  # key of the observation: the row continues the previous row
 
-Seen = Mapping[str, torch.Tensor]
+Observations = Mapping[str, torch.Tensor]
 
 
 class Memory(nn.Module):
@@ -34,14 +34,13 @@ class Memory(nn.Module):
         super().__init__()
         self.size = size
         self.cell = nn.GRU(features, size, batch_first=True)
-        self.told = nn.Linear(size, features, bias=False)
+        self.told = nn.Linear(size, features, bias=False)  # projection; its name is part of checkpoints
 
-    def forward(self, features: torch.Tensor, observations: Seen) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, features: torch.Tensor, observations: Observations) -> tuple[torch.Tensor, torch.Tensor]:
         """Return features for the heads, float[N, F], and states after each row, float32[N, size]."""
         states = observations[MEMORY] if MEMORY in observations else features.new_zeros((len(features), self.size))
-        with torch.autocast(
-            features.device.type, enabled=False
-        ):  # float32, as errors accumulate over hundreds of steps
+        # float32, as errors accumulate over hundreds of steps
+        with torch.autocast(features.device.type, enabled=False):
             after = self._after(features.float(), states.float(), observations.get(FOLLOWS))
         return features + self.told(after), after
 
@@ -62,12 +61,12 @@ def packed(follows: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, torch.Tenso
     """Order of rows for a PackedSequence, longest sequence first: all first rows, all second rows, ...
 
     follows: bool[N]; False for the first row.
-    Returns (int64[N] the rows in that order; int64[L] how many sequences have a first, second, ... row; int64[S] the rows
-    with which sequences begin, in the same order).
+    Returns the rows in that order, int64[N]; how many sequences have a first, second, ... row, int64[L]; and the first row
+    of each sequence in the same order, int64[S].
     """
     begins = np.flatnonzero(~follows.cpu().numpy())
     if not len(begins) or begins[0]:
-        raise ValueError("the first row of a batch follows nothing; cut batches where sequences begin")
+        raise ValueError("the first row of a batch cannot follow another one; split batches where sequences begin")
     lengths = np.diff(np.append(begins, len(follows)))
     longest_first = np.argsort(-lengths, kind="stable")
     begins, lengths = begins[longest_first], lengths[longest_first]
@@ -77,11 +76,11 @@ def packed(follows: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, torch.Tenso
 
 
 def with_memory(obs: Mapping[str, np.ndarray], states: np.ndarray) -> dict[str, np.ndarray]:
-    """Observations and the states before them, float32[N, size]."""
+    """Add the states before the decisions, float32[N, size], to observations."""
     return {**obs, MEMORY: states}
 
 
-def blank(policy: Any, num_envs: int) -> np.ndarray | None:
-    """States float32[num_envs, size] with which episodes begin; None for a policy that has no memory."""
+def initial_states(policy: Any, num_envs: int) -> np.ndarray | None:
+    """Return the zero states float32[num_envs, size] at the start of episodes; None for a feed-forward policy."""
     memory = getattr(policy, "memory", None)
     return None if memory is None else np.zeros((num_envs, memory.size), np.float32)

@@ -14,9 +14,9 @@ from torch import nn
 
 from nppsim.errors import UserError
 from rl.policy.architectures import get_architecture
-from rl.policy.commander import COMMAND, SUBTASKS
 from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import MEMORY
+from rl.policy.subtasks import COMMAND, SUBTASKS
 
 State = Mapping[str, torch.Tensor]  # a state dict
 TOLERANCE = 1e-5  # of features and logits, as a share of the largest absolute value
@@ -36,8 +36,8 @@ class TransferReport:
     target: int
     filled: int
     values: int
-    skipped: tuple[str, ...]  # names of source tensors left out on purpose
-    fresh: tuple[str, ...]  # names of target tensors that keep their initial values on purpose
+    skipped: tuple[str, ...]  # source tensors that are left out
+    fresh: tuple[str, ...]  # target tensors that keep their initial values
 
     def __str__(self) -> str:
         lines = [
@@ -80,8 +80,8 @@ def transfer(
     ]
     if problems:
         raise WeightTransferError(
-            "weights not transferred, the target is unchanged:\n  " + "\n  ".join(problems) + "\nGive the network and "
-            "weights of one architecture, or name what is meant to differ in mapping, skipped or fresh."
+            "no weights were transferred:\n  " + "\n  ".join(problems) + "\nGive the network and "
+            "weights of one architecture, or list intended differences in mapping, skipped or fresh."
         )
     _copy(source_state, target_module, mapping)
     return TransferReport(
@@ -152,15 +152,14 @@ def _target_problems(target: State, mapping: Mapping[str, str], fresh: set[str])
 def _tensor_problems(source: State, target: State, mapping: Mapping[str, str]) -> list[str]:
     """Mismatched pairs of tensors, and values that are not finite."""
     problems = []
-    for here, there in mapping.items():
-        if here in source and there in target:
-            have, want = source[here], target[there]
-            if have.shape != want.shape or have.dtype != want.dtype:
-                problems.append(
-                    f"{here} -> {there}: {tuple(have.shape)} {have.dtype} does not fit {tuple(want.shape)} {want.dtype}"
-                )
-            elif not torch.isfinite(have).all():
-                problems.append(f"{here}: values are not finite")
+    for name, target_name in mapping.items():
+        if name in source and target_name in target:
+            value, place = source[name], target[target_name]
+            if value.shape != place.shape or value.dtype != place.dtype:
+                kinds = f"{tuple(value.shape)} {value.dtype} does not fit {tuple(place.shape)} {place.dtype}"
+                problems.append(f"{name} -> {target_name}: {kinds}")
+            elif not torch.isfinite(value).all():
+                problems.append(f"{name}: values are not finite")
     return problems
 
 

@@ -21,9 +21,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from nppsim.errors import ConfigError
 from rl.policy.architectures import get_architecture
-from rl.policy.commander import COMMAND, EXIT, SUBTASKS
-from rl.policy.commands import Commands, with_command
 from rl.policy.policy import NppPolicy, sample_actions
+from rl.policy.subtasks import COMMAND, EXIT, SUBTASKS, Commands, with_command
 from rl.ppo.losses import Losses, LossWeights, Number, Samples, kl_divergence
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
@@ -201,7 +200,7 @@ class HierarchicalPPO(PPO):
         logits, values = self.policy.choose_subtasks(self.policy.to_tensors(obs))
         logits, rows = logits.cpu(), torch.from_numpy(envs)
         self._log_probs[rows], self._command_values[rows] = F.log_softmax(logits, dim=1), values.cpu()
-        self.commands.give(envs, sample_actions(logits, self.action_rng).numpy(), obs)
+        self.commands.start(envs, sample_actions(logits, self.action_rng).numpy(), obs)
 
     def _act(self, t: int) -> np.ndarray:
         buffer, chosen = self.rollout_buffer, torch.from_numpy(self._chosen)
@@ -216,7 +215,7 @@ class HierarchicalPPO(PPO):
             return
         ended = self.sim.terminated | self.sim.truncated
         won = self.rollout_buffer.wins[t].cpu().numpy() & (self.commands.now[:, 0] == EXIT)
-        over, completed = self.commands.follow(self.sim.obs, ended)
+        over, completed = self.commands.step(self.sim.obs, ended)
         self.rollout_buffer.completed[t] = torch.from_numpy(completed | won).to(self.device)
         self._chosen[:] = False
         self._choose(np.flatnonzero(over))

@@ -1,5 +1,6 @@
 """Probe updates on made-up data: what an update of a network needs on this machine, in bytes and in seconds."""
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,19 +11,23 @@ import torch
 from hardware import Candidate, Timings
 from hardware.thread_pool import ThreadPool
 from nppsim.actions import NUM_ACTIONS
+from nppsim.bank import LevelBank
+from nppsim.generate import CATEGORIES, generate
 from nppsim.observe import layout
+from nppsim.observe.graph import announce, state_at_start
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.workers import OtherPrograms
 from rl.config.ppo import MEMORY_SEGMENT
 from rl.policy.architectures import get_architecture
-from rl.policy.graph_samples import graph_states
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.recurrent import FOLLOWS, MEMORY
 from rl.ppo.losses import LossWeights, Samples, set_gradients
 
 ROUNDS = 6  # updates per candidate; the fastest counts, as somebody else may want the processor now and then
 ENOUGH_SECONDS = 4.0  # of timing; no other round begins after that
+GRAPH_LEVELS = 64  # generated levels of all categories, for graph networks
+DECISIONS_PER_GRAPH = 4  # consecutive; a minibatch of a rollout has about six
 SETTINGS = LossWeights(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 
 
@@ -145,3 +150,16 @@ def _made_up_statistics(keys: tuple[str, ...]) -> ObservationStatistics:
     batch = _ones(keys, 2, "cpu")
     statistics.update({key: batch[key].numpy() for key in statistics.float_keys})
     return statistics
+
+
+@functools.cache
+def _graph_bank() -> LevelBank:
+    bank = LevelBank([generate(CATEGORIES[seed % len(CATEGORIES)], seed)[0] for seed in range(GRAPH_LEVELS)])
+    announce(bank)
+    return bank
+
+
+def graph_states(rows: int) -> np.ndarray:
+    """``graph_state`` int64[rows, 8] at the start of generated levels, DECISIONS_PER_GRAPH rows of each in turn."""
+    bank = _graph_bank()
+    return np.stack([state_at_start(bank, row // DECISIONS_PER_GRAPH % GRAPH_LEVELS) for row in range(rows)])

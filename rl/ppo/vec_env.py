@@ -6,7 +6,7 @@
     env = BatchVecEnv(BatchSimulator(levels, 64), sampler)
     PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}).learn(100_000)
 
-``ScaledFeatures`` (``rl.policy.scaled``) brings the raw observations to one scale; without it, plain networks learn slowly.
+``ScaledFeatures`` (``rl.policy.sb3``) brings the raw observations to one scale; without it, plain networks learn slowly.
 
 Episodes restart inside ``step``.  Only environments whose episode has just ended get an info dictionary of their own,
 with "episode" {"r": return, "l": decisions, "t": seconds since the start}, "is_success", "level" (index), "outcome",

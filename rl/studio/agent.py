@@ -20,10 +20,10 @@ from nppsim.studio.agents import Decision, Ending
 from rl.config.rewards import RewardSettings
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy.checkpoint import load_policy
-from rl.policy.commander import SUBTASKS
-from rl.policy.onnx_policy import OnnxPolicy, is_onnx
+from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
+from rl.policy.subtasks import SUBTASKS
 
 TOGETHER = 64  # episodes in one batch; a reader that stops early waits for one batch
 

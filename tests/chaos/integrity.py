@@ -17,8 +17,8 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet
 from rl.events import read_scalars
 from rl.policy import checkpoint
-from rl.policy.export import SUFFIX as ONNX
-from rl.policy.onnx_policy import OnnxPolicy
+from rl.policy.onnx import SUFFIX as ONNX
+from rl.policy.onnx import OnnxPolicy
 
 
 class IntegrityError(UserError, ValueError):

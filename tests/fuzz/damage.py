@@ -21,7 +21,7 @@ import torch
 
 from nppsim.errors import UserError, needed
 from rl.policy import checkpoint
-from rl.policy.export import METADATA
+from rl.policy.onnx import METADATA
 
 Damage = Callable[[bytes, np.random.Generator], bytes]
 

@@ -48,10 +48,9 @@ from rl.experiment.examine import read_config
 from rl.experiment.record import ExperimentRecord, RunRecord, report_view, results_view, summary
 from rl.experiment.space import read_space
 from rl.experiment.stages import statistics_of_random_play
-from rl.policy.archive import convert
-from rl.policy.export import to_onnx
-from rl.policy.onnx_policy import OnnxPolicy
+from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.sb3 import convert
 from rl.ppo import remembered
 from rl.ppo.candidate import Evaluation
 from rl.ppo.logs import TABLE, GrowingTable, cut_events

@@ -19,11 +19,11 @@ def _(patch: Patch) -> None:
     patch.wrap(EventWriter, "__init__", changed)
 
 
-@mutation("a checkpoint of another observation layout", tests=("tests/rl/policy/test_export.py",))
+@mutation("a checkpoint of another observation layout", tests=("tests/rl/policy/test_onnx.py",))
 def _(patch: Patch) -> None:
     patch.set(layout, "VERSION", layout.VERSION + 1)
 
 
-@mutation("a checkpoint of another format", tests=("tests/rl/policy/test_export.py",))
+@mutation("a checkpoint of another format", tests=("tests/rl/policy/test_onnx.py",))
 def _(patch: Patch) -> None:
     patch.set(checkpoint, "FORMAT_VERSION", checkpoint.FORMAT_VERSION + 1)

@@ -3,10 +3,9 @@
 import numpy as np
 import torch
 
-from rl.policy.commander import COMMAND
-from rl.policy.commands import Commands
 from rl.policy.player import RecurrentPlayer
 from rl.policy.recurrent import MEMORY
+from rl.policy.subtasks import COMMAND, Commands
 from rl.ppo.hierarchical import CommandLosses, HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO
 from rl.ppo.recurrent import RecurrentBuffer, RecurrentPPO
 from tests.mutation.mutation import Patch, mutation
@@ -98,7 +97,7 @@ def _(patch: Patch) -> None:
         original(commands, envs, chosen, obs)
         commands.now[:, 0] = commands.now[0, 0]
 
-    patch.wrap(Commands, "give", give)
+    patch.wrap(Commands, "start", give)
 
 
 @mutation("the high level is in no loss", tests=("tests/rl/ppo/test_hierarchical.py",))

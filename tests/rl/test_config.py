@@ -482,7 +482,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--enable-state-stacking", "--state-stack-size", "13"], "--state-stack-size 13: .* from 1 to 12"),
         (
             ["--experiment-name", "x", "--architectures", "vision_free", "--enable-visual-frame-stacking"],
-            "vision_free.visual4.*visual frames to stack, but vision_free reads",
+            "vision_free.visual4.*stacks visual frames",
         ),
         (
             ["--experiment-name", "x", "--architectures", "vision_free_frame_stacked", "--enable-state-stacking"],

@@ -11,10 +11,10 @@ from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
-from rl.policy.graph_layers import TypedLinear
-from rl.policy.graph_samples import graph_states
+from rl.policy.graph_network import TypedLinear
 from rl.policy.policy import build_policy
 from rl.policy.recurrent import MEMORY
+from rl.ppo.probe import graph_states
 
 # Every suffix after a +, alone and combined, for networks with and without images and graph.
 WITH_PARTS = (

@@ -245,7 +245,7 @@ def test_others_can_read_the_weights(policy, saved):
         ({"precision": "float8", "frame_skip": 1e9}, "the value of frame_skip is impossible"),
         ({"precision": "float8"}, "the value of precision is impossible"),
         ({"policy": {"a": 1}}, "the value of policy is impossible"),
-        ({"statistics": {"keys": 1, "fingerprint": 1, "count": "x", "mean": 1, "std": 2}}, "statistics are none"),
+        ({"statistics": {"keys": 1, "fingerprint": 1, "count": "x", "mean": 1, "std": 2}}, "observation statistics"),
         ({"architecture": "mlp_baselin"}, "did you mean 'mlp_baseline'"),
         ({"architecture": "full_hgt"}, "trained on observation layout"),
         ({"layout": "0123456789abcdef"}, "trained on observation layout 0123456789abcdef .*train again"),
@@ -260,29 +260,26 @@ def test_contents_that_do_not_fit_are_refused(saved, changes, message):
     assert str(caught.value).startswith(str(saved))
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [("mean", "mean of game_state"), ("std", "std of game_state"), ("count", "of 50 decisions, inside .* of 51")],
-)
-def test_statistics_that_disagree_with_the_weights_are_refused(saved, name, told):
+@pytest.mark.parametrize("name", ["mean", "std", "count"])
+def test_statistics_that_differ_from_the_weights_are_refused(saved, name):
     weights = checkpoint._read(saved)["policy"]
     buffer = weights[f"features_extractor.normalize.{name}"]
     buffer[3 if buffer.ndim else ...] += 1
-    with pytest.raises(CheckpointError, match=rf"disagrees with the statistics beside them \(.*{told}\)"):
+    with pytest.raises(CheckpointError, match="differs from the statistics"):
         load_policy(tampered(saved, policy=weights))
 
 
 def test_a_normaliser_in_the_weights_that_is_impossible_is_refused(saved):
     weights = checkpoint._read(saved)["policy"]
     weights["features_extractor.normalize.std"][3] = -1.0
-    with pytest.raises(CheckpointError, match=rf"^{saved}: the normaliser inside the weights: std of .* is -1.0"):
+    with pytest.raises(CheckpointError, match=rf"^{saved}: the normaliser of the network: std of .* is -1.0"):
         load_policy(tampered(saved, policy=weights))
 
 
 def test_statistics_of_other_observations_are_refused(saved):
     statistics = ObservationStatistics(layout.VISION_FREE[:1])
     statistics.update(observations(50))
-    with pytest.raises(CheckpointError, match="disagrees with the statistics"):
+    with pytest.raises(CheckpointError, match="differs from the statistics"):
         load_policy(tampered(saved, statistics=statistics.to_dict()))
 
 
@@ -343,9 +340,9 @@ def test_an_archive_becomes_a_checkpoint_if_it_is_trusted(archive, tmp_path, cap
     path, policy = archive
     script, out = load_script("convert_archive"), tmp_path / "agent.safetensors"
     assert script.main([str(path), "--out", str(out)]) == 2
-    assert re.search("holds pickles, which can run any code.*add --trust-pickle", capsys.readouterr().err)
+    assert re.search("pickles, which can run any code.*add --trust-pickle", capsys.readouterr().err)
     assert not out.exists()
-    with pytest.warns(UserWarning, match=r"opening .*final_model\.zip runs what is pickled in it"):
+    with pytest.warns(UserWarning, match=r"opening .*final_model\.zip runs the code pickled in it"):
         assert script.main([str(path), "--out", str(out), "--trust-pickle", "--frame-skip", "5"]) == 0
     loaded, meta = load_policy(out)
     assert meta["frame_skip"] == 5
@@ -411,4 +408,4 @@ def test_nothing_in_the_project_unpickles_but_the_conversion_of_archives():
         if opens.search(path.read_text())
     }
     between_own_processes = {"nppsim/executor.py", "rl/config/shipped.py", "rl/experiment/evaluator.py"}
-    assert found == {"rl/policy/archive.py"} | between_own_processes
+    assert found == {"rl/policy/sb3.py"} | between_own_processes

@@ -7,9 +7,8 @@ import torch
 from nppsim.bank import LevelBank
 from nppsim.observe.graph import NONE, NUM_SLOTS, Graph, announce, graph_of, state_at_start
 from rl.policy.architectures import ARCHITECTURES, GraphNetwork
-from rl.policy.graph_batch import GraphBatch
-from rl.policy.graph_kernels import listen
-from rl.policy.graph_layers import AttentionLayer, GraphLayers, MeanLayer, TransformerLayer
+from rl.policy.graph_kernels import dot_product_attention
+from rl.policy.graph_network import AttentionLayer, GraphBatch, GraphLayers, MeanLayer, TransformerLayer
 from rl.policy.policy import build_policy
 from rl.ppo.rollout_buffer import grouped_order
 
@@ -70,26 +69,26 @@ def test_the_order_of_nodes_changes_nothing(kind, graphs):
     torch.testing.assert_close(second.mean(network(second)), first.mean(network(first)), atol=1e-5, rtol=1e-5)
 
 
-def test_what_nodes_hear_and_its_gradient_are_those_of_plain_indexing(graphs):
+def test_values_of_neighbours_and_their_gradients_equal_plain_indexing(graphs):
     batch = GraphBatch.join(graphs[-2:], CPU)
     start = torch.randn(len(batch.features), 3)
-    mask = batch.heard[:, :, None]
-    weights = torch.randn(*batch.heard.shape, 3)
+    mask = batch.valid[:, :, None]
+    weights = torch.randn(*batch.valid.shape, 3)
     for ours, plain in (
-        (lambda x: (batch.hear(x) * mask * weights).sum(1), lambda x: (x[batch.neighbours] * mask * weights).sum(1)),
-        (batch.mean_heard, lambda x: (x[batch.neighbours] * mask).sum(1) / mask.sum(1)),
+        (lambda x: (batch.gather(x) * mask * weights).sum(1), lambda x: (x[batch.neighbours] * mask * weights).sum(1)),
+        (batch.neighbour_mean, lambda x: (x[batch.neighbours] * mask).sum(1) / mask.sum(1)),
     ):
         results = []
         for function in (ours, plain):
             nodes = start.clone().requires_grad_()
-            heard = function(nodes)
-            (heard * torch.arange(heard.numel()).view_as(heard).cos()).sum().backward()
-            results.append((heard, nodes.grad))
+            values = function(nodes)
+            (values * torch.arange(values.numel()).view_as(values).cos()).sum().backward()
+            results.append((values, nodes.grad))
         torch.testing.assert_close(results[0], results[1], atol=1e-5, rtol=1e-5)
 
 
-def heard_by(batch, node):
-    return [(k, int(batch.neighbours[node, k])) for k in torch.nonzero(batch.heard[node]).flatten().tolist()]
+def neighbours_of(batch, node):
+    return [(k, int(batch.neighbours[node, k])) for k in torch.nonzero(batch.valid[node]).flatten().tolist()]
 
 
 def test_layers_are_their_definitions_node_by_node(graphs):
@@ -100,7 +99,7 @@ def test_layers_are_their_definitions_node_by_node(graphs):
 
     mean = MeanLayer(8, network)
     for node in some:
-        average = torch.stack([nodes[j] for _, j in heard_by(batch, node)]).mean(0)
+        average = torch.stack([nodes[j] for _, j in neighbours_of(batch, node)]).mean(0)
         torch.testing.assert_close(mean(nodes, batch)[node], mean.linear(average).relu(), atol=1e-5, rtol=1e-5)
 
     attention = AttentionLayer(8, network)
@@ -110,10 +109,11 @@ def test_layers_are_their_definitions_node_by_node(graphs):
         expected = []
         for head in range(2):
             scores = [
-                as_source[j, head] + as_target[node, head] + attention.slot[k, head] for k, j in heard_by(batch, node)
+                as_source[j, head] + as_target[node, head] + attention.slot[k, head]
+                for k, j in neighbours_of(batch, node)
             ]
             weights = torch.nn.functional.leaky_relu(torch.stack(scores), 0.2).softmax(0)
-            values = [attention.value(nodes[j])[4 * head : 4 * head + 4] for _, j in heard_by(batch, node)]
+            values = [attention.value(nodes[j])[4 * head : 4 * head + 4] for _, j in neighbours_of(batch, node)]
             expected.append((weights[:, None] * torch.stack(values)).sum(0))
         torch.testing.assert_close(attention(nodes, batch)[node], torch.cat(expected).relu(), atol=1e-5, rtol=1e-5)
 
@@ -133,7 +133,7 @@ def test_layers_are_their_definitions_node_by_node(graphs):
             for head in range(2):
                 own = slice(4 * head, 4 * head + 4)
                 scores, values = [], []
-                for k, j in heard_by(batch, node):
+                for k, j in neighbours_of(batch, node):
                     query, key, value = parts(node)[0][own], parts(j)[1][own], parts(j)[2][own]
                     if not simple:
                         query = query @ transformer.attention[head, :, relation[k]]
@@ -154,12 +154,12 @@ def test_the_loops_of_attention_and_their_gradients_are_those_of_plain_indexing(
 
     def by_indexing(asked, keys, values, prior):
         products = (asked[:, relation] * keys[batch.neighbours]).unflatten(2, (heads, size)).sum(3)
-        scores = (products / size**0.5 + prior).masked_fill(~batch.heard[:, :, None], -torch.inf)
+        scores = (products / size**0.5 + prior).masked_fill(~batch.valid[:, :, None], -torch.inf)
         wide = scores.softmax(dim=1).repeat_interleave(size, dim=2)
         return torch.zeros(shapes[0]).index_add(1, relation, wide * values[batch.neighbours])
 
     start, results = [torch.randn(shape) for shape in shapes], []
-    for function in (lambda *given: listen(*given, batch, relation), by_indexing):
+    for function in (lambda *args: dot_product_attention(*args, batch.neighbours, batch.valid, relation), by_indexing):
         given = [one.clone().requires_grad_() for one in start]
         told = function(*given)
         (told * torch.arange(told.numel()).view_as(told).cos()).sum().backward()
@@ -209,7 +209,7 @@ def test_what_is_remembered_is_what_would_be_computed_and_is_forgotten_with_the_
         policy.logits_and_values(tensors)
         assert len(calls) == 7, "encoded again in another precision"
         policy.forget()
-    assert encoder._memory is None
+    assert encoder._cache is None
 
 
 def test_minibatches_of_graphs_hold_every_decision_once_and_few_environments():

@@ -12,9 +12,9 @@ from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from nppsim.spaces import as_spaces_have_it, observation_space
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
-from rl.policy.graph_samples import graph_states
 from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
 from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, sample_actions
+from rl.ppo.probe import graph_states
 
 from networks import parts_without_effect
 

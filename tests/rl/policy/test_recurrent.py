@@ -56,7 +56,7 @@ def test_a_row_alone_is_a_step_and_without_a_state_an_episode_begins():
 
 
 def test_a_batch_that_begins_in_the_middle_of_a_sequence_is_refused():
-    with pytest.raises(ValueError, match="the first row of a batch follows nothing"):
+    with pytest.raises(ValueError, match="the first row of a batch cannot follow"):
         packed(torch.tensor([True, False]))
 
 
@@ -83,11 +83,11 @@ def test_names_with_a_memory(name, tmp_path):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("vision_free+gru+subtasks5", "subtasks and a memory do not go together yet"),
-        ("vision_free+subtasks5+gru", "'gru' cannot stand there"),
-        ("vision_free+gru+gru", "'gru' cannot stand there"),
-        ("vision_free+gru+deep2", "'deep2' cannot stand there"),
-        ("vision_free+gru+state3", "'state3' cannot stand there"),
+        ("vision_free+gru+subtasks5", "subtasks and a memory cannot be combined"),
+        ("vision_free+subtasks5+gru", "'gru' is not possible there"),
+        ("vision_free+gru+gru", "'gru' is not possible there"),
+        ("vision_free+gru+deep2", "'deep2' is not possible there"),
+        ("vision_free+gru+state3", "'state3' is not possible there"),
         ("vision_free_gcn+gru", "give .gru to a network without a graph"),
     ],
 )

@@ -50,10 +50,10 @@ def test_the_predecessors_names_are_all_there():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vision_free+visual4", "visual frames to stack, but vision_free reads game_state"),
-        ("vision_free+state13", "behind the \\+: give visualN, stateM"),
-        ("vision_free+deep2+state4", "'state4' cannot stand there"),
-        ("vision_free+state4+state2", "'state2' cannot stand there"),
+        ("vision_free+visual4", "stacks visual frames game_state"),
+        ("vision_free+state13", "suffix: give visualN, stateM"),
+        ("vision_free+deep2+state4", "'state4' is not possible there"),
+        ("vision_free+state4+state2", "'state2' is not possible there"),
     ],
 )
 def test_other_names_are_refused(name, message):

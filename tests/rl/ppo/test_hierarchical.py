@@ -13,8 +13,8 @@ from nppsim.errors import ConfigError
 from rl.config.curriculum import CurriculumConfig
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
-from rl.policy.commander import COMMAND, EXPLORE, NO_SUBTASK, SUBTASKS
 from rl.policy.policy import build_policy
+from rl.policy.subtasks import COMMAND, EXPLORE, NO_SUBTASK, SUBTASKS
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
 from rl.ppo import schedules, training_state
 from rl.ppo.hierarchical import HierarchicalPPO, semi_markov

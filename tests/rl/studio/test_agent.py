@@ -15,7 +15,7 @@ from nppsim_agents.agents import checkpoints
 from rl.policy import architectures, checkpoint
 from rl.policy.architectures import Architecture
 from rl.policy.checkpoint import CheckpointError
-from rl.policy.export import to_onnx
+from rl.policy.onnx import to_onnx
 from rl.policy.policy import build_policy
 from rl.studio.agent import TOGETHER
 

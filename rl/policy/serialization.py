@@ -1,15 +1,16 @@
-"""Nested data as what JSON can hold and tensors, and back again exactly: the inside of a checkpoint.
+"""Exact conversion of nested data to JSON and tensors, and back: the content of a checkpoint.
 
     plain, tensors = pack({"moments": torch.zeros(3), "seed": 2**100}, "training")
     unpack(plain, tensors)
 
-Numbers, texts, lists, None and dictionaries of texts stand in ``plain`` as they are.  The rest is a dictionary of one key:
+Numbers, texts, lists, None and dictionaries with text keys are stored in ``plain`` unchanged.  Everything else becomes a
+dictionary with one key:
 
     {"$tensor": NAME}                                    tensors[NAME]
     {"$array": NAME}                                     a numpy array, tensors[NAME]
-    {"$array": [NAME, dtype, shape]}                     one of a type that tensors lack (records, texts), its bytes
+    {"$array": [NAME, dtype, shape]}                     an array of a type without tensors (records, texts), as bytes
     {"$tuple": [...]}  {"$bytes": hexadecimal}  {"$float": "nan", "inf" or "-inf"}
-    {"$dict": [[key, value], ...]}                       with keys that are no texts, or begin with "$"
+    {"$dict": [[key, value], ...]}                       with other keys, or keys that begin with "$"
 """
 
 import math
@@ -19,20 +20,20 @@ from typing import Any
 import numpy as np
 import torch
 
-_ALIKE = "biuf"  # kinds of numpy types, native and of at most 8 bytes, that tensors have, too
+_TENSOR_KINDS = "biuf"  # kinds of numpy types, native and of at most 8 bytes, that torch has as well
 
 
 class PackingError(ValueError):
-    """Data of a type that cannot be packed, or packed data that are none; the message names the place."""
+    """Data of an unsupported type, or invalid packed data; the message names the place."""
 
 
 def pack(value: Any, place: str) -> tuple[Any, dict[str, torch.Tensor]]:
-    """(plain, tensors by name); the tensors are copies, on the CPU.
+    """Return (plain, tensors by name); the tensors are copies, on the CPU.
 
-    value: nested dicts, lists and tuples of tensors, numpy arrays, numbers, texts, bytes and None.  numpy's own numbers
-        become Python's.
-    place: what the value is called; names of tensors begin with it.
-    PackingError: another type in there.
+    value: nested dicts, lists and tuples of tensors, numpy arrays, numbers, texts, bytes and None; numpy scalars become
+        Python numbers.
+    place: name of the value; names of tensors begin with it.
+    PackingError: another type.
     """
     tensors: dict[str, torch.Tensor] = {}
     return _pack(value, place, tensors), tensors
@@ -44,7 +45,7 @@ def _pack(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided or value.is_quantized:
             raise PackingError(f"{place} is a sparse or quantised tensor: save a dense one")
-        return {"$tensor": _keep(value.detach().cpu().clone(memory_format=torch.contiguous_format), place, tensors)}
+        return {"$tensor": _add(value.detach().cpu().clone(memory_format=torch.contiguous_format), place, tensors)}
     if isinstance(value, np.ndarray):
         return {"$array": _pack_array(value, place, tensors)}
     if isinstance(value, Mapping):
@@ -68,14 +69,14 @@ def _pack_array(array: np.ndarray, place: str, tensors: dict[str, torch.Tensor])
     dtype = array.dtype
     if dtype.hasobject:
         raise PackingError(f"{place} is an array of Python objects: save numbers")
-    if dtype.kind in _ALIKE and dtype.isnative and dtype.itemsize <= 8:
-        return _keep(torch.from_numpy(np.array(array, order="C")), place, tensors)
-    name = _keep(torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy()), place, tensors)
+    if dtype.kind in _TENSOR_KINDS and dtype.isnative and dtype.itemsize <= 8:
+        return _add(torch.from_numpy(np.array(array, order="C")), place, tensors)
+    name = _add(torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy()), place, tensors)
     return [name, _pack(np.lib.format.dtype_to_descr(dtype), place, tensors), list(array.shape)]
 
 
-def _keep(tensor: torch.Tensor, place: str, tensors: dict[str, torch.Tensor]) -> str:
-    """The name under which the tensor is kept: its place, made different where another has that already."""
+def _add(tensor: torch.Tensor, place: str, tensors: dict[str, torch.Tensor]) -> str:
+    """Add a tensor and return its name: the place, made unique."""
     name = place
     while name in tensors:
         name += "'"
@@ -84,14 +85,14 @@ def _keep(tensor: torch.Tensor, place: str, tensors: dict[str, torch.Tensor]) ->
 
 
 def unpack(plain: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """What ``pack`` was given.  PackingError unless ``plain`` names every tensor, and each once."""
+    """Restore the value given to ``pack``.  PackingError unless ``plain`` names every tensor exactly once."""
     left = dict(tensors)
     try:
         value = _unpack(plain, left)
     except PackingError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, SyntaxError) as error:
-        raise PackingError(f"{type(error).__name__}: {error}") from error  # RuntimeError: too deep, or torch's
+        raise PackingError(f"{type(error).__name__}: {error}") from error  # RuntimeError: recursion limit, or of torch
     if left:
         raise PackingError(f"nothing refers to the tensor {min(left)}")
     return value
@@ -102,11 +103,11 @@ def _unpack(plain: Any, left: dict[str, torch.Tensor]) -> Any:
         return [_unpack(item, left) for item in plain]
     if not isinstance(plain, dict):
         return plain
-    mark = next(iter(plain), "")
-    if not mark.startswith("$"):
+    kind = next(iter(plain), "")
+    if not kind.startswith("$"):
         return {key: _unpack(item, left) for key, item in plain.items()}
-    ((mark, content),) = plain.items()
-    match mark:
+    ((kind, content),) = plain.items()
+    match kind:
         case "$tensor":
             return left.pop(content)
         case "$array":
@@ -119,12 +120,12 @@ def _unpack(plain: Any, left: dict[str, torch.Tensor]) -> Any:
             return bytes.fromhex(content)
         case "$float":
             return float(content)
-    raise PackingError(f"{mark} is no mark of packed data")
+    raise PackingError(f"unknown kind of packed data: {kind}")
 
 
 def _unpack_array(content: list, left: dict[str, torch.Tensor]) -> np.ndarray:
-    name, described, shape = content
-    dtype = np.lib.format.descr_to_dtype(_unpack(described, left))
+    name, description, shape = content
+    dtype = np.lib.format.descr_to_dtype(_unpack(description, left))
     if dtype.hasobject:
         raise PackingError(f"{name} would be an array of Python objects")
     return np.frombuffer(left.pop(name).numpy().tobytes(), dtype).reshape(shape).copy()

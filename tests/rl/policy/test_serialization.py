@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl.policy.packing import PackingError, pack, unpack
+from rl.policy.serialization import PackingError, pack, unpack
 
 DTYPES = ["?", "i1", "i8", "u2", "u8", "f2", "f4", "f8", ">i4", "U3", "S2", "M8[s]", [("a", "i4", (2,)), ("b", "f8")]]
 numbers = st.integers() | st.floats(allow_nan=False) | st.booleans()
@@ -101,7 +101,7 @@ def test_what_was_never_packed_is_refused_or_harmless(plain):
         ([{"$tensor": "t"}, {"$tensor": "t"}], "KeyError"),
         ({"$array": ["t", "|O", []]}, "Python objects|ValueError"),
         ({"$array": ["t", "f8", [1 << 62]]}, "ValueError"),
-        ({"$code": "t"}, "is no mark of packed data"),
+        ({"$code": "t"}, "unknown kind of packed data"),
     ],
 )
 def test_each_tensor_is_named_once_and_by_a_known_mark(plain, message):

@@ -19,7 +19,7 @@ from nppsim.observe import layout
 from nppsim.spaces import observation_space
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.policy.scaled import CLAMP, ScaledFeatures
+from rl.policy.sb3 import CLAMP, ScaledFeatures
 from rl.ppo.vec_env import BatchVecEnv
 
 from worlds import straight
@@ -62,7 +62,7 @@ def test_the_extractor_reads_everything_there_is_on_one_scale():
     x = layout.SPECS["game_state"].components.index("x")
     assert scaled["game_state"][x] == pytest.approx(observation["game_state"][x] / 528)
     assert scaled["surroundings"].max() == 1
-    with pytest.raises(UserError, match="'picture' is no observation of nppsim"):
+    with pytest.raises(UserError, match="'picture' is not an observation of nppsim"):
         ScaledFeatures(spaces.Dict({"picture": spaces.Box(0, 1, (3,))}))
 
 

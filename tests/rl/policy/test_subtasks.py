@@ -9,21 +9,24 @@ from nppsim.errors import ConfigError
 from nppsim.levels.kinds import MINE as MINE_KIND
 from rl.config import ExperimentConfig, HierarchyConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.policy.architectures import SUBTASKS_READ, ArchitectureError, get_architecture
-from rl.policy.commander import (
+from rl.policy.architectures import SUBTASK_OBSERVATIONS, ArchitectureError, get_architecture
+from rl.policy.subtasks import (
     COMMAND,
     EXIT,
     EXIT_SWITCH,
     EXPLORE,
+    EXPLORED_PX,
     LOCKED_DOOR,
     MINE,
     NO_SUBTASK,
     SUBTASKS,
-    described,
+    Commands,
+    command_features,
+    facts,
+    is_completed,
     possible,
     targets,
 )
-from rl.policy.commands import EXPLORED_PX, Commands, done, facts
 
 from worlds import FLOOR, LEFT, RIGHT, corridor
 
@@ -32,7 +35,7 @@ MINED = corridor(spawn=20, switch=60, door=80, entities=[(MINE_KIND, 26, FLOOR)]
 
 
 def start(level):
-    sim = BatchSimulator([level], 1, observations=SUBTASKS_READ, threads=1)
+    sim = BatchSimulator([level], 1, observations=SUBTASK_OBSERVATIONS, threads=1)
     sim.reset()
     return sim
 
@@ -45,10 +48,10 @@ def can(sim):
 def follow(sim, subtask, action, longest=1000):
     """(decisions until the subtask was over, whether it was completed)."""
     commands = Commands(1, longest)
-    commands.give(np.array([0]), np.array([subtask]), sim.obs)
+    commands.start(np.array([0]), np.array([subtask]), sim.obs)
     for count in range(1, 400):
         sim.step(np.array([action]))
-        over, completed = commands.follow(sim.obs, sim.terminated | sim.truncated)
+        over, completed = commands.step(sim.obs, sim.terminated | sim.truncated)
         if over[0]:
             return count, bool(completed[0])
     raise AssertionError("it never ends")
@@ -86,8 +89,8 @@ def test_a_mine_lies_behind():
     assert begun["hazard"][0] == pytest.approx(36, abs=1)
     for gone, passed in ((0, False), (30, False), (37, True)):
         now = begun.copy()
-        now["way"] -= gone
-        assert done(np.array([MINE]), begun, now)[0] == passed
+        now["path"] -= gone
+        assert is_completed(np.array([MINE]), begun, now)[0] == passed
 
 
 def test_exploring_means_to_get_away():
@@ -112,16 +115,16 @@ def test_targets_are_where_things_are():
 def test_the_low_level_is_told_only_of_its_subtask():
     sim = start(LOCKED)
     obs = {key: torch.from_numpy(values) for key, values in sim.obs.items()}
-    told = described(obs, torch.tensor([[LOCKED_DOOR, 10]]), longest=20)[0].view(len(SUBTASKS), -1)
+    told = command_features(obs, torch.tensor([[LOCKED_DOOR, 10]]), longest=20)[0].view(len(SUBTASKS), -1)
     assert told[LOCKED_DOOR].tolist() == [1.0, 0.5, 0.5, 0.0, 0.5]  # given, half its time, half of 120 px away
     assert not told[[EXIT_SWITCH, EXIT, MINE, EXPLORE]].any()
-    assert not described(obs, torch.tensor([[NO_SUBTASK, 0]]), longest=20).any()
+    assert not command_features(obs, torch.tensor([[NO_SUBTASK, 0]]), longest=20).any()
 
 
 def test_commands_come_back():
     sim, commands = start(LOCKED), Commands(1, 50)
-    commands.give(np.array([0]), np.array([LOCKED_DOOR]), sim.obs)
-    commands.follow(sim.obs, np.array([False]))
+    commands.start(np.array([0]), np.array([LOCKED_DOOR]), sim.obs)
+    commands.step(sim.obs, np.array([False]))
     other = Commands(1, 50)
     other.load(commands.state())
     assert (other.now == [[LOCKED_DOOR, 1]]).all()
@@ -143,7 +146,7 @@ def test_names_of_networks_with_subtasks():
     "name", ["subtasks", "subtasks0", "subtasks05", "subtasks-3", "subtasks10001", "subtasks5+deep2"]
 )
 def test_names_that_mean_nothing(name):
-    with pytest.raises(ArchitectureError, match=r"behind the \+: give subtasksK|cannot stand there"):
+    with pytest.raises(ArchitectureError, match="give subtasksK|is not possible there"):
         get_architecture(f"vision_free+{name}")
 
 

@@ -1,0 +1,436 @@
+"""Graph networks: from ``graph_state`` to features of the ninja's position and of its targets.
+
+    encoder = GraphEncoder(GraphNetwork("gcn", layers=2, width=64, heads=0, out=128))
+    encoder(observations)                                             # float[N, 128]
+
+A minibatch encodes each distinct graph once (``GraphBatch``, ``GraphLayers``).  Every decision then reads the nodes of its
+places: the ninja's cell and the eight around it, the cells of switch, exit and both waypoints, and the mean of all nodes.
+While weights stay the same, as in a rollout or an evaluation, ``remember`` caches encoded graphs.
+
+The layers do not normalise over a batch and have no dropout, so the encoding of a graph does not depend on other graphs.
+Sources: Kipf & Welling 2017 (GCN, here with the mean), Veličković et al. 2018 (GAT), Hu et al. 2020 (HGT).  The reasons for
+own implementations are in ``docs/lab/decisions.md``.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from hardware.memory import MOST_REMEMBERED
+from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
+from nppsim.observe import layout
+from nppsim.observe.graph import (
+    CELL,
+    EDGE_TYPES,
+    FEATURES,
+    NODE_TYPES,
+    NONE,
+    NUM_SLOTS,
+    SLOTS,
+    Graph,
+    graph_of,
+)
+from rl.policy.architectures import GraphNetwork
+from rl.policy.graph_kernels import attend, dot_product_attention
+
+_NUM_TYPES, _NUM_RELATIONS = len(NODE_TYPES), len(EDGE_TYPES)
+_RELATION = [EDGE_TYPES.index(name) for name in SLOTS]  # of each slot
+_NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU
+_AROUND = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)]
+_NUM_PLACES = len(_AROUND) + 4
+_STATE = layout.slots(layout.SPECS["game_state"].components)
+_PATH = layout.slots(layout.SPECS["reachability_features"].components)
+_ENTITY = layout.slots(layout.SPECS["entity_positions"].components)
+
+States = list[bytes]  # ``graph_state`` of some decisions
+
+
+def compute_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 inside an autocast region of that device, else float32."""
+    return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
+
+
+def states_of(observed: torch.Tensor) -> States:
+    """Rows of ``graph_state`` int64[N, 8], as keys of dictionaries."""
+    rows = np.ascontiguousarray(observed.cpu().numpy())
+    return rows.view(f"V{rows.shape[1] * rows.itemsize}").reshape(-1).tolist()
+
+
+def distinct(states: States) -> tuple[States, list[int]]:
+    """Return the distinct states in the order of their first occurrence, and the index of each state among them."""
+    index: dict[bytes, int] = {}
+    which = [index.setdefault(state, len(index)) for state in states]
+    return list(index), which
+
+
+@dataclass(frozen=True, eq=False)
+class GraphBatch:
+    """G graphs with N nodes in total; the nodes of a graph are contiguous.
+
+    A node has up to 16 neighbours (the sources of its messages), in slots of fixed meaning, so that sums over neighbours are
+    sums along an axis.  Gradients flow from a node to its neighbours; the lists ``receivers`` for this come with the graph,
+    as sorting them here would take longer than everything else.
+
+    features: float32[N, F].
+    neighbours: int64[N, 16]; the node itself in empty slots.
+    valid: bool[N, 16], false for empty slots.
+    receivers: int64[E], indices into the flattened ``neighbours``, grouped by source.
+    receiver_start: int64[N], where the group of each source begins.
+    typed: nodes int64[n] of each type except cells.
+    graph: int64[N], index of each node's graph.
+    sizes: float32[G, 1].
+    cell_node: int64[G, 1100].
+    """
+
+    features: torch.Tensor
+    neighbours: torch.Tensor
+    valid: torch.Tensor
+    receivers: torch.Tensor
+    receiver_start: torch.Tensor
+    typed: tuple[torch.Tensor, ...]
+    graph: torch.Tensor
+    sizes: torch.Tensor
+    cell_node: torch.Tensor
+
+    @staticmethod
+    def of(states: Sequence[bytes], device: torch.device) -> "GraphBatch":
+        """Graphs of some states.  GraphError: the level of a state is in no bank of this process."""
+        return GraphBatch.join([graph_of(np.frombuffer(state, np.int64)) for state in states], device)
+
+    @staticmethod
+    def join(graphs: Sequence[Graph], device: torch.device) -> "GraphBatch":
+        """Concatenate graphs."""
+        sizes = np.array([len(graph) for graph in graphs])
+        first = np.cumsum(sizes) - sizes
+        graph_index = np.repeat(np.arange(len(graphs)), sizes)
+        neighbours = np.concatenate([graph.neighbours for graph in graphs])
+        valid = neighbours != NONE
+        neighbours = np.where(valid, neighbours + first[graph_index][:, None], np.arange(len(neighbours))[:, None])
+        edges = np.array([len(graph.listeners[0]) for graph in graphs])
+        receivers = np.concatenate([graph.listeners[0] for graph in graphs]) + NUM_SLOTS * np.repeat(first, edges)
+        counts = np.concatenate([graph.listeners[1] for graph in graphs])
+        types = np.concatenate([graph.types for graph in graphs])
+
+        def tensor(array: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(array).to(device)
+
+        return GraphBatch(
+            features=tensor(np.concatenate([graph.features for graph in graphs])),
+            neighbours=tensor(neighbours),
+            valid=tensor(valid),
+            receivers=tensor(receivers),
+            receiver_start=tensor(np.cumsum(counts) - counts),
+            typed=tuple(tensor(np.flatnonzero(types == kind)) for kind in range(CELL + 1, len(NODE_TYPES))),
+            graph=tensor(graph_index),
+            sizes=tensor(sizes.astype(np.float32)[:, None]),
+            cell_node=tensor(np.stack([graph.cell_node for graph in graphs]) + first[:, None]),
+        )
+
+    def gather(self, nodes: torch.Tensor) -> torch.Tensor:
+        """Values of the neighbours: [N, W] to [N, 16, W]; the gradient of empty slots must be zero."""
+        return _Gather.apply(nodes, self.neighbours, self.receivers, self.receiver_start)
+
+    def neighbour_mean(self, nodes: torch.Tensor) -> torch.Tensor:
+        """Mean over each node's neighbours, including itself: [N, W] to [N, W]."""
+        weights = self.valid / self.valid.sum(dim=1, keepdim=True)
+        return _NeighbourMean.apply(nodes, self.neighbours, weights, self.receivers, self.receiver_start)
+
+    def mean(self, nodes: torch.Tensor) -> torch.Tensor:
+        """Mean over each graph's nodes: [N, W] to [G, W]."""
+        total = nodes.new_zeros(len(self.sizes), nodes.shape[1])
+        return total.index_add(0, self.graph, nodes) / self.sizes.to(nodes.dtype)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, nodes: torch.Tensor, neighbours: torch.Tensor, receivers: torch.Tensor, start: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.save_for_backward(receivers, start)
+        return nodes.index_select(0, neighbours.flatten()).view(*neighbours.shape, nodes.shape[1])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        receivers, start = ctx.saved_tensors
+        gradient = gradient.reshape(-1, gradient.shape[-1])
+        return F.embedding_bag(receivers, gradient, start, mode="sum"), None, None, None
+
+
+class _NeighbourMean(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        nodes: torch.Tensor,
+        neighbours: torch.Tensor,
+        weights: torch.Tensor,
+        receivers: torch.Tensor,
+        start: torch.Tensor,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(weights, receivers, start)
+        return F.embedding_bag(neighbours, nodes, mode="sum", per_sample_weights=weights.to(nodes.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        weights, receivers, start = ctx.saved_tensors
+        shares = weights.flatten()[receivers].to(gradient.dtype)
+        rows = receivers // weights.shape[1]
+        back = F.embedding_bag(rows, gradient.contiguous(), start, mode="sum", per_sample_weights=shares)
+        return back, None, None, None, None
+
+
+class MeanLayer(nn.Module):
+    """Graph convolution: a linear layer on the mean of the neighbours and the node itself."""
+
+    def __init__(self, inputs: int, network: GraphNetwork):
+        super().__init__()
+        self.linear = nn.Linear(inputs, network.width)
+
+    def forward(self, nodes: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
+        return F.relu(self.linear(batch.neighbour_mean(nodes)))
+
+
+class AttentionLayer(nn.Module):
+    """Graph attention: the weights of neighbours depend on both nodes and on the slot."""
+
+    all_alike: torch.Tensor
+
+    def __init__(self, inputs: int, network: GraphNetwork):
+        super().__init__()
+        self.heads = network.heads
+        self.value = nn.Linear(inputs, network.width)
+        self.scores = nn.Linear(inputs, 2 * network.heads, bias=False)  # of a node as source and as target
+        self.slot = nn.Parameter(torch.zeros(NUM_SLOTS, network.heads))
+        self.register_buffer("all_alike", torch.zeros(NUM_SLOTS, dtype=torch.int64), persistent=False)
+
+    def forward(self, nodes: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
+        source, target = self.scores(nodes).chunk(2, dim=1)
+        scores = F.leaky_relu(batch.gather(source) + target[:, None] + self.slot, _NEGATIVE_SLOPE)
+        return F.relu(attend(scores, self.value(nodes), batch.neighbours, batch.valid, self.all_alike, 1)[:, 0])
+
+
+class TransformerLayer(nn.Module):
+    """Heterogeneous graph transformer: queries, keys and values by node type, attention and messages by edge type.
+
+    simple: edge types add a score to each head and have no matrices.
+    relation, matrix: int64[16], edge type of each slot, and index of its matrices.
+    """
+
+    relation: torch.Tensor
+    matrix: torch.Tensor
+
+    def __init__(self, network: GraphNetwork, simple: bool):
+        super().__init__()
+        self.heads, self.simple, width = network.heads, simple, network.width
+        size = width // self.heads
+        self.inputs = TypedLinear(width, 3 * width)
+        self.output = TypedLinear(width, width)
+        self.prior = nn.Parameter(torch.zeros(_NUM_RELATIONS, self.heads))
+        if not simple:
+            same = torch.eye(size).expand(self.heads, _NUM_RELATIONS, size, size)
+            self.attention = nn.Parameter((same + torch.randn_like(same) / size).transpose(1, 2).contiguous())
+            self.message = nn.Parameter(same + torch.randn_like(same) / size)
+        relation = torch.tensor(_RELATION)
+        self.register_buffer("relation", relation, persistent=False)
+        self.register_buffer("matrix", relation * (not simple), persistent=False)
+
+    def forward(self, nodes: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
+        query, keys, values = self.inputs(nodes, batch).chunk(3, dim=1)
+        queries = query[:, None] if self.simple else self._queries(query)
+        prior = self.prior[self.relation]
+        messages = dot_product_attention(queries, keys, values, prior, batch.neighbours, batch.valid, self.matrix)
+        total = messages[:, 0] if self.simple else self._sum(messages)
+        return nodes + self.output(F.gelu(total), batch)
+
+    def _queries(self, query: torch.Tensor) -> torch.Tensor:
+        """[N, W] to [N, R, W]: the query for each relation."""
+        matrices = _block_diagonal(self.attention.permute(2, 0, 3, 1))
+        return F.linear(query, matrices.flatten(0, 1)).unflatten(1, (_NUM_RELATIONS, -1))
+
+    def _sum(self, messages: torch.Tensor) -> torch.Tensor:
+        """[N, R, W] to [N, W]: sum of the transformed messages of the relations."""
+        matrices = _block_diagonal(self.message.permute(1, 0, 3, 2))
+        return F.linear(messages.flatten(1), matrices.transpose(0, 1).flatten(1))
+
+
+def _block_diagonal(blocks: torch.Tensor) -> torch.Tensor:
+    """[R, heads, a, b] to [R, heads * a, heads * b]: the blocks on the diagonal, zeros elsewhere.
+
+    One product with all these zeros is faster than one per head, whose results would have to be reordered.
+    """
+    apart = torch.eye(blocks.shape[1], device=blocks.device)[:, None, :, None]
+    return (blocks[:, :, :, None] * apart).flatten(3).flatten(1, 2)
+
+
+class TypedLinear(nn.Module):
+    """Linear layer with weights for each node type: [N, inputs] to [N, outputs].
+
+    One tensor holds the weights of all types.  Levels without doors do not train the weights of doors, and a separate tensor
+    without gradients would look like a disconnected part of the network.
+    """
+
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__()
+        bound = 1 / math.sqrt(inputs)  # as in nn.Linear
+        self.weight = nn.Parameter(torch.empty(_NUM_TYPES, outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(_NUM_TYPES, outputs).uniform_(-bound, bound))
+
+    def forward(self, nodes: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
+        """Apply the layer of cells to all nodes, as most are cells, then replace the results of the others."""
+        of_cells, *others = (F.linear(*arguments) for arguments in self._by_type(nodes, batch))
+        return of_cells.index_copy(0, torch.cat(batch.typed), torch.cat(others))
+
+    def _by_type(
+        self, nodes: torch.Tensor, batch: GraphBatch
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        yield nodes, self.weight[CELL], self.bias[CELL]
+        parts = nodes.index_select(0, torch.cat(batch.typed)).split([len(index) for index in batch.typed])
+        yield from zip(parts, self.weight[CELL + 1 :], self.bias[CELL + 1 :], strict=True)
+
+
+class GraphLayers(nn.Module):
+    """Layers of a graph network: a batch of graphs to node features [N, width]."""
+
+    def __init__(self, network: GraphNetwork):
+        super().__init__()
+        typed = network.kind in ("hgt", "simplified_hgt")
+        self.entry = TypedLinear(len(FEATURES), network.width) if typed else None
+        layers: list[nn.Module] = []
+        for inputs, _ in pairwise((len(FEATURES), *(network.width for _ in range(network.layers)))):
+            if typed:
+                layers.append(TransformerLayer(network, network.kind == "simplified_hgt"))
+            else:
+                layers.append((MeanLayer if network.kind == "gcn" else AttentionLayer)(inputs, network))
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, batch: GraphBatch) -> torch.Tensor:
+        nodes = batch.features if self.entry is None else F.relu(self.entry(batch.features, batch))
+        for layer in self.layers:
+            nodes = layer(nodes, batch)
+        return nodes
+
+
+@dataclass(frozen=True, eq=False)
+class _Encoded:
+    """Encoded graphs: nodes [N, W] of all, means [G, W], cell_node int64[G, 1100], rows of ``nodes``."""
+
+    nodes: torch.Tensor
+    means: torch.Tensor
+    cell_node: torch.Tensor
+
+
+class _Cache:
+    """Graphs encoded with given weights and precision.  index: position of each state among them."""
+
+    def __init__(self, weights: list[torch.Tensor], precision: torch.dtype):
+        self.weights, self.precision = weights, precision
+        self.index: dict[bytes, int] = {}
+        self._filled = 0  # rows of ``nodes``
+        self.encoded: _Encoded
+
+    def add(self, states: States, more: _Encoded) -> None:
+        """Append graphs; full tensors are replaced by ones of at least twice the size."""
+        if not self.index:
+            self.encoded = _Encoded(*(tensor.new_empty(0, *tensor.shape[1:]) for tensor in vars(more).values()))
+        graphs, rows = len(self.index), self._filled
+        ends = {"nodes": rows + len(more.nodes), "means": graphs + len(states), "cell_node": graphs + len(states)}
+        self.encoded = _Encoded(**{name: _grown(tensor, ends[name]) for name, tensor in vars(self.encoded).items()})
+        self.encoded.nodes[rows : ends["nodes"]] = more.nodes
+        self.encoded.means[graphs : ends["means"]] = more.means
+        self.encoded.cell_node[graphs : ends["cell_node"]] = more.cell_node + rows
+        self._filled = ends["nodes"]
+        self.index.update(zip(states, range(graphs, graphs + len(states)), strict=True))
+
+
+def _grown(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """Copy a tensor, if needed, to one with at least ``rows`` rows."""
+    if rows <= len(tensor):
+        return tensor
+    larger = tensor.new_empty(max(rows, 2 * len(tensor)), *tensor.shape[1:])
+    larger[: len(tensor)] = tensor
+    return larger
+
+
+class GraphEncoder(nn.Module):
+    """Raw observations to [N, network.out]."""
+
+    around: torch.Tensor
+
+    def __init__(self, network: GraphNetwork):
+        super().__init__()
+        self.layers = GraphLayers(network)
+        self.reading = nn.Linear((_NUM_PLACES + 1) * network.width + 2, network.out)
+        self.register_buffer("around", torch.tensor(_AROUND, dtype=torch.float32), persistent=False)
+        self._cache: _Cache | None = None
+
+    def forward(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        states = states_of(observations["graph_state"])
+        encoded, which = self._encoded(states)
+        cells, offset = self._cells(observations)
+        rows = encoded.cell_node[which[:, None], cells]
+        read = F.embedding(rows, encoded.nodes).flatten(1)
+        return F.relu(self.reading(torch.cat([read, encoded.means[which], offset.to(read.dtype)], dim=1)))
+
+    def remember(self, observed: torch.Tensor) -> None:
+        """Cache the encoded graphs of ``graph_state`` int64[N, 8].
+
+        The cache is cleared when weights or precision change, when it is full, and by ``forget``.  Not thread-safe.
+        """
+        cache = self._valid_cache()
+        if cache is None or len(cache.index) > MOST_REMEMBERED:
+            weights = [parameter.detach().clone() for parameter in self.layers.parameters()]
+            cache = self._cache = _Cache(weights, compute_dtype(self.around.device))
+        new = [state for state in distinct(states_of(observed))[0] if state not in cache.index]
+        if new:
+            with torch.no_grad():
+                cache.add(new, self._encode(new))
+
+    def forget(self) -> None:
+        """Clear the cache: the rounding of an encoded graph depends on the graphs encoded with it."""
+        self._cache = None
+
+    def _valid_cache(self) -> _Cache | None:
+        """Return the cache if its weights (compared by value: the fused optimiser counts no changes) and precision fit."""
+        cache = self._cache
+        if cache is None or cache.precision != compute_dtype(self.around.device):
+            return None
+        return cache if all(map(torch.equal, cache.weights, self.layers.parameters())) else None
+
+    def _encoded(self, states: States) -> tuple[_Encoded, torch.Tensor]:
+        """Encoded graphs, and the index of each state; from the cache if no gradient is needed and all are there."""
+        device = self.around.device
+        cache = None if torch.is_grad_enabled() else self._valid_cache()
+        if cache is not None:
+            known = [cache.index.get(state, -1) for state in states]
+            if min(known) >= 0:
+                return cache.encoded, torch.tensor(known, device=device)
+        graphs, which = distinct(states)
+        return self._encode(graphs), torch.tensor(which, device=device)
+
+    def _encode(self, states: States) -> _Encoded:
+        batch = GraphBatch.of(states, self.around.device)
+        nodes = self.layers(batch)
+        return _Encoded(nodes, batch.mean(nodes), batch.cell_node)
+
+    def _cells(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the cells to read, int64[N, 13], and the ninja's position in its cell, float32[N, 2], -1 to 1."""
+        state, path, entities = (
+            observations[key] for key in ("game_state", "reachability_features", "entity_positions")
+        )
+        ninja = state[:, [_STATE.x, _STATE.y]]
+        goals = [
+            entities[:, [_ENTITY.switch_x, _ENTITY.switch_y]],
+            entities[:, [_ENTITY.exit_x, _ENTITY.exit_y]],
+            ninja + path[:, [_PATH.waypoint1_dx, _PATH.waypoint1_dy]],
+            ninja + path[:, [_PATH.waypoint2_dx, _PATH.waypoint2_dy]],
+        ]
+        here = (ninja / TILE).floor()
+        cells = torch.cat([here[:, None] + self.around, (torch.stack(goals, dim=1) / TILE).floor()], dim=1)
+        column, row = cells[..., 0].clamp(0, CELLS_X - 1), cells[..., 1].clamp(0, CELLS_Y - 1)
+        return (column * CELLS_Y + row).long(), 2 * (ninja / TILE - here) - 1

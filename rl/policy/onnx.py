@@ -1,0 +1,286 @@
+"""ONNX files of policies, for use without this project and without torch.
+
+    data = to_onnx(policy, frame_skip=4)                   # bytes of the file
+    policy = OnnxPolicy.load(Path("agent.onnx"))
+    actions = policy.act(obs, deterministic=True)          # raw observations {key: array [N, *shape]}
+    logits, values, greedy = policy.compute(obs)
+
+    inputs     raw observations, one input for each key, dtype and shape [N, *shape] of the layout;
+               "action_mask" bool[N, 6], allowed actions; training allows all
+    outputs    "logits" float32[N, 6], "value" float32[N], "action" int64[N], the most probable allowed action
+
+The normaliser is part of the network.  The file's metadata under ``METADATA`` describe the inputs as JSON (``Facts``), so
+that a plugin's network can be loaded without the plugin.
+"""
+
+import json
+import logging
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from nppsim.actions import ACTION_NAMES, FRAMES_PER_SECOND, NUM_ACTIONS
+from nppsim.errors import UserError, needed
+from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
+from nppsim.reading import read_bytes
+from rl.policy.networks import check_batch
+from rl.policy.policy import NppPolicy, sample_actions
+
+METADATA = "nppsim"
+FORMAT_VERSION = 1
+MASK = "action_mask"
+OUTPUTS = ("logits", "value", "action")
+OPSET = 18
+SUFFIX = ".onnx"
+_EXAMPLES = 2  # batch size of the traced example; 1 would become a constant
+_MAX_BYTES = 1 << 30
+_REMEDY = "give an ONNX file that scripts/export.py has written"
+_TYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(bool)": "bool"}
+
+
+class ExportError(UserError, ValueError):
+    """Policy that cannot be exported, or ONNX file that is not of this project."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Metadata of an ONNX file.
+
+    architecture: name of the network.
+    observations: its inputs, in canonical order.
+    layout: fingerprint of the observation layout.
+    stacking: suffix of the architecture's name for stacked frames; "" for single frames.
+    frame_skip: frames per decision in training.
+    actions: names of the actions.
+    """
+
+    architecture: str
+    observations: tuple[str, ...]
+    layout: str
+    stacking: str
+    frame_skip: int
+    actions: tuple[str, ...] = ACTION_NAMES
+    format_version: int = FORMAT_VERSION
+
+
+class _Exported(nn.Module):
+    """The policy as a function of tensors: observations in the order of its keys, then the mask."""
+
+    def __init__(self, policy: NppPolicy):
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        *observed, mask = tensors
+        logits, values = self.policy.logits_and_values(dict(zip(self.policy.observations, observed, strict=True)))
+        return logits, values, logits.masked_fill(~mask, -torch.inf).argmax(dim=1)
+
+
+def check_exportable(policy: NppPolicy) -> None:
+    """Raise ExportError for graph networks, subtasks and recurrent policies."""
+    problem = None
+    if policy.features_extractor.graph:
+        problem = "reads the graph of a level from the simulator, which ONNX cannot: export a network without a graph"
+    if policy.commander:
+        problem = "has a subtask as state, and ONNX export is stateless: export a network without +subtasks"
+    if policy.memory:
+        problem = "has a recurrent state, and ONNX export is stateless: export a network without +gru"
+    if problem:
+        raise ExportError(f"{policy.architecture} {problem}")
+
+
+def example(policy: NppPolicy, rows: int = _EXAMPLES) -> dict[str, np.ndarray]:
+    """Zero observations {key: [rows, *shape]}."""
+    shapes = {key: policy.stacking.shape(key) for key in policy.observations}
+    return {key: np.zeros((rows, *shape), layout.SPECS[key].dtype) for key, shape in shapes.items()}
+
+
+def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
+    """Export a policy in float32, for any precision of the policy.
+
+    frame_skip: frames per decision in training.
+    ExportError: the network cannot be expressed, or has no statistics yet.  MissingPackageError without the extra ``onnx``.
+    """
+    needed("onnxscript", "onnx")
+    check_exportable(policy)
+    if policy.statistics is None:
+        raise ExportError(f"{policy.architecture} has no observation statistics yet: train it before it is exported")
+    facts = facts_of(policy, frame_skip)
+    proto = _traced(policy)
+    entry = proto.metadata_props.add()
+    entry.key, entry.value = METADATA, json.dumps(asdict(facts))
+    data: bytes = proto.SerializeToString(deterministic=True)
+    return data
+
+
+def facts_of(policy: NppPolicy, frame_skip: int) -> Facts:
+    """Metadata for the file of a policy."""
+    keys = policy.observations
+    return Facts(policy.architecture, keys, layout.fingerprint(keys), policy.stacking.name, frame_skip)
+
+
+def _traced(policy: NppPolicy) -> Any:
+    """Trace the policy to an onnx.ModelProto."""
+    tensors = [torch.from_numpy(values) for values in example(policy).values()]
+    tensors.append(torch.ones(_EXAMPLES, NUM_ACTIONS, dtype=torch.bool))
+    rows = torch.export.Dim("batch", min=1)
+    precision, device, training = policy.precision, policy.device, policy.training
+    policy.precision = "float32"
+    policy.to("cpu").set_training_mode(False)
+    try:
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warnings about torch internals
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                _Exported(policy),
+                tuple(tensors),
+                input_names=[*policy.observations, MASK],
+                output_names=list(OUTPUTS),
+                dynamic_shapes=(tuple({0: rows} for _ in tensors),),
+                opset_version=OPSET,
+                dynamo=True,
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ExportError(
+            f"{policy.architecture} cannot be expressed in ONNX ({first[:200]}): a custom network may only use what "
+            "torch can export (no numpy, no loops over the batch), see docs/search_and_export.md"
+        ) from error
+    finally:
+        policy.precision = precision
+        policy.to(device).set_training_mode(training)
+    assert program is not None
+    proto = program.model_proto
+    if any(one.type.tensor_type.shape.dim[0].dim_value for one in proto.graph.input):
+        raise ExportError(
+            f"{policy.architecture} can be expressed in ONNX only for a fixed number of observations: use shape[0] of a "
+            "tensor instead of len(), and do not compare it with a number (docs/search_and_export.md)"
+        )
+    return proto
+
+
+def signature(facts: Facts, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, object]:
+    """Inputs and outputs: name -> dtype and shape of one row."""
+    inputs = {key: {"dtype": layout.SPECS[key].dtype, "shape": list(shapes[key])} for key in facts.observations}
+    inputs[MASK] = {"dtype": "bool", "shape": [NUM_ACTIONS]}
+    outputs = zip(OUTPUTS, (("float32", [NUM_ACTIONS]), ("float32", []), ("int64", [])), strict=True)
+    return {"inputs": inputs, "outputs": {name: {"dtype": kind, "shape": shape} for name, (kind, shape) in outputs}}
+
+
+class OnnxPolicy:
+    """Inference with an ONNX file on the CPU.
+
+    data: the file.
+    place: its name, for errors.
+    facts: metadata; stacking: of the observations.
+    ExportError: damaged, not of this project, or with another observation layout.
+    MissingPackageError without the extra ``onnx``.
+    """
+
+    def __init__(self, data: bytes, place: object = "the network"):
+        self._made_of = data, place
+        ort = needed("onnxruntime", "onnx")
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
+        options.log_severity_level = 4  # errors are raised
+        try:  # from bytes: prevents references to other files
+            self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+            metadata = self._session.get_modelmeta().custom_metadata_map.get(METADATA)
+            inputs, outputs = self._session.get_inputs(), [one.name for one in self._session.get_outputs()]
+            found = {one.name: (_TYPES.get(one.type), tuple(one.shape[1:])) for one in inputs}
+        except _errors_of(ort) as error:
+            first = next(iter(str(error).splitlines()), "")
+            raise ExportError(f"{place}: no ONNX file, or damaged ({first[:200]}): {_REMEDY}") from error
+        self.facts, self.stacking = _facts(metadata, place)
+        self.observations = self.facts.observations
+        wanted = {key: (layout.SPECS[key].dtype, self.stacking.shape(key)) for key in self.observations}
+        wanted[MASK] = ("bool", (NUM_ACTIONS,))
+        if found != wanted or outputs != list(OUTPUTS):
+            raise ExportError(f"{place}: its inputs or outputs differ from its metadata: {_REMEDY}")
+
+    @classmethod
+    def load(cls, path: Path) -> "OnnxPolicy":
+        """Load a file; ExportError if it cannot be read."""
+        return cls(read_bytes(path, ExportError, _MAX_BYTES, _REMEDY), path)
+
+    def __reduce__(self) -> tuple[type["OnnxPolicy"], tuple[bytes, object]]:
+        """Pickle as file content: other processes create their own session."""
+        return type(self), self._made_of
+
+    def compute(
+        self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Logits float32[N, 6], values float32[N] and the deterministic actions int64[N], for raw observations [N, *shape].
+
+        mask: bool[N, 6], allowed actions; None: all.
+        ObservationError: a key is missing, or has another shape or dtype.
+        """
+        check_batch(obs, self.observations, self.stacking)
+        rows = len(obs[self.observations[0]])
+        given = {key: obs[key].reshape(rows, *self.stacking.shape(key)) for key in self.observations}
+        given[MASK] = np.ones((rows, NUM_ACTIONS), bool) if mask is None else mask
+        logits, values, actions = self._session.run(list(OUTPUTS), given)
+        return logits, values, actions
+
+    def act(
+        self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
+    ) -> np.ndarray:
+        """Actions int64[N]; as ``NppPolicy.act``, and with the same ``rng`` the same samples."""
+        logits, _, greedy = self.compute(obs)
+        return greedy if deterministic else sample_actions(torch.from_numpy(logits), rng).numpy()
+
+
+def is_onnx(path: Path) -> bool:
+    """Test the file name for the ONNX suffix."""
+    return path.suffix.lower() == SUFFIX
+
+
+def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
+    """Exceptions of onnxruntime for files; they have no common base class."""
+    state = ort.capi.onnxruntime_pybind11_state
+    names = (
+        "Fail",
+        "InvalidArgument",
+        "InvalidGraph",
+        "InvalidProtobuf",
+        "NoModel",
+        "NotImplemented",
+        "RuntimeException",
+    )
+    return (*(getattr(state, name) for name in names), UnicodeDecodeError)
+
+
+def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:
+    """Parse the metadata; ExportError for another version or damage."""
+    if text is None:
+        raise ExportError(f"{place}: an ONNX file, but not of this project: {_REMEDY}")
+    try:
+        fields = json.loads(text)
+        if fields["format_version"] != FORMAT_VERSION:
+            raise ExportError(
+                f"{place}: export format {fields['format_version']}, this version of the project reads {FORMAT_VERSION}: "
+                f"export the checkpoint again"
+            )
+        facts = Facts(**{**fields, "observations": tuple(fields["observations"]), "actions": tuple(fields["actions"])})
+        stacking = Stacking.named(facts.stacking) if facts.stacking else NO_STACKS
+        known = facts.observations == layout.observation_keys(facts.observations)
+        if not (known and isinstance(facts.architecture, str) and 1 <= facts.frame_skip <= FRAMES_PER_SECOND):
+            raise ValueError("impossible values")
+    except ExportError:
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ExportError(f"{place}: its metadata are damaged ({type(error).__name__}: {error}): {_REMEDY}") from error
+    if facts.layout != layout.fingerprint(facts.observations):
+        raise ExportError(
+            f"{place}: reads observation layout {facts.layout} ({', '.join(facts.observations)}), this version of the "
+            f"project has {layout.fingerprint(facts.observations)}: use the version that wrote it, or export again"
+        )
+    return facts, stacking

@@ -1,0 +1,228 @@
+"""Subtasks of a hierarchical policy: the high-level network that chooses them, and the active ones of each environment.
+
+    commander = Commander(features=256, longest=50)
+    commander(features, observations)                             # float[N, 256]: features for the low level
+    logits, values = commander.choose(features, observations)     # of the subtasks, float32[N, 5], and float32[N]
+
+    commands = Commands(num_envs, longest=50)
+    commands.start(envs, chosen, obs)                             # obs: raw observations of those environments
+    over, completed = commands.step(obs, ended)                   # after a step of every environment
+
+The active subtask is an observation, COMMAND: int64[N, 2], its index and the number of decisions since it was chosen.  It is
+stored with each decision, and the update evaluates the decision under the same subtask.  With index NO_SUBTASK the features
+are those of the plain network.  Without this observation, the most probable subtask is used, as at the start of an episode.
+The conditioning weights are initially zero, so weights of a plain policy act unchanged.
+
+A subtask ends when it is completed, after ``longest`` decisions, or with its episode.  It is completed when:
+
+    exit_switch   the exit switch is taken
+    locked_door   one more of the five observed doors is open than at its start
+    exit          the level is won, which ends the episode
+    mine          the path to the exit is shorter by more than the initial distance of the nearest hazard
+    explore       the ninja is EXPLORED_PX away from its position at the start
+
+Source: Sutton, Precup & Singh 1999 (options).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from nppsim.observe import layout
+
+SUBTASKS = ("exit_switch", "locked_door", "exit", "mine", "explore")
+EXIT_SWITCH, LOCKED_DOOR, EXIT, MINE, EXPLORE = range(len(SUBTASKS))
+COMMAND = "command"  # key of the observation
+NO_SUBTASK = -1  # index without a subtask
+NEAR_PX = 120.0  # unit of offsets to a target
+EXPLORED_PX = 144.0  # six tiles
+PER_SUBTASK = 5  # features of a subtask: active, age, offset (2), distance
+HIDDEN = 64
+IMPOSSIBLE = -1e9  # logit of a subtask without a target
+
+Observations = Mapping[str, torch.Tensor]
+
+_DOORS = len(layout.SPECS["switch_states"].components) // layout.NUM_DOORS
+_ENTITY = layout.slots(layout.SPECS["entity_positions"].components)
+_PATH = layout.slots(layout.SPECS["reachability_features"].components)
+_HAZARD = layout.slots(layout.SPECS["hazards"].components)
+_FACTS = np.dtype(
+    [("x", "f8"), ("y", "f8"), ("switch_taken", "?"), ("open_doors", "i8"), ("path", "f8"), ("hazard", "f8")]
+)
+
+
+class Commander(nn.Module):
+    """High-level policy over subtasks, its value function, and the conditioning of the low level.
+
+    features: size of the encoder's output.
+    longest: largest number of decisions of a subtask; also the unit of its age.
+    """
+
+    def __init__(self, features: int, longest: int):
+        super().__init__()
+        self.longest = longest
+        # a parameter instead of a layer: without a subtask it is unused and has no gradient
+        self.condition = nn.Parameter(torch.zeros(features, len(SUBTASKS) * PER_SUBTASK))
+        last = nn.Linear(HIDDEN, len(SUBTASKS))
+        nn.init.orthogonal_(last.weight, 0.01)  # initially all possible subtasks are equally likely
+        self.policy_net = nn.Sequential(nn.Linear(features, HIDDEN), nn.ReLU(), last)
+        self.value_net = nn.Sequential(nn.Linear(features, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1))
+
+    def forward(self, features: torch.Tensor, observations: Observations) -> torch.Tensor:
+        """Conditioned features for the low level, float[N, F]."""
+        if COMMAND in observations:
+            command = observations[COMMAND]
+            if bool((command[:, 0] == NO_SUBTASK).all()):
+                return features
+        else:
+            chosen = self.choose(features, observations)[0].argmax(dim=1)
+            command = torch.stack([chosen, torch.zeros_like(chosen)], dim=1)
+        return features + command_features(observations, command, self.longest) @ self.condition.T
+
+    def choose(self, features: torch.Tensor, observations: Observations) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits float32[N, 5] of the subtasks, IMPOSSIBLE without a target, and values float32[N]."""
+        with torch.autocast(features.device.type, enabled=False):
+            full = features.float()
+            logits = self.policy_net(full).masked_fill(~possible(observations), IMPOSSIBLE)
+            return logits, self.value_net(full)[:, 0]
+
+
+def possible(observations: Observations) -> torch.Tensor:
+    """Possible subtasks bool[N, 5]: switch not taken, closed door, exit open, hazard observed; exploring always."""
+    collected = observations["reachability_features"][:, _PATH.switch_collected] > 0
+    exists, closed, _ = _doors(observations)
+    near = (_hazards(observations)[..., _HAZARD.radius] > 0).any(dim=1)
+    return torch.stack([~collected, (exists & closed).any(dim=1), collected, near, torch.ones_like(near)], dim=1)
+
+
+def targets(observations: Observations) -> torch.Tensor:
+    """Offsets float32[N, 5, 2], px, from the ninja to the target of each subtask; 0 without a target.
+
+    Targets are the door with the nearest switch, the nearest hazard, and for exploring the second waypoint.
+    """
+    entities, path = observations["entity_positions"], observations["reachability_features"]
+    ninja = entities[:, _ENTITY.ninja_x : _ENTITY.ninja_y + 1]
+    exists, closed, switches = _doors(observations)
+    offsets = switches - ninja[:, None]
+    distances = offsets.square().sum(dim=2).masked_fill(~(exists & closed), torch.inf)
+    hazard = _hazards(observations)[:, 0]
+    found = torch.stack(
+        [
+            entities[:, _ENTITY.switch_x : _ENTITY.switch_y + 1] - ninja,
+            offsets[torch.arange(len(distances), device=distances.device), distances.argmin(dim=1)],
+            entities[:, _ENTITY.exit_x : _ENTITY.exit_y + 1] - ninja,
+            hazard[:, _HAZARD.dx : _HAZARD.dy + 1],
+            path[:, _PATH.waypoint2_dx : _PATH.waypoint2_dy + 1],
+        ],
+        dim=1,
+    )
+    return found.masked_fill(~possible(observations)[:, :, None], 0.0)
+
+
+def command_features(observations: Observations, command: torch.Tensor, longest: int) -> torch.Tensor:
+    """Features float32[N, 25] of subtasks: 1, age, offset and distance in the columns of the active one, else 0.
+
+    command: int64[N, 2].  longest: decisions, the unit of time.
+    """
+    chosen = command[:, 0].clamp(min=0)
+    offset = targets(observations)[torch.arange(len(chosen), device=chosen.device), chosen] / NEAR_PX
+    offset = offset / offset.norm(dim=1, keepdim=True).clamp(min=1.0).sqrt()  # compress large distances
+    distance = offset.norm(dim=1)
+    time = command[:, 1].float() / longest
+    values = torch.stack([torch.ones_like(time), time, offset[:, 0], offset[:, 1], distance], dim=1)
+    active = nn.functional.one_hot(chosen, len(SUBTASKS)) * (command[:, :1] != NO_SUBTASK)
+    return (active[:, :, None] * values[:, None]).flatten(1)
+
+
+def _doors(observations: Observations) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Observed doors: exists bool[N, 5], closed bool[N, 5], position of the switch float32[N, 5, 2], px."""
+    doors = observations["switch_states"].unflatten(1, (layout.NUM_DOORS, _DOORS))
+    return doors[..., :2].any(dim=2), doors[..., _DOORS - 1] == 0, doors[..., :2]
+
+
+def _hazards(observations: Observations) -> torch.Tensor:
+    """Hazards float32[N, 8, 5], nearest first."""
+    return observations["hazards"].reshape(-1, *layout.SPECS["hazards"].shape)
+
+
+class Commands:
+    """Active subtasks of N environments: choice, age and termination.
+
+    longest: largest number of decisions of a subtask.
+    now: int64[N, 2], the observation COMMAND.
+    begun: [N], facts at the start of each subtask.
+    """
+
+    def __init__(self, num_envs: int, longest: int):
+        self.longest = longest
+        self.now = np.zeros((num_envs, 2), np.int64)
+        self.now[:, 0] = NO_SUBTASK
+        self.begun = np.zeros(num_envs, _FACTS)
+
+    def start(self, envs: np.ndarray, chosen: np.ndarray, obs: Mapping[str, np.ndarray]) -> None:
+        """Start subtasks.  envs, chosen: int64[k].  obs: raw observations of these environments, [k, ...]."""
+        self.now[envs, 0], self.now[envs, 1] = chosen, 0
+        self.begun[envs] = facts(obs)
+
+    def step(
+        self, obs: Mapping[str, np.ndarray], ended: np.ndarray, envs: np.ndarray | slice = slice(None)
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Update ages after a decision; return (over, completed), bool[k] each.
+
+        obs: raw observations after the decision, [k, ...].
+        ended: bool[k], ends of episodes, which also end the subtask; the caller decides from the outcome whether it was
+            completed.
+        envs: int64[k]; default: all environments.
+        """
+        self.now[envs, 1] += 1
+        completed = is_completed(self.now[envs, 0], self.begun[envs], facts(obs)) & ~ended
+        return ended | completed | (self.now[envs, 1] >= self.longest), completed
+
+    def state(self) -> dict[str, np.ndarray]:
+        """State for ``load``, as arrays of numbers."""
+        return {
+            "now": self.now.copy(),
+            "begun": np.stack([self.begun[name].astype("f8") for name in _FACTS.names or ()]),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Restore ``state``."""
+        self.now[:] = state["now"]
+        for name, values in zip(_FACTS.names or (), state["begun"], strict=True):
+            self.begun[name] = values
+
+
+def facts(obs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Facts [N] for the rules of completion, from raw observations."""
+    path, entities = obs["reachability_features"], obs["entity_positions"]
+    doors = obs["switch_states"].reshape(len(path), layout.NUM_DOORS, -1)
+    hazard = obs["hazards"].reshape(len(path), *layout.SPECS["hazards"].shape)[:, 0]
+    found = np.empty(len(path), _FACTS)
+    found["x"], found["y"] = entities[:, _ENTITY.ninja_x], entities[:, _ENTITY.ninja_y]
+    found["switch_taken"] = path[:, _PATH.switch_collected] > 0
+    found["open_doors"] = (doors[:, :, -1] > 0).sum(axis=1)
+    found["path"] = path[:, _PATH.path_to_exit]
+    found["hazard"] = np.hypot(hazard[:, _HAZARD.dx], hazard[:, _HAZARD.dy])
+    return found
+
+
+def is_completed(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.ndarray:
+    """Completed subtasks, bool[N].  begun, now: facts at the start and now, in the same episode."""
+    return np.select(
+        [subtask == EXIT_SWITCH, subtask == LOCKED_DOOR, subtask == MINE, subtask == EXPLORE],
+        [
+            now["switch_taken"],
+            now["open_doors"] > begun["open_doors"],
+            begun["path"] - now["path"] > begun["hazard"],
+            np.hypot(now["x"] - begun["x"], now["y"] - begun["y"]) >= EXPLORED_PX,
+        ],
+        default=False,
+    )
+
+
+def with_command(obs: Mapping[str, np.ndarray], command: np.ndarray) -> dict[str, np.ndarray]:
+    """Add the commands int64[N, 2] to observations."""
+    return {**obs, COMMAND: command}
