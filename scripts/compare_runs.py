@@ -44,8 +44,8 @@ def main(argv: list[str]) -> int:
 
 def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     """Print the differences of all, and every later side against the first; the status is that of the last."""
-    from rl.doctor.causes import COLUMNS, difference_table, differences
     from rl.doctor.compare import Tolerance, compare_runs
+    from rl.doctor.runs import COLUMNS, difference_table, differences
 
     tolerance = Tolerance(arguments.tolerance / 100, arguments.speed_tolerance / 100, arguments.exact)
     columns = COLUMNS.get(len(sides), tuple(map(str, range(1, len(sides) + 1))))
@@ -80,14 +80,14 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
 
 def hold(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     """Hold every training against the reference that --reference names."""
-    from rl.doctor.reference import hold_against, load_reference
+    from rl.doctor.reference import check_run, load_reference
     from rl.evaluation.results import ResultsError
 
     reference = load_reference(arguments.reference)
     runs = [run for side in sides for run in side if run.label == reference["label"]]
     if not runs:
         raise ResultsError(f"{arguments.reference}: is of {reference['label']}, which none of the runs is")
-    reports = [hold_against(run, reference) for run in runs]
+    reports = [check_run(run, reference) for run in runs]
     if arguments.json:
         _print_json({"reference": str(arguments.reference), "runs": [report.to_dict() for report in reports]})
     else:

@@ -1,14 +1,14 @@
-"""Reference bands: what a configuration usually reaches at fixed step counts, and how fast; a run outside it alarms.
+"""Reference bands: what seeds of one configuration reach at fixed step counts, and how fast; runs outside them alarm.
 
     write_json(path, make_reference(runs))       # several seeds of one label
-    report = hold_against(run, load_reference(path))
+    report = check_run(run, load_reference(path))
     report.alarms, report.text()
 
 Format of the file: ``docs/file_formats.md``.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,34 +27,20 @@ POINTS = 5  # step counts, evenly spaced up to the end of the shortest run
 SPEED_TOLERANCE = 0.1  # share by which a run may be slower than the slowest one of the reference
 # Half widths of a 99 % interval for one more value, in standard deviations of n values: Student's t with n - 1 degrees.
 _STUDENT = {2: 63.66, 3: 9.92, 4: 5.84, 5: 4.60, 6: 4.03, 7: 3.71, 8: 3.50, 9: 3.36, 10: 3.25}
+# Tag -> (least half width of its band, side of the band that alarms).
+TAGS = {
+    "eval/all_success": (0.05, "below"),
+    "rollout/success_rate": (0.05, "below"),
+    "rollout/ep_rew_mean": (0.05, "below"),
+    "train/explained_variance": (0.1, "below"),
+    "bc/validation_loss": (0.05, "above"),
+    "bc/validation_accuracy": (0.03, "below"),
+}
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A scalar that is held against a band.
-
-    least: half width of the band at least, however alike the seeds are.
-    worse: side of the band that alarms, "below" or "above"; the other one is only told.
-    """
-
-    tag: str
-    least: float
-    worse: str
-
-
-WATCHED = (
-    Watched("eval/all_success", 0.05, "below"),
-    Watched("rollout/success_rate", 0.05, "below"),
-    Watched("rollout/ep_rew_mean", 0.05, "below"),
-    Watched("train/explained_variance", 0.1, "below"),
-    Watched("bc/validation_loss", 0.05, "above"),
-    Watched("bc/validation_accuracy", 0.03, "below"),
-)
-
-
-@dataclass(frozen=True)
-class Held:
-    """One value of a run against its band: verdict is "in", "worse", "better" or "not reached"."""
+class BandCheck:
+    """A value and its band; verdict: "in", "worse", "better" or "not reached"."""
 
     tag: str
     at: int
@@ -63,50 +49,39 @@ class Held:
     high: float
     verdict: str
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """Of a table for people."""
-        value, low, high = ("–" if x is None else f"{x:.4g}" for x in (self.value, self.low, self.high))
-        return self.tag, f"{self.at:,}", value, low, high, self.verdict
-
 
 @dataclass(frozen=True)
 class ReferenceReport:
-    """A run held against a reference.
-
-    rows: its values.
-    notes: what could not be held against it, and settings in which it differs.
-    """
+    """Values of a run and their bands; notes: what could not be compared, and settings that differ."""
 
     name: str
-    rows: list[Held]
+    rows: list[BandCheck]
     notes: list[str]
 
     @property
-    def alarms(self) -> list[Held]:
-        """The values on the wrong side of their band."""
+    def alarms(self) -> list[BandCheck]:
+        """Values on the wrong side of their band."""
         return [row for row in self.rows if row.verdict == "worse"]
 
     @property
-    def missing(self) -> list[Held]:
-        """The values that the run has not reached: with any, it is not within the reference."""
+    def missing(self) -> list[BandCheck]:
+        """Values at step counts that the run has not reached; with any, the result is undecided."""
         return [row for row in self.rows if row.verdict == "not reached"]
 
     def text(self) -> str:
-        """For people."""
-        cells = [row.cells for row in self.rows]
-        lines = [table(("metric", "at", "value", "from", "to", "verdict"), cells, "lrrrrl")]
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join([*lines, self._verdict])
-
-    @property
-    def _verdict(self) -> str:
+        """Table, notes and verdict."""
+        cells = []
+        for row in self.rows:
+            numbers = ("–" if x is None else f"{x:.4g}" for x in (row.value, row.low, row.high))
+            cells.append((row.tag, f"{row.at:,}", *numbers, row.verdict))
+        verdict = "within the reference"
         if self.alarms:
             worse = ", ".join(dict.fromkeys(row.tag for row in self.alarms))
-            return f"ALARM: {self.name} is worse than its reference in {worse}"
-        if self.missing:
-            return f"NOT DECIDED: {len(self.missing)} of {len(self.rows)} values were not reached; train for longer"
-        return "within the reference"
+            verdict = f"ALARM: {self.name} is worse than its reference in {worse}"
+        elif self.missing:
+            verdict = f"NOT DECIDED: {len(self.missing)} of {len(self.rows)} values were not reached; train for longer"
+        lines = [table(("metric", "at", "value", "from", "to", "verdict"), cells, "lrrrrl")]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes), verdict])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -114,17 +89,17 @@ class ReferenceReport:
 
 
 def make_reference(runs: Sequence[Run]) -> dict[str, Any]:
-    """The reference that these runs, seeds of one label, make.  Raises ResultsError for fewer than two, or others."""
+    """Reference of several seeds of one label.  ResultsError for fewer than two seeds, or several labels."""
     if len(runs) < 2 or len({run.label for run in runs}) > 1:
-        told = ", ".join(f"{run.label} seed {run.seed}" for run in runs)
-        raise ResultsError(f"{told}: a reference is made of two or more seeds of one label (three or more are better)")
+        names = ", ".join(f"{run.label} seed {run.seed}" for run in runs)
+        raise ResultsError(f"{names}: a reference is made of two or more seeds of one label (three or more are better)")
     metrics = {}
-    for watched in WATCHED:
-        series = [run.scalars[watched.tag] for run in runs if watched.tag in run.scalars]
+    for tag, (least, _) in TAGS.items():
+        series = [run.scalars[tag] for run in runs if tag in run.scalars]
         if len(series) == len(runs):
-            metrics[watched.tag] = [_band(series, at, watched.least) for at in _fixed_steps(series)]
+            metrics[tag] = [_band(series, at, least) for at in _fixed_steps(series)]
     if not metrics:
-        raise ResultsError(f"{runs[0].folder}: no scalar that is watched was logged; train for longer")
+        raise ResultsError(f"{runs[0].folder}: none of {', '.join(TAGS)} was logged; train for longer")
     machines = {run.machine_key for run in runs}
     costs = [1e6 * float(c.sum(axis=1).mean()) for run in runs if len(c := seconds_per_decision(run.scalars))]
     speed = {}
@@ -142,11 +117,11 @@ def make_reference(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _fixed_steps(series: Sequence[Scalars]) -> list[int]:
-    """Steps that all runs have reached; the first value counts from where the last one begins."""
+    """Steps that all runs have reached."""
     first, last = max(int(s.steps[0]) for s in series), min(int(s.steps[-1]) for s in series)
-    return (
-        sorted({round(first + (last - first) * k / POINTS) for k in range(1, POINTS + 1)}) if last > first else [last]
-    )
+    if last <= first:
+        return [last]
+    return sorted({round(first + (last - first) * k / POINTS) for k in range(1, POINTS + 1)})
 
 
 def _band(series: Sequence[Scalars], at: int, least: float) -> dict[str, float]:
@@ -161,7 +136,7 @@ def _value(scalars: Scalars, at: int) -> float:
 
 
 def load_reference(path: Path) -> dict[str, Any]:
-    """A reference file.  Raises ResultsError for anything else."""
+    """Read a reference file; ResultsError for anything else."""
     data = read_json(path, ResultsError, "make one with --write-reference")
     band = {"low": float, "high": float}
     wrong = mismatch(data, {"format": str, "version": int, "metrics": {...: [{"at": int} | band]}})
@@ -174,53 +149,51 @@ def load_reference(path: Path) -> dict[str, Any]:
     return data
 
 
-def hold_against(run: Run, reference: Mapping[str, Any]) -> ReferenceReport:
-    """Hold a run against a reference.  Raises ResultsError where it has reached none of the step counts."""
+def check_run(run: Run, reference: Mapping[str, Any]) -> ReferenceReport:
+    """Compare a run with a reference.  ResultsError if it has reached none of the step counts."""
     rows = [
-        _held(run, tag, int(band["at"]), float(band["low"]), float(band["high"]))
+        _check(run.scalars.get(tag), tag, int(band["at"]), float(band["low"]), float(band["high"]))
         for tag, bands in reference["metrics"].items()
         for band in bands
     ]
     if all(row.verdict == "not reached" for row in rows):
         raise ResultsError(f"{run.folder}: has reached none of the reference's step counts; train for longer")
-    notes = _other_settings(run, reference)
+    notes = list(_different_settings(run, reference))
     speed = reference.get("seconds_per_million_decisions", {})
     cost = seconds_per_decision(run.scalars)
     if run.machine_key not in speed:
-        known = "; ".join(speed) or "none"
-        notes.append(f"speed is not held against it: measured on {run.machine_key}, the reference knows {known}")
+        machines = "; ".join(speed) or "none"
+        notes.append(f"speed is not compared: measured on {run.machine_key}, the reference on {machines}")
     elif len(cost):
-        known = speed[run.machine_key]
-        value, high = 1e6 * float(cost.sum(axis=1).mean()), float(known["high"]) * (1 + SPEED_TOLERANCE)
-        verdict = "worse" if value > high else "in" if value >= known["low"] else "better"
-        rows.append(Held("seconds per million decisions", 1_000_000, value, float(known["low"]), high, verdict))
+        low, high = (float(speed[run.machine_key][name]) for name in ("low", "high"))
+        value, high = 1e6 * float(cost.sum(axis=1).mean()), high * (1 + SPEED_TOLERANCE)
+        verdict = "worse" if value > high else "in" if value >= low else "better"
+        rows.append(BandCheck("seconds per million decisions", 1_000_000, value, low, high, verdict))
     return ReferenceReport(f"{run.label}, seed {run.seed}", rows, notes)
 
 
-def _held(run: Run, tag: str, at: int, low: float, high: float) -> Held:
-    scalars = run.scalars.get(tag)
+def _check(scalars: Scalars | None, tag: str, at: int, low: float, high: float) -> BandCheck:
     if scalars is None:
-        return Held(tag, at, None, low, high, "worse")  # a metric that has gone missing is an alarm, too
+        return BandCheck(tag, at, None, low, high, "worse")  # a missing metric is an alarm, too
     if at > scalars.steps[-1]:
-        return Held(tag, at, None, low, high, "not reached")
+        return BandCheck(tag, at, None, low, high, "not reached")
     value = _value(scalars, at)
     if low <= value <= high:
-        return Held(tag, at, value, low, high, "in")
-    side = "below" if not value >= low else "above"  # NaN is below
-    worse = {watched.tag: watched.worse for watched in WATCHED}.get(tag, side)
-    return Held(tag, at, value, low, high, "worse" if side == worse or math.isnan(value) else "better")
+        return BandCheck(tag, at, value, low, high, "in")
+    side = "above" if value > high else "below"
+    worse = math.isnan(value) or side == TAGS.get(tag, (0, side))[1]
+    return BandCheck(tag, at, value, low, high, "worse" if worse else "better")
 
 
 def _settings(run: Run) -> dict[str, str]:
-    """What a reference is made with, but for the seed, and where files are."""
+    """Settings without the seed and paths."""
     return {name: fact.value for name, fact in run.facts["settings"].items() if name not in (*PLACES, "seed")}
 
 
-def _other_settings(run: Run, reference: Mapping[str, Any]) -> list[str]:
-    """What the reference was made with, and the run was not; a default that has changed shows here."""
+def _different_settings(run: Run, reference: Mapping[str, Any]) -> Iterator[str]:
+    """A note for each setting that differs from that of the reference, changed defaults included."""
     theirs, mine = reference.get("settings", {}), _settings(run)
-    return [
-        f"setting {name}: {theirs.get(name, 'not known')} in the reference, {mine.get(name, 'not known')} here"
-        for name in dict.fromkeys((*theirs, *mine))
-        if theirs.get(name) != mine.get(name)
-    ]
+    for name in dict.fromkeys((*theirs, *mine)):
+        one, other = (settings.get(name, "unknown") for settings in (theirs, mine))
+        if one != other:
+            yield f"setting {name}: {one} in the reference, {other} here"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rl.doctor.reference import hold_against, load_reference
+from rl.doctor.reference import check_run, load_reference
 from rl.ppo import ppo as module
 
 from programs import load_script
@@ -16,7 +16,7 @@ NEW_SEED = 11  # none of the reference's
 
 def test_a_new_seed_is_within_the_reference(tmp_path):
     assert NEW_SEED not in SEEDS
-    report = hold_against(train(tmp_path, NEW_SEED), load_reference(REFERENCE))
+    report = check_run(train(tmp_path, NEW_SEED), load_reference(REFERENCE))
     assert not report.alarms, report.text()
     assert {row.tag for row in report.rows} >= {
         "rollout/success_rate",
@@ -31,7 +31,7 @@ def test_a_new_seed_is_within_the_reference(tmp_path):
 def test_a_flipped_advantage_alarms(tmp_path, monkeypatch):
     normalised = module.normalized
     monkeypatch.setattr(module, "normalized", lambda *arguments: -normalised(*arguments))
-    report = hold_against(train(tmp_path, NEW_SEED), load_reference(REFERENCE))
+    report = check_run(train(tmp_path, NEW_SEED), load_reference(REFERENCE))
     assert {row.tag for row in report.alarms} >= {"rollout/success_rate", "rollout/ep_rew_mean"}, report.text()
     assert torch.get_num_threads() == 1
 
