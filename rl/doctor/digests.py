@@ -1,11 +1,11 @@
-"""The digest trail of a run: after each update a line with short hashes of all that its future depends on.
+"""Digest trail of a run: a line after each update with short hashes of its rollout and of the state of training.
 
     ppo.learn(..., callback=[DigestTrail(folder), monitor])   # writes <folder>/digests.jsonl
     found = first_divergence(read_trail(one), read_trail(other))
     print(found)                                              # update 137, decision 12: log_probs
 
-Two runs of the same configuration on the same machine have the same trail; where they have not, its first line that
-differs says where to look.  Fields of a line: ``docs/file_formats.md``.
+Runs of one configuration on one machine have equal trails; where they differ first is where to look for the cause.
+Fields of a line: ``docs/file_formats.md``.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from rl.ppo.rollout_buffer import RolloutBuffer
 
 TRAIL_FILE = "digests.jsonl"
 MAX_TRAIL_BYTES = 1 << 30  # 64 MiB are 10,000 updates with long rollouts
-# In the order in which one follows from the other.  Those of a rollout have a digest for each of its decisions, too.
+# In the order of computation.  Parts of a rollout have a digest for each decision, too.
 ROLLOUT_PARTS = ("observations", "log_probs", "values", "actions", "rewards", "episode_ends")
 UPDATE_PARTS = ("advantages", "returns", "curriculum", "environments", "parameters", "optimiser", "random")
 PARTS = ROLLOUT_PARTS + UPDATE_PARTS
@@ -45,11 +45,10 @@ Row = dict[str, Any]  # one line of a trail
 
 
 class DigestTrail(PPOCallback):
-    """Writes the trail of one training; give it to ``learn`` before callbacks that change the policy.
+    """Callback that writes the trail of a run's folder; it must precede callbacks that change the policy.
 
-    folder: of the run.
-    A run that goes on continues its trail: lines of updates that are done again are dropped first.  Raises TrailError where
-    it does not go on with the state that its last line was made of.
+    A resumed run continues its trail without the lines of updates that are repeated.  TrailError if the restored state
+    is not that of its last line.
     """
 
     def __init__(self, folder: Path):
@@ -59,17 +58,16 @@ class DigestTrail(PPOCallback):
 
     def _on_training_start(self) -> None:
         self._recorded = self.model.updates
-        kept = (
-            [row for row in read_trail(self.path.parent) if row["update"] <= self._recorded] if self._recorded else []
-        )
-        if kept and kept[-1]["update"] == self._recorded:
-            restored = state_digests(self.model)
-            if lost := [part for part, digest in restored.items() if kept[-1]["digests"].get(part, digest) != digest]:
+        earlier = read_trail(self.path.parent) if self._recorded else []
+        earlier = [row for row in earlier if row["update"] <= self._recorded]
+        if earlier and earlier[-1]["update"] == self._recorded:
+            stored, restored = earlier[-1]["digests"], state_digests(self.model)
+            if lost := [part for part, digest in restored.items() if stored.get(part, digest) != digest]:
                 raise TrailError(
-                    f"{self.path}: {', '.join(lost)} are not restored as they were after update {self._recorded}, so the "
-                    "run would be another one: go on from another checkpoint (--previous-checkpoint), or begin a new run"
+                    f"{self.path}: {', '.join(lost)} differ from those after update {self._recorded}, so this would be "
+                    "another run: resume from another checkpoint (--previous-checkpoint), or start a new run"
                 )
-        write_text(self.path, "".join(map(_line, kept)))
+        write_text(self.path, "".join(map(_line, earlier)))
         if not self._recorded:
             self._append(state_digests(self.model), {})
 
@@ -83,7 +81,7 @@ class DigestTrail(PPOCallback):
         return True
 
     def _record(self) -> None:
-        """Note the latest update, once."""
+        """Append the latest update, once."""
         ppo = self.model
         if ppo.updates > self._recorded:
             self._recorded = ppo.updates
@@ -101,7 +99,7 @@ def _line(row: Row) -> str:
 
 
 def schedule(ppo: PPO) -> dict[str, float]:
-    """What the latest update weighed by: it follows from the progress of training, and with a time budget from the clock."""
+    """Scheduled numbers of the latest update; with a time budget they depend on the clock."""
     return {
         "learning_rate": float(ppo.policy.optimizer.param_groups[0]["lr"]),
         "pull_towards_reference": ppo.kl_penalty_scale,
@@ -111,7 +109,7 @@ def schedule(ppo: PPO) -> dict[str, float]:
 
 
 def rollout_digests(buffer: RolloutBuffer) -> tuple[dict[str, str], dict[str, str]]:
-    """(part -> digest of all decisions, part -> STEP_DIGITS digits for each decision in turn) of a rollout."""
+    """(part -> digest of the rollout, part -> STEP_DIGITS digits per decision, concatenated)."""
     digests, steps = {}, {}
     for part in ROLLOUT_PARTS:
         fields = list(buffer.obs.values()) if part == "observations" else [getattr(buffer, part)]
@@ -124,7 +122,7 @@ def rollout_digests(buffer: RolloutBuffer) -> tuple[dict[str, str], dict[str, st
 
 
 def state_digests(ppo: PPO) -> dict[str, str]:
-    """Part -> digest of what the next update begins with."""
+    """Part -> digest of the state from which the next update starts."""
     environments = torch.from_numpy(ppo.sim.snapshot(slice(None)))
     return {
         "curriculum": combined(json.dumps(ppo.sampler.state_dict(), sort_keys=True, default=_array_hash)),
@@ -138,7 +136,7 @@ def state_digests(ppo: PPO) -> dict[str, str]:
 
 
 def _of_tensors(state: Mapping[Any, Any]) -> Iterator[str]:
-    """Names and hashes of all tensors in nested dictionaries and lists, and whatever else there is, as text."""
+    """Names and hashes of all tensors in nested dictionaries and lists, and other values as text."""
     for name, value in state.items():
         if isinstance(value, torch.Tensor):
             yield f"{name} {value.dtype} {tuple(value.shape)} {tensor_hash(value)}"
@@ -172,11 +170,11 @@ def _array_hash(values: np.ndarray) -> str:
 
 
 def row_sums(rows: torch.Tensor) -> np.ndarray:
-    """int64[R, blocks]: sums that change with every bit of each of R rows of any dtype and shape, at the speed of memory.
+    """int64[R, blocks]: hashes of each of R rows of any dtype and shape, at the speed of memory.
 
-    The 64-bit words of a row are multiplied by fixed odd weights and summed up modulo 2^64, block by block: a word that
-    changes always changes its block's sum, several at once but for one case in 2^64.  Observations of an update are up
-    to a hundred megabytes; cryptographic hashes of these would take a tenth of its time.
+    The 64-bit words of a row are multiplied by fixed odd weights and summed modulo 2^64, block by block.  One changed word
+    always changes the sum, several do but for one case in 2^64.  Observations of an update are up to a hundred megabytes;
+    cryptographic hashes of these would take a tenth of its time.
     Source: Lemire & Kaser 2014, "Strongly universal string hashing is fast" (multilinear hashing).
     """
     data = rows.contiguous().reshape(len(rows), -1).view(torch.uint8)
@@ -189,7 +187,7 @@ def row_sums(rows: torch.Tensor) -> np.ndarray:
 
 
 def _products(block: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """int64[R] of int64[R, W] and int64[W]; CUDA has no product of whole-number matrices."""
+    """int64[R] of int64[R, W] and int64[W]; CUDA has no matrix product of integers."""
     return block @ weights if block.device.type == "cpu" else (block * weights).sum(dim=1)
 
 
@@ -198,14 +196,14 @@ def _products(block: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 
 def read_trail(folder: Path) -> list[Row]:
-    """The lines of a run's trail, by update; [] where it has none.  A last line that was cut off by a crash is left out."""
+    """Lines of a run's trail, by update; [] without one.  An incomplete last line is left out."""
     path = folder / TRAIL_FILE
     if not path.is_file():
         return []
-    remedy = "it was changed by hand, or is another file: delete it, and compare without it"
+    remedy = "delete the file, and compare without it"
     lines = read_bytes(path, TrailError, MAX_TRAIL_BYTES, remedy).split(b"\n")
     rows = []
-    for number, line in enumerate(lines[:-1], 1):  # what follows the last line break was cut off, or is nothing
+    for number, line in enumerate(lines[:-1], 1):  # an incomplete line may follow the last line break
         place = f"{path}, line {number}"
         row = parse_json(line, place, TrailError, remedy)
         if wrong := mismatch(row, {"update": int, "digests": {...: str}}):
@@ -216,13 +214,13 @@ def read_trail(folder: Path) -> list[Row]:
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where two trails part.
+    """First difference of two trails.
 
-    update: the first one that differs; 0 is the state before training.
-    part: of PARTS, the first in which it does.
-    decision: number of the rollout's first decision that differs, from 1; None where that is unknown, or plays no role.
+    update: 0 is the state before training.
+    part: the first of PARTS that differs.
+    decision: number of the rollout's first decision that differs, from 1; None if unknown.
     others: further parts that differ in this update.
-    schedule: name -> (value of the one, value of the other), of what the update weighed by, where it differs.
+    schedule: name -> both values, of scheduled numbers that differ.
     """
 
     update: int
@@ -237,7 +235,7 @@ class Divergence:
 
 
 def first_divergence(a: Sequence[Row], b: Sequence[Row]) -> Divergence | None:
-    """Where two trails differ first, over the updates and parts that both have; None where they do not."""
+    """First difference of two trails in the updates and parts that both have; None without."""
     theirs = {row["update"]: row for row in b}
     for row in a:
         other = theirs.get(row["update"])
@@ -249,13 +247,13 @@ def first_divergence(a: Sequence[Row], b: Sequence[Row]) -> Divergence | None:
 
 
 def _different(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
-    """Parts in both that differ, those that PARTS knows first."""
+    """Parts that differ, in the order of PARTS, unknown ones last."""
     names = [*(part for part in PARTS if part in a), *(part for part in a if part not in PARTS)]
     return [name for name in names if name in b and a[name] != b[name]]
 
 
 def _first_part(a: Row, b: Row, parts: Sequence[str]) -> tuple[str, int | None]:
-    """(part, decision) where two rows differ first: within a rollout, actions lead to observations as well as follow them."""
+    """(part, decision) in which two rows differ first: within a rollout the decision comes before the part."""
     steps = [
         (decision, parts.index(part), part)
         for part in parts
@@ -268,12 +266,10 @@ def _first_part(a: Row, b: Row, parts: Sequence[str]) -> tuple[str, int | None]:
 
 
 def _first_step(a: str, b: str) -> int | None:
-    """Number of the first decision whose digits differ; None where none does, or the rollouts are of different length."""
+    """Number of the first decision whose digits differ; None without, or for rollouts of different lengths."""
     if len(a) != len(b):
         return None
-    return next(
-        (i // STEP_DIGITS for i in range(0, len(a), STEP_DIGITS) if a[i:][:STEP_DIGITS] != b[i:][:STEP_DIGITS]), None
-    )
+    return next((i // STEP_DIGITS for i in range(len(a)) if a[i] != b[i]), None)
 
 
 def _schedule_differences(a: Row, b: Row) -> dict[str, tuple[float, float]]:
