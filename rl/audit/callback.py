@@ -17,9 +17,8 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.outcomes import WON
 from rl.audit.alarms import ALARMS, WINDOW, Figures, Problem
 from rl.audit.first_update import first_update_problems
-from rl.ppo.callback import PPOCallback
-from rl.ppo.metrics import EPISODE_WINDOW
-from rl.ppo.profiling import memory_mib
+from rl.ppo.callbacks import PPOCallback, memory_mib
+from rl.ppo.logs import EPISODE_WINDOW
 
 COINCIDENCE = 1e-9  # chance of equal draws below which they count as repeated
 

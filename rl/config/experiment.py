@@ -412,7 +412,7 @@ class HierarchyConfig:
 
 @dataclass(frozen=True)
 class ProfilingConfig:
-    """What is measured in training beside its curves; see ``rl.ppo.profiling``.  It costs time, and changes no bit."""
+    """What is measured in training beside its curves; see ``rl.ppo.callbacks``.  It costs time, and changes no bit."""
 
     phases: bool = setting(
         False, "where the time goes, phase by phase, in profiling/phases.json", flag="enable-profiling", switch=True

@@ -14,8 +14,8 @@ from nppsim.batch import BatchSimulator
 from rl.config import ExperimentConfig, PPOConfig
 from rl.doctor.checks_data import Levels
 from rl.doctor.doctor import BEFORE, UPDATE, CheckWarned, check, require
+from rl.ppo.callbacks import memory_mib
 from rl.ppo.ppo import PPO
-from rl.ppo.profiling import memory_mib
 from rl.ppo.vec_env import BatchVecEnv
 
 ENVIRONMENTS, DECISIONS = 32, 150  # of random play

@@ -21,7 +21,7 @@ import torch
 from nppsim.errors import UserError
 from nppsim.files import append_text, write_text
 from nppsim.reading import mismatch, parse_json, read_bytes
-from rl.ppo.callback import PPOCallback
+from rl.ppo.callbacks import PPOCallback
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 

@@ -36,7 +36,7 @@ from rl.experiment.data import Pairs, make_suite
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.ppo.candidate import Evaluation
+from rl.ppo.model_selection import Evaluation
 
 ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # in the run's folder, as long as it is played
 ASK_S = 0.2  # between looks whether somebody wants the program to end

@@ -26,7 +26,7 @@ from rl.curriculum import make_sampler
 from rl.distributed.ranks import Ranks, RanksError, SingleProcess
 from rl.experiment.data import Data, load_data
 from rl.policy.architectures import Architecture, get_architecture
-from rl.ppo.make import make_ppo
+from rl.ppo import make_ppo
 from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import own_seed
 

@@ -36,7 +36,7 @@ from rl.experiment.report import METHODS
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
-from rl.ppo.checkpoints import Checkpoints
+from rl.ppo.training_state import Checkpoints
 
 PLAN = "plan.json"
 CLONED = f"pretrain/clone{checkpoint.SUFFIX}"

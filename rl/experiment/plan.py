@@ -21,9 +21,8 @@ from rl.config import CurriculumConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.experiment.stages import statistics_of_random_play
 from rl.policy.architectures import get_architecture
-from rl.ppo.make import make_ppo
-from rl.ppo.probe import UpdateProbe
-from rl.ppo.remembered import remembered
+from rl.ppo import make_ppo
+from rl.ppo.update_benchmark import UpdateBenchmark, stored_timings
 from rl.ppo.vec_env import BatchVecEnv
 
 UPDATES = 2  # that are timed, after one that warms up
@@ -40,9 +39,9 @@ def measured(architecture: str, plan_request: hardware.PlanRequest, machine: har
     update = figures.update if figures else estimate_update(seen, stacking)
     try:
         first = planned(update=update)  # device and precision to measure memory with
-        probe = UpdateProbe(architecture, first.device, first.precision)
+        probe = UpdateBenchmark(architecture, first.device, first.precision)
         update = measure_update(probe.peak_bytes, seen, stacking)
-        plan = planned(update=update, benchmark=remembered(probe, machine, anew=True))
+        plan = planned(update=update, benchmark=stored_timings(probe, machine, measure=True))
     except PlanError as error:
         return PlanReport(architecture, error, update)
     source = f"measured here just now, {UPDATES} updates on the levels that come with the package"

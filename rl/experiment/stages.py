@@ -53,17 +53,14 @@ from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
-from rl.ppo import training_state
-from rl.ppo.callback import PPOCallback
-from rl.ppo.candidate import Evaluate, Evaluation
+from rl.ppo import make_ppo, training_state
+from rl.ppo.callbacks import PPOCallback, profilers
 from rl.ppo.logs import BOARD, cut_events, write_settings
-from rl.ppo.make import make_ppo
+from rl.ppo.model_selection import Evaluate, Evaluation
 from rl.ppo.monitor import TrainingMonitor
 from rl.ppo.ppo import PHASES, PPO
-from rl.ppo.probe import UpdateProbe
-from rl.ppo.profiling import profilers
 from rl.ppo.recurrent import segment_length
-from rl.ppo.remembered import remembered
+from rl.ppo.update_benchmark import UpdateBenchmark, stored_timings
 from rl.ppo.vec_env import BatchVecEnv
 from rl.upload import Uploader
 
@@ -278,8 +275,8 @@ def measured_plan(job: Job, plan_request: hardware.PlanRequest) -> hardware.Plan
         machine=machine,
     )
     first = planned()  # device and precision to measure memory with
-    probe = UpdateProbe(network.name, first.device, first.precision)
-    return planned(probe=probe.peak_bytes, benchmark=remembered(probe, job.machine))
+    probe = UpdateBenchmark(network.name, first.device, first.precision)
+    return planned(probe=probe.peak_bytes, benchmark=stored_timings(probe, job.machine))
 
 
 def judge(job: Job, clone: PretrainedPolicy | None, ppo: PPO) -> dict[str, list[EpisodeRecord]]:

@@ -1,1 +1,19 @@
-"""PPO on the batch simulator."""
+"""PPO on the batch simulator.  Start reading with ``ppo``, then ``rollout_buffer`` and ``losses``."""
+
+from typing import Any
+
+from rl.policy.architectures import get_architecture
+from rl.ppo.hierarchical import HierarchicalPPO
+from rl.ppo.ppo import PPO
+from rl.ppo.recurrent import RecurrentPPO
+
+__all__ = ["PPO", "HierarchicalPPO", "RecurrentPPO", "make_ppo"]
+
+
+def make_ppo(env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any) -> PPO:
+    """Return hierarchical, recurrent or plain PPO for the network.  Arguments as of PPO; from_stage: of HierarchicalPPO."""
+    network = get_architecture(architecture)
+    if network.subtasks:
+        return HierarchicalPPO(env, architecture, *arguments, from_stage=from_stage, **keywords)
+    kind = RecurrentPPO if network.memory else PPO
+    return kind(env, architecture, *arguments, **keywords)

@@ -1,26 +1,99 @@
-"""Where Stable-Baselines3's logger leaves its numbers: a table and events; an interrupted run goes on with both.
+"""Metrics of PPO (tags of Stable-Baselines3, and ``sim/``, ``reward/``, ``actions/``), written to CSV and TensorBoard.
 
-    log = ScalarLog(folder)                  # a new run: what an earlier attempt has left is removed
-    log = ScalarLog(folder, **written)       # one that goes on: cut back to what there was when its checkpoint was written
+    log = ScalarLog(folder)                  # of a new run: removes files of an earlier attempt
+    log = ScalarLog(folder, **written)       # of a resumed run: truncates the files to the state of its checkpoint
     Logger(str(folder), log.outputs)
     log.written                              # for the checkpoint
 
-A row is whole or cut off, and so is an event; so after a kill at any moment there is nothing twice, and no gap.
+After an interruption at any moment, a resumed run has neither duplicates nor gaps.
 """
 
 import csv
 import io
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
+from stable_baselines3.common.utils import safe_mean
 
+from nppsim import reward
+from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.errors import needed
 from nppsim.files import append_text, naming, write_bytes
+from nppsim.outcomes import WON
 from nppsim.reading import read_bytes
 from rl.events import EventsError, EventWriter, event_files, reading_events
+from rl.ppo.losses import NOT_FINITE, DivergedError, LossWeights
+
+EPISODE_WINDOW = 100  # episodes in the means of ``rollout/``
+
+if TYPE_CHECKING:
+    from rl.ppo.ppo import PPO
+
+
+def record_rollout(ppo: "PPO", seconds: float) -> None:
+    """Record figures of the latest rollout and of its counted episodes."""
+    episodes, record = ppo.counted_episodes, ppo.logger.record
+    for episode in episodes[-EPISODE_WINDOW:]:
+        ppo.episode_returns.append(float(episode["ret"]))
+        ppo.episode_lengths.append(int(episode["decisions"]))
+        ppo.episode_wins.append(bool(episode["outcome"] == WON))
+    record("sim/decisions_per_s", ppo.sim.num_envs * ppo.ranks.size * ppo.n_steps / seconds)
+    record("sim/episodes", len(episodes))
+    record("sim/distinct_levels", len(np.unique(episodes["level"])))
+    if len(episodes):
+        record("sim/wins", int((episodes["outcome"] == WON).sum()))
+        for name, value in zip(reward.TERMS, episodes["terms"].mean(axis=0), strict=True):
+            record(f"reward/{name}", float(value))
+        record("reward/return", float(episodes["ret"].mean()))
+    for tag, value in ppo.sampler.metrics().items():
+        record(tag, value)
+    counts = torch.bincount(ppo.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).cpu().numpy()
+    for name, share in zip(ACTION_TAGS, counts / counts.sum(), strict=True):
+        record(f"actions/frequency/{name}", share)
+
+
+def record_update(ppo: "PPO", weights: LossWeights, norms: list[torch.Tensor], **values: float) -> None:
+    """Record mean losses of the latest update, its coefficients and further values.
+
+    norms: of the gradients of each step before clipping.  DivergedError if one is not finite.
+    """
+    record = ppo.logger.record
+    if ppo.losses:
+        lengths = torch.stack(norms).tolist()
+        if not all(map(math.isfinite, lengths)):
+            raise DivergedError(f"update {ppo.updates}: a gradient is not finite; {NOT_FINITE}")
+        for name, value in zip(ppo.losses[0]._fields, np.mean(ppo.losses, axis=0), strict=True):
+            record(f"train/{name}", float(value))
+        record("train/grad_norm", float(np.mean(lengths)))
+    for name in ("ent_coef", "bc_kl_coef", "clip_range", "clip_range_vf"):
+        if (coefficient := getattr(weights, name)) is not None:
+            record(f"train/{name}", coefficient)
+    for name, value in values.items():
+        record(f"train/{name}", value)
+    record("train/explained_variance", ppo.explained_variance)
+    record("train/gamma", ppo.gamma)
+    record("train/n_updates", ppo.n_passes)
+
+
+def dump(ppo: "PPO") -> None:
+    """Write everything recorded since the last call, with means over the latest episodes and the speed of training."""
+    record, elapsed = ppo.logger.record, max(ppo.elapsed_s, 1e-9)
+    record("time/iterations", ppo.updates + 1, exclude="tensorboard")
+    if ppo.episode_returns:
+        record("rollout/ep_rew_mean", safe_mean(ppo.episode_returns))
+        record("rollout/ep_len_mean", safe_mean(ppo.episode_lengths))
+        record("rollout/success_rate", safe_mean(ppo.episode_wins))
+    record("time/fps", int(ppo.num_timesteps / elapsed))
+    record("time/time_elapsed", int(elapsed), exclude="tensorboard")
+    record("time/total_timesteps", ppo.num_timesteps, exclude="tensorboard")
+    ppo.logger.dump(step=ppo.num_timesteps)
+
 
 TABLE = "progress.csv"
 MAX_TABLE_BYTES = 1 << 28  # of a table; the longest so far have 5 MB

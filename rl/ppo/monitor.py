@@ -16,12 +16,11 @@ from rl.config import ExperimentConfig
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.ppo import training_state
-from rl.ppo.callback import PPOCallback
-from rl.ppo.candidate import Candidate, Evaluate, Evaluation, Remote
-from rl.ppo.checkpoints import Checkpoints
-from rl.ppo.guard import EarlyStopping, Retention, in_points
+from rl.ppo.callbacks import PPOCallback
 from rl.ppo.logs import ScalarLog
+from rl.ppo.model_selection import Candidate, EarlyStopping, Evaluate, Evaluation, Remote, Retention, in_points
 from rl.ppo.ppo import PPO
+from rl.ppo.training_state import Checkpoints
 from rl.upload import Uploader, UploadError
 
 PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal

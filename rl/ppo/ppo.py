@@ -33,7 +33,7 @@ from nppsim.outcomes import WON
 from rl.config.ppo import KL_TOLERANCE, PPOConfig
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess, check_agreement
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
-from rl.ppo import metrics, off_policy, schedules
+from rl.ppo import logs, off_policy, schedules
 from rl.ppo.losses import (
     NOT_FINITE,
     DivergedError,
@@ -137,9 +137,9 @@ class PPO:
         self.critic_only = False  # whether the next update leaves the actor unchanged
         self.explained_variance = math.nan  # of the latest rollout
         self.losses: list[Losses[float]] = []  # of each gradient step of the latest update
-        self.episode_returns: deque[float] = deque(maxlen=metrics.EPISODE_WINDOW)
-        self.episode_lengths: deque[int] = deque(maxlen=metrics.EPISODE_WINDOW)
-        self.episode_wins: deque[bool] = deque(maxlen=metrics.EPISODE_WINDOW)
+        self.episode_returns: deque[float] = deque(maxlen=logs.EPISODE_WINDOW)
+        self.episode_lengths: deque[int] = deque(maxlen=logs.EPISODE_WINDOW)
+        self.episode_wins: deque[bool] = deque(maxlen=logs.EPISODE_WINDOW)
         self.finished_episodes = np.empty(0, self.sim.episode.dtype)  # episodes that ended in the latest rollout
         self.counted_episodes = self.finished_episodes  # those of all processes that began at their level's start
         self.bootstrap: off_policy.BootstrapInputs | None = None  # of the latest rollout, with returns_from "current"
@@ -158,7 +158,7 @@ class PPO:
         self.start(callbacks)
         callbacks.on_training_start(locals(), globals())
         while self.num_timesteps < total_timesteps and self.collect_rollouts(callbacks):
-            metrics.dump(self)
+            logs.dump(self)
             self.update()
         callbacks.on_training_end()
         return self
@@ -361,7 +361,7 @@ class PPO:
         if not weights.critic_only:
             schedules.adapt_learning_rate(self, kl)
             self.actor_updates += 1
-        metrics.record_update(self, weights, norms, learning_rate=rate, last_kl=kl, stopped_early=float(stopped))
+        logs.record_update(self, weights, norms, learning_rate=rate, last_kl=kl, stopped_early=float(stopped))
         for tag, value in (statistics.means() if statistics else {}).items():
             self.logger.record(f"gradients/{tag}", value)
         self._update_curriculum()
@@ -463,7 +463,7 @@ class PPO:
 
     def record_rollout(self, seconds: float) -> None:
         """Record figures of the latest rollout, which took so many seconds."""
-        metrics.record_rollout(self, seconds)
+        logs.record_rollout(self, seconds)
 
     def _update_curriculum(self) -> None:
         begin = time.perf_counter()

@@ -1,8 +1,17 @@
-"""The state of a training in checkpoints, and a zip for Stable-Baselines3."""
+"""State of a training in checkpoints, the checkpoints of a run, and zip files for Stable-Baselines3.
+
+    checkpoints = Checkpoints(folder / "checkpoints", keep=3)
+    checkpoints.path(decisions)         # of the next one; ``checkpoints.prune()`` after it is written
+    checkpoints.newest(previous=False)  # to resume from
+
+``checkpoint_<decisions>.safetensors`` contain everything that training needs to resume, and so does ``final.safetensors`` at
+the end.  ``best.safetensors`` has the best weights so far, for users; training has them in its state.
+"""
 
 import copy
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +21,8 @@ from stable_baselines3 import PPO as StableBaselinesPPO
 from nppsim.errors import ConfigError
 from nppsim.files import write_bytes
 from rl.curriculum.statistics import as_json
+from rl.policy import checkpoint
+from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import NppPolicy
 from rl.ppo.ppo import PPO
 
@@ -134,3 +145,55 @@ def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
 def _load_other(ppo: PPO, policy_state: dict, training: dict, others: list[dict]) -> None:
     """Continue in one of the other processes."""
     load_training_state(ppo, policy_state, training | others[ppo.ranks.rank - 1])
+
+
+FINAL = f"final{checkpoint.SUFFIX}"
+BEST = f"best{checkpoint.SUFFIX}"
+SET_ASIDE = ".set_aside"  # is added to the name of a checkpoint that somebody did not want to go on from
+
+
+class Checkpoints:
+    """folder: of the files.  keep: so many of those made during training."""
+
+    def __init__(self, folder: Path, keep: int):
+        self.folder = folder
+        self.keep = keep
+        self.final = folder / FINAL
+        self.best = folder / BEST
+
+    def path(self, decisions: int) -> Path:
+        """Of a checkpoint made after so many decisions."""
+        return self.folder / f"checkpoint_{decisions}{checkpoint.SUFFIX}"
+
+    def made(self) -> list[Path]:
+        """Those of training that are there, by their decisions; the final one last."""
+        numbered = [
+            (path.stem.rpartition("_")[2], path) for path in self.folder.glob(f"checkpoint_*{checkpoint.SUFFIX}")
+        ]
+        during = [path for _, path in sorted((int(number), path) for number, path in numbered if number.isdecimal())]
+        return [*during, *([self.final] if self.final.exists() else [])]
+
+    def prune(self) -> None:
+        """Remove all but the newest ``keep``."""
+        during = [path for path in self.made() if path != self.final]
+        for path in during[: -self.keep]:
+            path.unlink()
+
+    def newest(self, previous: bool, log: Callable[[str], None]) -> tuple[Path, dict[str, Any]] | None:
+        """(path, content) of the checkpoint to go on from; None where there is none.
+
+        previous: of the one before the newest, which is set aside.
+        CheckpointError for one that is damaged or altered: it is named, and so is what to do.
+        """
+        found = self.made()
+        if previous and found:
+            unwanted = found.pop()
+            unwanted.rename(unwanted.with_name(unwanted.name + SET_ASIDE))
+            log(f"{unwanted}: set aside as {unwanted.name}{SET_ASIDE}")
+        if not found:
+            return None
+        try:
+            return found[-1], checkpoint.load(found[-1])
+        except CheckpointError as error:
+            other = f"from {found[-2].name}" if len(found) > 1 else "where training began, as there is no other one"
+            raise CheckpointError(f"{error}; with --previous-checkpoint the run goes on {other}") from error

@@ -20,8 +20,8 @@ from rl.events import Scalars
 from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, stages
 from rl.experiment.kept import CLONED
 from rl.experiment.run import SUMMARY
-from rl.ppo.checkpoints import Checkpoints
 from rl.ppo.logs import TABLE, read_table
+from rl.ppo.training_state import Checkpoints
 
 POINTS = 400  # per line, about the width of a chart in px
 LOG_LINES = 40

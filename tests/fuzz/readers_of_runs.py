@@ -51,10 +51,9 @@ from rl.experiment.stages import statistics_of_random_play
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.sb3 import convert
-from rl.ppo import remembered
-from rl.ppo.candidate import Evaluation
+from rl.ppo import make_ppo, update_benchmark
 from rl.ppo.logs import TABLE, GrowingTable, cut_events
-from rl.ppo.make import make_ppo
+from rl.ppo.model_selection import Evaluation
 from rl.ppo.monitor import TrainingMonitor
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
@@ -92,7 +91,7 @@ def readers_of_runs() -> list[Reader]:
             _trainings,
             (partial(damage.in_checkpoint, part="training"),),
         ),
-        Reader("timings", "timings.json", remembered.known_timings, _timings, by_json),
+        Reader("timings", "timings.json", update_benchmark.known_timings, _timings, by_json),
         Reader("manifest", MANIFEST, _read_manifest, _manifest, by_json),
         Reader("evaluation", "results.json", lambda path: methods_of(path, "mlp"), _evaluation, by_json),
         Reader("configuration_alone", "config.json", named(read_config), _configuration, by_json),

@@ -558,11 +558,13 @@ def test_the_largest_sizes_fit_are_accepted_and_twice_as_much_does_not_fit(machi
 )
 def test_stored_memory_is_what_an_update_takes(name, close):
     """Of what stands behind the + of a name, too: the same for every network."""
-    from rl.ppo.probe import UpdateProbe
+    from rl.ppo.update_benchmark import UpdateBenchmark
 
     network = get_architecture(name)
     stored = stored_figures(name, network.observations, network.stacking).update
-    measured = measure_update(UpdateProbe(name, "cpu", "float32").peak_bytes, network.observations, network.stacking)
+    measured = measure_update(
+        UpdateBenchmark(name, "cpu", "float32").peak_bytes, network.observations, network.stacking
+    )
     assert stored.total(4096) == pytest.approx(measured.total(4096), rel=close)
 
 

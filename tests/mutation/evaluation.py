@@ -13,7 +13,7 @@ from rl.evaluation import comparison, results, suite
 from rl.evaluation.history import DevHistory
 from rl.evaluation.results import LevelWins
 from rl.evaluation.suite import EvaluationSuite, RandomPolicy
-from rl.ppo.guard import EarlyStopping
+from rl.ppo.model_selection import EarlyStopping
 from rl.ppo.ppo import PPO
 from tests.mutation.mutation import Patch, mutation
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.ppo import metrics, off_policy, schedules
+from rl.ppo import logs, off_policy, schedules
 from rl.ppo.losses import clip_gradients, normalized, ppo_losses
 from rl.ppo.off_policy import importance_weights, priorities, vtrace
 from rl.ppo.ppo import PPO, compute_gae
@@ -52,7 +52,7 @@ def _steps(patch: Patch, change: Callable[[list, list], tuple[list, list]]) -> N
         ppo.losses, norms = change(ppo.losses, norms)
         original(ppo, weights, norms, **values)
 
-    patch.wrap(metrics, "record_update", changed)
+    patch.wrap(logs, "record_update", changed)
 
 
 def _gae(patch: Patch, change: Callable[..., tuple]) -> None:

@@ -14,7 +14,7 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS
 from rl.policy.architectures import get_architecture
-from rl.ppo.make import make_ppo as ppo_for
+from rl.ppo import make_ppo as ppo_for
 from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import own_seed
 

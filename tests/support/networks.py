@@ -14,7 +14,7 @@ from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
 from rl.policy.graph_network import TypedLinear
 from rl.policy.policy import build_policy
 from rl.policy.recurrent import MEMORY
-from rl.ppo.probe import graph_states
+from rl.ppo.update_benchmark import graph_states
 
 # Every suffix after a +, alone and combined, for networks with and without images and graph.
 WITH_PARTS = (

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rl.distributed.ranks import RanksError, Started, joined
-from rl.ppo import metrics
+from rl.ppo import logs
 
 SIZES = {"num_envs": 4, "rollout_length": 32, "minibatch_size": 32, "total_timesteps": 4096, "n_epochs": 2}
 ORDER = 5  # seed of the first update's order of decisions, plus the process's number
@@ -30,7 +30,7 @@ def update(ppo):
 
     roll_out(ppo)
     ppo.update()
-    metrics.dump(ppo)
+    logs.dump(ppo)
 
 
 def train(ranks, folder):

@@ -5,8 +5,8 @@ import signal
 import pytest
 
 from hardware.compute import Timings
-from rl.ppo import remembered
-from rl.ppo.probe import UpdateProbe
+from rl.ppo import update_benchmark
+from rl.ppo.update_benchmark import UpdateBenchmark
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -17,8 +17,8 @@ def _same_plan(tmp_path_factory):
     """
     alike = staticmethod(lambda _, found: Timings([1.0 + i for i in range(len(found))], [1.0] * len(found), 0.0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(UpdateProbe, "benchmark", alike)
-        patch.setattr(remembered, "FILE", tmp_path_factory.mktemp("timings") / "timings.json")
+        patch.setattr(UpdateBenchmark, "benchmark", alike)
+        patch.setattr(update_benchmark, "FILE", tmp_path_factory.mktemp("timings") / "timings.json")
         yield
 
 

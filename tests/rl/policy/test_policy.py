@@ -14,7 +14,7 @@ from nppsim.spaces import as_spaces_have_it, observation_space
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
 from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
 from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, sample_actions
-from rl.ppo.probe import graph_states
+from rl.ppo.update_benchmark import graph_states
 
 from networks import parts_without_effect
 

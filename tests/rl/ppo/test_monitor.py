@@ -13,8 +13,7 @@ from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import build_policy
 from rl.ppo import training_state
-from rl.ppo.candidate import Evaluation
-from rl.ppo.guard import EarlyStopping
+from rl.ppo.model_selection import EarlyStopping, Evaluation
 from rl.ppo.monitor import TrainingMonitor
 from rl.upload import UploadError
 

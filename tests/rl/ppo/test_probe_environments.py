@@ -22,7 +22,7 @@ from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.policy.architectures import get_architecture
-from rl.ppo.callback import PPOCallback
+from rl.ppo.callbacks import PPOCallback
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 

@@ -9,8 +9,8 @@ import torch
 
 from rl.config import ProfilingConfig
 from rl.doctor.digests import DigestTrail, first_divergence, read_trail
+from rl.ppo.callbacks import FOLDER, profilers
 from rl.ppo.ppo import PHASES
-from rl.ppo.profiling import FOLDER, profilers
 
 from learners import make_ppo
 

@@ -15,7 +15,7 @@ from nppsim.observe.stacking import Stacking
 from rl.policy.architectures import get_architecture
 from rl.ppo import training_state
 from rl.ppo.ppo import PPO
-from rl.ppo.probe import UpdateProbe
+from rl.ppo.update_benchmark import UpdateBenchmark
 
 from learners import AT_ONCE, make_env, make_plan, make_ppo, roll_out, statistics, weights
 
@@ -142,7 +142,7 @@ def test_stacks_cost_bytes_not_copies():
     usual = hardware.plan(keys, hardware.PlanRequest(num_envs=64, rollout_length=32, minibatch_size=64))
     rows, usual_rows = ({row.name: row.bytes for row in one.memory} for one in (made, usual))
     assert 0 < rows["rollout buffer"] - usual_rows["rollout buffer"] < 0.2 * usual_rows["rollout buffer"]
-    assert UpdateProbe(IMAGES, "cpu", "float32").peak_bytes(8) > UpdateProbe(
+    assert UpdateBenchmark(IMAGES, "cpu", "float32").peak_bytes(8) > UpdateBenchmark(
         "mlp_baseline", "cpu", "float32"
     ).peak_bytes(8)
 

@@ -21,7 +21,7 @@ from nppsim.observe import layout
 from nppsim.outcomes import WON
 from nppsim.reward import TERMS as TERMS_OF_REWARD
 from rl.policy.policy import build_policy, observation_space
-from rl.ppo import metrics
+from rl.ppo import logs
 from rl.ppo.losses import LossWeights, Samples, normalized, set_gradients
 from rl.ppo.ppo import compute_gae
 from rl.ppo.rollout_buffer import RolloutBuffer
@@ -270,7 +270,7 @@ def test_what_a_rollout_logs_are_plain_means_over_its_episodes():
 
     ppo.sampler.next_episodes = remember
     roll_out(ppo)
-    metrics.dump(ppo)
+    logs.dump(ppo)
     row = scalars.rows[-1]
     returns = [float(record["ret"]) for record in ended]
     wins = [record["outcome"] == WON for record in ended]

@@ -1,12 +1,12 @@
-"""Where the time and the memory of a training go: callbacks that write to ``<run>/profiling``.
+"""Callbacks of PPO: their base class, and profilers that write to ``<run>/profiling``.
 
     ppo.learn(..., callback=[*profilers(config.profiling, folder), ...])
 
-phases.json          seconds of each phase so far, and shares of the phases within a step; phases.csv: update by update
-trace_N.json.gz      for chrome://tracing or ui.perfetto.dev; trace_N.txt: a table of the operations that took most time
-memory.txt           snapshots of the process's memory, and what has grown since the first one
+phases.json          total seconds of each phase, and shares of the phases within a step; phases.csv: per update
+trace_N.json.gz      for chrome://tracing or ui.perfetto.dev; trace_N.txt: table of the slowest operations
+memory.txt           snapshots of the process's memory, and growth since the first one
 
-They look and change nothing: with them a run is the same bit for bit, only slower.  A run that goes on measures anew.
+Profilers do not change results, only speed.  A resumed run starts new measurements.
 """
 
 import tracemalloc
@@ -15,12 +15,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from stable_baselines3.common.callbacks import BaseCallback
 from torch import profiler
 
 from nppsim.files import append_text, table, write_json, write_text
 from rl.config import ProfilingConfig
-from rl.ppo.callback import PPOCallback
-from rl.ppo.ppo import PHASES
+from rl.ppo.ppo import PHASES, PPO
+
+
+class PPOCallback(BaseCallback):
+    """A Stable-Baselines3 callback whose ``model`` is this project's PPO."""
+
+    model: PPO  # type: ignore[assignment]  # has the attributes that callbacks read
+
+    def _on_step(self) -> bool:
+        return True
+
 
 FOLDER = "profiling"
 OTHER = "other"  # what is neither simulator, network nor update: bookkeeping, evaluations, checkpoints

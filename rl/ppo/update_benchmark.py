@@ -1,0 +1,222 @@
+"""Memory and speed of an update on this machine, measured on synthetic data, for the hardware plan.
+
+    benchmark = UpdateBenchmark("mlp_baseline", "cpu", "float32")
+    plan = hardware.plan(..., probe=benchmark.peak_bytes, benchmark=stored_timings(benchmark, machine))
+
+Threads and precision are chosen by timing, and the number of threads changes rounding.  New timings could therefore change
+the results of a run with the same seed.  Stored timings are used until ``python -m hardware plan --measure`` replaces them,
+or the code changes.
+"""
+
+import datetime
+import functools
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from hardware import Benchmark, Candidate, Machine, Timings
+from hardware.thread_pool import ThreadPool
+from nppsim._cache import CACHE_FOLDER
+from nppsim.actions import NUM_ACTIONS
+from nppsim.bank import LevelBank
+from nppsim.errors import UserError
+from nppsim.files import write_json
+from nppsim.generate import CATEGORIES, generate
+from nppsim.observe import layout
+from nppsim.observe.graph import announce, state_at_start
+from nppsim.observe.stacking import NO_STACKS, Stacking
+from nppsim.observe.statistics import ObservationStatistics
+from nppsim.reading import mismatch, read_json
+from nppsim.workers import OtherPrograms
+from rl.config.ppo import MEMORY_SEGMENT
+from rl.policy.architectures import get_architecture
+from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.recurrent import FOLLOWS, MEMORY
+from rl.ppo.losses import LossWeights, Samples, set_gradients
+
+ROUNDS = 6  # updates per candidate; the fastest counts, as other programs may interfere
+ENOUGH_SECONDS = 4.0  # no further round begins after that
+GRAPH_LEVELS = 64  # generated levels of all categories, for graph networks
+DECISIONS_PER_GRAPH = 4  # consecutive; a minibatch of a rollout has about six
+WEIGHTS = LossWeights(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
+FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
+_TIMED = ("hardware/thread_pool.py", "rl/policy/*.py", "rl/ppo/losses.py", "rl/ppo/update_benchmark.py")
+_REMEDY = "delete it; the measurements are then repeated"
+_SHAPE = {...: {"wall": [float], "processor": [float], "others": float, "date": str}}
+
+
+class TimingsError(UserError, ValueError):
+    """Unreadable file of timings."""
+
+
+class UpdateBenchmark:
+    """Updates of a network on synthetic data; the caller's random generators are unchanged.
+
+    name: of the architecture.
+    device, precision: as in training; the precision only for ``peak_bytes``.
+    """
+
+    def __init__(self, name: str, device: str, precision: str):
+        self.name, self.device, self.precision = name, device, precision
+        self.architecture = get_architecture(name)
+        keys = self.architecture.observations
+        statistics = ObservationStatistics(keys)
+        ones = _observations(keys, 2, "cpu")
+        statistics.update({key: ones[key].numpy() for key in statistics.float_keys})
+        with torch.random.fork_rng():
+            self.policy = build_policy(name, statistics, precision=precision, device=device)
+
+    def peak_bytes(self, minibatch_size: int) -> int:
+        """Peak memory of one update on the device.
+
+        The CPU's allocator has no statistics, so this is the sum of weights, gradients, optimiser state, the minibatch, and
+        the tensors saved for the backward pass.
+        """
+        self.policy.precision = self.precision
+        minibatch = self._minibatch(minibatch_size)
+        if torch.device(self.device).type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            _update(self.policy, minibatch, ThreadPool(1))
+            return torch.cuda.max_memory_allocated(self.device)
+        weights = sum(_bytes(parameter) for parameter in self.policy.parameters())
+        inputs = sum(_bytes(values) for values in minibatch.obs.values())
+        return 4 * weights + inputs + self._saved_bytes(minibatch)  # weights, gradients and Adam's two moments
+
+    def _saved_bytes(self, minibatch: "_Minibatch") -> int:
+        """Bytes saved from the forward pass for the backward pass; shared memory counts once."""
+        saved: dict[int, int] = {}
+
+        def count(tensor: torch.Tensor) -> torch.Tensor:
+            saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            _update(self.policy, minibatch, ThreadPool(1))
+        return sum(saved.values())
+
+    def benchmark(self, minibatch_size: int, candidates: Sequence[Candidate]) -> Timings:
+        """Time updates of each candidate, in turn, so that disturbances affect all of them."""
+        minibatch = self._minibatch(minibatch_size)
+        pools = [ThreadPool(candidate.threads) for candidate in candidates]
+        wall, processor = np.full((2, ROUNDS, len(candidates)), np.inf)
+        others, begin = OtherPrograms(), time.perf_counter()
+        for number in range(ROUNDS):
+            for i, (candidate, pool) in enumerate(zip(candidates, pools, strict=True)):
+                self.policy.precision = candidate.precision
+                before, cpu_before = time.perf_counter(), time.process_time()
+                _update(self.policy, minibatch, pool)
+                wall[number, i], processor[number, i] = time.perf_counter() - before, time.process_time() - cpu_before
+            if number and time.perf_counter() - begin > ENOUGH_SECONDS:  # the first round warms up
+                break
+        return Timings(wall.min(axis=0).tolist(), processor.min(axis=0).tolist(), others.share())
+
+    def _minibatch(self, size: int) -> "_Minibatch":
+        """A minibatch of equal decisions, in segments for a recurrent network."""
+        network, device = self.architecture, self.device
+        zeros = torch.zeros(size, device=device)
+        log_probs = torch.full((size, NUM_ACTIONS), 1 / NUM_ACTIONS, device=device).log()
+        samples = Samples(zeros.long(), log_probs, zeros, zeros)
+        index = torch.arange(size, device=device)
+        obs = _observations(network.observations, size, device, network.stacking)
+        if network.memory:
+            obs[MEMORY] = torch.zeros((size, network.memory), device=device)
+            obs[FOLLOWS] = index % MEMORY_SEGMENT != 0
+        return _Minibatch(obs, samples, index, MEMORY_SEGMENT if network.memory else 1)
+
+
+@dataclass(frozen=True)
+class _Minibatch:
+    """Observations and samples of a minibatch, their order, and the length of segments."""
+
+    obs: Mapping[str, torch.Tensor]
+    samples: Samples
+    index: torch.Tensor
+    segment: int
+
+    def observations(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Observations of the decisions ``index``; copied, as from a rollout."""
+        return {key: values.index_select(0, index) for key, values in self.obs.items()}
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _update(policy: NppPolicy, batch: _Minibatch, pool: ThreadPool) -> None:
+    """Gradients and a step of the optimiser, as in PPO."""
+    set_gradients(policy, pool, batch.observations, batch.samples, batch.index, WEIGHTS, segment=batch.segment)
+    policy.optimizer.step()
+
+
+def _observations(
+    keys: tuple[str, ...], size: int, device: str, stacking: Stacking = NO_STACKS
+) -> dict[str, torch.Tensor]:
+    """Ones, and graphs of generated levels."""
+    obs = {
+        key: torch.ones((size, *stacking.shape(key)), dtype=getattr(torch, layout.SPECS[key].dtype), device=device)
+        for key in keys
+        if key != "graph_state"
+    }
+    if "graph_state" in keys:
+        obs["graph_state"] = torch.from_numpy(graph_states(size)).to(device)
+    return obs
+
+
+@functools.cache
+def _graph_bank() -> LevelBank:
+    bank = LevelBank([generate(CATEGORIES[seed % len(CATEGORIES)], seed)[0] for seed in range(GRAPH_LEVELS)])
+    announce(bank)
+    return bank
+
+
+def graph_states(rows: int) -> np.ndarray:
+    """``graph_state`` int64[rows, 8] at the start of generated levels, DECISIONS_PER_GRAPH rows of each in turn."""
+    bank = _graph_bank()
+    return np.stack([state_at_start(bank, row // DECISIONS_PER_GRAPH % GRAPH_LEVELS) for row in range(rows)])
+
+
+def stored_timings(benchmark: UpdateBenchmark, machine: Machine, measure: bool = False) -> Benchmark:
+    """Return a benchmark that is run once per network, machine, size and version of the code, and whose timings are stored.
+
+    measure: run it again and replace stored timings.
+    Raises TimingsError for a damaged file of timings.
+    """
+
+    def timings_of(minibatch_size: int, candidates: list[Candidate]) -> Timings:
+        names = ", ".join(f"{candidate.precision} by {candidate.threads}" for candidate in candidates)
+        place = f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}"
+        key = f"{benchmark.name}, update of {minibatch_size}: {names}; {place}, code {code_digest()}"
+        if key not in (known := known_timings(FILE)) or measure:
+            made = benchmark.benchmark(minibatch_size, candidates)._replace(date=datetime.date.today().isoformat())
+            known = known_timings(FILE) | {key: made._asdict()}  # another process may have added timings meanwhile
+            write_json(FILE, known)
+        timings = Timings(**known[key])
+        if {len(timings.wall), len(timings.processor)} != {len(candidates)}:
+            raise TimingsError(f"{FILE}: {key}: expected {len(candidates)} timings; {_REMEDY}")
+        return timings
+
+    return timings_of
+
+
+@functools.cache
+def code_digest() -> str:
+    """Digest (8 hex characters) of the sources whose speed is measured."""
+    root, digest = Path(__file__).parents[2], hashlib.sha256()
+    for path in sorted(path for pattern in _TIMED for path in root.glob(pattern)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+def known_timings(file: Path) -> dict[str, dict]:
+    """Read the timings in a file; none if it does not exist.  Raises TimingsError."""
+    if not file.exists():
+        return {}
+    known: dict[str, dict] = read_json(file, TimingsError, _REMEDY)
+    if wrong := mismatch(known, _SHAPE):
+        raise TimingsError(f"{file}: {wrong}; {_REMEDY}")
+    return known
