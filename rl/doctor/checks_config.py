@@ -26,13 +26,13 @@ LONG_RUN_HOURS = 48.0
 
 
 @check(BEFORE)
-def changed_settings(asked: ExperimentConfig) -> str:
+def changed_settings(full_config: ExperimentConfig) -> str:
     """Settings that are not at their defaults (for information)."""
     changed = [
         f"{name} {value}"
-        for one in fields(asked)
+        for one in fields(full_config)
         if one.name != "sources"
-        for name, value in _changed(one.name, asked, one)
+        for name, value in _changed(one.name, full_config, one)
     ]
     return ", ".join(changed) or "none"
 
@@ -143,9 +143,9 @@ def _small(env: BatchVecEnv) -> BatchSimulator:
 
 
 @check(BEFORE)
-def the_plan_fits_the_machine(asked_plan: Plan) -> str:
+def the_plan_fits_the_machine(full_plan: Plan) -> str:
     """Enough updates, environments and memory, and minibatches that divide the rollout."""
-    plan = asked_plan
+    plan = full_plan
     found = (
         f"{plan.updates} updates of {plan.num_envs} × {plan.rollout_length} decisions in minibatches of "
         f"{plan.minibatch_size}, {plan.host_bytes / 1e9:.1f} of {plan.host_budget / 1e9:.1f} GB"
@@ -156,13 +156,13 @@ def the_plan_fits_the_machine(asked_plan: Plan) -> str:
 
 
 @check(UPDATE)
-def updates_fit_the_budget(ppo: PPO, asked: ExperimentConfig, asked_plan: Plan) -> str:
+def updates_fit_the_budget(ppo: PPO, full_config: ExperimentConfig, full_plan: Plan) -> str:
     """Time of an update, number of updates, duration and memory of the whole run, projected from what was measured."""
     rate = ppo.decisions_played / max(ppo.seconds, 1e-9)
-    each = asked_plan.batch_size / rate
-    hours = asked.ppo.total_timesteps / rate / 3600
-    if asked.ppo.time_budget_minutes:
-        hours = min(hours, asked.ppo.time_budget_minutes / 60)
+    each = full_plan.batch_size / rate
+    hours = full_config.ppo.total_timesteps / rate / 3600
+    if full_config.ppo.time_budget_minutes:
+        hours = min(hours, full_config.ppo.time_budget_minutes / 60)
     updates = hours * 3600 / each
     memory = memory_mib() * 2**20
     found = (
@@ -172,7 +172,7 @@ def updates_fit_the_budget(ppo: PPO, asked: ExperimentConfig, asked_plan: Plan) 
         f"updates take more than {SLOW_UPDATE_S:.0f} s: lower --num-envs or --rollout-length": each > SLOW_UPDATE_S,
         f"fewer than {FEW_UPDATES} updates: raise --total-timesteps or lower --num-envs": updates < FEW_UPDATES,
         "days of training: lower --total-timesteps, or give --time-budget-minutes": hours > LONG_RUN_HOURS,
-        "more memory than planned: lower --num-envs": memory > asked_plan.host_budget,
+        "more memory than planned: lower --num-envs": memory > full_plan.host_budget,
     }
     if any(advice.values()):
         raise CheckWarned(found, "; ".join(text for text, applies in advice.items() if applies))

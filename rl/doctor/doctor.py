@@ -8,13 +8,14 @@
         # or: raise CheckFailed("no gradient reaches action_net.weight", "what to do")
 
 The name of the function is that of the check, its parameters are the objects that it needs, as with pytest's fixtures.
-Objects are added while a run proceeds (``Doctor.meet``).  A check is skipped where one of them will not exist
-(``Doctor.miss``).  A check that crashes, or that lacks an object, has failed.  Each file ``checks_GROUP.py`` is a group.
+Objects are added while a run proceeds (``Doctor.provide``).  A check is skipped where one of them will not exist
+(``Doctor.lack``).  A check that crashes, or that lacks an object, has failed.  Each file ``checks_GROUP.py`` is a group.
 """
 
 import importlib
 import inspect
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -133,12 +134,12 @@ class CheckInfo:
             return FAILED, f"{type(crash).__name__}: {crash}", _where(crash)
 
 
-def _where(crash: BaseException) -> str:
+def _where(crash: Exception) -> str:
     """File and line of an exception that is no message to the user."""
     if isinstance(crash, UserError):
         return "the message says what to do"
-    frame = inspect.getinnerframes(crash.__traceback__)[-1] if crash.__traceback__ else None
-    return f"exception in {Path(frame.filename).name}, line {frame.lineno}" if frame else "exception"
+    frame = traceback.extract_tb(crash.__traceback__)[-1]
+    return f"exception in {Path(frame.filename).name}, line {frame.lineno}"
 
 
 _CHECKS: dict[str, CheckInfo] = {}
@@ -192,29 +193,19 @@ class Doctor:
         self._parts: dict[str, Any] = {}
         self._absent: dict[str, str] = {}
 
-    def meet(self, **parts: Any) -> None:
-        """Add or replace objects that checks need."""
+    def provide(self, **parts: Any) -> None:
+        """Add or replace objects for all later checks."""
         self._parts |= parts
 
-    def suppose(self, **parts: Any) -> None:
-        """Add objects unless there are others of their names."""
-        self._parts = parts | self._parts
-
-    def miss(self, **reasons: str) -> None:
-        """Name objects that will not exist, with the reason."""
+    def lack(self, **reasons: str) -> None:
+        """Skip checks of objects that will not exist, with the reason."""
         self._absent |= reasons
 
-    def forget(self, *names: str) -> None:
-        """Remove objects to free their memory."""
-        for name in names:
-            self._parts.pop(name, None)
-
     def examine(self, moment: str, **parts: Any) -> None:
-        """Make the checks of a moment; the random numbers of the run are left unchanged.  parts: as for ``meet``."""
-        self.meet(**parts)
+        """Make the checks of a moment; the random numbers of the run are left unchanged.  parts: objects for these only."""
         with torch.random.fork_rng(devices=[]):
             new = [
-                info.examine(moment, self._parts, self._absent)
+                info.examine(moment, self._parts | parts, self._absent)
                 for info in all_checks()
                 if moment in info.moments and (self.only is None or self.only & {info.name, info.group})
             ]
@@ -230,10 +221,10 @@ class Doctor:
             if finding.status in (FAILED, WARNING):
                 self.log(f"{MARKS[finding.status]} {finding.sentence}")
 
-    def note(self, moment: str, name: str, error: Exception) -> None:
+    def record_failure(self, moment: str, name: str, error: Exception) -> None:
         """Record the failure of a step of the run; checks of what it would have made are skipped."""
         parts = {part for info in all_checks() for part in info.parts}
-        self.miss(**dict.fromkeys(parts - self._absent.keys(), f"{name} failed before"))
+        self.lack(**dict.fromkeys(parts - self._absent.keys(), f"{name} failed before"))
         found = f"{type(error).__name__}: {error}"
         self.findings.append(Finding(name, "run", moment, FAILED, redact(found), _where(error)))
 

@@ -41,10 +41,10 @@ def rehearse(config: ExperimentConfig, log: Log, only: tuple[str, ...] | None = 
 
 def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: Doctor, log: Log) -> None:
     machine = hardware.detect()
-    doctor.meet(asked=config)
+    doctor.provide(full_config=config)
     for job in make_jobs(in_small(config, folder), data, machine, folder, None, log):
-        doctor.meet(
-            asked_plan=hardware.plan(
+        doctor.provide(
+            full_plan=hardware.plan(
                 job.observations,
                 config.plan_request,
                 stacking=job.architecture.stacking,
@@ -63,7 +63,7 @@ def _attempt(doctor: Doctor, name: str, step: Callable) -> Any:
     try:
         return step()
     except Exception as error:  # noqa: BLE001  # whatever stops the rehearsal would stop the run
-        doctor.note(BEFORE, name, error)
+        doctor.record_failure(BEFORE, name, error)
         return None
 
 

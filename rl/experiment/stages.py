@@ -211,26 +211,25 @@ def train_one(job: Job) -> RunRecord:
 
 
 def introduce(job: Job, settings: PPOConfig, plan: hardware.Plan, env: BatchVecEnv) -> None:
-    """Let the doctor examine what there is before anything is learned."""
+    """Check data and settings before training; provide what later checks need."""
     data = job.data
     if not job.pretrained:
-        absent = ("replays", "dataset", "statistics", "clone", "cloning", "probe", "moved")
-        job.doctor.miss(**dict.fromkeys(absent, "no imitation in this run"))
+        absent = ("replays", "dataset", "statistics", "clone", "cloning", "probe")
+        job.doctor.lack(**dict.fromkeys(absent, "no imitation in this run"))
     else:
-        job.doctor.meet(replays=job.config.replay_data_dir)
-    job.doctor.suppose(asked=job.config, asked_plan=plan)  # a rehearsal is smaller than what was asked for
-    job.doctor.examine(
-        BEFORE,
+        job.doctor.provide(replays=job.config.replay_data_dir)
+    if not job.doctor.rehearses:  # a rehearsal has smaller ones
+        job.doctor.provide(full_config=job.config, full_plan=plan)
+    job.doctor.provide(
         config=job.config,
-        architecture=job.architecture,
         levels={"train": data.train, "dev": data.dev, "test": data.test},
         bank=data.bank,
         suites=job.suites.all(job.architecture),
         settings=settings,
-        plan=plan,
         env=env,
         folder=job.folder,
     )
+    job.doctor.examine(BEFORE)
 
 
 def teacher_of(job: Job) -> Path | None:
@@ -317,16 +316,16 @@ def imitate(job: Job, plan: hardware.Plan) -> PretrainedPolicy:
     kept = load_pretrained(job.folder, plan.device, job.config.frame_skip)
     if kept is not None:
         job.log(f"imitation is done: {job.folder / CLONED}")
-        job.doctor.miss(dataset="imitation was done before the run was interrupted")
-        job.doctor.meet(statistics=kept.statistics)
+        job.doctor.lack(dataset="imitation was done before the run was interrupted")
+        job.doctor.provide(statistics=kept.statistics)
         return kept
     dataset = load_demonstrations(job.config, job.data, job.observations, job.seed, job.log)
     dataset = dataset.stacked(job.architecture.stacking)
     facts = {"key": dataset.key, "decisions": len(dataset)}
     write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, facts)
     statistics = dataset.statistics()
-    job.doctor.examine(IMITATION, dataset=dataset, statistics=statistics)
-    job.doctor.forget("dataset")
+    job.doctor.provide(statistics=statistics)
+    job.doctor.examine(IMITATION, dataset=dataset)
     torch.manual_seed(job.seed)  # for the first weights
     policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     result, before = clone_behaviour(job, policy, dataset, ThreadPool(plan.torch_threads))
@@ -385,7 +384,7 @@ def hand_over(job: Job, clone: PretrainedPolicy, ppo: PPO) -> TransferReport:
     count = len(next(iter(clone.probe.values())))
     job.log(f"{moved}; {agreement:.0%} of greedy actions agree on {count} held-out decisions")
     ppo.set_reference(ppo.policy)
-    job.doctor.meet(clone=clone.policy, cloning=clone.result, probe=clone.probe, moved=moved)
+    job.doctor.provide(clone=clone.policy, cloning=clone.result, probe=clone.probe)
     return moved
 
 
@@ -493,7 +492,8 @@ class ExamineFirstUpdate(PPOCallback):
     def _on_rollout_start(self) -> None:
         if self.model.actor_updates and not self._done:
             self._done = True
-            self.doctor.examine(UPDATE, **parts_of(self.model))
+            self.doctor.provide(**parts_of(self.model))
+            self.doctor.examine(UPDATE)
 
     _on_training_end = _on_rollout_start
 

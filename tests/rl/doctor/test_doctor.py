@@ -96,8 +96,11 @@ def test_a_part_that_nobody_has_provided_is_a_failure():
 def test_what_a_step_that_failed_would_have_made_is_no_further_failure(monkeypatch):
     monkeypatch.setattr(doctor, "all_checks", lambda: [info(lambda ppo: "", "ppo"), info(lambda clone: "", "clone")])
     found = Doctor(str)
-    found.miss(clone="no imitation in this run")
-    found.note(BEFORE, "rehearsal", ValueError("too small"))
+    found.lack(clone="no imitation in this run")
+    try:
+        raise ValueError("too small")
+    except ValueError as error:
+        found.record_failure(BEFORE, "rehearsal", error)
     found.examine(BEFORE)
     assert [one.status for one in found.findings] == [FAILED, SKIPPED, SKIPPED]
     assert [one.found for one in found.findings[1:]] == ["rehearsal failed before", "no imitation in this run"]
