@@ -457,7 +457,7 @@ def fine_tune(job: Job, ppo: PPO, plan: hardware.Plan) -> list[dict]:
                 monitor.save_final()
             job.ranks.release(None)
         except KeyboardInterrupt as interruption:
-            made = monitor.checkpoints.made()
+            made = monitor.checkpoints.existing()
             told = f"checkpoint: {made[-1]}" if made else "no update was done yet"
             raise KeyboardInterrupt(*interruption.args, told) from None
         checkpoint.save(
