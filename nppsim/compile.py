@@ -308,16 +308,16 @@ def _mover(entity: _Entity) -> np.void:
     row["x"], row["y"], row["target_x"], row["target_y"] = entity.x, entity.y, entity.x, entity.y
     row["order"], row["entity"], row["type"] = entity.order, entity.index, kind
     row["cell_x"], row["cell_y"] = divmod(entity.cell, CELLS_Y)
-    if kind in (kinds.EXIT, kinds.LASER):  # an exit enters its cell when it opens; nobody looks for lasers in cells
+    # An exit enters its cell when it opens, and a rocket when it is launched; lasers and other shooters are in no cell.
+    if kind in (kinds.EXIT, kinds.LASER, *kinds.TURRETS, *kinds.SHOOTING_DRONES):
         row["cell_x"] = row["cell_y"] = UNREGISTERED
-    row["wish"] = -1
     if kind in kinds.DRONES:
-        row["direction"], row["mode"] = orientation // 2, entity.mode
+        row["direction"], row["mode"] = orientation // 2 % 4, entity.mode % 4
     elif kind == kinds.THWUMP:
         row["direction"], row["mode"] = (1 if orientation in (0, 2) else -1), orientation in (0, 4)
     elif kind == kinds.LASER:
         row["direction"] = -1 if entity.mode == 1 else 1
-        row["angle"] = np.arctan2(_SIN[orientation], _COS[orientation])
+        row["beam"] = np.arctan2(_SIN[orientation], _COS[orientation])
     return row
 
 

@@ -28,7 +28,7 @@ _NINJA = {  # positions have no bounds: the ninja can leave a stage whose border
     **dict.fromkeys(("airborne", "airborne_before", "walled", "jump_held", "switch_taken", "arming"), _FLAG),
     **dict.fromkeys(("suicide_held", "crushable"), _FLAG),
 }
-_MOVER = {**_SPEED, "order": (0, int(FAR)), "direction": (-1, 3), "wish": (-1, 3), "flag": _FLAG}
+_MOVER = {**_SPEED, "order": (0, int(FAR)), "direction": (-1, 3), "flag": _FLAG}
 _ENTITY = {"active": _FLAG, "closed": _FLAG, "blocking": (-int(FAR), int(FAR))}
 _STAGE = (("x", STAGE_WIDTH), ("y", STAGE_HEIGHT))
 _FREE = (kinds.BOUNCE_BLOCK, kinds.DEATH_BALL)  # movers that can be pushed off the stage

@@ -26,7 +26,7 @@ import numpy as np
 
 from nppsim.levels import kinds
 from nppsim.levels.format import RECORD_SIZE, TITLE, TYPE, LevelError, X, Y
-from nppsim.levels.level import MAX_TEXT, Level, container_readers
+from nppsim.levels.level import Level, container_readers
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.reading import read_bytes
 
@@ -45,14 +45,14 @@ RECORD_BYTES = {
     kinds.TRAP_DOOR: 5,
     kinds.LAUNCH_PAD: 3,
     kinds.ONE_WAY: 3,
-    12: 4,
-    13: 4,
+    kinds.CHAINGUN_DRONE: 4,
+    kinds.LASER_DRONE: 4,
     kinds.ZAP_DRONE: 4,
     kinds.CHASER_DRONE: 4,
     kinds.FLOOR_GUARD: 2,
     kinds.BOUNCE_BLOCK: 2,
-    18: 2,
-    19: 2,
+    kinds.ROCKET_TURRET: 2,
+    kinds.GAUSS_TURRET: 2,
     kinds.THWUMP: 3,
     kinds.TOGGLE_MINE: 2,
     22: 2,
@@ -90,9 +90,9 @@ def read_campaign(path: str | Path) -> tuple[dict[int, Level], dict[int, LevelEr
     """
     levels: dict[int, Level] = {}
     problems: dict[int, LevelError] = {}
-    for number in level_numbers(path):
+    for number, line in _lines(path).items():
         try:
-            levels[number] = load_level(f"{path}#{number}")
+            levels[number] = level_from_line(line, f"{path}#{number}")
         except LevelError as problem:
             problems[number] = problem
     return levels, problems
@@ -127,21 +127,21 @@ def locate(path: str | Path) -> tuple[Path, int] | None:
     return file, found[0]
 
 
-def load_level(path: str | Path) -> Level:
+def load_level(path: str | Path) -> Level | None:
     """Read the level ``FILE.txt#NUMBER`` or ``FILE.txt#TITLE``; a campaign file of one level needs neither.
 
-    Other ``.txt`` files are read as a level in the map layout or as text.  Raises LevelError.
+    Returns None for files of other formats.  Raises LevelError.
     """
     place = locate(path)
-    if place is None and not is_campaign_file(path):
-        return Level.from_content(read_bytes(path, LevelError, MAX_TEXT, "give a level file"), name=str(path))
     if place is None:
-        file, numbers = Path(path), level_numbers(path)
+        if not is_campaign_file(path):
+            return None
+        numbers = level_numbers(path)
         if len(numbers) > 1:
             raise LevelError(
                 f"{path}: a campaign file with {len(numbers)} levels; give one, such as {path}#{numbers[0]}"
             )
-        place = file, numbers[0]
+        place = Path(path), numbers[0]
     file, number = place
     return level_from_line(_lines(file)[number], f"{file}#{number}")
 

@@ -15,10 +15,14 @@ TRAP_DOOR = 8  # closes when its switch is taken
 TRAP_SWITCH = 9
 LAUNCH_PAD = 10
 ONE_WAY = 11
+CHAINGUN_DRONE = 12
+LASER_DRONE = 13
 ZAP_DRONE = 14
 CHASER_DRONE = 15
 FLOOR_GUARD = 16
 BOUNCE_BLOCK = 17
+ROCKET_TURRET = 18
+GAUSS_TURRET = 19
 THWUMP = 20
 TOGGLE_MINE = 21
 LASER = 23
@@ -40,15 +44,22 @@ DOORS = (REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR)
 CLOSED_AT_FIRST = (REGULAR_DOOR, LOCKED_DOOR)
 SWITCH_OF_DOOR = {LOCKED_DOOR: LOCKED_SWITCH, TRAP_DOOR: TRAP_SWITCH}  # the door's next record is its switch
 PAIRED = (EXIT, EXIT_SWITCH, *SWITCH_OF_DOOR, *SWITCH_OF_DOOR.values())  # a door and its switch
-DRONES = (ZAP_DRONE, CHASER_DRONE, MINI_DRONE)  # their mode byte says how they turn
+SHOOTING_DRONES = (CHAINGUN_DRONE, LASER_DRONE)  # stop to shoot; contact is harmless
+DRONES = (*SHOOTING_DRONES, ZAP_DRONE, CHASER_DRONE, MINI_DRONE)  # their mode byte says how they turn
+TURRETS = (ROCKET_TURRET, GAUSS_TURRET)  # stay in their place and shoot
 BLOCKS = (BOUNCE_BLOCK, THWUMP, SHOVE_THWUMP)  # squares that push the ninja
 ORIENTED = (*DOORS, LAUNCH_PAD, ONE_WAY, *DRONES, THWUMP, LASER)  # their orientation byte counts
 ON_THE_GRID = (*DRONES, FLOOR_GUARD, THWUMP, SHOVE_THWUMP)  # move on the half-cell grid
 MOVING = (*DRONES, FLOOR_GUARD, *BLOCKS, DEATH_BALL)  # change their place
-MOVERS = (EXIT, *MOVING, LASER)  # have a MOVER record
-HAZARDS = (*MINES, *DRONES, FLOOR_GUARD, THWUMP, LASER, DEATH_BALL, SHOVE_THWUMP)  # can kill
-COMPLETIONS = (CHASER_DRONE, LASER)  # in the game, but not in the reference simulator: docs/physics.md, section 8
-WITHOUT_EFFECT = (12, 13, 18, 19, 22, 27)  # known to the file format, created by nobody
+MOVERS = (EXIT, *MOVING, LASER, *TURRETS)  # have a MOVER record
+HAZARDS = (*MINES, *DRONES, FLOOR_GUARD, *TURRETS, THWUMP, LASER, DEATH_BALL, SHOVE_THWUMP)  # can kill
+COMPLETIONS = (
+    CHASER_DRONE,
+    LASER,
+    *SHOOTING_DRONES,
+    *TURRETS,
+)  # in the game, but not in the reference simulator: docs/physics.md, section 8
+WITHOUT_EFFECT = (22, 27)  # known to the file format, created by nobody
 CREATING = (
     *MINES,
     GOLD,
@@ -58,5 +69,6 @@ CREATING = (
     ONE_WAY,
     *MOVING,
     LASER,
+    *TURRETS,
     BOOST_PAD,
 )  # switches come with their doors

@@ -47,8 +47,9 @@ from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 MAX_TEXT = 1 << 20  # bytes: more than MAX_RECORDS take as text
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
-# Readers of other files that contain a level, by suffix.  The package of such a file adds its reader (nppsim.replays).
-container_readers: dict[str, Callable[[str | Path], "Level"]] = {}
+# Readers of other files that contain a level, by suffix; they return None for a file of another format.  The module of
+# such a file adds its reader (nppsim.replays, nppsim.levels.campaign).
+container_readers: dict[str, Callable[[str | Path], "Level | None"]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +149,9 @@ class Level:
         A replay of a replay set is ``SET.h5#7``.  The path becomes the level's name.  Raises LevelError, or OSError if
         the file cannot be read.
         """
-        if reader := container_readers.get(container_suffix(path)):
-            return reader(path)
+        reader = container_readers.get(container_suffix(path))
+        if reader and (level := reader(path)):
+            return level
         with open(path, "rb") as file:
             data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # the last one would be too many
             if is_text(data):
@@ -162,7 +164,8 @@ class Level:
         if not is_level(data):
             for reader in set(container_readers.values()):  # a replay may have any suffix
                 with suppress(LevelError):  # reading it as a level, below, gives the better message
-                    return reader(path)
+                    if level := reader(path):
+                        return level
         return cls.from_content(data, name=str(path))
 
     @classmethod
@@ -321,7 +324,8 @@ def mirror(level: Level) -> Level:
     records = level.records.copy()
     records[:, X] = MIRROR_X - records[:, X]  # bytes wrap around, so records outside the stage come back too
     oriented = np.isin(records[:, TYPE], kinds.ORIENTED)
-    records[oriented, ORIENTATION] = (4 - records[oriented, ORIENTATION].astype(int)) % 8
+    turned = records[oriented, ORIENTATION].astype(int)
+    records[oriented, ORIENTATION] = turned // 8 * 8 + (4 - turned) % 8
     drones = np.isin(records[:, TYPE], kinds.DRONES)
     records[drones, MODE] ^= 1
     return Level(
@@ -371,7 +375,8 @@ def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
         (ORIENTATION, kinds.ORIENTED, 8, "orientation"),
         (MODE, kinds.DRONES, 4, "mode"),
     ):
-        for i in np.flatnonzero(np.isin(records[:, TYPE], types) & (records[:, column] >= modulus)).tolist():
+        masked = np.isin(records[:, TYPE], types) & ~np.isin(records[:, TYPE], kinds.SHOOTING_DRONES)
+        for i in np.flatnonzero(masked & (records[:, column] >= modulus)).tolist():
             value = int(records[i, column])
             records[i, column] = value % modulus
             warnings.append(

@@ -34,6 +34,7 @@ from nppsim.physics.movers import (
     THWUMP_REACH,
     ZAP_RADIUS,
 )
+from nppsim.physics.shooters import FIRING, PREFIRE
 from nppsim.physics.state import HORIZONTAL, RADIUS
 
 # Grey values; those of tiles' edges lie between EMPTY and SOLID.
@@ -58,6 +59,7 @@ _FRAME_TILE = TILE // FRAME_SCALE  # pixels per tile
 _VIEW_TILE = TILE // VIEW_SCALE
 _VIEW_ROUNDING = 0.5  # edges of squares go to the nearest pixel of ``global_view``,
 _FRAME_ROUNDING = 0.0  # but down to a whole pixel of ``player_frame``
+_TURRET_SIZE = 6.0  # px, half-side of a turret, or of its rocket
 _NINJA_PIXELS = 3  # per side of the ninja in ``global_view``
 # px between the ninja and a centre that can show in ``player_frame``: half the picture, the largest entity (a shove
 # thwump or exit), and a pixel, as the picture begins up to one further out.
@@ -91,6 +93,10 @@ for _kind, _look in {
     kinds.MINI_DRONE: (DEADLY, MINI_RADIUS),
     kinds.ZAP_DRONE: (DEADLY, ZAP_RADIUS),
     kinds.CHASER_DRONE: (DEADLY, ZAP_RADIUS),
+    kinds.CHAINGUN_DRONE: (DEADLY, ZAP_RADIUS),
+    kinds.LASER_DRONE: (DEADLY, ZAP_RADIUS),
+    kinds.ROCKET_TURRET: (DEADLY, _TURRET_SIZE),
+    kinds.GAUSS_TURRET: (DEADLY, _TURRET_SIZE),
     kinds.LASER: (DEADLY, EMITTER_RADIUS),
 }.items():
     _LOOKS[_kind] = _look
@@ -135,6 +141,12 @@ def _fill(out, a1, a2, b1, b2, grey):
             out[a, b] = grey
 
 
+@inlined
+def _has_beam(kind):
+    """Whether entities of a type may have a beam, which reaches far from their place."""
+    return kind == kinds.LASER or kind == kinds.LASER_DRONE or kind == kinds.GAUSS_TURRET
+
+
 @kernel
 def _line_of(placed, movers):
     """(grey, x1, y1, x2, y2), px, of the line drawn on top of an entity: a one-way, a deadly face or a beam; else grey -1."""
@@ -142,9 +154,15 @@ def _line_of(placed, movers):
     if kind == kinds.ONE_WAY:
         tx, ty = -ONE_WAY_HALF_LENGTH * placed["y1"], ONE_WAY_HALF_LENGTH * placed["x1"]
         return ONE_WAY_GREY, placed["x"] - tx, placed["y"] - ty, placed["x"] + tx, placed["y"] + ty
-    if kind == kinds.THWUMP or kind == kinds.LASER:
+    if kind == kinds.THWUMP or _has_beam(kind):
         mover = movers[placed["mover"]]
         x, y = mover["x"], mover["y"]
+        if kind == kinds.GAUSS_TURRET and mover["state"] == PREFIRE:
+            return DEADLY, x, y, mover["target_x"], mover["target_y"]
+        if kind == kinds.LASER_DRONE and mover["state"] == FIRING:
+            return DEADLY, x, y, x + mover["beam"] * mover["vx"], y + mover["beam"] * mover["vy"]
+        if kind == kinds.GAUSS_TURRET or kind == kinds.LASER_DRONE:
+            return -1, 0.0, 0.0, 0.0, 0.0
         if kind == kinds.LASER:
             return DEADLY, x, y, mover["target_x"], mover["target_y"]
         ahead = THWUMP_REACH * mover["direction"]
@@ -250,7 +268,7 @@ def player_frame(ninja, entities, movers, world, level, stage, out):
         if placed["mover"] >= 0:
             x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
         far = abs(x - ninja["x"]) > _FRAME_REACH or abs(y - ninja["y"]) > _FRAME_REACH
-        if not far or placed["type"] == kinds.LASER:
+        if not far or _has_beam(placed["type"]):
             _draw_entity(image, FRAME_SCALE, left, top, False, _FRAME_ROUNDING, entities[k], placed, movers)
     _draw_ninja(image)
 

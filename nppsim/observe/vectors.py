@@ -25,9 +25,10 @@ from nppsim.physics.entities import (
     LETHAL_HALF_WIDTH,
     LETHAL_REACH,
 )
-from nppsim.physics.groups import is_mine
+from nppsim.physics.groups import is_mine, is_shooter
 from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
 from nppsim.physics.segments import clamped_cell
+from nppsim.physics.shooters import FIRING, POSTFIRE, PREFIRE, ROCKET_SPEEDS, WATCHING
 from nppsim.physics.state import (
     BRAKING,
     FALLING,
@@ -54,7 +55,7 @@ PAD = SURROUNDINGS_SIZE + 1  # half-cells of solid around the stage in ``solid_m
 SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), columns (x)
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
 NO_HAZARD = 2 * WINDOW_REACH  # px below the ninja: where hazards are listed that do not exist
-BEAM_RADIUS = 0.1  # px, of a laser's beam as a hazard: it has no width, but 0 says that there is none
+BEAM_RADIUS = 0.1  # px, of beams, rockets and what shoots as hazards: 0 says that there is none
 NEAR_STEPS = 3  # hops to the first way-point: about 36 px
 FAR_STEPS = 10  # hops to the second one: about 120 px
 BLEND_STEPS = 16  # shares in which half-cells are blended, per axis
@@ -267,7 +268,9 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
     kind = mover["type"]
     dx, dy = mover["x"] - ninja["x"], mover["y"] - ninja["y"]
     if kind == kinds.LASER:
-        return _beam(ninja, mover, deadly, hazards, gaps, found)
+        return _beam(ninja, mover, mover["target_x"], mover["target_y"], deadly, hazards, gaps, found)
+    if is_shooter(kind):
+        return _shooter(ninja, mover, deadly, hazards, gaps, found)
     if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
         return found
     if kind == kinds.BOUNCE_BLOCK:
@@ -298,10 +301,44 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
 
 
 @kernel
-def _beam(ninja, laser, deadly, hazards, gaps, found):
-    """Draw a laser's beam, and list the point of it that is nearest to the ninja; returns the length of the list."""
-    dx, dy = laser["x"] - ninja["x"], laser["y"] - ninja["y"]
-    end_x, end_y = laser["target_x"] - ninja["x"], laser["target_y"] - ninja["y"]
+def _shooter(ninja, shooter, deadly, hazards, gaps, found):
+    """Draw what is deadly of a shooter, and list what the ninja has to watch; returns the length of the list.
+
+    Listed are rockets, or else their turrets; crosshairs; laser drones' beams, or else the drone; and chaingun drones.
+    """
+    kind, state = shooter["type"], shooter["state"]
+    x, y, vx, vy = shooter["x"], shooter["y"], 0.0, 0.0
+    if kind == kinds.GAUSS_TURRET:
+        if state == WATCHING or state == POSTFIRE:
+            return found
+        if state == PREFIRE:
+            return _beam(ninja, shooter, shooter["target_x"], shooter["target_y"], deadly, hazards, gaps, found)
+        x, y = shooter["target_x"], shooter["target_y"]
+    elif kind == kinds.ROCKET_TURRET:
+        if state == FIRING:
+            speed = ROCKET_SPEEDS[shooter["timer"]]
+            vx, vy = speed * shooter["vx"], speed * shooter["vy"]
+    elif state == WATCHING:
+        vx, vy = shooter["vx"], shooter["vy"]
+    elif kind == kinds.LASER_DRONE and state == FIRING:
+        end_x, end_y = x + shooter["beam"] * shooter["vx"], y + shooter["beam"] * shooter["vy"]
+        return _beam(ninja, shooter, end_x, end_y, deadly, hazards, gaps, found)
+    dx, dy = x - ninja["x"], y - ninja["y"]
+    if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
+        return found
+    if kind == kinds.ROCKET_TURRET and state == FIRING:
+        _splat(deadly, dx, dy)
+    return _insert(hazards, gaps, found, dx, dy, vx, vy, BEAM_RADIUS)
+
+
+@kernel
+def _beam(ninja, source, target_x, target_y, deadly, hazards, gaps, found):
+    """Draw a beam, and list the point of it that is nearest to the ninja; returns the length of the list.
+
+    source: its mover.  target_x, target_y: its end, px.
+    """
+    dx, dy = source["x"] - ninja["x"], source["y"] - ninja["y"]
+    end_x, end_y = target_x - ninja["x"], target_y - ninja["y"]
     _draw_line(deadly, dx, dy, end_x, end_y)
     wx, wy = end_x - dx, end_y - dy
     length_squared = wx * wx + wy * wy

@@ -28,6 +28,7 @@ from nppsim.physics.groups import is_mine
 from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
 from nppsim.physics.ninja import is_valid_target, kill, win
 from nppsim.physics.segments import clamped_cell, impact_point
+from nppsim.physics.shooters import explode
 from nppsim.physics.state import ITEM_ENTITY, ITEM_REACH, ITEM_X, ITEM_Y
 
 # Mines (section 7.2): their states, and their radius in each.
@@ -147,14 +148,14 @@ def interact(ninja, entities, movers, world, level):
             for i in range(items + cell_start[cell], items + cell_start[cell + 1]):
                 k = world.entity_items[i, ITEM_ENTITY]
                 while m >= 0 and key < gather_key(cell, world.entity[base + k]["order"]):
-                    felt = _touch_mover(ninja, movers[m])
+                    felt = _touch_mover(ninja, movers[m], world, base)
                     wall = felt if wall == 0.0 else wall
                     m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, key, limit)
                 if _within_reach(ninja, world.entity_items[i]):
                     felt = _touch(ninja, entities, movers, world, base, k)
                     wall = felt if wall == 0.0 else wall
     while m >= 0:
-        felt = _touch_mover(ninja, movers[m])
+        felt = _touch_mover(ninja, movers[m], world, base)
         wall = felt if wall == 0.0 else wall
         m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, key, limit)
     return wall
@@ -225,7 +226,7 @@ def _launch(ninja, x, y, nx, ny):
 
 
 @kernel
-def _touch_mover(ninja, mover):
+def _touch_mover(ninja, mover, world, base):
     """The logical interaction of an exit or of an entity that moves; returns the normal x of the wall felt, or 0.0."""
     kind = mover["type"]
     x, y = mover["x"], mover["y"]
@@ -250,6 +251,10 @@ def _touch_mover(ninja, mover):
                     mover["vx"] += dx / distance * BALL_KICK
                     mover["vy"] += dy / distance * BALL_KICK
                 kill(ninja)
+        elif kind == kinds.ROCKET_TURRET:
+            if _touches(ninja, x, y, 0.0):
+                kill(ninja)
+                explode(mover, world.entity[base + mover["entity"]])
         else:
             radius = (
                 MINI_RADIUS if kind == kinds.MINI_DRONE else (GUARD_RADIUS if kind == kinds.FLOOR_GUARD else ZAP_RADIUS)

@@ -16,7 +16,19 @@ def is_mine(kind):
 @inlined
 def is_drone(kind):
     """Whether a type is in ``kinds.DRONES``."""
-    return kind == kinds.ZAP_DRONE or kind == kinds.CHASER_DRONE or kind == kinds.MINI_DRONE
+    return kind == kinds.ZAP_DRONE or kind == kinds.CHASER_DRONE or kind == kinds.MINI_DRONE or is_shooting_drone(kind)
+
+
+@inlined
+def is_shooting_drone(kind):
+    """Whether a type is in ``kinds.SHOOTING_DRONES``."""
+    return kind == kinds.CHAINGUN_DRONE or kind == kinds.LASER_DRONE
+
+
+@inlined
+def is_shooter(kind):
+    """Whether a type is in ``kinds.SHOOTING_DRONES`` or ``kinds.TURRETS``."""
+    return is_shooting_drone(kind) or kind == kinds.ROCKET_TURRET or kind == kinds.GAUSS_TURRET
 
 
 @inlined

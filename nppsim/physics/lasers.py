@@ -44,7 +44,7 @@ def place_lasers(world):
             dx, dy = laser["x"] - x, laser["y"] - y
             if result == 0 or (result == 1 and math.sqrt(dx * dx + dy * dy) >= SURFACE_DISTANCE):
                 laser["mode"] = SPINNER
-                laser["vx"], laser["vy"] = math.cos(laser["angle"]), math.sin(laser["angle"])
+                laser["vx"], laser["vy"] = math.cos(laser["beam"]), math.sin(laser["beam"])
             else:
                 laser["mode"] = SURFACE
                 _stand_on(laser, k, x, y, world)
@@ -58,8 +58,8 @@ def think_laser(ninja, laser, target, entities, world, level):
     if target and _hits(ninja, laser, length) and _sees(ninja, laser["x"], laser["y"], world, level):
         kill(ninja)
     if laser["mode"] == SPINNER:
-        laser["angle"] = (laser["angle"] + laser["direction"] * SPIN_SPEED) % (2.0 * math.pi)
-        laser["vx"], laser["vy"] = math.cos(laser["angle"]), math.sin(laser["angle"])
+        laser["beam"] = (laser["beam"] + laser["direction"] * SPIN_SPEED) % (2.0 * math.pi)
+        laser["vx"], laser["vy"] = math.cos(laser["beam"]), math.sin(laser["beam"])
     else:
         _creep(laser, entities, world, level)
 
@@ -81,7 +81,7 @@ def _hits(ninja, laser, length):
     dx, dy = ex - along * laser["vx"], ey - along * laser["vy"]
     if math.sqrt(dx * dx + dy * dy) < RADIUS:
         return True
-    return laser["mode"] == SPINNER and abs(laser["angle"] - math.atan2(ey, ex)) % (2.0 * math.pi) <= HALF_STEP
+    return laser["mode"] == SPINNER and abs(laser["beam"] - math.atan2(ey, ex)) % (2.0 * math.pi) <= HALF_STEP
 
 
 @kernel

@@ -1,7 +1,7 @@
 """Drones, floor guards, bounce blocks, thwumps, boost pads, death balls, shove thwumps: moving and thinking.
 
 ``movers``: MOVER[M], of one environment.  Source: docs/physics.md, sections 7.7 to 7.13 and 8.1; section numbers below
-are those of that page.  Chaser drones are a completion (section 8.1): the details of their chase are not known.
+are those of that page.  Chaser drones are a completion (section 8.1): the rules of their chase are those of N v2.0.
 """
 
 import math
@@ -12,10 +12,11 @@ from nppsim._kernel import inlined, kernel
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, TILE
 from nppsim.physics.grid import axis_of, half_cell, is_floor, register, sign_of, step_free, steps_free, way_free
-from nppsim.physics.groups import is_drone
+from nppsim.physics.groups import is_drone, is_shooter, is_shooting_drone
 from nppsim.physics.lasers import think_laser
 from nppsim.physics.ninja import is_valid_target
 from nppsim.physics.segments import cell_at, cells_around, clamped_cell, looks_at, nearest_surface, settles, sweep_to
+from nppsim.physics.shooters import CHAINGUN_SPEED, LASER_DRONE_SPEED, WATCHING, think_shooter
 from nppsim.physics.state import (
     CHARGING,
     CHASING,
@@ -138,6 +139,8 @@ def move_all(ninja, entities, movers, world, level):
         kind = mover["type"]
         x, y = mover["x"], mover["y"]
         if is_drone(kind):
+            if is_shooting_drone(kind) and mover["state"] != WATCHING:
+                continue
             _move_drone(ninja, mover, entities, world, level)
         elif kind == kinds.BOUNCE_BLOCK:
             _move_block(ninja, mover, world.entity[record["entity_first"] + mover["entity"]])
@@ -178,11 +181,11 @@ def think_all(ninja, entities, movers, world, level):
             if mover["state"] != IDLE:
                 home = world.entity[record["entity_first"] + mover["entity"]]
                 _think_shove(ninja, mover, home, entities, world, level)
-        elif kind == kinds.CHASER_DRONE:
-            if target and mover["state"] != CHASING:
-                _think_chaser(ninja, mover, entities, world, level)
         elif kind == kinds.LASER:
             think_laser(ninja, mover, is_valid_target(ninja), entities, world, level)
+        elif is_shooter(kind):
+            home = world.entity[record["entity_first"] + mover["entity"]]
+            think_shooter(ninja, mover, home, is_valid_target(ninja), entities, world, level)
 
 
 # ------------------------------------------------------------------------------------------------------ drones (7.7)
@@ -197,9 +200,22 @@ def _step_y(direction):
 
 
 @kernel
+def _speed_of(drone):
+    """px per frame."""
+    kind = drone["type"]
+    if kind == kinds.MINI_DRONE:
+        return MINI_SPEED
+    if kind == kinds.CHAINGUN_DRONE:
+        return CHAINGUN_SPEED
+    if kind == kinds.LASER_DRONE:
+        return LASER_DRONE_SPEED
+    return CHASE_SPEED if drone["state"] == CHASING else ZAP_SPEED
+
+
+@kernel
 def _move_drone(ninja, mover, entities, world, level):
-    mini = mover["type"] == kinds.MINI_DRONE
-    speed = MINI_SPEED if mini else (CHASE_SPEED if mover["state"] == CHASING else ZAP_SPEED)
+    mini, shoots = mover["type"] == kinds.MINI_DRONE, is_shooting_drone(mover["type"])
+    speed = _speed_of(mover)
     x, y = mover["x"], mover["y"]
     sx, sy = speed * _step_x(mover["direction"]), speed * _step_y(mover["direction"])
     dx, dy = mover["target_x"] - x, mover["target_y"] - y
@@ -208,25 +224,32 @@ def _move_drone(ninja, mover, entities, world, level):
     passes = dx * after_x + dy * after_y < 0.0
     if not passes and (squared > 1e-11 or math.sqrt(squared) >= 1e-6):
         mover["x"], mover["y"] = x + sx, y + sy
-        _reregister(ninja, mover)
+        if not shoots:  # nothing touches the others
+            _reregister(ninja, mover)
         return
     # The step would pass the target: turn there, and go on with what is left of the step.
     distance = math.sqrt(squared)
     x, y = mover["target_x"], mover["target_y"]
     mover["x"], mover["y"] = x, y
-    if mover["type"] == kinds.CHASER_DRONE:
-        _settle_chase(mover, entities, world, level)
+    if mover["type"] == kinds.CHASER_DRONE and _chases(ninja, mover, entities, world, level):
+        _leave(mover, np.int64(mover["direction"]), mini, speed - distance)
+        return
     for n in range(4):
         direction = (mover["direction"] + TURNS[mover["mode"], n]) & 3
-        if mover["state"] == CHASING:
-            direction = mover["direction"]  # a chaser keeps to its way, known to be free
         if _drone_passes(x, y, direction, mini, entities, world, level):
-            step = MINI_STEP if mini else ZAP_STEP
-            ux, uy = _step_x(direction), _step_y(direction)
-            mover["direction"] = direction
-            mover["target_x"], mover["target_y"] = x + step * ux, y + step * uy
-            mover["x"], mover["y"] = x + ux * (speed - distance), y + uy * (speed - distance)
+            _leave(mover, direction, mini, speed - distance)
             return
+
+
+@kernel
+def _leave(drone, direction, mini, rest):
+    """Set off from a point of the grid to the next one, by ``rest`` px in this frame."""
+    step = MINI_STEP if mini else ZAP_STEP
+    ux, uy = _step_x(direction), _step_y(direction)
+    x, y = drone["x"], drone["y"]
+    drone["direction"] = direction
+    drone["target_x"], drone["target_y"] = x + step * ux, y + step * uy
+    drone["x"], drone["y"] = x + ux * rest, y + uy * rest
 
 
 @kernel
@@ -238,39 +261,40 @@ def _drone_passes(x, y, direction, mini, entities, world, level):
 
 
 @kernel
-def _settle_chase(mover, entities, world, level):
-    """At a cell centre: start a chase in the wished direction, or end one that is blocked.  Completion, section 8.1."""
-    x, y = mover["x"], mover["y"]
+def _chases(ninja, mover, entities, world, level):
+    """Whether a chaser at a point of its grid goes on with a chase, or begins one: its direction.  Section 8.1.
+
+    A chase that is blocked ends.  Then the chaser looks left, ahead and right for the ninja.
+    """
+    x, y, heading = mover["x"], mover["y"], np.int64(mover["direction"])
     if mover["state"] == CHASING:
-        if not _drone_passes(x, y, mover["direction"], False, entities, world, level):
-            mover["state"] = ROAMING
-            mover["wish"] = -1
-    elif mover["wish"] >= 0 and _drone_passes(x, y, mover["wish"], False, entities, world, level):
-        mover["direction"] = mover["wish"]
-        mover["state"] = CHASING
-
-
-@kernel
-def _think_chaser(ninja, mover, entities, world, level):
-    """Look left, ahead and right for the ninja.  Completion, section 8.1."""
-    dx, dy = ninja["x"] - mover["x"], ninja["y"] - mover["y"]
+        if _drone_passes(x, y, heading, False, entities, world, level):
+            return True
+        mover["state"] = ROAMING
+    if not is_valid_target(ninja):
+        return False
+    dx, dy = ninja["x"] - x, ninja["y"] - y
     for turn in (3, 0, 1):
-        direction = (mover["direction"] + turn) & 3
+        direction = (heading + turn) & 3
         ux, uy = _step_x(direction), _step_y(direction)
         aligned = dx * ux + dy * uy > 0.0 and abs(dx * uy - dy * ux) <= CHASE_LATERAL
-        if aligned and _sees(ninja, mover, direction, entities, world, level):
-            mover["wish"] = direction
-            return
+        if (
+            aligned
+            and _sees(ninja, mover, direction, entities, world, level)
+            and _drone_passes(x, y, direction, False, entities, world, level)
+        ):
+            mover["direction"], mover["state"] = direction, CHASING
+            return True
+    return False
 
 
 @kernel
 def _sees(ninja, chaser, direction, entities, world, level):
-    """Whether a chaser's body could pass from its front to the half-cell of the ninja's centre."""
+    """Whether no edge of the grid is between the chaser's centre, along its row or column, and the ninja's half-cell."""
     axis, sign = axis_of(direction), sign_of(direction)
-    k, end = half_cell(_along(chaser, axis) + sign * ZAP_RADIUS), half_cell(_along(ninja, axis))
-    across = _along(chaser, 1 - axis)
-    low, high = half_cell(across - ZAP_RADIUS), half_cell(across + ZAP_RADIUS)
-    return steps_free(axis, k, end, low, high, sign, entities, world, level)
+    k, end = half_cell(_along(chaser, axis)), half_cell(_along(ninja, axis))
+    across = half_cell(_along(chaser, 1 - axis))
+    return steps_free(axis, k, end, across, across, sign, entities, world, level)
 
 
 # ------------------------------------------------------------------------------------------------ floor guards (7.8)

@@ -88,20 +88,22 @@ MOVER_DTYPE = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # px
         # px per frame: of bounce blocks and death balls their velocity, of others the motion of the last frame; lasers: the
-        # unit vector of the beam
+        # unit vector of the beam; shooters: see ``shooters``
         ("vx", "f8"), ("vy", "f8"),
-        ("target_x", "f8"), ("target_y", "f8"),  # drones: the cell centre they move to; lasers: the end of the beam
-        ("angle", "f8"),  # of a spinning laser's beam
+        ("target_x", "f8"), ("target_y", "f8"),  # drones: the cell centre they move to; lasers: the end of the beam;
+        # gauss turrets: the crosshair
+        ("beam", "f8"),  # spinning lasers: angle of the beam, rad; shooters: length of the last shot, px
         ("order", "i4"),  # place in the order of registration: within a cell, lower numbers come first
         ("entity", "i2"),  # index in the level's list of entities
         ("type", "u1"),
         ("cell_x", "u1"), ("cell_y", "u1"),  # cell of registration; UNREGISTERED: in none
         ("mode", "u1"),  # drones: how they turn; thwumps: HORIZONTAL or 0; lasers: 1 on a surface
-        ("state", "i1"),  # chasers, floor guards, thwumps, shove thwumps: see above
+        ("state", "i1"),  # chasers, floor guards, thwumps, shove thwumps: see above; shooters: see ``shooters``
         ("direction", "i1"),  # drones: 0 right, 1 down, 2 left, 3 up; thwumps: facing sign; lasers: sense of motion
-        ("wish", "i1"),  # chasers: direction in which they saw the ninja, -1 none
+        ("timer", "u1"),  # shooters: frames in the present state
         ("push_x", "i1"), ("push_y", "i1"),  # shove thwumps: normal of the face that was pushed
-        ("flag", "i1"),  # shove thwumps: pushed in this frame; surface lasers: at a vertex; death balls: stuck on a surface
+        ("flag", "i1"),  # shove thwumps: pushed in this frame; surface lasers: at a vertex; death balls: stuck on a surface;
+        # chaingun drones: the sweep goes clockwise
     ],
     align=True,
 )  # fmt: skip

@@ -252,6 +252,23 @@ def _laser(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     c.disc(entity.at, 2.4, PALETTE.red)
 
 
+def _shooting_drone(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colour) -> None:
+    """A drone with a square body, which does not kill by contact."""
+    c.box(look.at, ZAP_RADIUS, PALETTE.ink, corner=2)
+    c.box(look.at, ZAP_RADIUS - 1.5, PALETTE.steel, corner=1.5)
+    c.disc(look.at, 2.6, eye)
+
+
+def _turret(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colour) -> None:
+    """A turret, and its rocket if it is in the air."""
+    c.disc(entity.at, 6.0, PALETTE.ink)
+    c.disc(entity.at, 4.4, PALETTE.steel)
+    c.disc(entity.at, 2.0, eye)
+    if look.at != entity.at:
+        c.disc(look.at, 3.0, PALETTE.red)
+        c.disc(look.at, 1.4, PALETTE.pale)
+
+
 _FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityLook], None]] = {
     kinds.EXIT: _exit,
     kinds.ONE_WAY: _one_way,
@@ -273,13 +290,17 @@ _FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityLook], None]] = {
     kinds.FLOOR_GUARD: _floor_guard,
     kinds.DEATH_BALL: _death_ball,
     kinds.LASER: _laser,
+    kinds.CHAINGUN_DRONE: partial(_shooting_drone, eye=PALETTE.amber),
+    kinds.LASER_DRONE: partial(_shooting_drone, eye=PALETTE.red),
+    kinds.ROCKET_TURRET: partial(_turret, eye=PALETTE.red),
+    kinds.GAUSS_TURRET: partial(_turret, eye=PALETTE.amber),
 }
 _LAYERS = (
     (kinds.EXIT, kinds.ONE_WAY, kinds.LAUNCH_PAD, kinds.BOOST_PAD),
     (*kinds.DOORS, kinds.EXIT_SWITCH),
     (kinds.GOLD,),
     (*kinds.MINES, kinds.BOUNCE_BLOCK, kinds.THWUMP, kinds.SHOVE_THWUMP),
-    (*kinds.DRONES, kinds.FLOOR_GUARD, kinds.DEATH_BALL, kinds.LASER),
+    (*kinds.DRONES, kinds.FLOOR_GUARD, kinds.DEATH_BALL, kinds.LASER, *kinds.TURRETS),
 )  # from the back to the front
 LAYER = {kind: i for i, members in enumerate(_LAYERS) for kind in members}  # of every type that is drawn
 

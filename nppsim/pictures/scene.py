@@ -39,6 +39,7 @@ Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
 Looks = Mapping[DrawnEntity, EntityLook]
 Condition = tuple[Point, bool, int, bool]  # of an entity now: centre, active, its own state number, closed
 
+_MOVING = (*kinds.MOVING, kinds.ROCKET_TURRET)  # whose drawing changes its place
 _STATE_OF_MOVER = {kinds.FLOOR_GUARD, kinds.THWUMP, kinds.SHOVE_THWUMP}  # whose state is that of their mover
 
 
@@ -56,8 +57,8 @@ class Scene:
         self.width, self.height = (right - left) * ppt, (bottom - top) * ppt
         self.entities = level_entities(level)
         self.looks = {entity: initial_look(entity) for entity in self.entities}
-        self.moving = [entity for entity in self.entities if entity.kind in kinds.MOVING]
-        self.still = [entity for entity in self.entities if entity.kind not in kinds.MOVING]
+        self.moving = [entity for entity in self.entities if entity.kind in _MOVING]
+        self.still = [entity for entity in self.entities if entity.kind not in _MOVING]
         self._classes = _tile_classes(level, region, ppt * OVERSAMPLE)
         self._run: Run | None = None  # whose columns are known
         self._columns: dict[tuple[int, int], int] = {}
@@ -186,7 +187,7 @@ class Scene:
         for piece in _pieces_inside(trace, (area[0] - 3, area[1] - 3, area[2] + 3, area[3] + 3)):
             canvas.line(piece, PALETTE.trace, 1.6)
         for entity in self.entities:
-            if entity.kind in kinds.MOVING and not movers:
+            if entity.kind in _MOVING and not movers:
                 continue
             if _overlap(touched(entity, looks[entity]), area):
                 draw_entity(canvas, entity, looks[entity])
@@ -274,8 +275,8 @@ def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaLook]:
 
 def touched(entity: DrawnEntity, look: EntityLook) -> Area:
     """The area that the drawing of an entity may touch."""
-    if entity.kind in kinds.MOVING:
-        return around([look.at], REACH)
+    if entity.kind in _MOVING:
+        return around([look.at, entity.at] if entity.kind == kinds.ROCKET_TURRET else [look.at], REACH)
     return around([entity.at] if entity.switch is None else [entity.at, entity.switch], REACH)
 
 

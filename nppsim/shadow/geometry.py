@@ -11,6 +11,7 @@ import numpy as np
 
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
+from nppsim.physics.shooters import FIRING, ROCKET_SPEEDS, WATCHING
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE
 
 WIDTH, HEIGHT = 44, 25  # cells
@@ -195,7 +196,7 @@ class MoverState(NamedTuple):
     vy: float
     target_x: float
     target_y: float
-    angle: float
+    beam: float
     order: int
     entity: int
     type: int
@@ -204,7 +205,7 @@ class MoverState(NamedTuple):
     mode: int
     state: int
     direction: int
-    wish: int
+    timer: int
     push_x: int
     push_y: int
     flag: int
@@ -229,7 +230,10 @@ def position(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
 
 
 def velocity(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
-    """Of an entity in a state, px per frame; lasers' beams have none."""
-    if entity.kind not in kinds.MOVING:
+    """Of an entity in a state, px per frame; beams and crosshairs have none."""
+    mover = now.movers.get(entity.index)
+    if entity.kind == kinds.ROCKET_TURRET and mover.state == FIRING:
+        return ROCKET_SPEEDS[mover.timer] * mover.vx, ROCKET_SPEEDS[mover.timer] * mover.vy
+    if entity.kind not in kinds.MOVING or (entity.kind in kinds.SHOOTING_DRONES and mover.state != WATCHING):
         return 0.0, 0.0
-    return now.movers[entity.index].vx, now.movers[entity.index].vy
+    return mover.vx, mover.vy

@@ -8,6 +8,7 @@ import numpy as np
 
 from nppsim.levels import kinds
 from nppsim.observe import layout
+from nppsim.physics.shooters import FIRING, PREFIRE, TARGETING
 from nppsim.shadow.geometry import EntityTwin, StateTwin, clamped_cell, position, velocity
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import COLUMNS, MAX_PATH, ROWS, SPACING, UNIT, follow
@@ -78,6 +79,7 @@ KILLERS = {  # px, radius of what kills
     kinds.DEATH_BALL: 5.0,
     kinds.SHOVE_THWUMP: 8.0,
 }
+_SHOOTERS = {kinds.LASER, *kinds.SHOOTING_DRONES, *kinds.TURRETS}
 BODIES = {kinds.BOUNCE_BLOCK: 9.0, kinds.THWUMP: 9.0, kinds.SHOVE_THWUMP: 12.0}  # px, half-sides of solid squares
 ONE_WAY_HALF = 12.0  # px, half the length of a one-way
 FACE_HALF = 7.0  # px, half the width of a thwump's deadly face
@@ -122,10 +124,16 @@ def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float
     return x - across_x, y - across_y, x + across_x, y + across_y
 
 
-def _beam(e: EntityTwin, now: StateTwin, x: float, y: float) -> tuple[float, float, float, float]:
-    """(x1, y1, x2, y2) of a laser's beam, px from (x, y)."""
-    laser = now.movers[e.index]
-    return laser.x - x, laser.y - y, laser.target_x - x, laser.target_y - y
+def _beam(e: EntityTwin, now: StateTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
+    """(x1, y1, x2, y2) of the beam of a laser or shooter, px from (x, y); None if there is none."""
+    shooter = now.movers.get(e.index)
+    if e.kind == kinds.LASER or (e.kind == kinds.GAUSS_TURRET and shooter.state == PREFIRE):
+        end_x, end_y = shooter.target_x, shooter.target_y
+    elif e.kind == kinds.LASER_DRONE and shooter.state == FIRING:
+        end_x, end_y = shooter.x + shooter.beam * shooter.vx, shooter.y + shooter.beam * shooter.vy
+    else:
+        return None
+    return shooter.x - x, shooter.y - y, end_x - x, end_y - y
 
 
 def _points(line: tuple[float, float, float, float], gap: float) -> tuple[np.ndarray, np.ndarray]:
@@ -147,15 +155,20 @@ def _nearest_of_beam(x1: float, y1: float, x2: float, y2: float) -> tuple[float,
 def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
     """(dx, dy, radius) of what kills, or might, if it is in the window."""
     dx, dy = _offset(e, now)
-    if e.kind == kinds.LASER:
-        dx, dy = _nearest_of_beam(*_beam(e, now, now.ninja["x"], now.ninja["y"]))
+    if beam := _beam(e, now, now.ninja["x"], now.ninja["y"]):
+        dx, dy = _nearest_of_beam(*beam)
+    elif e.kind == kinds.GAUSS_TURRET:
+        turret = now.movers[e.index]
+        if turret.state != TARGETING:
+            return None
+        dx, dy = turret.target_x - now.ninja["x"], turret.target_y - now.ninja["y"]
     if max(abs(dx), abs(dy)) > WINDOW_REACH:
         return None
     if _is_mine(e):
         return dx, dy, MINE_RADIUS[now.states[e.index].state]
     if e.kind == kinds.THWUMP:  # whose centre is in the window, while its face may be outside
         return dx + FACE_AHEAD * e.facing[0], dy + FACE_AHEAD * e.facing[1], FACE_RADIUS
-    radius = BEAM_RADIUS if e.kind == kinds.LASER else KILLERS.get(e.kind)
+    radius = BEAM_RADIUS if e.kind in _SHOOTERS else KILLERS.get(e.kind)
     return None if radius is None else (dx, dy, radius)
 
 
@@ -189,13 +202,14 @@ def surroundings(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray
     for e, dx, dy in _in_window(twin, now):
         if e.kind in BODIES and not (e.kind == kinds.SHOVE_THWUMP and now.movers[e.index].state > 1):
             np.maximum(solid, (255 * _covered(dx, dy, BODIES[e.kind])).astype(np.int64), out=solid)
-        if e.kind in KILLERS or (_is_mine(e) and now.states[e.index].state != DORMANT):
+        rocket = e.kind == kinds.ROCKET_TURRET and now.movers[e.index].state == FIRING
+        if rocket or e.kind in KILLERS or (_is_mine(e) and now.states[e.index].state != DORMANT):
             _spread(deadly, dx, dy)
         if line := _line(e, dx, dy):
             _draw(one_way if e.kind == kinds.ONE_WAY else deadly, line)
     for e in twin.listed:
-        if e.kind == kinds.LASER:
-            _draw(deadly, _beam(e, now, now.ninja["x"], now.ninja["y"]))
+        if beam := _beam(e, now, now.ninja["x"], now.ninja["y"]):
+            _draw(deadly, beam)
     return np.minimum(out, 255).astype(np.uint8)
 
 
@@ -292,6 +306,10 @@ _SQUARES = {kind: [(GREY["deadly"], radius)] for kind, radius in KILLERS.items()
         (GREY["deadly"], KILLERS[kinds.SHOVE_THWUMP]),
     ],
     kinds.LASER: [(GREY["deadly"], 5.9)],
+    kinds.CHAINGUN_DRONE: [(GREY["deadly"], 7.5)],
+    kinds.LASER_DRONE: [(GREY["deadly"], 7.5)],
+    kinds.ROCKET_TURRET: [(GREY["deadly"], 6.0)],
+    kinds.GAUSS_TURRET: [(GREY["deadly"], 6.0)],
 }
 _NINJA_DISC = np.hypot(*np.ogrid[-5.5:6.5, -5.5:6.5]) <= 5.0  # pixels around the middle of ``player_frame``
 
@@ -324,7 +342,7 @@ def _paint_entity(
     for grey, half in _squares(e, now):
         x1, y1, x2, y2 = (math.floor(v / scale + rounding) for v in (x - half, y - half, x + half, y + half))
         _paint(image, x1 - left, y1 - top, x2 - left, y2 - top, grey)
-    line = _beam(e, now, 0.0, 0.0) if e.kind == kinds.LASER else _line(e, x, y)
+    line = _beam(e, now, 0.0, 0.0) or _line(e, x, y)
     if line:
         xs, ys = _points(line, scale)
         grey = GREY["one-way" if e.kind == kinds.ONE_WAY else "deadly"]

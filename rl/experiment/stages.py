@@ -25,6 +25,7 @@ from rl.config import ExperimentConfig, PPOConfig
 from rl.config.resume import stored_facts
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.doctor.checks_learning import parts_of
+from rl.doctor.digests import DigestTrail, read_trail
 from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.evaluation.history import DevHistory
@@ -54,7 +55,6 @@ from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
 from rl.ppo import make_ppo, training_state
 from rl.ppo.callbacks import PPOCallback, profilers
-from rl.ppo.digests import DigestTrail, read_trail
 from rl.ppo.logs import BOARD, cut_events, write_settings
 from rl.ppo.model_selection import Evaluate, Evaluation
 from rl.ppo.monitor import TrainingMonitor
@@ -457,7 +457,7 @@ def fine_tune(job: Job, ppo: PPO, plan: hardware.Plan) -> list[dict]:
                 monitor.save_final()
             job.ranks.release(None)
         except KeyboardInterrupt as interruption:
-            made = monitor.checkpoints.existing()
+            made = monitor.checkpoints.made()
             told = f"checkpoint: {made[-1]}" if made else "no update was done yet"
             raise KeyboardInterrupt(*interruption.args, told) from None
         checkpoint.save(

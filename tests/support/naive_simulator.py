@@ -1294,22 +1294,19 @@ class ShoveThwump(Entity):
 # These entities are unfinished in the original.  What the text leaves open, and what is done here:
 #
 # Chaser drone
-#  1. The path to the ninja's half-cell starts, as in the passability test, at the half-cell of the drone's front edge;
-#     it ends at the half-cell of the ninja's centre.  A front edge there already, or past it, has a free path.
-#  2. A look that finds nothing leaves an earlier target direction unchanged; so does a centre where it is blocked.
-#  3. The distance left over at a centre comes from the speed that the frame began with.
-#  4. A chase goes on whatever becomes of the ninja.
+#  1. The distance left over at a centre comes from the speed that the frame began with.
+#  2. A chase goes on whatever becomes of the ninja.
 #
 # Laser turret
-#  5. A spinner asks for a ninja that is visible, and then for the angle or for the distance to the beam; a surface
+#  3. A spinner asks for a ninja that is visible, and then for the angle or for the distance to the beam; a surface
 #     laser asks for visible and distance.  Without any hit a ray has length 0, for beam and visibility alike.
-#  6. The angle comparison is the one of the original, without the wrap at 2 pi.
-#  7. A ray starts in the cell floor(x/24), floor(y/24) of the emitter; outside of the grid it hits nothing.  The next
+#  4. The angle comparison is the one of the original, without the wrap at 2 pi.
+#  5. A ray starts in the cell floor(x/24), floor(y/24) of the emitter; outside of the grid it hits nothing.  The next
 #     crossings are computed from cell numbers, not added up; an axis with direction exactly 0 is never crossed.
-#  8. The beam of a frame comes before the turn or advance of the same frame, for both kinds.
-#  9. The outward normal of a surface is its own (perpendicular, or radial); of a door the side where the emitter is,
+#  6. The beam of a frame comes before the turn or advance of the same frame, for both kinds.
+#  7. The outward normal of a surface is its own (perpendicular, or radial); of a door the side where the emitter is,
 #     or the perpendicular when the emitter is exactly on it.
-# 10. A surface laser at work, each frame: on a surface it advances by 0.1, at a vertex it turns.  Then the nearest
+#  8. A surface laser at work, each frame: on a surface it advances by 0.1, at a vertex it turns.  Then the nearest
 #     surface (half-size 12) decides: if the emitter is beside it (not past an end), its normal is taken, and the emitter
 #     is put 5.9 above the closest point: this covers joints, concave corners, and the end of a turn.  Else the
 #     closest point is a vertex: the normal stays, the emitter is put 5.9 away from the vertex along it, and it turns
@@ -1322,45 +1319,32 @@ EMITTER = 5.9
 class ChaserDrone(ZapDrone):
     """A zap drone that goes faster towards a ninja in sight (8.1)."""
 
-    def __init__(self, simulator, kind, x, y, orientation, mode):
-        super().__init__(simulator, kind, x, y, orientation, mode)
-        self.chasing, self.target_direction = False, None
-
-    def think(self):
-        ninja = self.ninja
-        if self.chasing or not ninja.is_target:
-            return
-        for turn in (-1, 0, 1):
-            direction = (self.direction + turn) % 4
-            a, b = DIRECTIONS[direction]
-            dx, dy = ninja.x - self.x, ninja.y - self.y
-            if dx * a + dy * b > 0 and abs(dx * b - dy * a) <= 12 and self._sees_along(direction):
-                self.target_direction = direction
-                return
-
-    def _sees_along(self, direction):
-        a, b = DIRECTIONS[direction]
-        if a:
-            front, end, across = self.x + a * self.radius, self.ninja.x, self.y
-        else:
-            front, end, across = self.y + b * self.radius, self.ninja.y, self.x
-        k, end = floor(front / 12), floor(end / 12)
-        first, last = floor((across - self.radius) / 12), floor((across + self.radius) / 12)
-        while (end - k) * (a + b) > 0:
-            if not self.stage.passable(a != 0, k, first, last, a + b):
-                return False
-            k += a + b
-        return True
+    chasing = False
 
     def choose(self):
         if self.chasing:
             if self.turn(self.direction):
                 return True
-            self.chasing, self.speed, self.target_direction = False, ZapDrone.speed, None
-        elif self.target_direction is not None and self.turn(self.target_direction):
-            self.chasing, self.speed = True, CHASE_SPEED
-            return True
+            self.chasing, self.speed = False, ZapDrone.speed
+        for turn in (-1, 0, 1):
+            direction = (self.direction + turn) % 4
+            if self._sees_along(direction) and self.turn(direction):
+                self.chasing, self.speed = True, CHASE_SPEED
+                return True
         return super().choose()
+
+    def _sees_along(self, direction):
+        ninja, (a, b) = self.ninja, DIRECTIONS[direction]
+        dx, dy = ninja.x - self.x, ninja.y - self.y
+        if not ninja.is_target or dx * a + dy * b <= 0 or abs(dx * b - dy * a) > 12:
+            return False
+        column, row = floor(self.x / 12), floor(self.y / 12)
+        while (column, row)[a == 0] != floor((ninja.x, ninja.y)[a == 0] / 12):
+            k, across = (column, row) if a else (row, column)
+            if not self.stage.passable(a != 0, k, across, across, a + b):
+                return False
+            column, row = column + a, row + b
+        return True
 
 
 class Laser(Entity):
@@ -1447,19 +1431,223 @@ class Laser(Entity):
             self.x, self.y = px + EMITTER * self.nx, py + EMITTER * self.ny
 
 
+# -------------------------------------------------------------------------------------------------- shooters (section 8.4)
+def unit(dx, dy):
+    length = sqrt(dx * dx + dy * dy)
+    return (dx / length, dy / length) if length > 0 else (1.0, 0.0)
+
+
+class Shooting:
+    """Sight, shots, and the frames that a shooter has spent in its state."""
+
+    WATCH, AIM, PREFIRE, FIRE, POSTFIRE = range(5)
+    frames = 0
+
+    def enter(self, state):
+        self.state, self.frames = state, 0
+
+    def ray(self, x, y, ux, uy):
+        """Distance to the first wall or closed door."""
+        wx, wy = 2000 * ux, 2000 * uy
+        vv = wx * wx + wy * wy
+        cx, cy = floor(x / 24), floor(y / 24)
+        while 0 <= cx < WIDTH and 0 <= cy < HEIGHT:
+            segments = [segment for segment in self.stage.segments[cx][cy] if segment.active]
+            t = min((segment.impact(x, y, wx, wy, vv, 0) for segment in segments), default=1.0)
+            if t < 1:
+                return 2000 * t
+            to_x = (24 * (cx + (ux > 0)) - x) / ux if ux else math.inf
+            to_y = (24 * (cy + (uy > 0)) - y) / uy if uy else math.inf
+            if to_x < to_y:
+                cx += 1 if ux > 0 else -1
+            else:
+                cy += 1 if uy > 0 else -1
+        return 2000.0
+
+    def sees(self):
+        ninja = self.ninja
+        dist = distance(self.x, self.y, ninja.x, ninja.y)
+        if not ninja.is_target or dist < 10:
+            return ninja.is_target
+        return self.ray(self.x, self.y, (ninja.x - self.x) / dist, (ninja.y - self.y) / dist) > dist - 10
+
+    def shoot(self, ux, uy):
+        ex, ey = self.ninja.x - self.x, self.ninja.y - self.y
+        along = min(max(ex * ux + ey * uy, 0.0), self.ray(self.x, self.y, ux, uy))
+        dx, dy = ex - along * ux, ey - along * uy
+        if self.ninja.is_target and sqrt(dx * dx + dy * dy) < 10:
+            self.ninja.kill()
+
+
+class RocketTurret(Shooting, Entity):
+    logical = True
+
+    def __init__(self, simulator, kind, x, y):
+        super().__init__(simulator, kind, x, y)
+        self.home = x, y
+        self.direction = 0.0, 0.0
+        self.cell = None  # of the rocket
+
+    def register(self):
+        """A turret is in no cell; its rocket is."""
+        if self.state == self.FIRE:
+            super().register()
+
+    def think(self):
+        self.frames += 1
+        if self.state == self.FIRE:
+            self._fly()
+        elif self.state == self.PREFIRE:
+            if not self.ninja.is_target:
+                self.enter(self.WATCH)
+            elif self.frames == 15:
+                self.enter(self.FIRE)
+                self.direction = unit(self.ninja.x - self.x, self.ninja.y - self.y)
+                self.speed, self.acceleration = 0.0, 0.1 * (2 / 3) ** 2
+                self.register()
+        elif self.sees():
+            self.enter(self.PREFIRE)
+
+    def _fly(self):
+        if self.speed < 16 / 7:
+            self.acceleration *= 1.1 ** (2 / 3)
+            self.speed += self.acceleration
+        else:
+            self.speed = 16 / 7
+        ux, uy = self.direction
+        if self.ray(self.x, self.y, ux, uy) < self.speed:
+            self.explode()
+            return
+        self.x += self.speed * ux
+        self.y += self.speed * uy
+        self.update_cell()
+        ninja = self.ninja
+        if not ninja.is_target:
+            return
+        ahead = (self.x + 1.5 * self.speed * ux, self.y + 1.5 * self.speed * uy)
+        tx, ty = unit(ninja.x + 1.5 * ninja.vx - ahead[0], ninja.y + 1.5 * ninja.vy - ahead[1])
+        if ux * tx + uy * ty > 0:  # a rocket that faces away flies straight on
+            turn = 1 / 15 * (ux * ty - uy * tx)
+            self.direction = unit(ux - turn * uy, uy + turn * ux)
+
+    def explode(self):
+        self.simulator.grid[self.cell[0]][self.cell[1]].remove(self)
+        self.cell = None
+        self.x, self.y = self.home
+        self.enter(self.WATCH)
+
+    def touch(self):
+        if self.ninja.is_target and distance(self.x, self.y, self.ninja.x, self.ninja.y) < 10:
+            self.ninja.kill()
+            self.explode()
+
+
+class GaussTurret(Shooting, Entity):
+    ZONES = ((96, 0, 0.03 * 2 / 3), (42, 0.5, 0.035 * 2 / 3), (24, 1.5, 0.05 * 2 / 3), (-1, 3.5, 0.05 * 2 / 3))
+    good = 0.0  # frames of good aim
+
+    def register(self):
+        """In no cell: nothing touches it."""
+
+    def think(self):
+        self.frames += 1
+        if self.state == self.WATCH:
+            if self.sees():
+                self.enter(self.AIM)
+                self.good, self.cross_x, self.cross_y = 0.0, self.x, self.y
+        elif self.state == self.AIM:
+            self._aim()
+        elif self.state == self.PREFIRE and self.frames == 15:
+            self.enter(self.POSTFIRE)
+            self.shoot(*unit(self.cross_x - self.x, self.cross_y - self.y))
+        elif self.state == self.POSTFIRE and self.frames == 15:
+            self.enter(self.AIM if self.sees() else self.WATCH)
+            self.good = 0.0
+
+    def _aim(self):
+        if not self.sees():
+            self.enter(self.WATCH)
+            return
+        dx = self.ninja.x + 1.5 * self.ninja.vx - self.cross_x
+        dy = self.ninja.y + 1.5 * self.ninja.vy - self.cross_y
+        dist = sqrt(dx * dx + dy * dy)
+        _, credit, gain = next(zone for zone in self.ZONES if dist > zone[0])
+        self.good += credit
+        self.cross_x += gain * dx
+        self.cross_y += gain * dy
+        if self.good > 90:
+            self.enter(self.PREFIRE)
+
+
+class ShootingDrone(Shooting, Drone):
+    """Flies while it watches, and does not move while it shoots; in no cell."""
+
+    radius, step = 7.5, 24
+
+    def register(self):
+        """Nothing touches it."""
+
+    def update_cell(self):
+        """Likewise."""
+
+    def move(self):
+        if self.state == self.WATCH:
+            super().move()
+
+    def aim(self):
+        self.ux, self.uy = unit(self.ninja.x - self.x, self.ninja.y - self.y)
+
+
+class ChaingunDrone(ShootingDrone):
+    speed = 3 / 7
+
+    def think(self):
+        self.frames += 1
+        if self.state == self.WATCH or (self.state == self.POSTFIRE and self.frames == 90):
+            self.enter(self.PREFIRE if self.sees() else self.WATCH)
+        elif self.state == self.PREFIRE and self.frames == 52:
+            self.enter(self.FIRE)
+            self.aim()
+            self.side = 1.0 if self.ninja.vx * -self.uy + self.ninja.vy * self.ux >= 0 else -1.0
+        elif self.state == self.FIRE:
+            n = self.frames // 9
+            if self.frames == 9 * n and n <= 7:
+                sweep = 0.3 * (n / 6 - 0.5) * self.side
+                self.shoot(*unit(self.ux + sweep * -self.uy, self.uy + sweep * self.ux))
+            if self.frames == 72:
+                self.enter(self.POSTFIRE)
+
+
+class LaserDrone(ShootingDrone):
+    speed = 2 / 7
+
+    def think(self):
+        self.frames += 1
+        if self.state == self.WATCH or (self.state == self.POSTFIRE and self.frames == 60):
+            self.enter(self.PREFIRE if self.sees() else self.WATCH)
+            self.aim()
+        elif self.state == self.PREFIRE and self.frames == 45:
+            self.enter(self.FIRE)
+        elif self.state == self.FIRE:
+            self.shoot(self.ux, self.uy)
+            if self.frames == 80:
+                self.enter(self.POSTFIRE)
+
+
 # ------------------------------------------------------------------------------------------- simulator (section 5)
 PLAIN = {1: Mine, 2: Gold, 16: FloorGuard, 17: BounceBlock, 21: Mine, 24: BoostPad, 25: DeathBall, 28: ShoveThwump}
 ORIENTED = {5: RegularDoor, 10: LaunchPad, 11: OneWay, 20: Thwump}
 SWITCHED = {6: LockedDoor, 8: TrapDoor}
 DRONES = {14: ZapDrone, 26: MiniDrone}
+COMPLETED_DRONES = {12: ChaingunDrone, 13: LaserDrone, 15: ChaserDrone}
+TURRETS = {18: RocketTurret, 19: GaussTurret}
 MOVERS = (14, 16, 17, 20, 25, 26, 28)  # types whose positions the conformance traces hold
 
 
 class Simulator:
     """One level, played frame by frame, also after death and win.
 
-    level: the level.  completions: whether chaser drones (15) and lasers (23) exist, which the original leaves
-        unfinished; see section 8.
+    level: the level.  completions: whether the entities of section 8 exist, which the original leaves unfinished.
     ninja, entities: to look at; entities are in type order, an exit's switch (4) directly after its exit (3).
     """
 
@@ -1498,8 +1686,10 @@ class Simulator:
             entity.active = exists
         elif kind in DRONES:
             entity = DRONES[kind](self, kind, x, y, orientation, mode % 4)
-        elif completions and kind == 15:
-            entity = ChaserDrone(self, kind, x, y, orientation, mode % 4)
+        elif completions and kind in COMPLETED_DRONES:
+            entity = COMPLETED_DRONES[kind](self, kind, x, y, orientation, mode % 4)
+        elif completions and kind in TURRETS:
+            entity = TURRETS[kind](self, kind, x, y)
         elif completions and kind == 23:
             entity = Laser(self, kind, x, y, orientation, mode)
         else:

@@ -81,10 +81,11 @@ def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes
     return Level.build(grid, (86, 50), exits=pairs, locked_doors=locks(), trap_doors=locks(), entities=others + near)
 
 
-# Types of mixed_level: all but exits, locked doors and trap doors; then the two completions.
+# Types of mixed_level: all that exist but exits, locked doors and trap doors; then those unfinished in the original.
 MIXED = (1, 2, 5, 10, 11, 14, 16, 17, 20, 21, 24, 25, 26, 28)
-UNFINISHED = (15, 23)
-# All types, or few: the ninja then meets more of each, and lives longer where nothing kills.
+UNFINISHED = (12, 13, 15, 18, 19, 23)
+SHOOTERS = (12, 13, 18, 19)
+# All types, and few at a time: the ninja then meets more of each, and lives longer where nothing kills.
 KINDS = (
     MIXED,
     (10, 11, 17, 20, 24, 28),
@@ -94,6 +95,7 @@ KINDS = (
     (17, 25),
     (5, 20, 28),
     UNFINISHED,
+    (5, *SHOOTERS),
 )
 
 

@@ -150,8 +150,8 @@ def test_support_follows_from_the_entities():
         ).support
 
     assert grade() == grade(kinds.MINE, kinds.ZAP_DRONE) == "exact"
-    assert grade(kinds.MINE, kinds.LASER) == grade(kinds.CHASER_DRONE) == "modelled"
-    assert grade(kinds.LASER, 18) == grade(200) == "unsupported"
+    assert grade(kinds.MINE, kinds.LASER) == grade(kinds.CHASER_DRONE) == grade(kinds.ROCKET_TURRET) == "modelled"
+    assert grade(kinds.LASER, 22) == grade(200) == "unsupported"
 
 
 def test_the_command_lists_levels(pack, capsys):

@@ -226,7 +226,7 @@ def test_what_creates_nothing_is_a_warning():
     assert "byte 1235: entity type 99 (unknown; the first of 2 such records)" in warning_of(
         level_of((99, 0, 0, 0, 0), (200, 0, 0, 0, 0))
     )
-    assert "entity type 18 (rocket turret;" in warning_of(level_of((18, 0, 0, 0, 0)))
+    assert "entity type 22 (evil ninja;" in warning_of(level_of((22, 0, 0, 0, 0)))
     tiles = open_tiles()
     tiles[2, 3] = tiles[5, 5] = 40
     assert warning_of(Level(tiles, np.array([SPAWN]))).startswith(

@@ -82,7 +82,7 @@ def test_random_play_among_everything_that_moves_agrees_with_the_twins_to_the_by
             gaps = np.maximum(abs(moving["x"] - ninja["x"]), abs(moving["y"] - ninja["y"]))
             seen |= set(moving[["type", "state"]][gaps < 114].tolist())
     assert sim.shadow.kinds == {}
-    assert {kind for kind, _ in seen} == {14, 15, 16, 17, 20, 23, 25, 26, 28}
+    assert {kind for kind, _ in seen} == {12, 13, 14, 15, 16, 17, 18, 19, 20, 23, 25, 26, 28}
     assert {state for kind, state in seen if kind == 20} == {0, 1, -1}  # charging, retreating
     assert {state for kind, state in seen if kind == 28} == {0, 1, 2, 3}
 

@@ -62,13 +62,13 @@ def test_a_run_that_does_not_learn_misses_them(tmp_path):
 def test_what_a_short_run_does_not_reach_is_neither_met_nor_missed(tmp_path):
     write(tmp_path, sound(last=5))
     found = verdicts(tmp_path)
-    assert list(found.values()).count("undecided") == 6
+    assert list(found.values()).count("not judged") == 6
     assert found["an update takes less than 30 s"] == found["100,000 decisions take less than 2 h"] == "✓"
 
 
 def test_without_curves_nothing_was_reached(tmp_path):
     items = checklist(tmp_path)
-    assert {item.mark for item in items} == {"undecided"}
+    assert {item.mark for item in items} == {"not judged"}
     assert "no TensorBoard event files" in items[0].figure
 
 
@@ -84,4 +84,4 @@ def test_returns_that_fall_on_harder_levels_are_no_verdict(tmp_path):
     curves = sound()
     curves["rollout/ep_rew_mean"] = (STEPS, -np.array(curves["rollout/ep_rew_mean"][1]))
     write(tmp_path, curves)
-    assert verdicts(tmp_path)["returns rise"] == "undecided"
+    assert verdicts(tmp_path)["returns rise"] == "not judged"

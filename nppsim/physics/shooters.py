@@ -1,0 +1,289 @@
+"""Rocket turrets, gauss turrets, chaingun drones and laser drones: sight, aiming and shots (docs/physics.md, section 8.4).
+
+None of these is in the reference simulator.  The rules are those of N v2.0, where the same game ran at 60 frames per second,
+so they are likely but not proven for N++ (grade B); exceptions are marked.
+
+A shooter sees the ninja as it was at the end of the previous frame.  A shot is a line from the emitter to the first wall or
+closed door; it kills if it passes closer than RADIUS to the ninja's centre.
+
+In a MOVER record, ``state`` is one of WATCHING ... POSTFIRE and ``timer`` counts frames in that state.
+Rocket turrets: (x, y) is the rocket, at the turret while there is none; (vx, vy) the unit vector of its flight.
+Gauss turrets: (target_x, target_y) is the crosshair, (vx, vy) the unit vector of the last shot; ``timer`` counts half frames
+while targeting.
+Drones: (vx, vy) is the motion of the last frame while WATCHING, then the unit vector of the first shot or the beam.
+"""
+
+import math
+
+import numpy as np
+
+from nppsim._kernel import inlined, kernel
+from nppsim.levels import kinds
+from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
+from nppsim.physics.grid import register
+from nppsim.physics.ninja import kill
+from nppsim.physics.segments import clamped_cell, impact_segment
+from nppsim.physics.state import RADIUS, UNREGISTERED
+
+WATCHING, TARGETING, PREFIRE, FIRING, POSTFIRE = range(5)
+RAY_LENGTH = 2000.0  # px, longer than the stage's diagonal
+DOOR_OVERHANG = 2.0 * TILE  # px of a ray: more than lie between a door and the cell in whose list it is
+LEAD = 1.5  # frames of motion by which rockets and gauss turrets aim ahead of the ninja
+
+# Rocket turrets.
+ROCKET_PREFIRE = 15  # frames from sight to launch
+ROCKET_MAX_SPEED = 16.0 / 7.0  # px per frame
+ROCKET_TURN = 1.0 / 15.0  # part of the deviation from the target that is corrected per frame
+ROCKET_TURNS_BACK = (
+    False  # whether a rocket that faces away from the ninja still turns; N v2.0: True, N++: no (grade C)
+)
+
+
+def _rocket_speeds() -> np.ndarray:
+    """float64[n]: px per frame after so many frames of flight; the last value stays."""
+    speed, acceleration, speeds = 0.0, 0.1 * (2.0 / 3.0) ** 2, [0.0]
+    while speed < ROCKET_MAX_SPEED:
+        acceleration *= 1.1 ** (2.0 / 3.0)
+        speed += acceleration
+        speeds.append(speed)
+    return np.array([*speeds, ROCKET_MAX_SPEED])
+
+
+ROCKET_SPEEDS = _rocket_speeds()
+
+# Gauss turrets.
+GAUSS_TARGETING = 180  # half frames of good aim before the crosshair is fixed
+GAUSS_PREFIRE = 15  # frames from then to the shot
+GAUSS_POSTFIRE = 15  # frames after the shot
+# Beyond these distances (px) between crosshair and ninja: half frames that count per frame, and the part of the distance
+# that the crosshair moves.
+GAUSS_DISTANCES = np.array([96.0, 42.0, 24.0, -1.0])
+GAUSS_CREDIT = np.array([0, 1, 3, 7])
+GAUSS_GAIN = np.array([0.03 * 2.0 / 3.0, 0.035 * 2.0 / 3.0, 0.05 * 2.0 / 3.0, 0.05 * 2.0 / 3.0])
+
+# Chaingun drones.
+CHAINGUN_SPEED = 3.0 / 7.0  # px per frame
+CHAINGUN_PREFIRE = 52  # frames from sight until the direction is fixed
+CHAINGUN_INTERVAL = 9  # frames from then to the first shot, and between shots
+CHAINGUN_SHOTS = 7
+CHAINGUN_FIRING = 72  # frames from the fixed direction to the end
+CHAINGUN_POSTFIRE = 90  # frames
+CHAINGUN_SPREAD = 0.3  # width of the sweep, as a part of the distance
+
+# Laser drones.
+LASER_DRONE_SPEED = 2.0 / 7.0  # px per frame
+LASER_DRONE_PREFIRE = 45  # frames from sight to the beam
+LASER_DRONE_FIRING = 80  # frames that the beam lasts
+LASER_DRONE_POSTFIRE = 60  # frames
+
+
+@kernel
+def think_shooter(ninja, shooter, home, target, entities, world, level):
+    """Advance a shooter by one frame.  home: its entity in the bank.  target: the ninja is a valid target."""
+    kind = shooter["type"]
+    if kind == kinds.ROCKET_TURRET:
+        _think_rocket(ninja, shooter, home, target, entities, world, level)
+    elif kind == kinds.GAUSS_TURRET:
+        _think_gauss(ninja, shooter, target, entities, world, level)
+    elif kind == kinds.CHAINGUN_DRONE:
+        _think_chaingun(ninja, shooter, target, entities, world, level)
+    else:
+        _think_laser_drone(ninja, shooter, target, entities, world, level)
+
+
+@inlined
+def _enter(shooter, state):
+    shooter["state"], shooter["timer"] = state, 0
+
+
+# ------------------------------------------------------------------------------------------------------- sight and shots
+@kernel
+def ray_length(x, y, ux, uy, limit, entities, world, level):
+    """Length in px of a ray of unit direction (ux, uy), at most ``limit``, up to the first wall or closed door."""
+    segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
+    wx, wy = RAY_LENGTH * ux, RAY_LENGTH * uy
+    cx, cy = int(math.floor(x / TILE)), int(math.floor(y / TILE))
+    while 0 <= cx < CELLS_X and 0 <= cy < CELLS_Y:
+        cell = cx * CELLS_Y + cy
+        t = 1.0
+        for k in range(first + cell_start[cell], first + cell_start[cell + 1]):
+            door = segments[k]["entity"]
+            if door < 0 or entities[door]["closed"]:
+                t = min(t, impact_segment(x, y, wx, wy, segments[k]["x"], segments[k]["y"], segments[k]["shape"], 0.0))
+        if t < 1.0:
+            return min(RAY_LENGTH * t, limit)
+        to_x = (TILE * (cx + 1 if ux > 0.0 else cx) - x) / ux if ux != 0.0 else math.inf
+        to_y = (TILE * (cy + 1 if uy > 0.0 else cy) - y) / uy if uy != 0.0 else math.inf
+        if min(to_x, to_y) > limit + DOOR_OVERHANG:
+            return limit
+        if to_x < to_y:
+            cx += 1 if ux > 0.0 else -1
+        else:
+            cy += 1 if uy > 0.0 else -1
+    return limit
+
+
+@kernel
+def sees(ninja, x, y, entities, world, level):
+    """Whether no wall or closed door is between (x, y) and the ninja; one-ways and blocks do not matter."""
+    dx, dy = ninja["x"] - x, ninja["y"] - y
+    distance = math.sqrt(dx * dx + dy * dy)
+    return distance < RADIUS or (
+        ray_length(x, y, dx / distance, dy / distance, distance, entities, world, level) > distance - RADIUS
+    )
+
+
+@kernel
+def _shoot(ninja, shooter, ux, uy, target, entities, world, level):
+    """Kill the ninja if the shot in direction (ux, uy) passes through it."""
+    length = ray_length(shooter["x"], shooter["y"], ux, uy, RAY_LENGTH, entities, world, level)
+    ex, ey = ninja["x"] - shooter["x"], ninja["y"] - shooter["y"]
+    along = min(max(ex * ux + ey * uy, 0.0), length)
+    dx, dy = ex - along * ux, ey - along * uy
+    shooter["beam"] = length
+    if target and math.sqrt(dx * dx + dy * dy) < RADIUS:
+        kill(ninja)
+
+
+@inlined
+def _unit(dx, dy):
+    """Unit vector along (dx, dy); (1, 0) for none."""
+    length = math.sqrt(dx * dx + dy * dy)
+    return (dx / length, dy / length) if length > 0.0 else (1.0, 0.0)
+
+
+# --------------------------------------------------------------------------------------------------------------- rockets
+@kernel
+def _think_rocket(ninja, rocket, home, target, entities, world, level):
+    if rocket["state"] == FIRING:
+        _fly(ninja, rocket, home, target, entities, world, level)
+    elif rocket["state"] == PREFIRE:
+        rocket["timer"] += 1
+        if not target:
+            _enter(rocket, WATCHING)
+        elif rocket["timer"] >= ROCKET_PREFIRE:
+            _enter(rocket, FIRING)
+            rocket["vx"], rocket["vy"] = _unit(ninja["x"] - rocket["x"], ninja["y"] - rocket["y"])
+            register(ninja, rocket, clamped_cell(rocket["x"], CELLS_X), clamped_cell(rocket["y"], CELLS_Y))
+    elif target and sees(ninja, rocket["x"], rocket["y"], entities, world, level):
+        _enter(rocket, PREFIRE)
+
+
+@kernel
+def _fly(ninja, rocket, home, target, entities, world, level):
+    """Accelerate, move, and steer towards where the ninja will be; explode at walls and closed doors."""
+    rocket["timer"] = min(rocket["timer"] + 1, len(ROCKET_SPEEDS) - 1)
+    step = ROCKET_SPEEDS[rocket["timer"]]
+    ux, uy = rocket["vx"], rocket["vy"]
+    if ray_length(rocket["x"], rocket["y"], ux, uy, step, entities, world, level) < step:
+        explode(rocket, home)
+        return
+    rocket["x"] += step * ux
+    rocket["y"] += step * uy
+    cell_x, cell_y = clamped_cell(rocket["x"], CELLS_X), clamped_cell(rocket["y"], CELLS_Y)
+    if cell_x != rocket["cell_x"] or cell_y != rocket["cell_y"]:
+        register(ninja, rocket, cell_x, cell_y)
+    if not target:
+        return
+    tx, ty = _unit(
+        (ninja["x"] + LEAD * ninja["vx"]) - (rocket["x"] + LEAD * step * ux),
+        (ninja["y"] + LEAD * ninja["vy"]) - (rocket["y"] + LEAD * step * uy),
+    )
+    if not ROCKET_TURNS_BACK and ux * tx + uy * ty <= 0.0:
+        return
+    turn = ROCKET_TURN * (ux * ty - uy * tx)
+    rocket["vx"], rocket["vy"] = _unit(ux - turn * uy, uy + turn * ux)
+
+
+@kernel
+def explode(rocket, home):
+    """Remove the rocket; the turret watches again."""
+    _enter(rocket, WATCHING)
+    rocket["x"], rocket["y"], rocket["vx"], rocket["vy"] = home["x"], home["y"], 0.0, 0.0
+    rocket["cell_x"] = rocket["cell_y"] = UNREGISTERED
+
+
+# --------------------------------------------------------------------------------------------------------- gauss turrets
+@kernel
+def _think_gauss(ninja, turret, target, entities, world, level):
+    turret["timer"] += 1
+    x, y, state = turret["x"], turret["y"], turret["state"]
+    if state == WATCHING:
+        turret["timer"] = 0
+        if target and sees(ninja, x, y, entities, world, level):
+            _enter(turret, TARGETING)
+            turret["target_x"], turret["target_y"] = x, y
+    elif state == TARGETING:
+        turret["timer"] -= 1  # counts otherwise here
+        if target and sees(ninja, x, y, entities, world, level):
+            _aim(ninja, turret)
+        else:
+            _enter(turret, WATCHING)
+    elif state == PREFIRE:
+        if turret["timer"] >= GAUSS_PREFIRE:
+            _enter(turret, POSTFIRE)
+            turret["vx"], turret["vy"] = _unit(turret["target_x"] - x, turret["target_y"] - y)
+            _shoot(ninja, turret, turret["vx"], turret["vy"], target, entities, world, level)
+    elif turret["timer"] >= GAUSS_POSTFIRE:
+        _enter(turret, TARGETING if target and sees(ninja, x, y, entities, world, level) else WATCHING)
+
+
+@kernel
+def _aim(ninja, turret):
+    """Move the crosshair towards where the ninja will be; fix it after long enough a time near the ninja."""
+    dx = ninja["x"] + LEAD * ninja["vx"] - turret["target_x"]
+    dy = ninja["y"] + LEAD * ninja["vy"] - turret["target_y"]
+    distance = math.sqrt(dx * dx + dy * dy)
+    zone = 0
+    while distance <= GAUSS_DISTANCES[zone]:
+        zone += 1
+    turret["timer"] += GAUSS_CREDIT[zone]
+    turret["target_x"] += GAUSS_GAIN[zone] * dx
+    turret["target_y"] += GAUSS_GAIN[zone] * dy
+    if turret["timer"] > GAUSS_TARGETING:
+        _enter(turret, PREFIRE)
+
+
+# ---------------------------------------------------------------------------------------------------------------- drones
+@kernel
+def _think_chaingun(ninja, drone, target, entities, world, level):
+    drone["timer"] += 1
+    state = drone["state"]
+    if state == WATCHING or (state == POSTFIRE and drone["timer"] >= CHAINGUN_POSTFIRE):
+        _enter(drone, PREFIRE if target and sees(ninja, drone["x"], drone["y"], entities, world, level) else WATCHING)
+    elif state == PREFIRE and drone["timer"] >= CHAINGUN_PREFIRE:
+        _enter(drone, FIRING)
+        ux, uy = _unit(ninja["x"] - drone["x"], ninja["y"] - drone["y"])
+        drone["vx"], drone["vy"] = ux, uy
+        drone["flag"] = ninja["vx"] * -uy + ninja["vy"] * ux >= 0.0
+    elif state == FIRING:
+        if drone["timer"] % CHAINGUN_INTERVAL == 0 and drone["timer"] <= CHAINGUN_INTERVAL * CHAINGUN_SHOTS:
+            ux, uy = chaingun_direction(drone)
+            _shoot(ninja, drone, ux, uy, target, entities, world, level)
+        if drone["timer"] >= CHAINGUN_FIRING:
+            _enter(drone, POSTFIRE)
+
+
+@kernel
+def chaingun_direction(drone):
+    """Unit vector of the shot of this frame, or of the one before."""
+    number = min(drone["timer"] // CHAINGUN_INTERVAL, CHAINGUN_SHOTS)
+    side = CHAINGUN_SPREAD * (number / 6.0 - 0.5) * (1.0 if drone["flag"] else -1.0)
+    return _unit(drone["vx"] + side * -drone["vy"], drone["vy"] + side * drone["vx"])
+
+
+@kernel
+def _think_laser_drone(ninja, drone, target, entities, world, level):
+    drone["timer"] += 1
+    state = drone["state"]
+    if state == WATCHING or (state == POSTFIRE and drone["timer"] >= LASER_DRONE_POSTFIRE):
+        _enter(drone, WATCHING)
+        if target and sees(ninja, drone["x"], drone["y"], entities, world, level):
+            _enter(drone, PREFIRE)
+            drone["vx"], drone["vy"] = _unit(ninja["x"] - drone["x"], ninja["y"] - drone["y"])
+    elif state == PREFIRE and drone["timer"] >= LASER_DRONE_PREFIRE:
+        _enter(drone, FIRING)
+    elif state == FIRING:
+        _shoot(ninja, drone, drone["vx"], drone["vy"], target, entities, world, level)
+        if drone["timer"] >= LASER_DRONE_FIRING:
+            _enter(drone, POSTFIRE)
