@@ -15,7 +15,7 @@ def main(argv: list[str]) -> int:
 
     def job() -> int:
         errors.needed("torch", "train")
-        from rl.experiment.start import start
+        from rl.experiment.train import start
 
         return start(argv, __file__)
 

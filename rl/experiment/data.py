@@ -11,16 +11,20 @@ import numpy as np
 
 from bc import dataset as demonstrations
 from nppsim import LevelBank, reward
+from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
 from nppsim.levels.level import Level, oddities, symmetric_fingerprint
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
+from nppsim.observe.statistics import ObservationStatistics
 from nppsim.progress import progress_bar
 from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
 from rl.evaluation.results import ALL
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy.architectures import Architecture
+from rl.ppo.vec_env import BatchVecEnv
 
+RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics without demonstrations
 Log = Callable[[str], None]  # receives lines for people
 Pairs = list[tuple[Level, str]]  # levels with their categories
 
@@ -323,3 +327,15 @@ def load_demonstrations(
     if config.single_level is None:
         dataset.check_held_out(level for level, _ in data.dev + data.test)
     return dataset
+
+
+def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
+    """Means and standard deviations of the observations of random play on the training levels."""
+    sim, rng = env.sim, np.random.default_rng(seed)
+    statistics = ObservationStatistics(sim.keys)
+    env.reset()
+    for _ in range(-(-RANDOM_PLAY_DECISIONS // sim.num_envs)):
+        sim.step(rng.integers(0, NUM_ACTIONS, sim.num_envs))
+        sim.next_level[sim.finished] = env.sampler.draw(len(sim.finished))
+        statistics.update({key: sim.latest[key] for key in statistics.float_keys})
+    return statistics

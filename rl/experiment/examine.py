@@ -1,43 +1,63 @@
-"""What ``scripts/doctor.py`` examines: an experiment that is about to run, one that has run, or an agent."""
+"""The doctor's three jobs (``scripts/doctor.py``): examine an experiment before it runs, its folder afterwards, or an agent.
 
+    doctor = rehearse(config, print)     # doctor.failed, doctor.findings
+
+A rehearsal runs the main job's own functions on the experiment's data, at a size of seconds and in a temporary folder:
+levels, a few demonstrations of each category, imitation, the weight transfer, some updates of PPO of which the first trains
+the critic alone, an evaluation on dev levels, checkpoints.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 
+import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.reading import read_json
-from rl.config import ExperimentConfig
+from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
 from rl.config.resume import config_from_dict
-from rl.doctor.doctor import CHECKPOINT, STORED, Doctor
+from rl.doctor.doctor import BEFORE, CHECKPOINT, REHEARSAL, STORED, Doctor
 from rl.doctor.runs import RUN_FILE
-from rl.experiment.data import Log
-from rl.experiment.rehearsal import rehearse
+from rl.experiment.data import Data, Log, audit_rewards, load_data
+from rl.experiment.jobs import make_jobs
+from rl.experiment.stages import run_stages
 from rl.policy import checkpoint
 from rl.policy.player import player_of
 from rl.ppo.logs import BOARD
 
-SHOWN = ("simplest", "simple", "medium", "mine_heavy")  # categories of the levels that an agent is shown
 Only = tuple[str, ...] | None  # names of the checks to make; None: all
+Result = TypeVar("Result")
+CATEGORIES = ("simplest", "simple", "medium", "mine_heavy")  # of the levels on which an agent is examined
 DEFAULT_FLAGS = (
     *("--experiment-name", "doctor", "--architectures", "mlp_baseline", "--use-curriculum"),
     *("--dev-dataset", "datasets/dev", "--replay-data-dir", "datasets/demonstrations"),
 )
+# Sizes of a rehearsal.
+DEMONSTRATIONS = 6  # of each category
+UPDATES = 8  # the second is the actor's first, while it is still regularised towards the BC policy
+NUM_ENVS, ROLLOUT, MINIBATCH = 32, 32, 256  # enough environments for several threads
+EPOCHS, BATCH, RATE = 5, 64, 1e-3  # of imitation: so few demonstrations make few steps
 
 
 def examine_config(path: Path | None, log: Log, only: Only = None) -> Doctor:
     """Rehearse the experiment of a config.json; None: the main job's defaults on the shipped data.
 
-    ConfigError for a file that is none, or what it names is not there.
+    ConfigError for an invalid file, or one that names files that do not exist.
     """
     return rehearse(resolve(DEFAULT_FLAGS) if path is None else read_config(path), log, only)
 
 
 def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
-    """Look at what each run of an experiment has written, then rehearse the experiment.
+    """Check the files of each run of an experiment, then rehearse the experiment.
 
     ConfigError for a folder in which no run has begun.
     """
@@ -50,23 +70,22 @@ def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
         log(f"{run}")
         stored.examine(STORED, folder=run)
         if (run / "agent.safetensors").is_file():
-            _look_at_agent(stored, run / "agent.safetensors")
+            _examine_agent(stored, run / "agent.safetensors")
     doctor = rehearse(config, log, only)
     doctor.findings = stored.findings + doctor.findings
     return doctor
 
 
 def examine_checkpoint(path: Path, log: Log, only: Only = None) -> Doctor:
-    """Look at one agent."""
+    """Check an agent; CheckpointError if it cannot be loaded."""
     doctor = Doctor(log, only=only)
-    _look_at_agent(doctor, path)
+    _examine_agent(doctor, path)
     return doctor
 
 
-def _look_at_agent(doctor: Doctor, path: Path) -> None:
-    """CheckpointError if it cannot be loaded."""
+def _examine_agent(doctor: Doctor, path: Path) -> None:
     policy, facts = checkpoint.load_policy(path)
-    levels = [generate(category, seed)[0] for category in SHOWN for seed in range(4)]
+    levels = [generate(category, seed)[0] for category in CATEGORIES for seed in range(4)]
     sim = BatchSimulator(
         levels,
         len(levels),
@@ -75,24 +94,110 @@ def _look_at_agent(doctor: Doctor, path: Path) -> None:
         stacking=policy.stacking,
     )
     rng, seen = torch.Generator().manual_seed(0), []
-    player, everybody = player_of(policy, sim.num_envs), np.arange(sim.num_envs)
+    player, environments = player_of(policy, sim.num_envs), np.arange(sim.num_envs)
     sim.reset()
     for _ in range(16):
         seen.append({key: torch.from_numpy(values.copy()) for key, values in sim.obs.items()})
-        sim.step(player.act(sim.obs, everybody, deterministic=False, rng=rng))
+        sim.step(player.act(sim.obs, environments, deterministic=False, rng=rng))
         player.begin(sim.finished)
     sample = {key: torch.cat([some[key] for some in seen]) for key in policy.observations}
     doctor.examine(CHECKPOINT, policy=policy, facts=facts, sample=sample)
 
 
 def read_config(path: Path) -> ExperimentConfig:
-    """The configuration in a config.json, with all that it needs there; ConfigError if not."""
+    """Read the configuration in a config.json; ConfigError if it is invalid, or names files that do not exist."""
     data = read_json(path, ConfigError, "give the config.json of a run")
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: no configuration; give the config.json of a run")
     config = config_from_dict(data, str(path))
     try:
         check_prepared(config)
-    except OSError as error:  # such as a name that no file can have
+    except OSError as error:  # such as an impossible file name
         raise ConfigError(f"{path}: {error.filename}: {error.strerror}") from error
     return config
+
+
+def rehearse(config: ExperimentConfig, log: Log, only: Only = None) -> Doctor:
+    """Rehearse every architecture of an experiment, with its first seed; return the doctor with its findings."""
+    doctor = Doctor(log, only=only, rehearses=True)
+    with tempfile.TemporaryDirectory(prefix="rehearsal_") as folder:
+        data = _attempt(doctor, "levels", lambda: load_data(config, log))
+        if data is not None:
+            _attempt(doctor, "rewards", lambda: audit_rewards(config, data, log))
+            _attempt(doctor, "rehearsal", lambda: _rehearse_jobs(config, data, Path(folder), doctor, log))
+    return doctor
+
+
+def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: Doctor, log: Log) -> None:
+    machine = hardware.detect()
+    doctor.provide(full_config=config)
+    for job in make_jobs(in_small(config, folder), data, machine, folder, None, log):
+        network = job.architecture
+        doctor.provide(
+            full_plan=hardware.plan(
+                network.observations,
+                config.plan_request,
+                stacking=network.stacking,
+                carried_bytes=network.carried_bytes,
+                machine=machine,
+            )
+        )
+        _attempt(doctor, f"rehearsal of {job.title}", partial(run_stages, replace(job, doctor=doctor)))
+        doctor.examine(REHEARSAL)
+
+
+def _attempt(doctor: Doctor, name: str, step: Callable[[], Result]) -> Result | None:
+    """Return the result of a step; a failure becomes a finding, and the result None."""
+    try:
+        return step()
+    except Exception as error:  # noqa: BLE001  # whatever stops the rehearsal would stop the run
+        doctor.record_failure(BEFORE, name, error)
+        return None
+
+
+def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
+    """Return the same experiment at a size of seconds: one seed, one condition, no films, no upload."""
+    two_updates = 2 * NUM_ENVS * ROLLOUT
+    return replace(
+        config,
+        output_dir=folder,
+        resume_from=None,
+        seeds=config.seeds[:1],
+        test_pretraining=False,
+        max_demonstrations_per_category=DEMONSTRATIONS,
+        save_freq=two_updates,
+        # A teacher from this experiment does not exist yet.
+        teacher=replace(
+            config.teacher,
+            name=config.teacher.name if config.teacher.file else None,
+            decisions=two_updates,
+            minutes=None,
+            minibatch_size=MINIBATCH,
+        ),
+        bc=replace(config.bc, epochs=EPOCHS, batch_size=BATCH, learning_rate=RATE),
+        ppo=replace(
+            config.ppo,
+            total_timesteps=UPDATES * NUM_ENVS * ROLLOUT,
+            time_budget_minutes=None,
+            critic_warmup_min_updates=1,
+            critic_warmup_max_updates=1,
+        ),
+        evaluation=replace(
+            config.evaluation,
+            periodic_episodes_per_category=1,
+            eval_freq=UPDATES * NUM_ENVS * ROLLOUT if config.evaluation.in_training else 0,
+            eval_every_minutes=None,
+            num_eval_episodes=1,
+        ),
+        video=VideoConfig(),
+        upload=UploadConfig(),
+        hardware=replace(
+            config.hardware,
+            num_envs=NUM_ENVS,
+            rollout_length=ROLLOUT,
+            minibatch_size=MINIBATCH,
+            num_gpus=min(config.hardware.num_gpus, 1),
+            num_processes=None,
+            distributed_backend=None,
+        ),
+    )

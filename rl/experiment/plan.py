@@ -1,9 +1,11 @@
-"""How fast PPO trains an architecture on this machine, and what memory it takes: a short probe for the hardware plan.
+"""Hardware plans from measurements on this machine: of a training, and for ``python -m hardware plan --measure``.
 
-answer = measured("vision_free", hardware.PlanRequest(), hardware.detect())
-print(answer)
+plan = plan_of(job)                  # stored in the run's folder; a resumed run uses it again
+report = measured("vision_free", hardware.PlanRequest(), hardware.detect())
+print(report)
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -19,46 +21,79 @@ from nppsim.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 from rl.config import CurriculumConfig, PPOConfig
 from rl.curriculum import make_sampler
-from rl.experiment.stages import statistics_of_random_play
-from rl.policy.architectures import get_architecture
+from rl.experiment.artifacts import read_plan, save_plan
+from rl.experiment.data import statistics_of_random_play
+from rl.experiment.jobs import Job
+from rl.policy.architectures import Architecture, get_architecture
 from rl.ppo import make_ppo
 from rl.ppo.update_benchmark import UpdateBenchmark, stored_timings
 from rl.ppo.vec_env import BatchVecEnv
 
-UPDATES = 2  # that are timed, after one that warms up
+TIMED_UPDATES = 2  # after one that warms up
+
+
+def plan_of(job: Job) -> hardware.Plan:
+    """Return sizes, precision and threads: those stored in the run's folder, or new ones from measured updates."""
+    plan_request = job.config.plan_request
+    condition = "with imitation" if job.pretrained else "without imitation"
+    heading = f"\n{job.architecture.name}, {condition}, seed {job.seed}"
+    plan = read_plan(job.folder, plan_request)
+    if plan is not None:
+        job.log(f"{heading}: resumes with its stored plan\n{plan}")
+        if plan.machine.cpu != job.machine.cpu:
+            job.log(f"the run began on {plan.machine.name}; another processor may compute other bits")
+    else:
+        planned = _planner(job.architecture, plan_request, job.machine.times(job.ranks.machines))
+        first = planned()  # device and precision to measure memory with
+        probe = UpdateBenchmark(job.architecture.name, first.device, first.precision)
+        plan = planned(probe=probe.peak_bytes, benchmark=stored_timings(probe, job.machine))
+        job.log(f"{heading}\n{plan}")
+        save_plan(job.folder, plan, plan_request)
+    torch.set_num_threads(1)  # single operations are too short to be split; a pool shares out minibatches
+    return plan
+
+
+def _planner(
+    network: Architecture, plan_request: hardware.PlanRequest, machine: hardware.Machine
+) -> Callable[..., hardware.Plan]:
+    return partial(
+        hardware.plan,
+        network.observations,
+        plan_request,
+        stacking=network.stacking,
+        carried_bytes=network.carried_bytes,
+        machine=machine,
+    )
 
 
 def measured(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> PlanReport:
-    """The plan that training would make here, with measured memory, threads and speed."""
-    known = get_architecture(architecture)
-    seen, stacking = known.observations, known.stacking
-    planned = partial(
-        hardware.plan, seen, plan_request, stacking=stacking, carried_bytes=known.carried_bytes, machine=machine
-    )
-    figures = stored_figures(architecture, seen, stacking)
-    update = figures.update if figures else estimate_update(seen, stacking)
+    """Report the plan that a training would use here, with measured memory, threads and speed."""
+    network = get_architecture(architecture)
+    planned = _planner(network, plan_request, machine)
+    figures = stored_figures(architecture, network.observations, network.stacking)
+    update = figures.update if figures else estimate_update(network.observations, network.stacking)
     try:
         first = planned(update=update)  # device and precision to measure memory with
         probe = UpdateBenchmark(architecture, first.device, first.precision)
-        update = measure_update(probe.peak_bytes, seen, stacking)
+        update = measure_update(probe.peak_bytes, network.observations, network.stacking)
         plan = planned(update=update, benchmark=stored_timings(probe, machine, measure=True))
     except PlanError as error:
         return PlanReport(architecture, error, update)
-    source = f"measured here just now, {UPDATES} updates on the levels that come with the package"
+    source = f"measured here just now, {TIMED_UPDATES} updates on the levels of the package"
     return PlanReport(architecture, plan, update, Speed(decisions_per_s(architecture, plan), source))
 
 
 def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
-    """Of PPO alone, rollouts and updates, with these sizes, on the levels that come with the package."""
+    """Measure the speed of rollouts and updates with these sizes, on the levels of the package."""
     torch.set_num_threads(1)
     settings = PPOConfig(target_kl=None).settled(plan)  # no update ends early
     levels = LevelSet.open(STARTER_LEVELS)
-    known = get_architecture(architecture)
+    network = get_architecture(architecture)
     sim = BatchSimulator(
         LevelBank(list(levels)),
         plan.num_envs,
-        observations=known.observations,
-        stacking=known.stacking,
+        observations=network.observations,
+        stacking=network.stacking,
         gamma=settings.gamma,
         threads=plan.simulator_threads,
     )
@@ -66,6 +101,6 @@ def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
     statistics = statistics_of_random_play(env, seed=0)
     ppo = make_ppo(env, architecture, settings, plan, statistics=statistics, device=plan.device)
     ppo.learn(plan.batch_size)
-    warm = ppo.decisions_played, ppo.seconds
-    ppo.learn((1 + UPDATES) * plan.batch_size)
-    return (ppo.decisions_played - warm[0]) / (ppo.seconds - warm[1])
+    decisions, seconds = ppo.decisions_played, ppo.seconds
+    ppo.learn((1 + TIMED_UPDATES) * plan.batch_size)
+    return (ppo.decisions_played - decisions) / (ppo.seconds - seconds)

@@ -1,10 +1,10 @@
-"""The main job: for each architecture, condition and seed, imitation -> PPO -> evaluation -> films, then one report.
+"""The main job: for each architecture, condition and seed one training, then one report.
 
     run(resolve(argv))        # writes <output>/<name>_<time>/, prints the table, returns the folder
 
-With ``resume_from`` it goes on with such a folder: what is finished is left alone, what was interrupted goes on where it was,
-the rest begins.  Layout of the folder: ``docs/file_formats.md``.  Everything that can be checked is checked before anything
-is trained.
+With ``resume_from`` it resumes the experiment of that folder: finished trainings stay unchanged, an interrupted one
+continues, the others begin.  The folder is described in ``docs/file_formats.md``.  What can be checked is checked before
+the first training.
 """
 
 from contextlib import nullcontext
@@ -21,26 +21,35 @@ from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
 from rl.config.resume import changes, check_levels, resumed_config, stored_config, stored_facts
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
+from rl.experiment.artifacts import (
+    SUMMARY,
+    ExperimentRecord,
+    RunRecord,
+    circumstances,
+    is_extended,
+    read_run,
+    reopen,
+    summary,
+    versions,
+    write_experiment,
+)
 from rl.experiment.data import Data, Log, audit_rewards, load_data
-from rl.experiment.kept import is_extended, read_run, reopen
+from rl.experiment.jobs import Job, make_jobs
 from rl.experiment.log_file import LogFile
-from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
-from rl.experiment.stages import make_jobs, train_one
+from rl.experiment.stages import run_stages
 from rl.experiment.viewer import viewed
 from rl.policy.architectures import get_architecture
 from rl.upload import Uploader
 
-SUMMARY = "summary.txt"  # the end of the experiment in words; written last, so that where it is, nothing is missing
-
 
 def run(config: ExperimentConfig, log: Log = print, ranks: SingleProcess = SINGLE_PROCESS) -> Path:
-    """Run an experiment, or what is left of it; returns its folder.  What is told goes to ``log`` and into its log.txt.
+    """Run or resume an experiment; return its folder.  Messages go to ``log`` and to the folder's log.txt.
 
     ranks: the processes that train together, of which this is the first; the others ``follow``.
-    Raises the named errors of the package for bad input, before training; KeyboardInterrupt says how to go on.
+    Raises the named errors of the package for invalid input, before training; KeyboardInterrupt names the flag to resume.
     """
-    with LogFile(log) as kept:
-        return _run(config, kept, ranks)
+    with LogFile(log) as log_file:
+        return _run(config, log_file, ranks)
 
 
 def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
@@ -58,53 +67,62 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
             log(f"{folder}: is finished; nothing was changed")
             log((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
             return folder
-    machine = hardware.detect()
-    data = load_data(config, log)
+    machine, data = hardware.detect(), load_data(config, log)
     record = begin_record(config, now, machine, data, log)
     folder = folder or new_folder(config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}")
     uploader = Uploader(config.upload, folder.resolve().name) if config.upload.bucket else None
     with locked(folder) as check:
         (folder / SUMMARY).unlink(missing_ok=True)
-        write(record, folder)
+        write_experiment(record, folder)
         log.open(folder, check)
         log(f"experiment folder: {folder}")
-        if stacked := [name for name in record.config.networks if get_architecture(name).stacking]:
-            log(f"warning: {', '.join(stacked)}: {ADVICE}")
-        if subtasks := [name for name in record.config.networks if get_architecture(name).subtasks]:
-            log(
-                f"warning: {', '.join(subtasks)}: subtasks did not improve success where measured (docs/architectures.md)"
-            )
+        warn_about_networks(config, log)
+        jobs = make_jobs(record.config, data, machine, folder, uploader, log, config.previous_checkpoint, ranks)
         try:
             with viewed(folder, log) if config.visualize_training else nullcontext():
-                for job in make_jobs(
-                    record.config, data, machine, folder, uploader, log, config.previous_checkpoint, ranks
-                ):
-                    if is_extended(job.folder, config.ppo):
-                        log(f"{job.title}: PPO was over, and goes on; the test levels will be played at its end")
-                        reopen(job.folder)
-                    done = read_run(job.folder, [level for level, _ in data.test])
-                    if done is not None:
-                        log(f"{job.title}: is finished" + (", and stays as it is" if config.resume_override else ""))
-                        done = replace(done, label=job.label, title=job.title)  # as there may be more seeds now
-                    record = record.with_run(done or train_one(job))
-                    write(record, folder)
+                for job in jobs:
+                    record = record.with_run(train_or_load(job, config))
+                    write_experiment(record, folder)
         except KeyboardInterrupt as interruption:
-            raise KeyboardInterrupt(*interruption.args, f"go on with --resume-from {folder}") from None
+            raise KeyboardInterrupt(*interruption.args, f"resume with --resume-from {folder}") from None
         if uploader:
             uploader.sync(folder)
         write_text(folder / SUMMARY, summary(record, folder) + "\n")
         log(summary(record, folder))
         if uploader:
-            uploader.sync(folder)  # the summary, which says that all else is there
+            uploader.sync(folder)  # the summary, which marks the copy as complete
     return folder
+
+
+def warn_about_networks(config: ExperimentConfig, log: Log) -> None:
+    """Log known weaknesses of the networks to train."""
+    networks = [get_architecture(name) for name in config.networks]
+    if stacked := [network.name for network in networks if network.stacking]:
+        log(f"warning: {', '.join(stacked)}: {ADVICE}")
+    if subtasks := [network.name for network in networks if network.subtasks]:
+        log(f"warning: {', '.join(subtasks)}: subtasks did not improve success where measured (docs/architectures.md)")
+
+
+def train_or_load(job: Job, config: ExperimentConfig) -> RunRecord:
+    """Run or resume one training; load its record if it is finished."""
+    if is_extended(job.folder, config.ppo):
+        job.log(f"{job.title}: PPO was finished and continues; the test levels are played at its end")
+        reopen(job.folder)
+    done = read_run(job.folder, [level for level, _ in job.data.test])
+    if done is None:
+        trained = run_stages(job).record
+        assert trained is not None
+        return trained
+    job.log(f"{job.title}: is finished" + (" and stays unchanged" if config.resume_override else ""))
+    return replace(done, label=job.label, title=job.title)  # there may be more seeds than when it was trained
 
 
 def begin_record(
     config: ExperimentConfig, now: datetime, machine: hardware.Machine, data: Data, log: Log
 ) -> ExperimentRecord:
-    """The record of an experiment without runs: a new one, or of the folder to go on with, where that is written down.
+    """Return the record of an experiment without runs: a new one, or the one stored in the folder to resume.
 
-    Raises ConfigError where its levels are others now.
+    Raises ConfigError if the levels are not those that the experiment began with.
     """
     audit = audit_rewards(config, data, log)
     settings = replace(
@@ -132,7 +150,7 @@ def begin_record(
     }
     other = [name for name in ("machine", "versions") if facts[name] != entry[name]]
     if other:
-        log(f"begun with other {' and '.join(other)} (config.json): what follows need not be the same bit for bit")
+        log(f"the run began with other {' and '.join(other)} (config.json); results may differ in their last bits")
     return replace(
         record,
         created=datetime.fromisoformat(facts["created"]),

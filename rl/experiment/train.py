@@ -1,4 +1,4 @@
-"""Training from Python or a notebook: what ``scripts/train_and_compare.py`` does, called as a function.
+"""Start the main job: from Python or a notebook with ``train``, from the command line with ``start``.
 
 from rl.experiment.train import train
 
@@ -7,27 +7,33 @@ done.success("vision_free"), done.agents[0]
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nppsim.errors import ConfigError
 from nppsim.reading import read_json
-from rl.config.command_line import configured
+from rl.config import ExperimentConfig
+from rl.config.command_line import configured, resolve
 from rl.config.files import Given, read_settings, recipe_settings, table_settings
+from rl.config.resume import CONFIG, changes, stored_config
+from rl.distributed.launch import check_gpus, launch
+from rl.distributed.ranks import Ranks, Started, joined
+from rl.experiment.artifacts import SUMMARY
 from rl.experiment.data import Log
+from rl.experiment.follower import follow
 from rl.experiment.run import run
 
-PYTHON = "Python"  # as the record of a run calls where a value comes from
+PYTHON = "Python"  # source of these settings in the record of a run
 
 
 @dataclass(frozen=True)
 class Finished:
-    """An experiment that has ended.
+    """A finished experiment.
 
-    folder: where everything is; its layout is in docs/file_formats.md.
-    results: what results.json says.
-    agents: the policies that were delivered, one of each training.
+    folder: of its files (docs/file_formats.md).
+    results: content of results.json.
+    agents: the delivered policies, one of each training.
     """
 
     folder: Path
@@ -37,7 +43,7 @@ class Finished:
     def success(self, label: str, category: str = "all") -> float:
         """Share of the test levels' episodes that were won, mean over the seeds.
 
-        label: the architecture, as results.json has it.
+        label: the architecture, as in results.json.
         KeyError for others, and where the final evaluation was skipped.
         """
         seeds = self.results["architectures"][label]["seeds"].values()
@@ -55,9 +61,9 @@ def train(
     """Run an experiment to its end.
 
     recipe, config, resume_from: as the flags of these names.
-    log: receives lines for people.
+    log: receives messages, line by line.
     settings: flags with _ for -, or parts of the configuration as dicts, as in a TOML file (docs/configuration.md);
-        these win over files, and files over the recipe.
+        these override files, and files override the recipe.
     Raises ConfigError for settings that cannot work, and the other UserErrors of the main job.
     """
     given = recipe_settings(recipe) if recipe else {}
@@ -78,7 +84,7 @@ def train(
 
 
 def _plain(value: Any) -> Any:
-    """As a TOML file would have it."""
+    """Value as in a TOML file."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -86,3 +92,59 @@ def _plain(value: Any) -> Any:
     if value is None:
         return "none"
     return str(value) if isinstance(value, Path) else value
+
+
+def start(argv: Sequence[str], program: str | Path) -> int:
+    """Run the experiment of a command line, in one process or in several; return the exit status.
+
+    program: path of the script, which further processes run as well.
+    """
+    config, started = resolve(argv), Started.from_environment()
+    if started is not None:
+        config = as_started(config, started)
+    settings = config.hardware
+    if settings.distributed_backend and settings.processes == 1:
+        raise ConfigError(
+            "a single process needs none; add --num-gpus or --num-processes, or leave it out", "--distributed-backend"
+        )
+    if started is None and settings.processes > 1:
+        check_gpus(config)
+        return launch(program, argv, settings.processes)
+    device = "cpu" if settings.num_gpus == 0 else settings.device
+    with joined(started, settings.distributed_backend, device) as ranks:
+        if isinstance(ranks, Ranks) and ranks.rank:
+            follow(config, ranks)
+        else:
+            run(config, ranks=ranks)
+            ranks.release(None)
+    return 0
+
+
+def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
+    """Return the configuration of a process that torchrun started; after a restart, it resumes the unfinished run.
+
+    ConfigError if it is for another number of processes.
+    """
+    settings = config.hardware
+    given = settings.processes > 1 or settings.num_processes is not None or config.resume_from is not None
+    if given and settings.processes != started.size:
+        raise ConfigError(
+            f"torchrun started {started.size} processes, and a run keeps the number that it began with",
+            "--num-processes",
+            settings.processes,
+        )
+    if not given and started.size > 1:
+        settings = replace(settings, num_processes=started.size)
+        config = replace(config, hardware=settings, sources=config.sources | {"hardware.num_processes": "torchrun"})
+    if not started.restarts or config.resume_from is not None:
+        return config
+    return replace(config, resume_from=unfinished(config))
+
+
+def unfinished(config: ExperimentConfig) -> Path | None:
+    """Folder of the newest unfinished experiment with this name and these settings; None if there is none."""
+    for folder in sorted(config.output_dir.glob(f"{config.experiment_name}_*"), reverse=True):
+        begun = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
+        if begun and not changes(stored_config(folder), config):
+            return folder
+    return None

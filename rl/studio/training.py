@@ -17,9 +17,8 @@ from rl.config import plugins
 from rl.doctor.runs import RUN_FILE, Run, find_runs
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars
+from rl.experiment.artifacts import BC_POLICY, SUMMARY
 from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, stages
-from rl.experiment.kept import CLONED
-from rl.experiment.run import SUMMARY
 from rl.ppo.logs import TABLE, read_table
 from rl.ppo.training_state import Checkpoints
 
@@ -145,7 +144,7 @@ def _numbers(values: np.ndarray) -> list[float | None]:
 
 def _newest(folder: Path) -> dict[str, Any] | None:
     """The newest weights: of PPO, or before there are any the BC policy; None while there are none."""
-    clone = folder / CLONED
+    clone = folder / BC_POLICY
     made = Checkpoints(folder / "checkpoints", keep=1).made() or ([clone] if clone.is_file() else [])
     if not made:
         return None

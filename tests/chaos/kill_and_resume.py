@@ -43,7 +43,7 @@ FLAGS = (
 PHASES = (
     ("experiment folder:", "before training"),
     ("imitation, epoch", "imitation"),
-    ("imitation goes on", "imitation"),
+    ("imitation resumes", "imitation"),
     ("imitation is done", "evaluation of the BC policy"),
     ("weights:", "evaluation of the BC policy"),
     ("evaluation at", "PPO and its evaluations"),

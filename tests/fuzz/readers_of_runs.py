@@ -42,12 +42,12 @@ from rl.doctor.runs import RUN_FILE, find_runs
 from rl.evaluation.results import EpisodeRecord, aggregate
 from rl.evaluation.video import Film
 from rl.events import read_scalars
-from rl.experiment import ab, kept, sweep
+from rl.experiment import ab, artifacts, sweep
+from rl.experiment.artifacts import ExperimentRecord, RunRecord, report_view, results_view, summary
 from rl.experiment.card import methods_of
+from rl.experiment.data import statistics_of_random_play
 from rl.experiment.examine import read_config
-from rl.experiment.record import ExperimentRecord, RunRecord, report_view, results_view, summary
 from rl.experiment.space import read_space
-from rl.experiment.stages import statistics_of_random_play
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.sb3 import convert
@@ -75,12 +75,14 @@ def readers_of_runs() -> list[Reader]:
         Reader("sweep_space", "x.toml", lambda path: read_space([], path), _space, by_toml),
         Reader("sweep_plan", sweep.PLAN, _read_sweep_plan, _sweep_plan, by_json),
         Reader("comparison_plan", ab.PLAN, _read_comparison_plan, _comparison_plan, by_json),
-        Reader("plan", kept.PLAN, lambda path: kept.read_plan(path.parent, _PLAN_REQUEST), _plan, by_json),
-        Reader("finished", kept.FINISHED_FILE, _read_finished, _finished, by_json),
+        Reader(
+            "plan", artifacts.PLAN_FILE, lambda path: artifacts.read_plan(path.parent, _PLAN_REQUEST), _plan, by_json
+        ),
+        Reader("finished", artifacts.FINISHED_FILE, _read_finished, _finished, by_json),
         Reader(
             "clone",
             "clone.safetensors",
-            lambda path: kept.load_pretrained(path.parent, "cpu", 4, path.name),
+            lambda path: artifacts.load_pretrained(path.parent, "cpu", 4, path.name),
             _clones,
             (damage.in_checkpoint,),
         ),
@@ -165,8 +167,8 @@ def _read_comparison_plan(path: Path) -> None:
 
 
 def _plan(folder: Path) -> list[Path]:
-    kept.save_plan(folder, hardware.plan(("game_state",), _PLAN_REQUEST), _PLAN_REQUEST)
-    return [folder / kept.PLAN]
+    artifacts.save_plan(folder, hardware.plan(("game_state",), _PLAN_REQUEST), _PLAN_REQUEST)
+    return [folder / artifacts.PLAN_FILE]
 
 
 def _timings(folder: Path) -> list[Path]:
@@ -206,7 +208,7 @@ def _imitated() -> BCResult:
 
 
 def _finished(folder: Path) -> list[Path]:
-    kept.save_run(
+    artifacts.save_run(
         RunRecord(
             architecture="vision_free",
             pretrained=True,
@@ -226,11 +228,11 @@ def _finished(folder: Path) -> list[Path]:
             settings={"ppo.gamma": {"value": 0.99, "source": "default"}},
         )
     )
-    return [folder / kept.FINISHED_FILE]
+    return [folder / artifacts.FINISHED_FILE]
 
 
 def _read_finished(path: Path) -> object:
-    run = kept.read_run(path.parent, _levels())
+    run = artifacts.read_run(path.parent, _levels())
     if run is None:
         return None
     config = ExperimentConfig(experiment_name="x", architectures=("vision_free",))
@@ -252,8 +254,8 @@ def _clones(folder: Path) -> list[Path]:
     policy = _policy()
     assert policy.statistics is not None
     probe = {"game_state": np.zeros((2, 26), np.float32)}
-    clone = kept.PretrainedPolicy(policy, policy.statistics, _imitated(), probe, {"level": np.zeros(3, np.int8)})
-    kept.save_pretrained(folder, clone, 4, {}, "clone.safetensors")
+    clone = artifacts.PretrainedPolicy(policy, policy.statistics, _imitated(), probe, {"level": np.zeros(3, np.int8)})
+    artifacts.save_pretrained(folder, clone, 4, {}, "clone.safetensors")
     return [folder / "clone.safetensors"]
 
 

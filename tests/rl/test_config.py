@@ -805,13 +805,13 @@ def test_the_script_turns_errors_into_exit_statuses(script, folder, monkeypatch,
     def run(config, ranks):
         raise raised
 
-    monkeypatch.setattr("rl.experiment.start.run", run)
+    monkeypatch.setattr("rl.experiment.train.run", run)
     assert script.main(REQUIRED) == status
     assert capsys.readouterr().err.strip() in ("error: a.map: broken", "interrupted")
 
 
 def test_bugs_of_ours_keep_their_traceback(script, folder, monkeypatch):
-    monkeypatch.setattr("rl.experiment.start.run", lambda config, ranks: {}["missing"])
+    monkeypatch.setattr("rl.experiment.train.run", lambda config, ranks: {}["missing"])
     with pytest.raises(KeyError):
         script.main(REQUIRED)
 

@@ -70,7 +70,7 @@ def test_after_a_kill_torchrun_goes_on_from_the_newest_checkpoint(flags, tmp_pat
         printed, folder = ended(process, tmp_path)
     finally:
         process.kill()
-    assert "goes on with the plan that it began with" in printed
+    assert "resumes with its stored plan" in printed
     assert [row["update"] for row in read_trail(folder / "vision_free")] == [*range(17)]
 
 

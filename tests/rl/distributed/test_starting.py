@@ -11,8 +11,9 @@ from rl.config import ExperimentConfig, HardwareConfig
 from rl.config.resume import CONFIG
 from rl.distributed.launch import _cause
 from rl.distributed.ranks import SINGLE_PROCESS, Started
-from rl.experiment.run import SUMMARY, run
-from rl.experiment.start import as_started, unfinished
+from rl.experiment.artifacts import SUMMARY
+from rl.experiment.run import run
+from rl.experiment.train import as_started, unfinished
 
 CONFIG_OF_ONE = ExperimentConfig(experiment_name="first", architectures=("vision_free",))
 

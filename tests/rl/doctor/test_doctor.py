@@ -37,7 +37,6 @@ from rl.doctor.doctor import (
 from rl.doctor.runs import RUN_FILE
 from rl.events import Scalars
 from rl.experiment import examine as examination
-from rl.experiment import rehearsal
 from rl.experiment.data import load_data, load_demonstrations
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
@@ -182,12 +181,12 @@ def config(folder):
 @pytest.fixture(scope="module")
 def rehearsed(config):
     """A doctor after a short rehearsal."""
-    rehearsal_ = pytest.MonkeyPatch()
-    rehearsal_.setattr(rehearsal, "UPDATES", 4)
+    rehearsal = pytest.MonkeyPatch()
+    rehearsal.setattr(examination, "UPDATES", 4)
     before = torch.get_num_threads()
-    found = rehearsal.rehearse(config, lambda line: None)
+    found = examination.rehearse(config, lambda line: None)
     torch.set_num_threads(before)
-    rehearsal_.undo()
+    rehearsal.undo()
     return found
 
 

@@ -12,10 +12,19 @@ import hardware
 from rl.config import EvaluationConfig, ExperimentConfig
 from rl.evaluation.results import load_results
 from rl.evaluation.video import Film
+from rl.experiment.artifacts import (
+    ExperimentRecord,
+    RunRecord,
+    _decode_episode,
+    _encode_episode,
+    config_view,
+    report_view,
+    results_view,
+    summary,
+    write_experiment,
+)
 from rl.experiment.data import Data
-from rl.experiment.kept import _episode, _played_again
-from rl.experiment.record import ExperimentRecord, RunRecord, config_view, report_view, results_view, summary, write
-from rl.experiment.stages import make_jobs
+from rl.experiment.jobs import make_jobs
 
 from results import episode, episodes
 from worlds import corridor
@@ -48,7 +57,7 @@ def record():
 
 
 def test_before_the_first_run_ends_only_the_configuration_is_written(record, tmp_path):
-    write(record, tmp_path)
+    write_experiment(record, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
     written = json.loads((tmp_path / "config.json").read_text())
     assert written["experiment_name"] == "trial"
@@ -62,7 +71,7 @@ def test_before_the_first_run_ends_only_the_configuration_is_written(record, tmp
 def test_every_file_tells_the_same(record, tmp_path):
     run = run_record(tmp_path)
     record = record.with_run(run)
-    write(record, tmp_path)
+    write_experiment(record, tmp_path)
     results = load_results(tmp_path / "results.json")
     experiment = json.loads((tmp_path / "experiment.json").read_text())
     config = json.loads((tmp_path / "config.json").read_text())
@@ -104,7 +113,7 @@ def test_what_was_not_evaluated_is_none_everywhere(record, tmp_path):
     assert entry["suites"] == {"test": {}}
     assert entry["baselines"] == {"random": None, "bc": None}
     assert report_view(record)["architectures"]["vision_free"]["comparisons"] == []
-    write(record, tmp_path)
+    write_experiment(record, tmp_path)
     assert not list(tmp_path.rglob("test_levels.csv"))
 
 
@@ -143,7 +152,7 @@ def test_architectures_and_conditions_are_compared_over_their_seeds(record, tmp_
     }
     over_seeds = [(c.first, c.second, c.seeds) for c in record.comparisons if "PPO" in c.first]
     assert ("vision_free, with_pretrain after PPO", "before PPO", 2) in over_seeds and len(over_seeds) == 6
-    write(record, tmp_path)
+    write_experiment(record, tmp_path)
     results = load_results(tmp_path / "results.json")
     assert len(results["comparisons"]) == 10 and results["comparisons"][0]["sentence"]
     together = results["architectures"]["vision_free, no_pretrain"]["all_seeds"]
@@ -195,6 +204,6 @@ def test_several_conditions_and_seeds_each_have_a_folder_and_a_title():
 def test_a_kept_episode_knows_its_level():
     level, other = corridor(20), corridor(24)
     one = replace(episode(), level=level)
-    assert _played_again(_episode(one), [level, other]).level is level
+    assert _decode_episode(_encode_episode(one), [level, other]).level is level
     with pytest.raises(ValueError, match="level 0 is another"):
-        _played_again(_episode(one), [other, level])
+        _decode_episode(_encode_episode(one), [other, level])

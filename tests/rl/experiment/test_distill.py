@@ -11,8 +11,8 @@ from rl.distillation import DistillationError
 from rl.events import read_scalars
 from rl.experiment import distill
 from rl.experiment.data import load_data
+from rl.experiment.jobs import make_jobs
 from rl.experiment.run import run
-from rl.experiment.stages import make_jobs, teacher_of
 from rl.policy import checkpoint
 from tests.chaos.same_run import differences
 
@@ -90,8 +90,8 @@ def test_one_architecture_is_the_teacher_of_the_next_with_the_same_seed(flags, t
         job.folder.mkdir(parents=True)
         shutil.copy(AGENT, job.folder / "agent.safetensors")
     assert [job.seed for job in jobs] == [1, 2, 1, 2]
-    assert [teacher_of(job) for job in jobs[:2]] == [None, None]
-    assert [teacher_of(job) for job in jobs[2:]] == [job.folder / "agent.safetensors" for job in jobs[:2]]
+    assert [distill.teacher_of(job) for job in jobs[:2]] == [None, None]
+    assert [distill.teacher_of(job) for job in jobs[2:]] == [job.folder / "agent.safetensors" for job in jobs[:2]]
 
 
 def test_a_teacher_that_is_no_better_is_refused(flags, tmp_path):

@@ -187,7 +187,7 @@ def test_a_signal_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path)
     rest = process.communicate(timeout=60)[0]
     assert process.returncode == 130, rest
     found = max(tmp_path.rglob("checkpoint_*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
-    assert f"by SIGTERM: checkpoint: {found}: go on with --resume-from {found.parents[2]}" in rest
+    assert f"by SIGTERM: checkpoint: {found}: resume with --resume-from {found.parents[2]}" in rest
     done = checkpoint.load(found)["training"]["num_timesteps"]
     override = ["--resume-override", f"total-timesteps={done + 2000}"]
     again = command("train_and_compare.py", "--resume-from", found.parents[2], *override)
@@ -211,7 +211,7 @@ def test_bad_input_is_one_error_of_the_process(tmp_path):
     [
         (["--use-hierarchical-ppo", "--hierarchical-from-stage", "medium"], "give --curriculum stages"),
         (["--num-gpus", "999"], "--num-processes 999"),
-        (["--distributed-backend", "gloo"], "one process shares nothing"),
+        (["--distributed-backend", "gloo"], "--distributed-backend"),
         (["--use-hierarchical-ppo", "--num-gpus", "0", "--num-processes", "2"], "one process"),
         (["--no-such-flag"], "no-such-flag"),
         (["--architectures", "fullest_hgt"], "fullest_hgt"),

@@ -7,8 +7,7 @@ import pytest
 import hardware
 from rl.config import ExperimentConfig, HardwareConfig, PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.experiment.record import circumstances
-from rl.experiment.resolved import resolved
+from rl.experiment.artifacts import circumstances, settings_with_sources
 
 
 def sources(ppo=None, **plan_request):
@@ -20,7 +19,7 @@ def sources(ppo=None, **plan_request):
         hardware=HardwareConfig(device="cpu", **plan_request),
     )
     plan = hardware.plan(("game_state",), config.hardware.plan_request(100_000))
-    return resolved(config, config.ppo.settled(plan), plan)
+    return settings_with_sources(config, config.ppo.settled(plan), plan)
 
 
 def test_every_setting_has_its_value_and_its_source():

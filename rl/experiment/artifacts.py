@@ -1,0 +1,592 @@
+"""Files of an experiment's folder: how they are written, read back, and compared when a run is resumed.
+
+Of one training:
+    run.json                       settings with their sources
+    plan.json                      sizes, threads and precision
+    pretrain/clone.safetensors     the BC policy; taught.safetensors: the same after distillation
+    eval_results.json, test_levels.csv   the final evaluation
+    finished.json                  all that results and report need of a finished training; written last
+Of the experiment: config.json, results.json, experiment.json with report.html, and summary.txt, which is written last.
+
+    record = ExperimentRecord(config, created=datetime.now(), ...)
+    record = record.with_run(run)             # a RunRecord per training
+    write_experiment(record, folder)
+
+``docs/file_formats.md`` describes the files.
+"""
+
+import base64
+import math
+import platform
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from importlib.metadata import version
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import hardware
+from bc.train import BCResult
+from nppsim import reward
+from nppsim.errors import UserError, redact
+from nppsim.files import write_json
+from nppsim.levels.level import Level
+from nppsim.measure.machine import environment, git_state, machine
+from nppsim.observe.statistics import ObservationStatistics
+from nppsim.plain import from_plain
+from nppsim.reading import inflate, mismatch, read_json
+from nppsim.replays.replay import MAX_BYTES
+from rl.config import ExperimentConfig, PPOConfig
+from rl.config.resume import FINISHED_FILE
+from rl.doctor.checks_run import Item, checklist, checklist_table
+from rl.doctor.doctor import read_findings, report_rows
+from rl.doctor.runs import RUN_FILE
+from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
+from rl.evaluation.results import EpisodeRecord, LevelWins, Stats, aggregate, format_table
+from rl.evaluation.video import Film
+from rl.experiment.report import METHODS, write_report
+from rl.policy import checkpoint
+from rl.policy.policy import NppPolicy
+from rl.policy.weight_map import TransferReport
+from rl.ppo.training_state import FINAL
+
+PLAN_FILE = "plan.json"
+BC_POLICY = f"pretrain/clone{checkpoint.SUFFIX}"
+DISTILLED_POLICY = f"pretrain/taught{checkpoint.SUFFIX}"
+SUMMARY = "summary.txt"  # written last: where it exists, the experiment is complete
+LIBRARIES = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py", "tensorboard")
+_MAX_FINISHED_BYTES = 1 << 30  # the inputs of a million episodes
+_REMEDY = "restore the file, or remove it to repeat what it stores"
+_LENGTH = ("ppo.total_timesteps", "ppo.time_budget_minutes")
+
+
+class ResumeError(UserError, RuntimeError):
+    """A run that cannot be resumed; the message names the file, the problem and the remedy."""
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, {} if there is no file; ResumeError for a damaged one."""
+    if not path.is_file():
+        return {}
+    found = read_json(path, ResumeError, _REMEDY, _MAX_FINISHED_BYTES)
+    if not isinstance(found, dict):
+        raise ResumeError(f"{path}: not a JSON object; {_REMEDY}")
+    return found
+
+
+def _decoded(kind: Any, plain: object, path: Path) -> Any:
+    try:
+        return from_plain(kind, plain)
+    except ValueError as error:  # PlainError, or a value that the class rejects
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> ResumeError:
+    return ResumeError(f"{path}: cannot be read ({error}); {_REMEDY}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# plan.json and run.json
+
+
+def save_plan(folder: Path, plan: hardware.Plan, plan_request: hardware.PlanRequest) -> None:
+    """Store the plan of a run with the request that it answers."""
+    write_json(folder / PLAN_FILE, {"wishes": asdict(plan_request), "plan": asdict(plan)})
+
+
+def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan | None:
+    """Return the stored plan of a run, None if there is none.
+
+    plan_request: the current one; it may differ from the stored one in the number of decisions and in the evaluator.
+    ResumeError for other differences, and where the run needs a GPU and there is none.
+    """
+    path = folder / PLAN_FILE
+    stored = read_object(path)
+    if not stored:
+        return None
+    if wrong := mismatch(stored, {"wishes": {}, "plan": {}}):
+        raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
+    changed = {name for name, value in asdict(plan_request).items() if stored["wishes"].get(name) != value}
+    if fixed := sorted(changed - {"total_timesteps", "evaluator"}):
+        raise ResumeError(
+            f"{path}: the run began with another {' and '.join(fixed)}, which cannot change within a run, as its "
+            "environments and sizes depend on it; begin a new run"
+        )
+    plan: hardware.Plan = _decoded(hardware.Plan, stored["plan"], path)
+    if plan.device == "cuda" and not torch.cuda.is_available():
+        raise ResumeError(f"{path}: the run uses a GPU and this machine has none; resume it on a machine with a GPU")
+    return replace(plan, total_timesteps=plan_request.total_timesteps)
+
+
+DEFAULT, GIVEN, PLANNED = "default", "command line", "hardware plan"  # sources of a setting
+_PLAN_SOURCES = {"flag": GIVEN, "default": PLANNED}  # the plan's own names of sources
+_PLAN_NAMES = {"precision": "mixed_precision"}  # settings of the plan with another name in the configuration
+
+
+def settings_with_sources(
+    config: ExperimentConfig, settings: PPOConfig, plan: hardware.Plan
+) -> dict[str, dict[str, Any]]:
+    """Dotted name -> {"value", "source"} of every setting and of everything that the hardware plan chose, for run.json.
+
+    settings: of PPO, settled.
+    Where no source was recorded, a value other than the default counts as given on the command line.
+    """
+    found = {
+        name: {"value": value, "source": config.sources.get(name, source)}
+        for name, value, source in _fields_with_sources(config, config.to_dict())
+        if name != "sources"
+    }
+    for name, chosen in plan.settings.items():
+        if chosen.value is not None:
+            source = _PLAN_SOURCES.get(chosen.source, chosen.source)
+            if source == GIVEN:
+                source = config.sources.get(f"hardware.{_PLAN_NAMES.get(name, name)}", GIVEN)
+            found[f"plan.{name}"] = {"value": chosen.value, "source": source}
+    for name, planned in {"learning_rate": "learning_rate", "n_epochs": "epochs"}.items():
+        if getattr(config.ppo, name) is None:  # left to the plan
+            chosen = plan.settings[planned]
+            source = DEFAULT if chosen.value is None else _PLAN_SOURCES.get(chosen.source, chosen.source)
+            found[f"ppo.{name}"] = {"value": getattr(settings, name), "source": source}
+    return found
+
+
+def _fields_with_sources(config: Any, values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any, str]]:
+    """(dotted name, plain value, source) of every field of a dataclass.  values: its fields as plain values."""
+    found = []
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if is_dataclass(value):
+            found += _fields_with_sources(value, values[one.name], f"{prefix}{one.name}.")
+        else:
+            found.append((prefix + one.name, values[one.name], DEFAULT if value == _default(one) else GIVEN))
+    return found
+
+
+def _default(one: "Field[Any]") -> object:
+    return one.default_factory() if one.default_factory is not MISSING else one.default
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The BC policy, before and after distillation
+
+
+@dataclass(frozen=True)
+class PretrainedPolicy:
+    """A BC policy and how it was trained.
+
+    result: of imitation.
+    probe: held-out observations, on which PPO's policy must act the same after the weights are transferred.
+    runs: level fingerprint -> actions int8[n] of its shortest demonstration.
+    distillation_s: seconds of distillation.
+    spent_before: seconds of its training before the run was interrupted.
+    """
+
+    policy: NppPolicy
+    statistics: ObservationStatistics
+    result: BCResult
+    probe: dict[str, np.ndarray]
+    runs: dict[str, np.ndarray]
+    distillation_s: float = 0.0
+    spent_before: float = 0.0
+
+
+def save_pretrained(
+    folder: Path, pretrained: PretrainedPolicy, frame_skip: int, config: Mapping, name: str = BC_POLICY
+) -> None:
+    """Store a BC policy.  name: BC_POLICY or DISTILLED_POLICY."""
+    training = {
+        "result": pretrained.result.as_dict(),
+        "probe": pretrained.probe,
+        "runs": pretrained.runs,
+        "taught_s": pretrained.distillation_s,
+    }
+    checkpoint.save(folder / name, pretrained.policy, frame_skip=frame_skip, config=config, training=training)
+
+
+def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_POLICY) -> PretrainedPolicy | None:
+    """Load a stored BC policy, None if there is no file.
+
+    name: BC_POLICY or DISTILLED_POLICY.
+    CheckpointError for a damaged file, or one of another frame skip.
+    """
+    path = folder / name
+    if not path.is_file():
+        return None
+    try:
+        policy, data = checkpoint.load_policy(path)
+    except checkpoint.CheckpointError as error:
+        raise checkpoint.CheckpointError(f"{error}; or remove it to repeat what made it") from error
+    checkpoint.check_frame_skip(path, data, frame_skip)
+    made = data["training"]
+    wrong = mismatch(made, {"result": {}, "probe": {}, "runs": {}, "taught_s": float})
+    if wrong or not all(isinstance(one, np.ndarray) for one in (*made["probe"].values(), *made["runs"].values())):
+        raise checkpoint.CheckpointError(f"{path}: no record of its training ({wrong or 'no arrays'}); {_REMEDY}")
+    result = _decoded(BCResult, made["result"], path)
+    seconds = made["taught_s"]
+    return PretrainedPolicy(
+        policy.to(device),
+        data["statistics"],
+        result,
+        made["probe"],
+        made["runs"],
+        seconds,
+        spent_before=result.wall_time_s + seconds,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One training: finished.json
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Result of one training.
+
+    architecture: its name.
+    pretrained: True if imitation came before PPO.
+    label: the architecture, with the condition where an experiment has several.
+    title: the label, with the seed where there are several.
+    folder: of this run.
+    played: method ("random", "bc", "ppo") -> episodes of the final evaluation; [] if it was not run.
+    cloning, transfer: of the imitation; None without.
+    speed: as in results.json; ``share``: of the time of rollouts and updates, by phase.
+    plan: sizes and the source of each.
+    films: recorded episodes.
+    events: noteworthy moments of training, in words and numbers.
+    wall_time_s: of the whole run.
+    curriculum: strategy, counts and success by category, events with their reasons.
+    settings: dotted name -> {"value", "source"}.
+    """
+
+    architecture: str
+    pretrained: bool
+    label: str
+    title: str
+    seed: int
+    folder: Path
+    played: Mapping[str, Sequence[EpisodeRecord]]
+    cloning: BCResult | None
+    transfer: TransferReport | None
+    speed: dict
+    plan: hardware.Plan
+    films: Sequence[Film]
+    events: Sequence[dict]
+    wall_time_s: float
+    curriculum: dict = field(default_factory=dict)
+    settings: dict[str, dict] = field(default_factory=dict)
+
+    @property
+    def delivered(self) -> str:
+        """The policy that the dev levels selected, and why, in words; "" without such a selection."""
+        return next((event["delivered"] for event in self.events if "delivered" in event), "")
+
+    @cached_property
+    def results(self) -> dict[str, dict[str, Stats] | None]:
+        """Method -> statistics per category on the test levels; None: not run."""
+        return {method: aggregate(episodes) if episodes else None for method, episodes in self.played.items()}
+
+    @cached_property
+    def wins(self) -> dict[str, LevelWins]:
+        """Method -> wins on each test level, for the methods that were run."""
+        return {method: LevelWins.count(episodes) for method, episodes in self.played.items() if episodes}
+
+    @cached_property
+    def checklist(self) -> list[Item]:
+        """Criteria of a sound training, evaluated on its curves."""
+        return checklist(self.folder)
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """PPO against the BC policy and random play, level by level."""
+        return _against_baselines(self.title, [self])
+
+
+def save_run(record: RunRecord) -> None:
+    """Store the record of a finished run; the last file that a run writes."""
+    plain = asdict(replace(record, played={}))
+    del plain["folder"]
+    episodes = {method: [_encode_episode(episode) for episode in played] for method, played in record.played.items()}
+    write_json(record.folder / FINISHED_FILE, plain | {"played": episodes})
+
+
+def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
+    """Return the record of a finished run, None if it is not finished.  levels: of the final evaluation."""
+    path = folder / FINISHED_FILE
+    plain = read_object(path)
+    if not plain:
+        return None
+    if wrong := mismatch(plain, {"played": {method: [{"inputs": str, "level_index": int}] for method in METHODS}}):
+        raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
+    try:
+        episodes = plain["played"].items()
+        played = {method: [_decode_episode(episode, levels) for episode in some] for method, some in episodes}
+        run: RunRecord = from_plain(RunRecord, plain | {"folder": folder, "played": played})
+        return run
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _encode_episode(episode: EpisodeRecord) -> dict[str, Any]:
+    left_out = ("level", "commands", "memory")  # the last two are needed only until films are made
+    plain = {one.name: getattr(episode, one.name) for one in fields(episode) if one.name not in left_out}
+    return plain | {
+        "level": episode.level.fingerprint,
+        "inputs": base64.b64encode(zlib.compress(episode.inputs.tobytes())).decode(),
+    }
+
+
+def _decode_episode(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRecord:
+    if odd := [name for name in ("level_index", "decisions", "gold") if not 0 <= plain[name] < 1 << 31]:
+        raise ValueError(f"{odd[0]} of an episode cannot be {plain[odd[0]]}")
+    inputs = np.frombuffer(inflate(base64.b64decode(plain["inputs"]), MAX_BYTES), np.uint8)
+    level = levels[plain["level_index"]]
+    if plain["level"] != level.fingerprint:
+        raise ValueError(f"level {plain['level_index']} is another one now: restore the levels in their order")
+    more = {"inputs": inputs, "level": level, "commands": None, "memory": None}
+    episode: EpisodeRecord = from_plain(EpisodeRecord, {**plain, **more})
+    return episode
+
+
+def is_extended(folder: Path, ppo: PPOConfig) -> bool:
+    """Return True if PPO of a run is finished and the settings have more decisions or minutes, and less of neither."""
+    if not any(path.is_file() for path in _ends(folder)):
+        return False
+    begun = read_object(folder / RUN_FILE)
+    if wrong := mismatch(begun, {"settings": {name: {"value": (float, None)} for name in _LENGTH}}):
+        raise ResumeError(f"{folder / RUN_FILE}: {wrong}; {_REMEDY}")
+    before = [begun["settings"][name]["value"] for name in _LENGTH]
+    limits = [(math.inf if one is None else one) for one in (*before, ppo.total_timesteps, ppo.time_budget_minutes)]
+    return limits[2:] != limits[:2] and limits[2] >= limits[0] and limits[3] >= limits[1]
+
+
+def reopen(folder: Path) -> None:
+    """Let PPO of a finished run continue from its newest checkpoint."""
+    for path in _ends(folder):
+        path.unlink(missing_ok=True)
+
+
+def _ends(folder: Path) -> tuple[Path, Path]:
+    """Files of which each marks PPO of a run as finished."""
+    return folder / FINISHED_FILE, folder / "checkpoints" / FINAL
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The experiment: config.json, results.json, experiment.json, report.html, summary.txt
+
+
+@dataclass(frozen=True)
+class ExperimentRecord:
+    """An experiment and its finished runs; the files of the experiment are views of it.
+
+    machine: in words.
+    versions: of Python, the libraries and the sources.
+    fingerprints: dataset -> digest of its levels.
+    audit: arithmetic of the rewards, per category.
+    circumstances: of the process, for config.json: host, environment, command.
+    resumed: an entry per resume: "at", "overrides" (name -> [before, after]), "machine", "versions" and circumstances.
+    """
+
+    config: ExperimentConfig
+    created: datetime
+    machine: str
+    versions: dict[str, str]
+    fingerprints: dict[str, str]
+    audit: Sequence[reward.AuditRow]
+    runs: tuple[RunRecord, ...] = ()
+    circumstances: dict = field(default_factory=dict)
+    resumed: Sequence[dict] = ()
+
+    def with_run(self, run: RunRecord) -> "ExperimentRecord":
+        """Return the record with one more run."""
+        return replace(self, runs=(*self.runs, run))
+
+    @property
+    def groups(self) -> dict[str, list[RunRecord]]:
+        """Label -> its runs, one for each seed."""
+        groups: dict[str, list[RunRecord]] = {}
+        for run in self.runs:
+            groups.setdefault(run.label, []).append(run)
+        return groups
+
+    @property
+    def all_seeds(self) -> dict[str, dict[str, dict[str, Stats] | None]]:
+        """Label -> results over all of its seeds, for labels with several."""
+        return {
+            label: {
+                method: aggregate(*(run.played[method] for run in runs)) if runs[0].played[method] else None
+                for method in runs[0].played
+            }
+            for label, runs in self.groups.items()
+            if len(runs) > 1
+        }
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """Comparisons over all seeds.
+
+        Architectures under the same condition; conditions of the same architecture; and, for labels with several seeds,
+        PPO against the BC policy and random play.
+        """
+        several = {label: runs for label, runs in self.groups.items() if len(runs) > 1}
+        found = [one for label, runs in several.items() for one in _against_baselines(label, runs)]
+        for first, second in combinations(self.groups.values(), 2):
+            if (first[0].architecture == second[0].architecture) != (first[0].pretrained == second[0].pretrained):
+                found += _between(first, second)
+        return found
+
+
+def _against_baselines(name: str, runs: Sequence[RunRecord]) -> list[Comparison]:
+    """PPO against the BC policy and random play, over some seeds of one label."""
+    return [
+        compare(f"{name} {METHODS['ppo']}", METHODS[method], _over(runs, "ppo"), _over(runs, method))
+        for method in ("bc", "random")
+        if all({"ppo", method} <= run.wins.keys() for run in runs)
+    ]
+
+
+def _between(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> list[Comparison]:
+    """PPO of one label against PPO of another, over the seeds that both have finished."""
+    sides = [{run.seed: run for run in runs if "ppo" in run.wins} for runs in (first, second)]
+    seeds = [seed for seed in sides[0] if seed in sides[1]]
+    if not seeds:
+        return []
+    a, b = (_over([side[seed] for seed in seeds], "ppo") for side in sides)
+    return [compare(first[0].label, second[0].label, a, b)]
+
+
+def _over(runs: Sequence[RunRecord], method: str) -> LevelWins:
+    return LevelWins.count(*(run.played[method] for run in runs))
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and the libraries; commit of the sources where they are a git checkout."""
+    return {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()} | git_state()
+
+
+def circumstances() -> dict[str, object]:
+    """What results may depend on besides settings, data and versions; secrets are redacted.
+
+    host: processor, cores, system; speed is compared only between equal hosts.
+    environment: variables that influence the computation.
+    command: command line of the process.
+    """
+    command = [redact(argument) for argument in sys.argv]
+    return {"host": machine(), "environment": environment(), "command": command}
+
+
+def write_experiment(record: ExperimentRecord, folder: Path) -> None:
+    """Write every file that is a view of the record; only config.json before the first run is finished."""
+    write_json(folder / "config.json", config_view(record))
+    if not record.runs:
+        return
+    for run in record.runs:
+        write_json(run.folder / "eval_results.json", run.results)
+        if run.wins:
+            write_levels(run.folder / LEVELS_FILE, run.wins)
+    write_json(folder / "results.json", results_view(record))
+    report = report_view(record)
+    write_json(folder / "experiment.json", report)
+    write_report(report, folder / "report.html")
+
+
+def config_view(record: ExperimentRecord) -> dict:
+    """Content of config.json: the resolved configuration and everything else that a run depends on."""
+    begun = {"created": record.created.isoformat(timespec="seconds"), "resumed": list(record.resumed)}
+    settings = record.config.to_dict() | {"data": record.fingerprints}
+    return settings | begun | _where(record) | record.circumstances
+
+
+def results_view(record: ExperimentRecord) -> dict:
+    """Content of results.json: success per architecture, seed, suite and category, and comparisons."""
+    architectures: dict[str, dict[str, dict]] = {
+        label: {"seeds": {str(run.seed): _results_entry(run) for run in runs}} for label, runs in record.groups.items()
+    }
+    for label, results in record.all_seeds.items():
+        architectures[label]["all_seeds"] = _suites(results)
+    comparisons = [comparison.to_dict() for comparison in record.comparisons]
+    found = {"architectures": architectures, "comparisons": comparisons, "config": record.config.to_dict()}
+    return found | _where(record)
+
+
+def _results_entry(run: RunRecord) -> dict:
+    return _suites(run.results) | {
+        "speed": run.speed,
+        "wall_time_s": run.wall_time_s,
+        "curriculum": run.curriculum,
+        "comparisons": [comparison.to_dict() for comparison in run.comparisons],
+        "checklist": [item.to_dict() for item in run.checklist],
+    }
+
+
+def _suites(results: Mapping[str, dict[str, Stats] | None]) -> dict:
+    return {
+        "suites": {"test": results["ppo"] or {}},
+        "baselines": {"random": results["random"], "bc": results["bc"]},
+    }
+
+
+def report_view(record: ExperimentRecord) -> dict:
+    """Content of experiment.json, from which report.html is made; see ``rl.experiment.report``."""
+    audit = [asdict(row) for row in record.audit]
+    return {
+        "name": record.config.experiment_name,
+        "created": f"{record.created:%Y-%m-%d %H:%M}",
+        "config": record.config.to_dict(),
+        "architectures": {run.title: _report_entry(run) | {"audit": audit} for run in record.runs},
+        "all_seeds": {f"{label}, all seeds": results for label, results in record.all_seeds.items()},
+        "comparisons": [comparison.to_dict() for comparison in record.comparisons],
+    } | _where(record)
+
+
+def _report_entry(run: RunRecord) -> dict:
+    return {
+        "results": run.results,
+        "delivered": run.delivered,
+        "checklist": [item.to_dict() for item in run.checklist],
+        "doctor": report_rows(read_findings(run.folder / "doctor.json")),
+        "comparisons": [comparison.to_dict() for comparison in run.comparisons],
+        "bc": run.cloning and run.cloning.as_dict(),
+        "transfer": run.transfer and asdict(run.transfer),
+        "speed": run.speed,
+        "plan": run.plan.to_dict(),
+        "wall_time_s": run.wall_time_s,
+        "paths": {
+            "tensorboard": str(run.folder / "tensorboard"),
+            "run": str(run.folder),
+            "films": [asdict(film) for film in run.films],
+        },
+        "events": run.events,
+        "settings": run.settings,
+    }
+
+
+def _where(record: ExperimentRecord) -> dict:
+    return {"machine": record.machine, "versions": record.versions}
+
+
+def summary(record: ExperimentRecord, folder: Path) -> str:
+    """Text of summary.txt: a table per run, comparisons, and the paths of films and report."""
+    parts = []
+    for run in record.runs:
+        lines = [comparison.sentence for comparison in run.comparisons]
+        lines += [f"delivered: {run.delivered}"] if run.delivered else []
+        lines += [f"films: {len(run.films)} below {run.folder / 'videos'}"] if run.films else []
+        parts.append("\n".join([f"\n{run.title}, test levels\n{_table(run.results)}", *lines]))
+        parts.append(f"\nchecklist\n{checklist_table(run.checklist)}")
+    parts += [f"\n{label}, all seeds, test levels\n{_table(results)}" for label, results in record.all_seeds.items()]
+    if record.comparisons:
+        parts.append(f"\ncomparisons on the same test levels\n{comparison_table(record.comparisons)}")
+    return "\n".join([*parts, f"report: {folder / 'report.html'}"])
+
+
+def _table(results: Mapping[str, dict[str, Stats] | None]) -> str:
+    if not any(results.values()):
+        return "not evaluated: --skip-final-eval"
+    return format_table({METHODS[method]: stats for method, stats in results.items()})

@@ -1,0 +1,98 @@
+"""The trainings of an experiment: one per architecture, condition (with or without imitation) and seed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import hardware
+from rl.config import ExperimentConfig
+from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
+from rl.doctor.doctor import Doctor
+from rl.doctor.runs import RUN_FILE
+from rl.experiment.artifacts import read_object
+from rl.experiment.data import Data, Log, Suites
+from rl.policy.architectures import Architecture, get_architecture
+from rl.upload import Uploader
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training and everything that it needs.
+
+    config, data, suites, machine, uploader, log: the same in all jobs of an experiment.
+    pretrained: True if imitation comes before PPO.
+    label: the architecture, with the condition where the experiment has several.
+    title: the label, with the seed where there are several.
+    root, folder: of the experiment, and of this job in it.
+    doctor: checks the training; its findings are in the folder's ``doctor.json``.
+    previous_checkpoint: resume from the checkpoint before the newest.
+    ranks: the processes that train together, of which this is the first.
+    """
+
+    config: ExperimentConfig
+    data: Data
+    suites: Suites
+    machine: hardware.Machine
+    uploader: Uploader | None
+    log: Log
+    architecture: Architecture
+    pretrained: bool
+    seed: int
+    label: str
+    title: str
+    root: Path
+    folder: Path
+    doctor: Doctor
+    previous_checkpoint: bool = False
+    ranks: SingleProcess = SINGLE_PROCESS
+
+    @property
+    def observations(self) -> tuple[str, ...]:
+        """Keys that the network reads."""
+        return self.architecture.observations
+
+
+def make_jobs(
+    config: ExperimentConfig,
+    data: Data,
+    machine: hardware.Machine,
+    root: Path,
+    uploader: Uploader | None,
+    log: Log,
+    previous_checkpoint: bool = False,
+    ranks: SingleProcess = SINGLE_PROCESS,
+) -> Iterator[Job]:
+    """Make the jobs of an experiment: every architecture, under every condition, from every seed."""
+    suites = Suites(config, data)
+    for name in config.networks:
+        for condition in config.conditions:
+            label = f"{name}, {condition}" if len(config.conditions) > 1 else name
+            for seed in config.seeds:
+                folder = folder_of(config, root, name, condition, seed)
+                yield Job(
+                    config=config,
+                    data=data,
+                    suites=suites,
+                    machine=machine,
+                    uploader=uploader,
+                    log=log,
+                    architecture=get_architecture(name),
+                    pretrained=condition == "with_pretrain",
+                    seed=seed,
+                    label=label,
+                    title=f"{label}, seed {seed}" if len(config.seeds) > 1 else label,
+                    root=root,
+                    folder=folder,
+                    doctor=Doctor(log, folder / "doctor.json", only=("data",)),
+                    previous_checkpoint=previous_checkpoint,
+                    ranks=ranks,
+                )
+
+
+def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, seed: int) -> Path:
+    """Folder of a run: the one where it began, as the experiment may have had fewer seeds or conditions then."""
+    parent = root / name / condition if len(config.conditions) > 1 else root / name
+    usual = parent / f"seed_{seed}" if len(config.seeds) > 1 else parent
+    places = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]
+    wanted = {"seed": seed, "pretrained": condition == "with_pretrain"}
+    return next((place for place in places if wanted.items() <= read_object(place / RUN_FILE).items()), usual)
