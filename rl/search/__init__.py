@@ -1,5 +1,4 @@
-"""Search on top of a trained agent: finishes what it does not finish alone, and finds shorter ways.
+"""Search on top of a trained agent: finish levels that it does not finish alone, and shorten its runs.
 
-``solve`` is the search; ``job`` does what ``scripts/solve.py`` is asked for: reads levels, writes runs, films and a page.
-What it reaches, and what it costs: docs/search_and_export.md.
+``solve`` searches one level, ``command`` is ``scripts/solve.py``.  Results and cost: docs/search_and_export.md.
 """

@@ -66,14 +66,14 @@ class Agent:
         return NUM_ACTIONS * self.frame_skip + int(onward) * (HORIZON - self.frame_skip)
 
     @torch.no_grad()
-    def surprise(self, observations: dict[str, np.ndarray], count: int) -> np.ndarray:
+    def action_costs(self, observations: dict[str, np.ndarray], count: int) -> np.ndarray:
         """-log probability float64[count, 6] of each action, nats, for the first ``count`` rows of raw observations."""
         seen = {key: observations[key][:count] for key in self.policy.observations}
         logits, _ = self.policy.logits_and_values(self.policy.to_tensors(seen))
         return -torch.log_softmax(logits.double(), dim=1).numpy()
 
 
-class Effort:
+class FrameBudget:
     """Budget of one stage of a search.
 
     frames: simulated frames.
@@ -84,12 +84,12 @@ class Effort:
     def __init__(
         self, frames: int, until: float | None = None, progress: Callable[[int], object] = lambda frames: None
     ):
-        self._granted, self._until, self._progress = frames, until, progress
+        self._frames, self._until, self._progress = frames, until, progress
         self.simulated = 0
 
-    def part(self, frames: int) -> "Effort":
+    def part(self, frames: int) -> "FrameBudget":
         """Budget for a part of the stage, at most what is left."""
-        return Effort(min(frames, self.left), self._until, self.spend)
+        return FrameBudget(min(frames, self.left), self._until, self.spend)
 
     def spend(self, frames: int) -> None:
         """Count simulated frames."""
@@ -101,23 +101,23 @@ class Effort:
         """Frames left; 0 after the deadline."""
         if self._until is not None and time.monotonic() >= self._until:
             return 0
-        return max(self._granted - self.simulated, 0)
+        return max(self._frames - self.simulated, 0)
 
 
-class Manner(NamedTuple):
+class BeamSettings(NamedTuple):
     """Parameters of a beam search.
 
     width: states per decision.
     branching: simulated actions per state, on average; 1 to 6.
-    momentum: weight of the speed along the path, frames.
-    trust: penalty of improbable sequences, px per nat.
+    speed_weight: weight of the speed along the path, frames.
+    cost_weight: penalty of improbable sequences, px per nat.
     noise: random part of a score, px.
     """
 
     width: int
     branching: int = 2
-    momentum: float = 4.0
-    trust: float = 10.0
+    speed_weight: float = 4.0
+    cost_weight: float = 10.0
     noise: float = 2.0
 
 
@@ -136,14 +136,14 @@ class GuidedSearch:
         self.time_limit = int(self.bank.time_limit[0])
         self.evaluated = 0
         self._simulators: dict[tuple[int, tuple[str, ...]], BatchSimulator] = {}
-        self.spawn = self.player(1).snapshot(0)
+        self.spawn = self.playing_envs(1).snapshot(0)
 
-    def player(self, count: int) -> BatchSimulator:
+    def playing_envs(self, count: int) -> BatchSimulator:
         """Environments for simulation, which observe only stacked frames."""
         policy = self.agent.policy
         return self._simulator(count, tuple(policy.stacking.stacked(policy.observations)) or ("game_state",))
 
-    def viewer(self, count: int) -> BatchSimulator:
+    def observing_envs(self, count: int) -> BatchSimulator:
         """Environments that compute the policy's observations of restored states."""
         return self._simulator(count, self.agent.policy.observations)
 
@@ -163,83 +163,87 @@ class GuidedSearch:
         return self._simulators[count, observations]
 
     def beam(
-        self, manner: Manner, effort: Effort, most_frames: int | None = None, start: np.ndarray | None = None
+        self,
+        settings: BeamSettings,
+        budget: FrameBudget,
+        most_frames: int | None = None,
+        start: np.ndarray | None = None,
     ) -> WinningRun | None:
         """First win of a beam search from a snapshot (default: the spawn), or None.
 
         most_frames: limit of the run's length, from the spawn.
         """
         most_frames = self.time_limit if most_frames is None else most_frames
-        beam = _Beam(self, manner, most_frames, self.spawn if start is None else start)
-        while effort.left and len(beam.rows) and beam.frame < most_frames:
-            won = beam.advance(effort)
+        beam = _Beam(self, settings, most_frames, self.spawn if start is None else start)
+        while budget.left and len(beam.rows) and beam.frame < most_frames:
+            won = beam.advance(budget)
             if won is not None:
                 return won
         return None
 
-    def best_first(self, effort: Effort) -> WinningRun | None:
+    def best_first(self, budget: FrameBudget) -> WinningRun | None:
         """First win of a best-first search from the spawn, or None."""
         search = _BestFirst(self)
-        while effort.left and search.heap:
-            won = search.advance(effort)
+        while budget.left and search.heap:
+            won = search.advance(budget)
             if won is not None:
                 return won
         return None
 
-    def states_along(self, actions: np.ndarray, effort: Effort) -> np.ndarray:
+    def states_along(self, actions: np.ndarray, budget: FrameBudget) -> np.ndarray:
         """Snapshots uint8[decisions, B] before each action of a run from the spawn."""
-        simulator = self.player(1)
+        simulator = self.playing_envs(1)
         simulator.restore(0, self.spawn)
         states = [self.spawn]
         for action in actions[:-1]:
             simulator._step(np.array([action]), np.full(1, -1, np.int32), every_end=False)
             states.append(simulator.snapshot(0))
-        effort.spend((len(actions) - 1) * self.agent.frame_skip)
+        budget.spend((len(actions) - 1) * self.agent.frame_skip)
         return np.stack(states)
 
 
-class _Guided:
+class _Search:
     """Common part of both searches: simulation, policy evaluation, duplicate detection, action sequences.
 
     A stored state is a node, a number; the first one is 0.
     """
 
-    def __init__(self, search: GuidedSearch, players: int, viewers: int, most_frames: int):
+    def __init__(self, search: GuidedSearch, envs: int, observing: int, most_frames: int):
         self.search, self.most_frames = search, most_frames
-        self.players, self.viewers = search.player(players), search.viewer(viewers)
+        self.envs, self.observing = search.playing_envs(envs), search.observing_envs(observing)
         self.frame_skip = search.agent.frame_skip
         self.length = float(search.bank.path_length[0])  # px
         self.visited: set[int] = set()  # cells
         self._parents, self._actions = [-1], [-1]  # of each node
 
-    def play(self, rows: np.ndarray, actions: np.ndarray, effort: Effort) -> int | None:
+    def play(self, rows: np.ndarray, actions: np.ndarray, budget: FrameBudget) -> int | None:
         """Simulate one action from each state; return the environment of the fastest win, or None."""
-        players, count = self.players, len(rows)
-        players.restore(slice(0, count), rows)
-        before = players.state.ninja["frame"][:count].copy()
-        players._step(
-            np.resize(actions, players.num_envs),
-            np.full(players.num_envs, -1, np.int32),
+        envs, count = self.envs, len(rows)
+        envs.restore(slice(0, count), rows)
+        before = envs.state.ninja["frame"][:count].copy()
+        envs._step(
+            np.resize(actions, envs.num_envs),
+            np.full(envs.num_envs, -1, np.int32),
             every_end=False,
-            asleep=np.arange(players.num_envs) >= count,
+            asleep=np.arange(envs.num_envs) >= count,
         )
-        frames = players.state.ninja["frame"][:count]
-        effort.spend(int((frames - before).sum()))
-        won = players.terminated[:count] & (players.episode["outcome"][:count] == WON)
+        frames = envs.state.ninja["frame"][:count]
+        budget.spend(int((frames - before).sum()))
+        won = envs.terminated[:count] & (envs.episode["outcome"][:count] == WON)
         winning = np.flatnonzero(won & (frames <= self.most_frames))
         return int(winning[np.argmin(frames[winning])]) if winning.size else None
 
     def running(self, count: int) -> np.ndarray:
         """bool[count]: episodes of the first environments that have not ended."""
-        return ~(self.players.terminated[:count] | self.players.truncated[:count])
+        return ~(self.envs.terminated[:count] | self.envs.truncated[:count])
 
     def covered(self, count: int) -> np.ndarray:
         """Covered path length float64[count], px, in the first environments; negative behind the spawn."""
-        return self.players.state.progress["potential"][:count] * max(self.length, MIN_PATH)
+        return self.envs.state.progress["potential"][:count] * max(self.length, MIN_PATH)
 
     def fresh(self, environments: Iterable[int], limit: int) -> np.ndarray:
         """Select the first ``limit`` environments with unvisited cells, and mark these as visited."""
-        state, world = self.players.state, self.search.bank.world
+        state, world = self.envs.state, self.search.bank.world
         found: list[int] = []
         with np.errstate(over="ignore"):  # hashes, with NUMBA_DISABLE_JIT
             for i in environments:
@@ -253,9 +257,9 @@ class _Guided:
 
     def evaluate(self, rows: np.ndarray) -> np.ndarray:
         """-log probability float64[states, 6] of each action in these states, nats."""
-        self.viewers.restore(slice(0, len(rows)), rows)
+        self.observing.restore(slice(0, len(rows)), rows)
         self.search.evaluated += len(rows)
-        return self.search.agent.surprise(self.viewers.observe(np.arange(len(rows))), len(rows))
+        return self.search.agent.action_costs(self.observing.observe(np.arange(len(rows))), len(rows))
 
     def add_nodes(self, nodes: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """Create a child of each node."""
@@ -264,71 +268,71 @@ class _Guided:
         self._actions += actions.tolist()
         return np.arange(first, len(self._parents))
 
-    def way(self, node: int, action: int, environment: int) -> WinningRun:
+    def actions_to(self, node: int, action: int, environment: int) -> WinningRun:
         """Action sequence from the first state to a node and one action further; ``environment`` has the final state."""
         backwards = [action]
         while node:
             backwards.append(self._actions[node])
             node = self._parents[node]
-        way = np.array(backwards[::-1], np.int64)
-        ninja = self.players.state.ninja[environment]
-        lengths = np.full(len(way), self.frame_skip)
+        actions = np.array(backwards[::-1], np.int64)
+        ninja = self.envs.state.ninja[environment]
+        lengths = np.full(len(actions), self.frame_skip)
         lengths[-1] = (int(ninja["frame"]) - 1) % self.frame_skip + 1  # only the last decision may be cut short
-        return WinningRun(way, np.repeat(ACTION_INPUT[way], lengths))
+        return WinningRun(actions, np.repeat(ACTION_INPUT[actions], lengths))
 
 
-class _Beam(_Guided):
+class _Beam(_Search):
     """State of a beam search.
 
     rows: uint8[states, B], snapshots.
     nodes: their nodes.
     costs: -log probability of each sequence, nats, minus the smallest one.
     covered_there: covered path length, px.
-    surprise: float64[states, 6], -log probability of the next action.
+    next_costs: float64[states, 6], -log probability of the next action.
     frame: of the episode, equal for all states.
     """
 
-    def __init__(self, search: GuidedSearch, manner: Manner, most_frames: int, start: np.ndarray):
-        super().__init__(search, manner.width * manner.branching, manner.width, most_frames)
-        self.manner = manner
-        self.players.restore(0, start)
+    def __init__(self, search: GuidedSearch, settings: BeamSettings, most_frames: int, start: np.ndarray):
+        super().__init__(search, settings.width * settings.branching, settings.width, most_frames)
+        self.settings = settings
+        self.envs.restore(0, start)
         self.nodes, self.costs, self.rows, self.covered_there = (
             np.zeros(1, int),
             np.zeros(1),
             start[None],
             self.covered(1),
         )
-        self.frame = int(self.players.state.ninja["frame"][0])
-        self.surprise = self.evaluate(self.rows)
+        self.frame = int(self.envs.state.ninja["frame"][0])
+        self.next_costs = self.evaluate(self.rows)
 
-    def advance(self, effort: Effort) -> WinningRun | None:
+    def advance(self, budget: FrameBudget) -> WinningRun | None:
         """Advance by one decision; return the action sequence of a win, or None."""
-        costs = (self.costs[:, None] + self.surprise).ravel()
-        chosen = np.argsort(costs, kind="stable")[: self.players.num_envs]
+        costs = (self.costs[:, None] + self.next_costs).ravel()
+        chosen = np.argsort(costs, kind="stable")[: self.envs.num_envs]
         parents, actions, costs = chosen // NUM_ACTIONS, chosen % NUM_ACTIONS, costs[chosen]
-        winner = self.play(self.rows[parents], actions, effort)
+        winner = self.play(self.rows[parents], actions, budget)
         if winner is not None:
-            return self.way(self.nodes[parents[winner]], int(actions[winner]), winner)
-        chosen = self.fresh(self.ranked(parents, costs), self.manner.width)
-        self.rows, self.frame = self.players.snapshot(chosen), self.frame + self.frame_skip
+            return self.actions_to(self.nodes[parents[winner]], int(actions[winner]), winner)
+        chosen = self.fresh(self.ranked(parents, costs), self.settings.width)
+        self.rows, self.frame = self.envs.snapshot(chosen), self.frame + self.frame_skip
         if chosen.size:
             self.covered_there = self.covered(len(parents))[chosen]
             self.nodes = self.add_nodes(self.nodes[parents[chosen]], actions[chosen])
             self.costs = costs[chosen] - costs[chosen].min()
-            self.surprise = self.evaluate(self.rows)
+            self.next_costs = self.evaluate(self.rows)
         return None
 
     def ranked(self, parents: np.ndarray, costs: np.ndarray) -> np.ndarray:
         """Environments with running episodes, best score first."""
-        covered, manner = self.covered(len(parents)), self.manner
+        covered, settings = self.covered(len(parents)), self.settings
         speed = (covered - self.covered_there[parents]) / self.frame_skip
-        scores = covered + manner.momentum * speed - manner.trust * costs
-        scores += manner.noise * self.search.rng.random(len(parents))
+        scores = covered + settings.speed_weight * speed - settings.cost_weight * costs
+        scores += settings.noise * self.search.rng.random(len(parents))
         order = np.argsort(-scores, kind="stable")
         return order[self.running(len(parents))[order]]
 
 
-class _BestFirst(_Guided):
+class _BestFirst(_Search):
     """State of a best-first search from the spawn.
 
     heap: (rank, number, node, action, cost, decisions) of the open sequences; the lowest rank is next.
@@ -341,32 +345,37 @@ class _BestFirst(_Guided):
         self.heap: list[tuple[float, int, int, int, float, int]] = []
         self._numbers = itertools.count()
         self.rows = [search.spawn]
-        self.players.restore(0, search.spawn)
+        self.envs.restore(0, search.spawn)
         self.push([0], np.zeros(1), np.zeros(1, int), self.covered(1), self.evaluate(search.spawn[None]))
 
     def push(
-        self, nodes: Iterable[int], costs: np.ndarray, decisions: np.ndarray, covered: np.ndarray, surprise: np.ndarray
+        self,
+        nodes: Iterable[int],
+        costs: np.ndarray,
+        decisions: np.ndarray,
+        covered: np.ndarray,
+        next_costs: np.ndarray,
     ) -> None:
         """Add all actions of these nodes to the heap."""
         ahead = np.maximum(self.length - covered, 0.0) / (PACE * self.frame_skip)  # decisions to the exit
-        for node, cost, made, left, surprises in zip(nodes, costs, decisions + 1, ahead, surprise, strict=True):
+        for node, cost, made, left, action_costs in zip(nodes, costs, decisions + 1, ahead, next_costs, strict=True):
             for action in range(NUM_ACTIONS):
-                total = cost + surprises[action]
+                total = cost + action_costs[action]
                 # PHS* assumes that the cost grows at the same rate until the exit
                 rank = np.log(made + left) + (1 + left / made) * total
                 heapq.heappush(self.heap, (rank, next(self._numbers), node, action, total, int(made)))
 
-    def advance(self, effort: Effort) -> WinningRun | None:
+    def advance(self, budget: FrameBudget) -> WinningRun | None:
         """Expand the best sequences; return the action sequence of a win, or None."""
         batch = [heapq.heappop(self.heap) for _ in range(min(BATCH, len(self.heap)))]
         _, _, *columns = zip(*batch, strict=True)
         nodes, actions, costs, decisions = (np.array(column) for column in columns)
-        winner = self.play(np.stack([self.rows[node] for node in nodes]), actions, effort)
+        winner = self.play(np.stack([self.rows[node] for node in nodes]), actions, budget)
         if winner is not None:
-            return self.way(nodes[winner], int(actions[winner]), winner)
+            return self.actions_to(nodes[winner], int(actions[winner]), winner)
         chosen = self.fresh(np.flatnonzero(self.running(len(batch))), BATCH)
         if chosen.size:
-            rows = self.players.snapshot(chosen)
+            rows = self.envs.snapshot(chosen)
             self.rows += list(rows)
             made = self.add_nodes(nodes[chosen], actions[chosen])
             self.push(

@@ -16,7 +16,7 @@ from nppsim.planner import PlannedRun, plan, polish
 from nppsim.planner.search import WinningRun, verified
 from nppsim.planner.settings import PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
-from rl.search.guided_search import Agent, Effort, GuidedSearch, Manner
+from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
 
 # Searches in order, until one finds a run: name, beam width (0: best-first search), largest fraction of the budget.
 # Each beam needs four times the frames of the one before.
@@ -31,7 +31,7 @@ ATTEMPTS = (
 PLANNER = "planner"  # tried last, with the rest of the budget
 GUIDED_FRAMES = 200_000  # budget of guided beams for shorter runs; the planner's beams get the rest
 # Parameters of beams for shorter runs: first these, then drawn from the lists.
-FIRST_MANNERS = (Manner(64), Manner(64, trust=0.0))
+FIRST_BEAMS = (BeamSettings(64), BeamSettings(64, cost_weight=0.0))
 WIDTHS = (16, 32, 64, 128)
 BRANCHINGS = (2, 3)
 MOMENTA = (0.0, 4.0, 8.0)
@@ -102,20 +102,22 @@ def solve(
     """
     until = None if settings.seconds is None else time.monotonic() + settings.seconds
     search = GuidedSearch(level, agent, np.random.default_rng(settings.seed), threads)
-    finding = Effort(settings.budget, until, _stage(bar, "searching", settings.budget))
-    way, found_by = _find(search, level, settings, finding) if search.bank.reachable[0] else (None, "")
-    if way is None:
+    finding = FrameBudget(settings.budget, until, _stage(bar, "searching", settings.budget))
+    first, found_by = _find(search, level, settings, finding) if search.bank.reachable[0] else (None, "")
+    if first is None:
         return Solution(None, "", None, finding.simulated, 0, search.evaluated, search.evaluated * agent.foreseen)
-    title = f"shortening {len(way.inputs)} frames"
-    shortening = Effort(settings.polish, until, _stage(bar, title, settings.polish))
+    title = f"shortening {len(first.inputs)} frames"
+    shortening = FrameBudget(settings.polish, until, _stage(bar, title, settings.polish))
 
     def solution(run: PlannedRun) -> Solution:
         simulated = finding.simulated, shortening.simulated
-        return Solution(run, found_by, len(way.inputs), *simulated, search.evaluated, search.evaluated * agent.foreseen)
+        return Solution(
+            run, found_by, len(first.inputs), *simulated, search.evaluated, search.evaluated * agent.foreseen
+        )
 
-    shortest = way
+    shortest = first
     try:
-        for found in _guided(search, way, shortening.part(GUIDED_FRAMES)):
+        for found in _shorter_runs(search, first, shortening.part(GUIDED_FRAMES)):
             shortest = found
         run = verified(search.bank, shortest, None, shortening.simulated)
         if shortening.left:
@@ -135,33 +137,35 @@ def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
     return bar.update
 
 
-def _find(search: GuidedSearch, level: Level, settings: SolveSettings, effort: Effort) -> tuple[WinningRun | None, str]:
+def _find(
+    search: GuidedSearch, level: Level, settings: SolveSettings, budget: FrameBudget
+) -> tuple[WinningRun | None, str]:
     """Find the first run; return it with the name of the search."""
     for name, width, share in ATTEMPTS:
-        part = effort.part(int(share * settings.budget))
-        manner = Manner(width, branching=min(width, Manner._field_defaults["branching"]))
-        way = search.beam(manner, part) if width else search.best_first(part)
-        if way is not None:
-            return way, name
-    if not effort.left:
+        part = budget.part(int(share * settings.budget))
+        beam = BeamSettings(width, branching=min(width, BeamSettings._field_defaults["branching"]))
+        winning_run = search.beam(beam, part) if width else search.best_first(part)
+        if winning_run is not None:
+            return winning_run, name
+    if not budget.left:
         return None, ""
-    found = plan(level, search.agent.frame_skip, budget=effort.left, seed=settings.seed)
-    effort.spend(effort.left if found is None else found.simulated)
+    found = plan(level, search.agent.frame_skip, budget=budget.left, seed=settings.seed)
+    budget.spend(budget.left if found is None else found.simulated)
     return (None, "") if found is None else (WinningRun(found.actions, found.inputs), PLANNER)
 
 
-def _guided(search: GuidedSearch, best: WinningRun, effort: Effort) -> Iterator[WinningRun]:
+def _shorter_runs(search: GuidedSearch, best: WinningRun, budget: FrameBudget) -> Iterator[WinningRun]:
     """Yield ever shorter runs from guided beams, which start alternately at the spawn and at a random decision."""
     states = None
-    for turn in range(effort.left):  # each beam simulates at least one frame
-        if not effort.left:
+    for turn in range(budget.left):  # each beam simulates at least one frame
+        if not budget.left:
             break
         if states is None:
-            states = search.states_along(best.actions, effort)
-        known = turn < len(FIRST_MANNERS)
+            states = search.states_along(best.actions, budget)
+        known = turn < len(FIRST_BEAMS)
         cut = 0 if known or turn % 2 == 0 else int(search.rng.integers(len(best.actions)))
-        manner = FIRST_MANNERS[turn] if known else _drawn(search.rng)
-        end = search.beam(manner, effort, len(best.inputs) - 1, states[cut])
+        beam = FIRST_BEAMS[turn] if known else _random_beam(search.rng)
+        end = search.beam(beam, budget, len(best.inputs) - 1, states[cut])
         if end is not None:
             before = best.inputs[: cut * search.agent.frame_skip]
             best = WinningRun(np.concatenate([best.actions[:cut], end.actions]), np.concatenate([before, end.inputs]))
@@ -169,5 +173,5 @@ def _guided(search: GuidedSearch, best: WinningRun, effort: Effort) -> Iterator[
             yield best
 
 
-def _drawn(rng: np.random.Generator) -> Manner:
-    return Manner(*(rng.choice(values).item() for values in (WIDTHS, BRANCHINGS, MOMENTA, TRUSTS, NOISES)))
+def _random_beam(rng: np.random.Generator) -> BeamSettings:
+    return BeamSettings(*(rng.choice(values).item() for values in (WIDTHS, BRANCHINGS, MOMENTA, TRUSTS, NOISES)))

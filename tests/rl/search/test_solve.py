@@ -1,4 +1,4 @@
-"""Search on top of an agent: with a network that has learned nothing, so that all that is found is the search's."""
+"""Search on top of an agent: with an untrained network, so that the search alone finds the runs."""
 
 import json
 import re
@@ -22,9 +22,9 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.search import solve as stages
-from rl.search.guided_search import Agent, Effort, GuidedSearch, Manner
+from rl.search.command import file_stem
+from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
 from rl.search.levels import read_tasks
-from rl.search.results import file_stem
 from rl.search.solve import SolveSettings, solve
 
 from programs import load_script
@@ -69,7 +69,7 @@ def check_finishes(level, run):
 
 
 @pytest.mark.parametrize("level", [EASY, MINED])
-def test_a_level_is_finished_by_an_agent_that_has_learned_nothing(level):
+def test_untrained_agent_finishes_a_level(level):
     solution = solve(level, AGENT, SHORT, threads=1)
     check_finishes(level, solution.run)
     assert solution.found_by.startswith("beam of")
@@ -79,7 +79,7 @@ def test_a_level_is_finished_by_an_agent_that_has_learned_nothing(level):
     assert solution.evaluated > 0
 
 
-def test_the_result_depends_on_the_seed_and_on_nothing_else():
+def test_result_depends_only_on_the_seed():
     first, again, other = (solve(MINED, AGENT, SolveSettings(polish=20_000, seed=seed), threads=threads)
                            for seed, threads in ((1, 1), (1, 2), (2, 1)))  # fmt: skip
     assert first.run.inputs.tobytes() == again.run.inputs.tobytes()
@@ -87,7 +87,7 @@ def test_the_result_depends_on_the_seed_and_on_nothing_else():
     assert first.run.inputs.tobytes() != other.run.inputs.tobytes()
 
 
-def test_a_beam_of_one_state_is_the_agent_alone():
+def test_beam_of_width_1_plays_the_deterministic_policy():
     level = corridor(door=60)
     agent = untrained(favourite=RIGHT)
     suite = EvaluationSuite([(level, "x")], episodes_per_category=1, seed=0, frame_skip=4,
@@ -101,7 +101,7 @@ def test_a_beam_of_one_state_is_the_agent_alone():
     assert solution.evaluated == alone.decisions
 
 
-def test_where_the_agent_dies_a_wider_beam_gets_past():
+def test_wider_beam_finishes_where_the_agent_dies():
     level = corridor(switch=34, door=60, entities=[(kinds.MINE, 26, FLOOR + 1)])
     solution = solve(level, untrained(favourite=RIGHT), SHORT, threads=1)
     assert solution.found_by not in ("agent", stages.PLANNER)
@@ -110,44 +110,44 @@ def test_where_the_agent_dies_a_wider_beam_gets_past():
 
 @pytest.mark.parametrize("level", [EASY, MINED])
 def test_best_first_search_finds_a_run(level):
-    way = search_on(level).best_first(Effort(300_000))
-    check_finishes(level, PlannedRun(way.actions, way.inputs, len(way.inputs), 0))
+    winning_run = search_on(level).best_first(FrameBudget(300_000))
+    check_finishes(level, PlannedRun(winning_run.actions, winning_run.inputs, len(winning_run.inputs), 0))
 
 
-def test_what_is_simulated_is_counted_and_does_not_exceed_the_budget_by_more_than_a_decision():
-    told = []
-    effort = Effort(3000, progress=told.append)
-    assert search_on(MINED).beam(Manner(16), effort) is None
-    assert 3000 <= effort.simulated == sum(told) <= 3000 + 16 * 2 * 4
-    for of_nothing in (effort.part(500), Effort(100, until=0.0)):
+def test_simulated_frames_are_counted_and_limited():
+    progress = []
+    budget = FrameBudget(3000, progress=progress.append)
+    assert search_on(MINED).beam(BeamSettings(16), budget) is None
+    assert 3000 <= budget.simulated == sum(progress) <= 3000 + 16 * 2 * 4
+    for of_nothing in (budget.part(500), FrameBudget(100, until=0.0)):
         assert of_nothing.left == 0
-    part = Effort(1000).part(300)
+    part = FrameBudget(1000).part(300)
     part.spend(200)
     assert part.left == 100
 
 
-def test_a_beam_goes_on_from_any_state_of_a_run_and_heeds_the_frames_it_is_given():
+def test_beam_starts_at_any_state_within_a_frame_limit():
     search = search_on(MINED)
-    way = search.beam(Manner(64), Effort(300_000))
-    states = search.states_along(way.actions, Effort(10_000))
-    assert len(states) == len(way.actions)
+    winning_run = search.beam(BeamSettings(64), FrameBudget(300_000))
+    states = search.states_along(winning_run.actions, FrameBudget(10_000))
+    assert len(states) == len(winning_run.actions)
     assert (states[0] == search.spawn).all()
-    half = len(way.actions) // 2
-    end = search.beam(Manner(64), Effort(300_000), most_frames=len(way.inputs), start=states[half])
-    joined = np.concatenate([way.inputs[: 4 * half], end.inputs])
+    half = len(winning_run.actions) // 2
+    end = search.beam(BeamSettings(64), FrameBudget(300_000), most_frames=len(winning_run.inputs), start=states[half])
+    joined = np.concatenate([winning_run.inputs[: 4 * half], end.inputs])
     run = nppsim.simulate(MINED, joined)
     assert run.won
-    assert run.frames == len(joined) <= len(way.inputs)
-    assert search.beam(Manner(64), Effort(300_000), most_frames=20) is None
+    assert run.frames == len(joined) <= len(winning_run.inputs)
+    assert search.beam(BeamSettings(64), FrameBudget(300_000), most_frames=20) is None
 
 
-def test_without_frames_to_shorten_it_the_first_run_stays():
+def test_no_polish_budget_returns_the_first_run():
     solution = solve(MINED, AGENT, SolveSettings(polish=0), threads=1)
     assert solution.run.frames == solution.first_frames
     assert solution.shortening == 0
 
 
-def test_the_planner_shortens_on_where_guided_beams_end(monkeypatch):
+def test_planner_shortens_after_guided_beams(monkeypatch):
     monkeypatch.setattr(stages, "GUIDED_FRAMES", 4000)
     guided, more = (solve(EASY, AGENT, SolveSettings(polish=n), threads=1) for n in (4000, 1_000_000))
     check_finishes(EASY, more.run)
@@ -156,7 +156,7 @@ def test_the_planner_shortens_on_where_guided_beams_end(monkeypatch):
     assert 1_000_000 <= more.shortening < 1_010_000
 
 
-def test_the_planner_is_the_last_resort(monkeypatch):
+def test_planner_is_tried_last(monkeypatch):
     monkeypatch.setattr(stages, "ATTEMPTS", stages.ATTEMPTS[:1])
     solution = solve(MINED, AGENT, SolveSettings(polish=0), threads=1)
     budget = SolveSettings().budget - (solution.finding - plan(MINED).simulated)
@@ -164,7 +164,7 @@ def test_the_planner_is_the_last_resort(monkeypatch):
     assert solution.run.inputs.tobytes() == plan(MINED, budget=budget).inputs.tobytes()
 
 
-def test_no_way_no_budget_and_no_time_give_no_run():
+def test_no_path_no_budget_or_no_time_gives_no_run():
     walled_in = np.ones((23, 42), np.uint8)
     walled_in[5:8, 5:8] = walled_in[5:8, 20:23] = 0
     closed = Level.build(walled_in, (28, 30), exits=[((88, 30), (84, 30))])
@@ -179,7 +179,7 @@ def test_no_way_no_budget_and_no_time_give_no_run():
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The command
+# scripts/solve.py
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def place(tmp_path, monkeypatch):
 QUICK = ["--agent", "agent.safetensors", "--polish", "5000", "--out", "out"]
 
 
-def test_a_level_of_a_set_is_solved_compared_and_shown(script, place, capsys):
+def test_command_solves_a_level_and_writes_its_files(script, place, capsys):
     command = ["levels/simplest/000000.map", *QUICK, "--against", "slow.replay"]
     assert script.main(command) == 0
     text = capsys.readouterr().out
@@ -224,7 +224,7 @@ def test_a_level_of_a_set_is_solved_compared_and_shown(script, place, capsys):
     assert "solved 1 of 1" in page
 
 
-def test_a_folder_of_levels_becomes_a_table_and_demonstrations_in_processes_of_their_own(script, place, capsys):
+def test_command_solves_a_folder_in_several_processes(script, place, capsys):
     command = ["levels", *QUICK, "--films", "0", "--workers", "2", "--demonstrations", "learn"]
     assert script.main(command) == 0
     text = capsys.readouterr().out
@@ -240,7 +240,7 @@ def test_a_folder_of_levels_becomes_a_table_and_demonstrations_in_processes_of_t
     assert not (place / "out/films").exists()
 
 
-def test_a_folder_of_replays_is_raced_against(script, place, capsys):
+def test_command_compares_with_a_folder_of_replays(script, place, capsys):
     (place / "human").mkdir()
     (place / "slow.replay").rename(place / "human/slow.replay")
     Replay(MINED, np.zeros(20, np.uint8)).save(place / "human/lost.replay")
@@ -250,7 +250,7 @@ def test_a_folder_of_replays_is_raced_against(script, place, capsys):
     assert "faster than the recording: 1 of 1" in text
 
 
-def test_what_a_path_stands_for(place):
+def test_tasks_of_files_and_level_sets(place):
     Replay(MINED, plan(MINED).inputs).save(place / "recorded", format="attract")
     (of_attract,) = read_tasks(place / "recorded")
     assert of_attract.level == MINED
@@ -264,7 +264,7 @@ def test_what_a_path_stands_for(place):
     assert [file_stem(name, taken) for name in names] == ["simple_1", "simple_1_2", "set_7", "level"]
 
 
-def test_a_folder_of_levels_and_recordings_has_both_and_the_same_run_once(place):
+def test_tasks_of_a_folder_with_levels_and_recordings(place):
     folder = place / "both"
     run = Replay(MINED, plan(MINED).inputs)
     run.save(folder / "sub/run.replay")
@@ -291,7 +291,7 @@ def test_a_folder_of_levels_and_recordings_has_both_and_the_same_run_once(place)
         read_tasks(folder)
 
 
-def test_what_an_earlier_search_has_found_stays(script, place, capsys):
+def test_output_of_an_earlier_search_is_not_overwritten(script, place, capsys):
     command = [
         "levels/simplest/000000.map",
         "--agent",
@@ -310,17 +310,17 @@ def test_what_an_earlier_search_has_found_stays(script, place, capsys):
     assert sorted(file.name for file in place.glob("out*")) == ["out", "out_2"]
 
 
-def test_ctrl_c_while_a_run_is_shortened_keeps_the_shortest(script, place, capsys, monkeypatch):
+def test_interruption_saves_the_shortest_run(script, place, capsys, monkeypatch):
     command = ["levels/simplest/000000.map", *QUICK, "--polish", "100000"]
     beams, beam = [], GuidedSearch.beam
 
     def interrupted(search, *arguments):
         if len(beams) == 2:
             raise KeyboardInterrupt
-        way = beam(search, *arguments)
-        if beams or way is not None:
-            beams.append(way)
-        return way
+        winning_run = beam(search, *arguments)
+        if beams or winning_run is not None:
+            beams.append(winning_run)
+        return winning_run
 
     monkeypatch.setattr(GuidedSearch, "beam", interrupted)
     assert script.main(command) == 130
@@ -331,7 +331,7 @@ def test_ctrl_c_while_a_run_is_shortened_keeps_the_shortest(script, place, capsy
     assert replay.frames == len(shorter.inputs) < len(found.inputs)
 
 
-def test_a_level_without_a_run_is_told(script, place, capsys):
+def test_unsolved_level_gives_exit_status_1(script, place, capsys):
     assert script.main(["levels/simplest/000000.map", *QUICK, "--budget", "10"]) == 1
     text = capsys.readouterr().out
     assert "not found" in text
@@ -358,7 +358,7 @@ def test_a_level_without_a_run_is_told(script, place, capsys):
         (["levels"], "error: the following arguments are required: --agent"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(script, place, capsys, arguments, message):
+def test_errors_are_one_line(script, place, capsys, arguments, message):
     Replay(EASY, np.zeros(20, np.uint8)).save(place / "lost.replay")
     assert script.main(arguments) == 2
     printed = capsys.readouterr().err
@@ -367,19 +367,19 @@ def test_what_is_wrong_is_said_in_one_line(script, place, capsys, arguments, mes
     assert not (place / "out").exists()
 
 
-def test_a_search_shows_an_agent_the_frames_that_led_to_a_state():
-    """Each state of a beam is asked about with the stack that a run along its way has; a level is finished, too."""
+def test_search_stacks_the_frames_before_a_state():
+    """Each state of a beam is asked about with the stack that a run along its winning_run has; a level is finished, too."""
     agent = untrained(architecture="vision_free+state3")
     search, rng = search_on(EASY, agent), np.random.default_rng(1)
     actions = rng.integers(0, 6, 12)
-    states = search.states_along(actions, Effort(10_000))
+    states = search.states_along(actions, FrameBudget(10_000))
     sim = BatchSimulator([EASY], 1, observations=agent.policy.observations, stacking=agent.policy.stacking, threads=1)
     sim.reset()
-    viewers = search.viewer(4)
+    viewers = search.observing_envs(4)
     for t, action in enumerate(actions):
         viewers.restore(slice(0, 1), states[t : t + 1])
-        found = agent.surprise(viewers.observe(), 1)
+        found = agent.action_costs(viewers.observe(), 1)
         np.testing.assert_array_equal(viewers.obs["game_state"][0], sim.obs["game_state"][0])
-        np.testing.assert_allclose(found, agent.surprise(sim.obs, 1), rtol=1e-6)
+        np.testing.assert_allclose(found, agent.action_costs(sim.obs, 1), rtol=1e-6)
         sim.step([action])
     check_finishes(EASY, solve(EASY, agent, SHORT, threads=1).run)

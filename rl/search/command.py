@@ -5,34 +5,73 @@
 Writes runs, videos, ``results.json`` and ``report.html`` into ``--out``, and with --demonstrations replay sets for training.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
-from nppsim.files import check_output_folder, new_folder, write_json
+from nppsim.files import check_output_folder, new_folder, replacing, table, write_json
 from nppsim.levels.level import oddities
 from nppsim.lock import locked
+from nppsim.pictures import render
+from nppsim.pictures.film import record
 from nppsim.progress import progress_bar
+from nppsim.replays.diff import compare_replays, difference_text
+from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
-from nppsim.report.pages import check_packages, write_page
+from nppsim.report.pages import check_packages, render_page, write_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
+from nppsim.simulate import simulate
 from nppsim.workers import usable_cores
 from rl.config import ExperimentConfig, VideoConfig, plugins
 from rl.config.shipped import Shipped
-from rl.search import results
 from rl.search.guided_search import Agent
 from rl.search.levels import Task, read_tasks
-from rl.search.proof import check_files, check_found
-from rl.search.results import Solved
 from rl.search.solve import Interrupted, Solution, SolveSettings, solve
 
 SOURCE = "solve"  # of a demonstration, in its metadata
+REPLAYS, FILMS, ROUTES = "replays", "films", "routes"  # folders of the files
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A level with its solution.  stem: file name without suffix."""
+
+    task: Task
+    solution: Solution
+    stem: str
+
+    @property
+    def frames(self) -> int | None:
+        """Length of the run, or None."""
+        return None if self.solution.run is None else self.solution.run.frames
+
+    @property
+    def fraction_of_par(self) -> float | None:
+        """Length of the run divided by par, or None."""
+        return None if self.frames is None or not self.task.par_frames else self.frames / self.task.par_frames
+
+    @property
+    def replay(self) -> Replay:
+        """The run."""
+        assert self.solution.run is not None
+        return Replay(self.task.level, self.solution.run.inputs, success=True, name=self.task.name)
+
+    def facts(self) -> dict[str, Any]:
+        """Entry of the results file."""
+        known = asdict(self.solution)
+        del known["run"]
+        task = self.task
+        about = {"level": task.name, "category": task.category, "frames": self.frames, "par_frames": task.par_frames}
+        return about | {"recorded_frames": task.recorded_frames} | known
 
 
 @dataclass(frozen=True)
@@ -63,9 +102,9 @@ def run(job: Job, settings: SolveSettings) -> int:
 
     If ``job.out`` is not empty, a new folder ``solved_2`` and so on is used.
     """
-    agent, tasks = _checked(job)
-    for odd in oddities(task.level for task in tasks):
-        print(odd)
+    agent, tasks = _prepare(job)
+    for note in oddities(task.level for task in tasks):
+        print(note)
     if _has_files(job.out):
         job = replace(job, out=new_folder(job.out))
     solved: list[Solved] = []
@@ -75,23 +114,21 @@ def run(job: Job, settings: SolveSettings) -> int:
                 stems: set[str] = set()
                 for task, solution in _solutions(job, settings, agent, tasks):
                     check()
-                    one = Solved(task, solution, results.file_stem(task.name, stems))
+                    one = Solved(task, solution, file_stem(task.name, stems))
                     solved.append(one)
                     if solution.run is not None:
-                        results.save_run(one, job.out)
+                        save_run(one, job.out)
                         demonstrate(one)
         except KeyboardInterrupt:
             where = f"; the runs found are in {job.out}" if any(one.solution.run for one in solved) else ""
             raise KeyboardInterrupt(f"{len(solved)} of {len(tasks)} levels were searched{where}") from None
-        check_found(solved, tasks, job.level)
-        check_files(solved, job.out, job.demonstrations)
-        print(results.text(solved))
+        print(summary_text(solved))
         check()
         _write_report(job, settings, solved)
     return int(any(one.solution.run is None for one in solved))
 
 
-def _checked(job: Job) -> tuple[Shipped, list[Task]]:
+def _prepare(job: Job) -> tuple[Shipped, list[Task]]:
     """Check packages and folders; load the agent and the levels."""
     check_packages()
     VideoConfig(record_eval_videos=job.films > 0).check_packages()
@@ -169,14 +206,116 @@ def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -
     filmed: list[dict[str, Any]] = []
     for one in solved:
         if one.frames is not None and sum(shown["category"] == one.task.category for shown in filmed) < job.films:
-            filmed.append(results.film(one, job.out, job.video_fps))
+            filmed.append(film(one, job.out, job.video_fps))
     facts = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in HOW}
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in facts.items()}
     write_json(job.out / "results.json", {"settings": facts, "levels": [one.facts() for one in solved]})
     write_page(
-        results.page(solved, filmed, f"{job.level.name}: search with {job.agent.name}", shown), job.out / "report.html"
+        report_page(solved, filmed, f"{job.level.name}: search with {job.agent.name}", shown), job.out / "report.html"
     )
-    print(f"runs: {job.out / results.REPLAYS}; page: {job.out / 'report.html'}")
+    print(f"runs: {job.out / REPLAYS}; page: {job.out / 'report.html'}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Results
+
+
+def file_stem(name: str, used: set[str]) -> str:
+    """Choose an unused name for the files of a level, and add it to ``used``."""
+    plain = re.sub(r"\W+", "_", re.sub(r"\.(map|replay|h5)\b", "", name)).strip("_") or "level"
+    stem = next(stem for stem in (plain, *(f"{plain}_{i}" for i in range(2, len(used) + 3))) if stem not in used)
+    used.add(stem)
+    return stem
+
+
+def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
+    """A row per level."""
+    return [
+        {
+            "level": one.task.name,
+            "frames": one.frames,
+            "par": one.task.par_frames,
+            "of par": None if one.fraction_of_par is None else f"{one.fraction_of_par:.2f}",
+            "recorded": one.task.recorded_frames,
+            "found by": one.solution.found_by or "not found",
+            "simulated to find": one.solution.finding,
+            "to shorten": one.solution.shortening,
+        }
+        for one in solved
+    ]
+
+
+def summary(solved: Sequence[Solved]) -> list[str]:
+    """Results as sentences."""
+    won = [one for one in solved if one.frames is not None]
+    finders = Counter(one.solution.found_by for one in won)
+    lines = [f"solved {len(won)} of {len(solved)}" + (f": {_counts(finders)}" if won else "")]
+    ratios = [one.fraction_of_par for one in won if one.fraction_of_par is not None]
+    if ratios:
+        within = sum(ratio <= 1 for ratio in ratios)
+        lines.append(f"length in pars: median {median(ratios):.3f}; par or less on {within} of {len(ratios)}")
+    beaten = [one.frames < one.task.recorded_frames for one in won if one.frames and one.task.recorded_frames]
+    if beaten:
+        lines.append(f"faster than the recording: {sum(beaten)} of {len(beaten)}")
+    finding, shortening, evaluated, foreseen = (
+        mean(getattr(one.solution, name) for one in solved)
+        for name in ("finding", "shortening", "evaluated", "foreseen")
+    )
+    lines.append(
+        f"per level: {finding:,.0f} frames simulated to find a run, {shortening:,.0f} to shorten it; {evaluated:,.0f} states "
+        "evaluated by the agent" + (f", with up to {foreseen:,.0f} frames simulated for foresight" if foreseen else "")
+    )
+    return lines
+
+
+def _counts(finders: Counter[str]) -> str:
+    return ", ".join(f"{count} by {finder}" for finder, count in finders.most_common())
+
+
+def summary_text(solved: Sequence[Solved]) -> str:
+    """Table and summary, and for a single level the difference between its run and the recording."""
+    found = rows(solved)
+    shown = [[f"{value:,}" if isinstance(value, int) else "-" if value is None else value for value in row.values()]
+             for row in found]  # fmt: skip
+    parts = [table(list(found[0]), shown, "lrrrrlrr"), "", *summary(solved)]
+    if len(solved) == 1 and solved[0].frames is not None and solved[0].task.recorded is not None:
+        difference, *_ = compare_replays(solved[0].task.recorded, solved[0].replay)
+        parts += ["", "A is the recording, B the run found", difference_text(difference)]
+    return "\n".join(parts)
+
+
+def save_run(one: Solved, folder: Path) -> None:
+    """Save the run as a compact replay and as an attract file."""
+    one.replay.save(folder / REPLAYS / f"{one.stem}.replay")
+    attract = Replay(one.task.level, one.replay.inputs, name=one.task.name)  # attract files do not store success
+    attract.save(folder / REPLAYS / f"{one.stem}.attract", format="attract")
+
+
+def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
+    """Render a video and the route of the run, beside the recording's; return the entry of the page."""
+    level, replay, name = one.task.level, one.replay, one.task.name
+    run = simulate(level, replay.inputs)
+    if one.task.recorded is None:
+        picture = render.draw_route(level, run, crop=True, title=name)
+    else:
+        both = (simulate(level, one.task.recorded.inputs), run)
+        picture = render.draw_two_routes(level, both, ("recording", "found"))
+    with replacing(folder / ROUTES / f"{one.stem}.png") as temporary:
+        picture.save(temporary, format="PNG")
+    video = f"{FILMS}/{one.stem}.mp4"
+    look = render.FilmLook(fps=fps, title=name, category=one.task.category)
+    record(folder / video, level, replay.inputs, look, run=run)
+    png = (folder / ROUTES / f"{one.stem}.png").read_bytes()
+    return {"name": name, "category": one.task.category, "frames": one.frames, "link": video, "poster": png}
+
+
+def report_page(
+    solved: Sequence[Solved], films: Sequence[Mapping[str, Any]], title: str, settings: Mapping[str, Any]
+) -> str:
+    """The page as text."""
+    return render_page(
+        "solve.html", title=title, told=summary(solved), rows=rows(solved), films=films, settings=settings
+    )
 
 
 def parse(argv: Sequence[str]) -> tuple[Job, SolveSettings]:
