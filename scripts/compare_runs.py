@@ -1,12 +1,12 @@
-"""What differs between trainings, where they part, and whether it hurt: settings, digests, learning, speed.
+"""Compare trainings: settings, data and versions, the first divergence, learning and speed.
 
 python scripts/compare_runs.py OLD NEW                                # folders of experiments, or of single trainings
 python scripts/compare_runs.py OLD BROKEN FIXED                       # one table, and the last against the first
-python scripts/compare_runs.py RUN --reference BAND.json              # within what it usually reaches, and as fast?
+python scripts/compare_runs.py RUN --reference BAND.json              # against the bands of earlier seeds
 python scripts/compare_runs.py SEED1 SEED2 ... --write-reference BAND.json
 
-Only stored files are read, so that runs may be of other versions of the project.  Exit status: 0 no difference beyond
-the tolerance; 1 a difference, or an alarm; 2 what decides could not be compared; 130 Ctrl-C.  See docs/evaluate.md.
+Runs may be of other versions of the project.  Exit status: 0 no difference beyond the tolerance; 1 a difference, or an
+alarm; 2 undecided, or bad input; 130 Ctrl-C.  See docs/evaluate.md.
 """
 
 import argparse
@@ -27,7 +27,7 @@ DIFFERENT = 1  # exit status
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit status, see above."""
+    """Return the exit status, see above."""
 
     def job() -> int:
         arguments = parse(argv)
@@ -37,13 +37,13 @@ def main(argv: list[str]) -> int:
         sides = [find_runs(folder) for folder in arguments.runs]
         if arguments.write_reference:
             return write_reference(sides, arguments)
-        return hold(sides, arguments) if arguments.reference else compare(sides, arguments)
+        return compare_with_reference(sides, arguments) if arguments.reference else compare(sides, arguments)
 
     return errors.run(job)
 
 
 def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
-    """Print the differences of all, and every later side against the first; the status is that of the last."""
+    """Print the differences of all, and compare every later side with the first; the last one decides the status."""
     from rl.doctor.compare import Tolerance, compare_runs
     from rl.doctor.runs import COLUMNS, difference_table, differences
 
@@ -78,15 +78,15 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     return 0 if all(one.decided for one in comparisons[-1]) else errors.REFUSED
 
 
-def hold(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
-    """Hold every training against the reference that --reference names."""
+def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
+    """Print every training beside the bands of --reference."""
     from rl.doctor.reference import check_run, load_reference
     from rl.evaluation.results import ResultsError
 
     reference = load_reference(arguments.reference)
     runs = [run for side in sides for run in side if run.label == reference["label"]]
     if not runs:
-        raise ResultsError(f"{arguments.reference}: is of {reference['label']}, which none of the runs is")
+        raise ResultsError(f"{arguments.reference}: no run of {reference['label']} was given; give one")
     reports = [check_run(run, reference) for run in runs]
     if arguments.json:
         _print_json({"reference": str(arguments.reference), "runs": [report.to_dict() for report in reports]})
@@ -98,14 +98,14 @@ def hold(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
 
 
 def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
-    """Make a reference of all trainings."""
+    """Write a reference made of all trainings."""
     from rl.doctor.reference import make_reference
 
     check_output_file(arguments.write_reference, "--write-reference", ".json")
     runs = [run for side in sides for run in side]
     places = [run.folder.resolve() for run in runs]
     if twice := [place for place in places if places.count(place) > 1]:
-        raise ConfigError("is named twice, and would count twice; name it once", "RUN", twice[0])
+        raise ConfigError("is given twice, and would count twice; give it once", "RUN", twice[0])
     write_json(arguments.write_reference, make_reference(runs))
     print(f"written: {arguments.write_reference}")
     return 0
@@ -116,17 +116,17 @@ def _print_json(facts: dict) -> None:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The arguments, checked for contradictions."""
+    """Arguments, checked for contradictions."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folder of an experiment, or of one training in it")
-    add("--reference", type=Path, metavar="BAND.json", help="hold every RUN against this instead of each other")
-    add("--write-reference", type=Path, metavar="BAND.json", help="make that file from all RUNs, seeds of one label")
-    points = "points of success on the dev levels that count as none, even if the interval is clear of 0"
+    add("--reference", type=Path, metavar="BAND.json", help="compare every RUN with these bands instead of each other")
+    add("--write-reference", type=Path, metavar="BAND.json", help="write the bands of all RUNs, seeds of one label")
+    points = "accepted difference of success on the dev levels in points, even if the interval excludes 0"
     parser.add_flag(Setting(points, flag="tolerance", kind=float, default=0.0, low=0, high=100))
-    slower = "percent by which the time for a decision may differ"
+    slower = "accepted difference of the time per decision in percent"
     parser.add_flag(Setting(slower, flag="speed-tolerance", kind=float, default=10.0, low=0, high=1000))
-    same = "each training must have a partner with the same digest trail, too"
+    same = "also require a partner with an equal digest trail for each training"
     parser.add_flag(Setting(same, flag="exact", kind=bool, default=False))
     parser.add_flag(Setting("print JSON", flag="json", kind=bool, default=False))
     arguments = parser.parse_args(argv)

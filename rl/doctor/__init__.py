@@ -1,1 +1,1 @@
-"""What keeps a run honest: checks before and during training, planted faults, digests, comparison of runs."""
+"""Checks of data, settings and runs for users, and comparison of runs."""

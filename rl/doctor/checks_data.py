@@ -159,7 +159,7 @@ def demonstrations_earn_every_reward(dataset: BCDataset, replays: Places, env: B
 
 
 def _require_rewards(like: BatchSimulator, bank: LevelBank, actions: Sequence[np.ndarray]) -> str:
-    """What ``actions`` earn, each on its level of the bank; CheckFailed if a reward is never paid, or if idling pays more."""
+    """Rewards of ``actions``, one run per level of the bank; CheckFailed if one is never paid, or if idling pays more."""
     sim = BatchSimulator(
         bank,
         len(actions),

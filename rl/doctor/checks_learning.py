@@ -56,10 +56,9 @@ def every_parameter_gets_a_gradient(policy: NppPolicy) -> str:
     names = {id(parameter): name for name, parameter in policy.named_parameters()}
     frozen = [name for name, parameter in policy.named_parameters() if not parameter.requires_grad]
     require(not frozen, f"frozen: {', '.join(frozen)}", "set requires_grad, or take them out of the network")
-    held = Counter(id(p) for group in policy.optimizer.param_groups for p in group["params"])
-    require(
-        held == Counter(names.keys()), "the optimiser holds other parameters", "create every layer in the constructor"
-    )
+    optimised = Counter(id(p) for group in policy.optimizer.param_groups for p in group["params"])
+    same = optimised == Counter(names.keys())
+    require(same, "the optimiser has other parameters than the network", "create every layer in the constructor")
     norms = {}
     for name, parameter in policy.named_parameters():
         if not policy.may_lack_gradient(name):

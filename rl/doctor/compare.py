@@ -61,7 +61,7 @@ class SeedTrail:
 
     @property
     def same(self) -> bool:
-        """Whether both trails are equal to the end."""
+        """True if both trails are equal to the end."""
         return self.updates > 0 and self.divergence is None and not self.alone
 
     def __str__(self) -> str:
@@ -127,12 +127,12 @@ class RunsComparison:
 
     @property
     def decided(self) -> bool:
-        """Whether learning was compared; equal digests need no comparison."""
+        """True if learning was compared; equal digests need no comparison."""
         return DELIVERED in self.learning or all(trail.same for trail in self.trails)
 
     @property
     def different(self) -> bool:
-        """Whether anything differs beyond the tolerance."""
+        """True if anything differs beyond the tolerance."""
         return bool(self.reasons)
 
     def text(self) -> str:
@@ -274,7 +274,7 @@ def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, C
 
 
 def _guarded(run: Run) -> bool:
-    """Whether the best weights on the dev levels were delivered, not the last ones."""
+    """True if the best weights on the dev levels were delivered, not the last ones."""
     fact = run.facts["settings"].get("evaluation.retention_guard")
     return fact is None or fact.value == "True"
 

@@ -230,7 +230,7 @@ class Doctor:
 
     @property
     def failed(self) -> bool:
-        """Whether any check has failed."""
+        """True if any check has failed."""
         return any(finding.status == FAILED for finding in self.findings)
 
 

@@ -89,7 +89,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the training, including its final evaluation, is over."""
+        """True if the training, including its final evaluation, is over."""
         return (self.folder / FINISHED_FILE).is_file()
 
     @property

@@ -81,7 +81,7 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest():
         resolve([*given, "curve"])
 
 
-def test_a_step_is_no_steady_fall():
+def test_a_sudden_drop_is_no_steady_fall():
     assert falling(np.linspace(100, 50, WINDOW))
     assert not falling(np.r_[np.full(WINDOW // 2, 100.0), np.full(WINDOW // 2, 50.0)])
 

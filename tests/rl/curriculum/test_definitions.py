@@ -24,8 +24,8 @@ def plain_learnability(sampler, history):
             cell_won[one] = cell_won[one] * 2.0 ** (-here.sum() / 300) + wins[here].sum()
             cell_played[one] = cell_played[one] * 2.0 ** (-here.sum() / 300) + here.sum()
             for level in members:
-                kept, mine = 2.0 ** (-here.sum() / 20 / len(members)), levels == level
-                won[level], played[level] = won[level] * kept + wins[mine].sum(), played[level] * kept + mine.sum()
+                decay, mine = 2.0 ** (-here.sum() / 20 / len(members)), levels == level
+                won[level], played[level] = won[level] * decay + wins[mine].sum(), played[level] * decay + mine.sum()
     share = 0.2 if sampler.config.uniform_share is None else sampler.config.uniform_share
     a = won + 20 * ((cell_won + 1) / (cell_played + 2))[cell]
     b = played + 20 - a
@@ -37,8 +37,8 @@ def plain_replay(sampler, history):
     """By the rank of how far the critic was off, and by age; levels that were never played, evenly."""
     config, count, now = sampler.config, len(sampler.levels), len(history)
     score, last = np.zeros(count), np.full(count, -1)
-    for update, (levels, _, surprise) in enumerate(history, 1):
-        size = np.maximum(surprise, 0) if config.replay_score == "positive" else np.abs(surprise)
+    for update, (levels, _, advantage) in enumerate(history, 1):
+        size = np.maximum(advantage, 0) if config.replay_score == "positive" else np.abs(advantage)
         for level in set(levels.tolist()):
             score[level], last[level] = size[levels == level].astype(np.float64).mean(), update
     seen = sorted(np.flatnonzero(last > 0).tolist(), key=lambda level: (-score[level], level))
@@ -88,9 +88,9 @@ def test_levels_are_drawn_as_often_as_the_definition_says(strategy):
     skill, history = rng.random(len(categories)), []
     for _ in range(UPDATES):
         levels = rng.permutation(np.repeat(np.arange(2, len(categories)), rng.integers(0, 4, len(categories) - 2)))
-        won, surprise = rng.random(len(levels)) < skill[levels], rng.normal(size=len(levels)).astype(np.float32)
-        history.append((levels, won, surprise))
+        won, advantage = rng.random(len(levels)) < skill[levels], rng.normal(size=len(levels)).astype(np.float32)
+        history.append((levels, won, advantage))
         sampler.record(levels, won)
-        sampler.learn(decided=levels, advantages=surprise)
+        sampler.learn(decided=levels, advantages=advantage)
     wanted = PLAIN[strategy](sampler, history)
     np.testing.assert_allclose(sampler.probabilities(), wanted / wanted.sum(), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""The checklist at a run's end reads its figures from the curves, and tells what was not reached from what was missed."""
+"""The checklist of a run: each criterion is met, missed, or undecided where its step was not reached."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_a_sound_run_meets_every_criterion(tmp_path):
     assert "after 310,000 decisions" in figures
 
 
-def test_a_run_that_does_not_learn_misses_them(tmp_path):
+def test_a_run_that_does_not_learn_misses_every_criterion(tmp_path):
     flat = dict(sound())
     for tag in ("rollout/success_rate", "curriculum_stages/simplest_success_rate", "curriculum/current_stage_idx"):
         flat[tag] = (STEPS, np.zeros(len(STEPS)))
@@ -59,28 +59,28 @@ def test_a_run_that_does_not_learn_misses_them(tmp_path):
     assert [item.mark for item in items] == ["✗"] * 8, checklist_table(items)
 
 
-def test_what_a_short_run_does_not_reach_is_neither_met_nor_missed(tmp_path):
+def test_criteria_that_a_short_run_does_not_reach_are_undecided(tmp_path):
     write(tmp_path, sound(last=5))
     found = verdicts(tmp_path)
     assert list(found.values()).count("not judged") == 6
     assert found["an update takes less than 30 s"] == found["100,000 decisions take less than 2 h"] == "✓"
 
 
-def test_without_curves_nothing_was_reached(tmp_path):
+def test_without_scalars_all_criteria_are_undecided(tmp_path):
     items = checklist(tmp_path)
     assert {item.mark for item in items} == {"not judged"}
     assert "no TensorBoard event files" in items[0].figure
 
 
 @pytest.mark.parametrize("tag", ["rollout/success_rate", "time/fps"])
-def test_a_lost_curve_is_said(tmp_path, tag):
+def test_a_missing_scalar_is_named(tmp_path, tag):
     curves = sound()
     del curves[tag]
     write(tmp_path, curves)
     assert any(f"no {tag}" in item.figure for item in checklist(tmp_path))
 
 
-def test_returns_that_fall_on_harder_levels_are_no_verdict(tmp_path):
+def test_falling_returns_after_a_change_of_stage_are_undecided(tmp_path):
     curves = sound()
     curves["rollout/ep_rew_mean"] = (STEPS, -np.array(curves["rollout/ep_rew_mean"][1]))
     write(tmp_path, curves)

@@ -85,8 +85,8 @@ def stored(folder, *, seeds=(1,), success=(0.2, 0.5, 0.6), per_million=100.0, ho
 def run(*arguments, capsys):
     """(status, standard output, standard error) of the script."""
     status = compare_runs.main([*map(str, arguments)])
-    told = capsys.readouterr()
-    return status, told.out, told.err
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
 
 
 def test_equal_runs_show_no_difference(tmp_path, capsys):
@@ -111,7 +111,7 @@ def test_the_first_divergence_is_named_with_the_setting_behind_it(tmp_path, caps
     assert "0.92 (command line)" in out and "0.95 (default)" in out
 
 
-def test_a_training_that_broke_off_is_not_the_same(tmp_path, capsys):
+def test_an_unfinished_training_is_not_exactly_equal(tmp_path, capsys):
     whole, broken = stored(tmp_path / "whole", updates=100), stored(tmp_path / "broken", finished=False)
     for pair in ((whole, broken), (broken, whole)):
         status, out, _ = run(*pair, "--exact", capsys=capsys)
@@ -124,7 +124,7 @@ def test_a_training_that_broke_off_is_not_the_same(tmp_path, capsys):
     assert status == 2 and "NOT DECIDED" in out
 
 
-def test_exactly_the_same_means_every_training(tmp_path, capsys):
+def test_exact_comparison_requires_a_partner_for_every_training(tmp_path, capsys):
     old, more = stored(tmp_path / "old", seeds=(1, 2)), stored(tmp_path / "more", seeds=(1, 2, 3))
     assert run(old, more, capsys=capsys)[0] == 0
     for pair in ((old, more), (more, old)):
@@ -142,7 +142,7 @@ def test_exactly_the_same_means_every_training(tmp_path, capsys):
         ({}, "no recorded fact differs"),
     ],
 )
-def test_without_a_setting_the_next_likely_cause_is_named(tmp_path, capsys, changes, expected):
+def test_a_divergence_is_explained_by_the_most_probable_difference(tmp_path, capsys, changes, expected):
     old = stored(tmp_path / "old")
     new = stored(tmp_path / "new", parts={1: {"observations": "x"}}, **changes)
     assert expected in run(old, new, capsys=capsys)[1]
@@ -168,7 +168,7 @@ def test_seeds_are_paired_and_count(tmp_path, capsys):
     assert status == 1 and "over 200 levels and 3 seeds" in out and "without a partner: vision_free seed 4" in out
 
 
-def test_delivered_is_the_best_policy_and_without_the_guard_the_last(tmp_path, capsys):
+def test_the_best_policy_is_compared_and_without_the_retention_guard_the_last(tmp_path, capsys):
     fell = (0.2, 0.7, 0.1)
     old = stored(tmp_path / "old", success=(0.2, 0.6, 0.7))
     assert run(old, stored(tmp_path / "new", success=fell), capsys=capsys)[0] == 0
@@ -201,8 +201,8 @@ def test_three_runs_make_one_table(tmp_path, capsys):
     assert run(old, fixed, broken, capsys=capsys)[0] == 1
 
 
-def test_runs_of_other_versions_are_compared_as_far_as_they_go(tmp_path, capsys):
-    """The one has no digests, levels, host or resolved settings; the other has settings that nobody knows."""
+def test_runs_of_other_versions_are_compared_where_possible(tmp_path, capsys):
+    """One run has no digests, levels, host or resolved settings; the other has unknown settings."""
     old = stored(tmp_path / "old")
     for name in (TRAIL_FILE, HISTORY_FILE, "run.json"):
         (old / "vision_free" / name).unlink()
@@ -227,7 +227,7 @@ def test_other_dev_levels_are_not_compared(tmp_path, capsys):
     assert run(old, new, capsys=capsys)[0] == 2
 
 
-def test_json_holds_all_of_it(tmp_path, capsys):
+def test_json_has_all_results(tmp_path, capsys):
     old = stored(tmp_path / "old")
     new = stored(tmp_path / "new", success=(0.2, 0.3, 0.35), settings={"ppo.gamma": (0.5, "command line")})
     status, out, _ = run(old, new, "--json", capsys=capsys)
@@ -241,7 +241,7 @@ def test_json_holds_all_of_it(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "other labels", "damaged"])
-def test_what_cannot_be_compared_is_one_error(tmp_path, capsys, what):
+def test_incomparable_runs_are_one_error(tmp_path, capsys, what):
     old, other = stored(tmp_path / "old"), tmp_path / "other"
     if what == "empty":
         other.mkdir()
@@ -262,7 +262,7 @@ def test_a_single_training_may_be_given_by_its_own_folder(tmp_path):
     assert len(find_runs(folder)) == 2
 
 
-def test_curves_of_a_seed_are_its_own_where_others_lie_below(tmp_path):
+def test_scalars_of_a_seed_exclude_those_of_seeds_in_its_folder(tmp_path):
     """As where an experiment begun with one seed was given more."""
     folder, more = stored(tmp_path / "one", seeds=(1,)), stored(tmp_path / "more", seeds=(1, 2))
     shutil.copytree(more / "vision_free" / "seed_2", folder / "vision_free" / "seed_2")
@@ -287,7 +287,7 @@ def test_a_run_counts_once_in_a_reference(tmp_path, capsys):
     folder = stored(tmp_path / "reference", seeds=(1, 2, 3, 4, 5))
     again = folder / "vision_free" / ".." / "vision_free" / "seed_2"
     status, _, err = run(folder, again, "--write-reference", tmp_path / "band.json", capsys=capsys)
-    assert status == 2 and "seed_2: is named twice, and would count twice; name it once" in err
+    assert status == 2 and "seed_2: is given twice" in err
 
 
 def test_a_run_like_the_others_is_within_the_reference(tmp_path, band, capsys):
@@ -316,20 +316,20 @@ def test_a_run_that_ended_early_is_not_within_the_reference(tmp_path, band, caps
     assert run(worse, "--reference", band, capsys=capsys)[0] == 1, "what is known is worse"
 
 
-def test_a_better_run_does_not_alarm_and_settings_that_differ_are_told(tmp_path, band, capsys):
+def test_a_better_run_does_not_alarm_and_different_settings_are_noted(tmp_path, band, capsys):
     better = stored(tmp_path / "run", success=(0.5, 0.9, 0.99), settings={"ppo.gamma": (0.5, "default")})
     status, out, _ = run(better, "--reference", band, capsys=capsys)
     assert status == 0 and "better" in out
     assert "setting ppo.gamma: 0.995 in the reference, 0.5 here" in out
 
 
-def test_speed_of_another_machine_is_refused_and_learning_is_not(tmp_path, band, capsys):
+def test_speed_of_another_machine_is_not_compared(tmp_path, band, capsys):
     slow = stored(tmp_path / "run", per_million=900.0, host=HOST | {"cpu": "another"})
     status, out, _ = run(slow, "--reference", band, capsys=capsys)
     assert status == 0 and "speed is not compared" in out
 
 
-def test_a_metric_that_has_gone_missing_alarms(tmp_path, band, capsys):
+def test_a_missing_metric_alarms(tmp_path, band, capsys):
     data = json.loads(band.read_text())
     data["metrics"]["train/lost"] = data["metrics"]["eval/all_success"]
     write_json(band, data)
@@ -347,7 +347,7 @@ def test_a_metric_that_has_gone_missing_alarms(tmp_path, band, capsys):
         ["RUN", "--reference", "x.json", "--exact"],
     ],
 )
-def test_references_that_cannot_be_are_one_error(tmp_path, capsys, arguments, monkeypatch):
+def test_bad_references_are_one_error(tmp_path, capsys, arguments, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "RUN")
     status, _, err = run(*arguments, capsys=capsys)

@@ -1,4 +1,4 @@
-"""The digest trail: equal runs have equal ones, and where they part, the first difference is named."""
+"""Digest trails: equal runs have equal ones, and the first difference of others is found."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ ROLLOUT = 128  # decisions of an update
 
 
 class Meddler(Patient):
-    """Does something to the PPO before the third rollout."""
+    """Changes the PPO before the third rollout."""
 
     def __init__(self, deed):
         super().__init__()
@@ -50,7 +50,7 @@ def trail_of(folder, updates=3, deed=lambda ppo: None, **settings):
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    """The trail of a run with nothing special."""
+    """The trail of a usual run."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in the tests; with several, the initial weights differ in their last bits
     yield trail_of(tmp_path_factory.mktemp("usual"))
@@ -83,7 +83,7 @@ def test_equal_runs_have_equal_trails(usual, tmp_path):
         ({"gamma": 0.99}, "update 1, decision 1: rewards"),
     ],
 )
-def test_another_setting_shows_where_it_acts(usual, tmp_path, settings, expected):
+def test_a_changed_setting_shows_in_the_part_that_it_affects(usual, tmp_path, settings, expected):
     if "n_epochs" in settings:
         usual = trail_of(tmp_path / "usual", updates=1, n_epochs=2)
     found = first_divergence(usual, trail_of(tmp_path, updates=1, **settings))
@@ -110,13 +110,13 @@ def favour(ppo):
 @pytest.mark.parametrize(
     ("deed", "part"), [(nudge, "log_probs"), (roll_dice, "actions"), (forget, "parameters"), (favour, "curriculum")]
 )
-def test_what_happens_between_updates_is_found_in_the_next_one(usual, tmp_path, deed, part):
+def test_a_change_between_updates_is_found_in_the_next_one(usual, tmp_path, deed, part):
     found = first_divergence(usual, trail_of(tmp_path, deed=deed))
     assert (found.update, found.part) == (3, part)
 
 
 def test_within_a_rollout_the_first_decision_that_differs_is_named(tmp_path, monkeypatch):
-    """One action of the sixth decision is another one: later observations follow from it, not it from them."""
+    """One action of the sixth decision is changed: the observations that differ come later."""
     one = trail_of(tmp_path / "one", updates=1)
     draw, calls = ppo_module.sample_actions, []
 
@@ -133,7 +133,7 @@ def test_within_a_rollout_the_first_decision_that_differs_is_named(tmp_path, mon
     assert "observations" in found.others
 
 
-def test_a_run_that_goes_on_neither_doubles_nor_misses_a_line(usual, tmp_path):
+def test_a_resumed_run_neither_repeats_nor_misses_a_line(usual, tmp_path):
     ppo, _ = make_ppo(total_timesteps=3 * ROLLOUT)
     ppo.learn(2 * ROLLOUT, callback=DigestTrail(tmp_path))
     state = copy.deepcopy(training_state.training_state(ppo)), ppo.policy.state_dict()
@@ -166,7 +166,7 @@ def test_parts_and_updates_that_only_one_trail_has_are_no_difference(usual):
     assert str(first_divergence(new, newer)) == "before training: souls"
 
 
-def test_another_learning_rate_schedule_is_told_beside_the_difference(usual, tmp_path):
+def test_a_changed_schedule_is_reported_beside_the_difference(usual, tmp_path):
     found = first_divergence(usual, trail_of(tmp_path, updates=1, learning_rate=2e-3))
     assert found.schedule["learning_rate"] == (1e-3, 2e-3)
 

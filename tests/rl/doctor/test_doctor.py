@@ -59,7 +59,7 @@ def examine(function, *names, absent=None, **parts):
     return info(function, *names).examine(BEFORE, parts, absent or {})
 
 
-def test_what_a_check_returns_is_what_it_has_measured():
+def test_the_return_value_of_a_check_is_its_finding():
     finding = examine(lambda size: f"{size} px", "size", size=3)
     assert (finding.status, finding.found) == (OK, "3 px")
 
@@ -73,7 +73,7 @@ def test_what_a_check_returns_is_what_it_has_measured():
         (ZeroDivisionError("by zero"), FAILED, "ZeroDivisionError: by zero"),
     ],
 )
-def test_a_check_says_how_it_ended_and_a_crash_is_a_failure(error, status, found):
+def test_exceptions_become_findings_and_a_crash_is_a_failure(error, status, found):
     def raising():
         raise error
 
@@ -82,17 +82,17 @@ def test_a_check_says_how_it_ended_and_a_crash_is_a_failure(error, status, found
     assert bool(finding.remedy) == (status in (FAILED, WARNING))
 
 
-def test_a_check_whose_parts_do_not_exist_is_skipped_and_says_why():
+def test_a_check_of_an_absent_object_is_skipped_with_the_reason():
     finding = examine(lambda clone: "", "clone", absent={"clone": "no imitation in this run"})
     assert (finding.status, finding.found) == (SKIPPED, "no imitation in this run")
 
 
-def test_a_part_that_nobody_has_provided_is_a_failure():
+def test_an_object_that_was_not_provided_is_a_failure():
     finding = examine(lambda clone: "", "clone")
     assert finding.status == FAILED and "clone" in finding.found
 
 
-def test_what_a_step_that_failed_would_have_made_is_no_further_failure(monkeypatch):
+def test_after_a_failed_step_checks_of_its_results_are_skipped(monkeypatch):
     monkeypatch.setattr(doctor, "all_checks", lambda: [info(lambda ppo: "", "ppo"), info(lambda clone: "", "clone")])
     found = Doctor(str)
     found.lack(clone="no imitation in this run")
@@ -106,12 +106,12 @@ def test_what_a_step_that_failed_would_have_made_is_no_further_failure(monkeypat
 
 
 def fails():
-    """Never in order."""
-    raise CheckFailed("a link is broken", "mend it")
+    """Always fail."""
+    raise CheckFailed("the weights are wrong", "load others")
 
 
 def draws():
-    """Draws random numbers."""
+    """Draw a random number."""
     return str(float(torch.rand(())))
 
 
@@ -129,7 +129,7 @@ def test_findings_are_logged_and_stored(tmp_path):
     stored = json.loads((tmp_path / "doctor.json").read_text())
     assert found.failed and not stored["passed"]
     assert [finding["status"] for finding in stored["findings"]] == [OK, FAILED]
-    assert lines[-1] == "✗ fails: a link is broken; mend it"
+    assert lines[-1] == "✗ fails: the weights are wrong; load others"
 
 
 @pytest.mark.usefixtures("two_checks")
@@ -142,14 +142,14 @@ def test_an_examination_leaves_the_runs_random_numbers_alone():
 
 
 @pytest.mark.usefixtures("two_checks")
-def test_a_run_that_goes_on_keeps_earlier_findings(tmp_path):
+def test_a_resumed_run_has_its_earlier_findings(tmp_path):
     path = tmp_path / "doctor.json"
     Doctor(lambda line: None, path, only=["draws"]).examine(BEFORE)
     Doctor(lambda line: None, path, only=["draws"]).examine(IMITATION)
     assert [finding.moment for finding in doctor.read_findings(path)] == [BEFORE]
 
 
-def test_a_check_that_does_not_exist_is_refused():
+def test_an_unknown_check_is_an_error():
     with pytest.raises(DoctorError, match="did you mean 'a_small_batch_is_fitted'"):
         Doctor(lambda line: None, only=["small_batch_is_fitted"])
 
@@ -404,8 +404,8 @@ def test_without_demonstrations_the_planners_runs_are_played(parts):
     assert finding.found.endswith("win, switch, time, shaping; 6 of 6 levels")
 
 
-def test_a_long_warm_up_of_the_critic_is_no_flat_curve():
-    """The actor's numbers are 0 until it learns; a curve that is stuck elsewhere is found."""
+def test_zeros_of_a_critic_warm_up_are_no_constant_scalar():
+    """The actor's numbers are 0 until it learns; a scalar that is constant elsewhere is found."""
     curves = {tag: Scalars(np.arange(5), np.arange(1.0, 6)) for tag in checks_run.CHANGING}
     checks_run.require_changes(curves | {"train/approx_kl": Scalars(np.arange(5), np.zeros(5))})
     with pytest.raises(doctor.CheckFailed, match="train/approx_kl"):
@@ -420,7 +420,7 @@ def test_an_agent_is_examined(parts):
 
 @pytest.fixture
 def stored(config, tmp_path, monkeypatch):
-    """What an experiment has written before its first run; whoever examines it rehearses nothing."""
+    """Folder of an experiment without a run; the doctor's rehearsal is switched off."""
     monkeypatch.setattr(examination, "rehearse", lambda config, log, only: Doctor(log, only=only))
     write_json(tmp_path / "config.json", config.to_dict())
     return tmp_path
@@ -445,7 +445,7 @@ def test_a_run_without_its_scalars_or_its_agent_fails(stored, finished, status):
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         ("--checkpoint nothere", "nothere: no such checkpoint: check the path"),
         ("--checkpoint README.md", "README.md: not a checkpoint"),
@@ -454,11 +454,11 @@ def test_a_run_without_its_scalars_or_its_agent_fails(stored, finished, status):
         ("--only nonsense", "there is no check 'nonsense'"),
     ],
 )
-def test_bad_input_ends_in_one_clear_line(flags, told, capsys, monkeypatch):
+def test_bad_input_ends_in_one_clear_line(flags, message, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert load_script("doctor").main(flags.split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ") and told in line
+    assert line.startswith("error: ") and message in line
 
 
 def test_a_shipped_agent_is_examined(capsys, monkeypatch):

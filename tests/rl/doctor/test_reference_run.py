@@ -1,4 +1,4 @@
-"""Tiny trainings: one reaches what others like it have reached, a broken one does not, and where two part is found."""
+"""Tiny trainings: a new seed is within the reference, a broken one alarms, and a divergence is explained."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def test_a_flipped_advantage_alarms(tmp_path, monkeypatch):
     assert torch.get_num_threads() == 1
 
 
-def test_where_two_trainings_part_is_found_with_the_setting_behind_it(tmp_path, capsys):
+def test_a_divergence_is_explained_by_the_changed_setting(tmp_path, capsys):
     small = {"updates": 2, "num_envs": 4, "rollout_length": 16, "minibatch_size": 64}
     for name, changes in (("old", {}), ("again", {}), ("new", {"gae_lambda": 0.92})):
         train(tmp_path / name, 1, **(small | changes))
