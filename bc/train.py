@@ -86,7 +86,7 @@ class BCResult:
     training, validation: metrics of those weights.
     baselines: the trivial predictors on the validation part.
     history: per epoch, the scalars written to TensorBoard.
-    closed_loop: result of ``simulate_closed_loop``, or None.
+    closed_loop: result of ``Hooks.closed_loop``, or None.
     """
 
     epochs_run: int
@@ -142,44 +142,53 @@ class ScalarWriter(Protocol):
     def flush(self) -> object: ...
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """Functions called during pretraining.
+
+    on_improvement: with policy and epoch at each new best validation loss, e.g. to save a checkpoint.
+    on_epoch: after each epoch with the training state, without the policy's weights.
+    closed_loop: at the end with the policy; its metrics go into the result and ``bc/closed_loop/...``.
+    """
+
+    on_improvement: Callable[[Any, int], None] = lambda policy, epoch: None
+    on_epoch: Callable[[dict[str, Any]], None] = lambda state: None
+    closed_loop: Callable[[Any], Mapping[str, float]] | None = None
+
+
 def pretrain(
     policy: Policy,
     dataset: BCDataset,
     config: BCConfig,
     writer: ScalarWriter | None = None,
-    device: str | torch.device = "cpu",
-    simulate_closed_loop: Callable[[Any], Mapping[str, float]] | None = None,
     *,
-    on_improvement: Callable[[Any, int], None] | None = None,
-    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    hooks: Hooks | None = None,
     state: Mapping[str, Any] | None = None,
     pool: ThreadPool | None = None,
     log: Callable[[str], None] = print,
 ) -> BCResult:
     """Train ``policy`` on ``dataset``; at the end it has the weights of the best validation loss.
 
-    policy: on ``device``, with normaliser and precision set.
+    policy: with normaliser and precision set, on the device for training.
     writer: receives tags ``bc/...``, step = epoch.
-    simulate_closed_loop: called at the end with the policy; its metrics go into the result and ``bc/closed_loop/...``.
-    on_improvement: called with policy and epoch at each new best validation loss, e.g. to save a checkpoint.
-    on_epoch: called after each epoch with the training state, without the policy's weights.
-    state: last state given to ``on_epoch``, to resume bit for bit on a CPU; the caller restores the policy's weights.
+    state: last state passed to ``hooks.on_epoch``, to resume bit for bit on a CPU; the caller restores the policy's weights.
     pool: threads that share each batch; None: a single thread.
     log: receives lines without a terminal for a progress bar.
     The value head is not trained.
     Raises TrainingError if the loss is not finite, no gradient arrives, or ``state`` is of other data or settings.
     """
-    setup = _setup(policy, dataset, config, device, pool or ThreadPool(1))
+    hooks = hooks or Hooks()
+    setup = _setup(policy, dataset, config, pool or ThreadPool(1))
     baselines = trivial_baselines(dataset, setup.validation)
     course = _Course(config.seed)
     if state is None:
         _write_constants(writer, dataset, baselines)
     else:
         course.load(state, setup, dataset)
-    _fit(setup, course, writer, on_improvement, on_epoch, log)
+    _fit(setup, course, writer, hooks, log)
     best, history = course.best, course.history
     policy.load_state_dict(best.weights, strict=True)
-    closed_loop = dict(simulate_closed_loop(policy)) if simulate_closed_loop else None
+    closed_loop = dict(hooks.closed_loop(policy)) if hooks.closed_loop else None
     _write(writer, {f"closed_loop/{name}": value for name, value in (closed_loop or {}).items()}, best.epoch)
     return BCResult(
         epochs_run=len(history),
@@ -217,9 +226,8 @@ class _Setup:
     schedule: torch.optim.lr_scheduler.LRScheduler
 
 
-def _setup(
-    policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device, pool: ThreadPool
-) -> _Setup:
+def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, pool: ThreadPool) -> _Setup:
+    device = next(policy.parameters()).device
     training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
     weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
     optimizer = torch.optim.AdamW(
@@ -294,8 +302,7 @@ def _fit(
     setup: _Setup,
     course: _Course,
     writer: ScalarWriter | None,
-    on_improvement: Callable[[Any, int], None] | None,
-    on_epoch: Callable[[dict[str, Any]], None] | None,
+    hooks: Hooks,
     log: Callable[[str], None],
 ) -> None:
     """Train until the last epoch or early stopping."""
@@ -315,15 +322,13 @@ def _fit(
             if loss < course.best.loss:
                 weights = {name: value.detach().clone() for name, value in setup.policy.state_dict().items()}
                 course.best = _Best(epoch, loss, weights)
-                if on_improvement:
-                    on_improvement(setup.policy, epoch)
+                hooks.on_improvement(setup.policy, epoch)
             line = f"loss {scalars['train_loss']:.3f}, validation {loss:.3f}, accuracy {metrics.accuracy:.1%}"
             bar.update()
             bar.set_postfix_str(line)
             if bar.disable and (epoch == 1 or epoch % max(1, epochs // 10) == 0):
                 log(f"imitation, epoch {epoch} of {epochs}: {line}")
-            if on_epoch:
-                on_epoch(course.state(setup))
+            hooks.on_epoch(course.state(setup))
 
 
 def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:

@@ -18,7 +18,7 @@ import torch
 import hardware
 from bc.dataset import BCDataset, DatasetConfig, load_or_build
 from bc.demonstrations import places_text
-from bc.train import BCConfig, pretrain
+from bc.train import BCConfig, Hooks, pretrain
 from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder, new_folder, write_json
@@ -127,7 +127,8 @@ def train(job: Job, folder: Path, best: Path) -> None:
         with EventWriter(folder / "tensorboard") as writer:
             closed_loop = held_out.success if held_out is not None else None
             pool = ThreadPool(plan.torch_threads)
-            result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save, pool=pool)
+            hooks = Hooks(on_improvement=save, closed_loop=closed_loop)
+            result = pretrain(policy, dataset, job.bc, writer, hooks=hooks, pool=pool)
         tables = held_out.tables if held_out is not None else {}
         write_json(
             folder / "results.json", {"imitation": result.as_dict(), "suites": {"test": tables}, "config": facts}

@@ -216,9 +216,10 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, pool: Threa
             dataset,
             replace(job.config.bc, seed=job.seed),
             writer,
-            policy.device,
-            on_improvement=lambda _, epoch: save(job.folder / "pretrain" / "bc_best.safetensors", epoch),
-            on_epoch=lambda state: save(unfinished, len(state["history"]), state),
+            hooks=imitation.Hooks(
+                on_improvement=lambda _, epoch: save(job.folder / "pretrain" / "bc_best.safetensors", epoch),
+                on_epoch=lambda state: save(unfinished, len(state["history"]), state),
+            ),
             state=state,
             pool=pool,
             log=job.log,

@@ -3,11 +3,11 @@
     ppo = HierarchicalPPO(env, "vision_free+subtasks50", config, plan, statistics=statistics)
 
 The subtask is part of the low level's observation.  After each decision, finished subtasks are replaced.  The high level
-learns from each choice, with the discounted rewards while it lasted; the low level's critic estimates the value of a subtask
-that is unfinished at the end of a rollout.  Both levels have the same rewards and discount.
+learns from each choice, with the discounted rewards during the subtask.  The low level's critic estimates the value of a
+subtask that is unfinished at the end of a rollout.  Both levels have the same rewards and discount.
 
-With ``from_stage``, training is plain PPO until the curriculum reaches that stage.  The subtasks' part of the network is zero
-until then, so that the policy does not jump.
+With ``from_stage``, training is plain PPO until the curriculum reaches that stage.  The weights of subtasks are zero until
+then, so that the policy does not change abruptly.
 """
 
 from collections.abc import Mapping
@@ -53,10 +53,10 @@ class HierarchicalLosses(NamedTuple, Generic[Number]):
 
 @dataclass(frozen=True, kw_only=True)
 class HierarchicalSamples(Samples):
-    """What the losses need to know about B decisions, and about the choices of subtasks before some of them.
+    """B decisions, and the choices of subtasks before some of them.
 
-    chooses: bool[B], whether there was one; the rest means nothing where there was none.
-    command_log_probs: float32[B, 5], of all subtasks, when it was made.
+    chooses: bool[B], true where a subtask was chosen; the other fields are only valid there.
+    command_log_probs: float32[B, 5], of all subtasks, by the rollout policy.
     command_advantages, command_returns: float32[B]; advantages are normalised over the choices.
     """
 
@@ -79,33 +79,33 @@ class CommandLosses:
         samples: HierarchicalSamples,
         weights: LossWeights,
     ) -> HierarchicalLosses[torch.Tensor]:
-        """All losses of a minibatch.  losses: those of the low level."""
+        """Return all losses of a minibatch.  losses: of the low level."""
         rows = samples.chooses.nonzero()[:, 0]
         if not len(rows):
-            nothing = torch.zeros((), device=samples.chooses.device)
-            return HierarchicalLosses(*losses, *[nothing] * 4)
+            zero = torch.zeros((), device=samples.chooses.device)
+            return HierarchicalLosses(*losses, *[zero] * 4)
         logits, values = policy.choose_subtasks({key: tensor[rows] for key, tensor in observations.items()})
-        some, chosen = samples.take(rows), observations[COMMAND][rows, :1]
-        importance = 1.0 if some.weights is None else some.weights
+        choices, chosen = samples.take(rows), observations[COMMAND][rows, :1]
+        importance = 1.0 if choices.weights is None else choices.weights
         log_probs = F.log_softmax(logits, dim=1)
-        ratio = (log_probs - some.command_log_probs).gather(1, chosen)[:, 0].exp()
+        ratio = (log_probs - choices.command_log_probs).gather(1, chosen)[:, 0].exp()
         clipped = ratio.clamp(1 - weights.clip_range, 1 + weights.clip_range)
-        gain = torch.min(some.command_advantages * ratio, some.command_advantages * clipped)
+        gain = torch.min(choices.command_advantages * ratio, choices.command_advantages * clipped)
         share = len(samples.chooses)
         policy_loss = -(importance * gain).sum() / share
-        value_loss = (importance * (values - some.command_returns).square()).sum() / share
+        value_loss = (importance * (values - choices.command_returns).square()).sum() / share
         entropy_loss = (importance * (log_probs.exp() * log_probs).sum(dim=1)).sum() / share
         with torch.no_grad():
-            kl = (importance * kl_divergence(some.command_log_probs, log_probs)).sum() / share
+            kl = (importance * kl_divergence(choices.command_log_probs, log_probs)).sum() / share
         added = weights.vf_coef / weights.return_variance * value_loss
         if not weights.critic_only:
             added = added + policy_loss + weights.ent_coef * entropy_loss
-        whole = losses._replace(loss=losses.loss + added)
-        return HierarchicalLosses(*whole, policy_loss, value_loss, entropy_loss, kl)
+        total = losses._replace(loss=losses.loss + added)
+        return HierarchicalLosses(*total, policy_loss, value_loss, entropy_loss, kl)
 
 
 def normalized_choices(advantages: torch.Tensor, chooses: torch.Tensor) -> torch.Tensor:
-    """Advantages with mean 0 and standard deviation 1 over the choices; 0 where there are fewer than two."""
+    """Normalise advantages over the choices; zeros if there are fewer than two."""
     some = advantages[chooses]
     if len(some) < 2:
         return torch.zeros_like(advantages)
@@ -113,13 +113,13 @@ def normalized_choices(advantages: torch.Tensor, chooses: torch.Tensor) -> torch
 
 
 class HierarchicalBuffer(RolloutBuffer):
-    """A rollout with the subtasks in force, and the choices among them.
+    """A rollout with active subtasks and the choices among them.
 
-    obs[COMMAND]: int64[T, N, 2], subtask and decisions since it was given, as the decision was made.
-    chooses: bool[T, N], whether the subtask was chosen right before the decision.
-    command_log_probs: float32[T, N, 5], of all subtasks, and command_values: float32[T, N], when it was; else 0.
-    command_advantages, command_returns: float32[T, N], likewise.
-    completed: bool[T, N], whether the decision completed its subtask.
+    obs[COMMAND]: int64[T, N, 2], subtask and number of decisions since it was chosen, before the decision.
+    chooses: bool[T, N], true if the subtask was chosen right before the decision.
+    command_log_probs: float32[T, N, 5], of all subtasks, and command_values: float32[T, N]; 0 without a choice.
+    command_advantages, command_returns: float32[T, N]; 0 without a choice.
+    completed: bool[T, N], true if the decision completed its subtask.
     """
 
     def __init__(self, *arguments: Any, **keywords: Any):
@@ -135,11 +135,10 @@ class HierarchicalBuffer(RolloutBuffer):
 class HierarchicalPPO(PPO):
     """PPO with subtasks; arguments as of PPO, and:
 
-    architecture: one with subtasks.
-    from_stage: of the curriculum, before which there are none; None: from the start.  ConfigError for one that the training
-        levels do not have.
-    commanding: whether there are subtasks now; it stays so.
-    commands: the subtasks in force.
+    architecture: must have subtasks.
+    from_stage: stage of the curriculum at which subtasks begin; None: immediately.  ConfigError for an unknown stage.
+    commanding: true once subtasks are used.
+    commands: active subtasks.
     """
 
     rollout_buffer: HierarchicalBuffer
@@ -149,25 +148,22 @@ class HierarchicalPPO(PPO):
     def __init__(self, env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any):
         longest = get_architecture(architecture).subtasks
         if not longest:
-            raise ValueError(f"{architecture} has no subtasks; its name would end with +subtasksK")
+            raise ValueError(f"{architecture} has no subtasks; use {architecture}+subtasksK")
         if "ranks" in keywords and keywords["ranks"].size > 1:
-            advice = "is trained by one process so far; leave out --num-gpus and torchrun, or the subtasks"
+            advice = "is trained by one process only; leave out --num-gpus and torchrun, or the subtasks"
             raise ConfigError(advice, "architectures", architecture)
         if from_stage is not None and from_stage not in env.sampler.stages:
-            there = ", ".join(env.sampler.stages)
-            raise ConfigError(
-                f"the training dataset has no such levels, only {there}", "--hierarchical-from-stage", from_stage
-            )
+            advice = f"the training dataset has no such levels, only {', '.join(env.sampler.stages)}"
+            raise ConfigError(advice, "--hierarchical-from-stage", from_stage)
         super().__init__(env, architecture, *arguments, **keywords)
         self.from_stage = from_stage
         self.commanding = False
         count = self.sim.num_envs
         self.commands = Commands(count, longest)
-        self._chosen = np.zeros(count, bool)  # whether the subtask in force was chosen for the decision that comes
-        self._log_probs = torch.zeros(count, len(SUBTASKS))  # of all subtasks then
+        self._chosen = np.zeros(count, bool)  # for the next decision
+        self._log_probs = torch.zeros(count, len(SUBTASKS))  # of all subtasks at the latest choice
         self._command_values = torch.zeros(count)
 
-    # -----------------------------------------------------------------------------------------------------------------
     # Rollout
 
     @property
@@ -192,7 +188,7 @@ class HierarchicalPPO(PPO):
 
     @torch.no_grad()
     def _choose(self, envs: np.ndarray) -> None:
-        """New subtasks for some environments, drawn by the high level; int64[k]."""
+        """Sample new subtasks for the environments int64[k] from the high level."""
         self._chosen[envs] = True
         if not len(envs):
             return
@@ -210,7 +206,7 @@ class HierarchicalPPO(PPO):
         return super()._act(t)
 
     def after_decision(self, t: int) -> None:
-        """Replace the subtasks that are over after decision t."""
+        """Replace finished subtasks."""
         if not self.commanding:
             return
         ended = self.sim.terminated | self.sim.truncated
@@ -241,7 +237,6 @@ class HierarchicalPPO(PPO):
         for tag, value in hierarchy_metrics(self.rollout_buffer, self._chosen).items():
             self.logger.record(tag, value)
 
-    # -----------------------------------------------------------------------------------------------------------------
     # Update
 
     def samples(self, weights: LossWeights) -> Samples:
@@ -255,7 +250,6 @@ class HierarchicalPPO(PPO):
             command_returns=buffer.flat("command_returns"),
         )
 
-    # -----------------------------------------------------------------------------------------------------------------
     # Checkpoints
 
     def extra_state(self) -> dict[str, Any]:
@@ -279,13 +273,13 @@ class HierarchicalPPO(PPO):
 
 
 def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[str, float]:
-    """What the high level did in a rollout: tag -> value; nothing where there were no subtasks.
+    """Metrics of the high level in a rollout: tag -> value; empty without subtasks.
 
-    chosen: bool[N], whether a subtask was chosen after the last decision.
-    share/SUBTASK: of the decisions, under it.
-    decisions/SUBTASK: how long those lasted that ended in the rollout, on average.
+    chosen: bool[N], true if a subtask was chosen after the last decision.
+    share/SUBTASK: share of the decisions with it.
+    decisions/SUBTASK: mean duration of those that ended in the rollout.
     completed/SUBTASK: share of these that were completed.
-    choices_per_episode: subtasks per episode that ended; below 3 the high level has hardly anything to say.
+    choices_per_episode: subtasks per finished episode; below 3 the high level has little influence.
     """
     command, ends = buffer.obs[COMMAND].cpu().numpy(), buffer.episode_ends.cpu().numpy()
     subtask, age = command[..., 0], command[..., 1]
@@ -295,11 +289,11 @@ def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[st
     completed = buffer.completed.cpu().numpy()
     metrics: dict[str, float] = {}
     for number, name in enumerate(SUBTASKS):
-        mine = subtask == number
-        metrics[f"hierarchy/share/{name}"] = float(mine.mean())
-        if (mine & over).any():
-            metrics[f"hierarchy/decisions/{name}"] = float(age[mine & over].mean()) + 1
-            metrics[f"hierarchy/completed/{name}"] = float(completed[mine & over].mean())
+        active = subtask == number
+        metrics[f"hierarchy/share/{name}"] = float(active.mean())
+        if (active & over).any():
+            metrics[f"hierarchy/decisions/{name}"] = float(age[active & over].mean()) + 1
+            metrics[f"hierarchy/completed/{name}"] = float(completed[active & over].mean())
     if ends.any():
         metrics["hierarchy/choices_per_episode"] = float(over.sum() / ends.sum())
     return metrics
@@ -314,25 +308,25 @@ def semi_markov(
     gamma: float,
     gae_lambda: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(advantages, returns), float32[T, N] both, of the choices made before some of T decisions; 0 elsewhere.
+    """GAE of a semi-Markov decision process: (advantages, returns) of the choices, float32[T, N]; 0 elsewhere.
 
     rewards: float32[T, N], of the decisions.
-    values: float32[T, N], of the states in which was chosen; whatever elsewhere.
-    chooses: bool[T, N], whether a choice was made before the decision.
-    episode_ends: bool[T, N], whether the decision was its episode's last; a choice was made before the first of each.
-    last_values: float32[N], of what follows the last decision: of the choice that is due there, or of the one still in force.
+    values: float32[T, N], of the states of the choices; not used elsewhere.
+    chooses: bool[T, N], true if a choice was made before the decision, as before the first one of each episode.
+    episode_ends: bool[T, N], true for the last decision of an episode.
+    last_values: float32[N], after the last decision: of the choice made there, or of the unfinished one.
 
-    A choice that lasts d decisions earns R = sum over i < d of gamma^i r_i, and what follows it counts times gamma^d (nothing
-    after the episode's end): delta = R + gamma^d V' - V, and A = delta + gamma^d lambda A'.  Lambda counts choices, no
-    decisions.
+    A choice that lasts d decisions earns R = sum over i < d of gamma^i r_i, and the value after it counts times gamma^d (0
+    after the end of the episode): delta = R + gamma^d V' - V, and A = delta + gamma^d lambda A'.  The exponent of lambda
+    counts choices instead of decisions.
     """
     advantages, returns = torch.zeros_like(rewards), torch.zeros_like(rewards)
     earned, discount = torch.zeros_like(last_values), torch.ones_like(last_values)  # until the next choice
-    following, trace = last_values, torch.zeros_like(last_values)  # its value, and its advantage
+    following, trace = last_values, torch.zeros_like(last_values)  # value and advantage of the next choice
     for t in reversed(range(len(rewards))):
-        goes_on = (~episode_ends[t]).float()
-        earned = rewards[t] + gamma * goes_on * earned
-        discount = gamma * goes_on * discount
+        continues = (~episode_ends[t]).float()
+        earned = rewards[t] + gamma * continues * earned
+        discount = gamma * continues * discount
         advantage = earned + discount * following - values[t] + gae_lambda * discount * trace
         chosen = chooses[t]
         advantages[t] = torch.where(chosen, advantage, 0.0)

@@ -4,7 +4,7 @@ Source: Schulman et al. 2017 (PPO); KL penalty to the BC policy after Schmitt et
 wins after Oh et al. 2018 (self-imitation learning).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -94,8 +94,8 @@ class Samples:
 
     def take(self, index: torch.Tensor) -> Self:
         """Return the decisions ``index``, int64[b]."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: values[index] for name, values in given.items() if values is not None})
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: tensor[index] for name, tensor in values.items() if tensor is not None})
 
 
 class ExtraLoss(Protocol):
@@ -170,9 +170,8 @@ def set_gradients(
     pool: ThreadPool,
     observations: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
     samples: Samples,
-    index: torch.Tensor,
+    minibatches: Sequence[torch.Tensor],
     weights: LossWeights,
-    size: int | None = None,
     extra_loss: ExtraLoss | None = None,
     segment: int = 1,
 ) -> Any:
@@ -182,14 +181,13 @@ def set_gradients(
     pool: threads that share each minibatch.
     observations: function of the numbers of decisions that returns their observations.
     samples: all decisions of the rollout.
-    index: int64[B], the decisions of the step.
+    minibatches: decisions of each pass through the network, int64[B]; their gradients are accumulated to those of one step.
     weights: coefficients of the losses.
-    size: decisions per pass through the network; gradients of several are accumulated, as if they were one.  None: B.
     extra_loss: further terms of the loss.
-    segment: consecutive decisions that must stay together; a divisor of B and ``size``.
+    segment: number of consecutive decisions that must stay together; a divisor of each B.
     Returns Losses, or the named tuple of ``extra_loss``, as floats.
     """
-    # The trunk is shared: the BC policy must not change while the critic trains alone.
+    # The encoder is shared: the actor must not change while the critic trains alone.
     trained = [
         parameter
         for name, parameter in policy.named_parameters()
@@ -197,9 +195,9 @@ def set_gradients(
     ]
     policy.optimizer.zero_grad(set_to_none=True)
     if samples.weights is not None:
-        samples = replace(samples, weights=samples.weights / samples.weights[index].mean())
-    total = torch.zeros(())
-    for minibatch in index.split(size or len(index)):
+        samples = replace(samples, weights=samples.weights / samples.weights[torch.cat([*minibatches])].mean())
+    total, size = torch.zeros(()), sum(map(len, minibatches))
+    for minibatch in minibatches:
 
         def loss(rows: slice, of: torch.Tensor = minibatch) -> tuple[torch.Tensor, torch.Tensor]:
             obs, part = observations(of[rows]), samples.take(of[rows])
@@ -211,7 +209,7 @@ def set_gradients(
 
         begins = np.arange(0, len(minibatch), segment) if segment > 1 else None
         means, gradients = summed_gradients(pool, len(minibatch), loss, trained, begins)
-        share = len(minibatch) / len(index)
+        share = len(minibatch) / size
         total = total.to(means.device) + share * means
         for parameter, gradient in zip(trained, gradients, strict=True):
             if gradient is not None:

@@ -57,8 +57,7 @@ def reestimate(ppo: "PPO", samples: Samples) -> Samples:
         ratios,
         gamma=config.gamma,
         gae_lambda=config.gae_lambda,
-        rho_clip=config.vtrace_rho_clip or 1.0,
-        c_clip=config.vtrace_c_clip if config.vtrace_rho_clip is not None else 1.0,
+        clips=(1.0, 1.0) if config.vtrace_rho_clip is None else (config.vtrace_rho_clip, config.vtrace_c_clip),
     )
     advantages = advantages.flatten()
     advantages = normalized(advantages, buffer.all_gather(advantages))
@@ -74,15 +73,14 @@ def vtrace(
     *,
     gamma: float,
     gae_lambda: float,
-    rho_clip: float = 1.0,
-    c_clip: float = 1.0,
+    clips: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """V-trace targets as (advantages, returns), float32[T, N] both; with ratios of 1 those of ``compute_gae``.
 
     rewards, values: float32[T, N].  episode_ends: bool[T, N].  last_values: float32[N].
     ratios: float32[T, N], probability of each action under the current policy over that under the rollout policy.
-    rho_clip, c_clip: largest ratio that weighs an error, and that weighs later errors.
-    The advantage of a decision leaves out its own ratio, since PPO's loss multiplies by it.
+    clips: largest ratio that weights an error (rho), and that weights later errors (c).
+    The advantage of a decision does not contain its own ratio, since PPO's loss multiplies by it.
     """
     advantages, traces = torch.empty_like(values), torch.empty_like(values)
     trace, next_values = torch.zeros_like(last_values), last_values
@@ -90,7 +88,7 @@ def vtrace(
         continues = (~episode_ends[t]).float()
         delta = rewards[t] + gamma * next_values * continues - values[t]
         advantages[t] = delta + gamma * gae_lambda * continues * trace
-        rho, c = ratios[t].clamp(max=rho_clip), ratios[t].clamp(max=c_clip)
+        rho, c = (ratios[t].clamp(max=clip) for clip in clips)
         trace = traces[t] = rho * delta + gamma * gae_lambda * c * continues * trace
         next_values = values[t]
     return advantages, traces + values

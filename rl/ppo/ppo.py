@@ -416,9 +416,8 @@ class PPO:
             self.pool,
             partial(self.training_observations, self.policy),
             samples,
-            index,
+            index.split(self.batch_size),
             weights,
-            self.batch_size,
             self.extra_loss,
             self.rollout_buffer.segment,
         )

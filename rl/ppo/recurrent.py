@@ -24,7 +24,7 @@ from rl.policy.recurrent import FOLLOWS, MEMORY, with_memory
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 
-STATE = "memory"  # key in what a checkpoint keeps of training
+STATE = "memory"  # key in a checkpoint's training state
 
 
 class RecurrentBuffer(RolloutBuffer):
@@ -32,7 +32,7 @@ class RecurrentBuffer(RolloutBuffer):
 
     obs[MEMORY]: float32[T, N, size], the state before each decision.
     segments: int64[S, L], numbers of the decisions of each segment; set by ``set_segment_length``.
-    Observations of decisions that follow each other in one segment, within an episode, say so with FOLLOWS.
+    Observations have FOLLOWS where a decision follows another one in the same segment and episode.
     """
 
     segments: torch.Tensor
@@ -66,7 +66,7 @@ class RecurrentBuffer(RolloutBuffer):
         return found
 
     def follows(self, index: torch.Tensor) -> torch.Tensor:
-        """bool[B], true where a row is the decision after the row above it, in the same segment and episode."""
+        """bool[B], true where a row is the decision after the previous row, in the same segment and episode."""
         found = torch.zeros_like(index, dtype=torch.bool)
         envs = self.shape[1]
         next_one = (index[1:] == index[:-1] + envs) & (index[1:] // envs % self.segment != 0)
@@ -74,21 +74,21 @@ class RecurrentBuffer(RolloutBuffer):
         return found
 
     def before(self, begins: torch.Tensor, count: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        """(observations of the ``count`` decisions before segments, as sequences; int64[S] the last row of each).
+        """Return observations of the ``count`` decisions before segments, as sequences, and the last row of each, int64[S].
 
-        begins: int64[S], numbers of their first decisions, none of which is among the first ``count`` of its environment.
+        begins: int64[S], first decisions of the segments, not among the first ``count`` decisions of the rollout.
         """
         back = torch.arange(count, 0, -1, device=self.device) * self.shape[1]
-        seen = RecurrentBuffer.observations(self, (begins[:, None] - back).flatten())
-        return seen, torch.arange(1, len(begins) + 1, device=self.device) * count - 1
+        earlier = RecurrentBuffer.observations(self, (begins[:, None] - back).flatten())
+        return earlier, torch.arange(1, len(begins) + 1, device=self.device) * count - 1
 
 
 class RecurrentPPO(PPO):
     """PPO with a memory; arguments as of PPO.
 
-    architecture: one with a memory.
+    architecture: must have a memory.
     states: float32[N, size], recurrent state of each environment.
-    Raises ConfigError where segments do not divide rollout and minibatches.
+    Raises ConfigError if segments do not divide rollout and minibatches.
     """
 
     rollout_buffer: RecurrentBuffer
@@ -97,17 +97,14 @@ class RecurrentPPO(PPO):
     def __init__(self, env: Any, architecture: str, config: PPOConfig, plan: Plan, **keywords: Any):
         size = get_architecture(architecture).memory
         if not size:
-            raise ValueError(f"{architecture} has no memory; its name would end with +gru")
+            raise ValueError(f"{architecture} has no memory; use {architecture}+gru")
         self.buffer_settings = {"memory": size}
         self.states = np.zeros((env.sim.num_envs, size), np.float32)
-        self._after, self._after_decision = (
-            np.zeros_like(self.states),
-            -1,
-        )  # states after that decision, episode ends ignored
+        self._after = np.zeros_like(self.states)  # states after decision ``_after_decision``, ignoring ends of episodes
+        self._after_decision = -1
         super().__init__(env, architecture, config, plan, **keywords)
         self.rollout_buffer.set_segment_length(segment_length(config, plan))
 
-    # -----------------------------------------------------------------------------------------------------------------
     # Rollout
 
     @property
@@ -120,7 +117,7 @@ class RecurrentPPO(PPO):
 
     @torch.no_grad()
     def _states_after(self, t: int) -> np.ndarray:
-        """Compute the states float32[N, size] after an earlier decision again."""
+        """Recompute the states float32[N, size] after an earlier decision."""
         envs = self.sim.num_envs
         index = torch.arange(t * envs, (t + 1) * envs, device=self.device)
         states = self.policy.step(self.rollout_buffer.observations(index))[2]
@@ -134,11 +131,10 @@ class RecurrentPPO(PPO):
         return logits, values
 
     def after_decision(self, t: int) -> None:
-        """Carry the states on; reset them where an episode begins."""
+        """Update the states; reset them where an episode begins."""
         ended = self.sim.terminated | self.sim.truncated
         self.states = np.where(ended[:, None], np.float32(0), self._after)
 
-    # -----------------------------------------------------------------------------------------------------------------
     # Update
 
     @torch.no_grad()
@@ -158,7 +154,6 @@ class RecurrentPPO(PPO):
         found[MEMORY][where] = states[last] * ~ended[:, None]
         return found
 
-    # -----------------------------------------------------------------------------------------------------------------
     # Checkpoints
 
     def extra_state(self) -> dict[str, Any]:
@@ -171,12 +166,12 @@ class RecurrentPPO(PPO):
 def segment_length(config: PPOConfig, plan: Plan) -> int:
     """Length of a segment: as configured, or the largest up to MEMORY_SEGMENT that divides rollouts and minibatches.
 
-    ConfigError for settings that do not go together with these sizes, or with sequences.
+    ConfigError for settings that are incompatible with these sizes or with sequences.
     """
     rollout, minibatch, wanted = plan.rollout_length, plan.minibatch_size, config.memory_segment
     possible = [n for n in range(1, rollout + 1) if rollout % n == 0 and minibatch % n == 0]
     if config.prioritised_alpha:
-        advice = "draws single decisions, and a network with a memory learns from sequences; leave it out"
+        advice = "draws single decisions, but recurrent networks learn from sequences; leave it out"
         raise ConfigError(advice, "--prioritised-alpha", config.prioritised_alpha)
     if wanted is not None and wanted not in possible:
         numbers = ", ".join(map(str, possible))

@@ -149,7 +149,7 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 def _update(policy: NppPolicy, batch: _Minibatch, pool: ThreadPool) -> None:
     """Gradients and a step of the optimiser, as in PPO."""
-    set_gradients(policy, pool, batch.observations, batch.samples, batch.index, WEIGHTS, segment=batch.segment)
+    set_gradients(policy, pool, batch.observations, batch.samples, [batch.index], WEIGHTS, segment=batch.segment)
     policy.optimizer.step()
 
 

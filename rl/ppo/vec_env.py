@@ -6,12 +6,12 @@
     env = BatchVecEnv(BatchSimulator(levels, 64), sampler)
     PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}).learn(100_000)
 
-``ScaledFeatures`` (``rl.policy.sb3``) brings the raw observations to one scale; without it, plain networks learn slowly.
+``ScaledFeatures`` (``rl.policy.sb3``) scales the raw observations; without it, plain networks learn slowly.
 
 Episodes restart inside ``step``.  Only environments whose episode has just ended get an info dictionary of their own,
 with "episode" {"r": return, "l": decisions, "t": seconds since the start}, "is_success", "level" (index), "outcome",
 "TimeLimit.truncated" and, after a time-out, "terminal_observation"; all others share one empty dictionary.  Episodes that
-began at a start state (``rl.curriculum.start_states``) have no "episode" and no "is_success", as they do not count.
+began at a start state (``rl.curriculum.start_states``) are not counted: they have no "episode" and no "is_success".
 """
 
 import hashlib
@@ -33,13 +33,13 @@ from nppsim.spaces import as_spaces_have_it, observation_space
 from nppsim.states import impossible
 from rl.curriculum import CurriculumManager
 
-EPISODES_PER_UPDATE = 256  # of the curriculum, for algorithms that do not say when they update
+EPISODES_PER_UPDATE = 256  # of the curriculum, for algorithms without a hook for updates
 
 
 class BatchVecEnv(VecEnv):
-    """A BatchSimulator whose levels are drawn by a sampler, which in turn learns how episodes ended.
+    """A BatchSimulator whose levels are drawn by a sampler, which gets the outcomes of episodes.
 
-    sim: the simulator.  sampler: its levels are those of ``sim.bank``.
+    sim: the simulator.  sampler: for the levels of ``sim.bank``.
     Attributes of single environments (``get_attr``): "level" (index in the bank), "spec" and "render_mode" (both None).
     Methods (``env_method``): "action_masks" -> bool[6], "snapshot" -> uint8[...], "restore" (snapshot).
     """
@@ -49,7 +49,9 @@ class BatchVecEnv(VecEnv):
 
     def __init__(self, sim: BatchSimulator, sampler: CurriculumManager):
         if len(sampler.stage_of) != len(sim.bank):
-            raise ValueError(f"the sampler knows {len(sampler.stage_of)} levels, the simulator {len(sim.bank)}")
+            raise ValueError(
+                f"the sampler has {len(sampler.stage_of)} levels, the simulator {len(sim.bank)}; they must be the same"
+            )
         self.sim = sim
         self.sampler = sampler
         self._actions: np.ndarray | None = None
@@ -59,7 +61,7 @@ class BatchVecEnv(VecEnv):
         super().__init__(sim.num_envs, observation_space(sim.keys, sim.stacking), spaces.Discrete(NUM_ACTIONS))
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Seed the draws of levels from now on (None: leave them); the simulator itself has no randomness."""
+        """Seed the draws of levels (None: no change); the simulator itself has no randomness."""
         if seed is not None:
             self.sampler.seed(seed)
         return [seed] * self.num_envs
@@ -70,7 +72,7 @@ class BatchVecEnv(VecEnv):
         return self._observations()
 
     def state(self) -> dict[str, Any]:
-        """Everything that the future depends on beside the sampler: the environments, in the middle of their episodes.
+        """State of the environments for ``load``, in the middle of their episodes; the sampler's state is separate.
 
         levels: digest of the levels in their order.  snapshots: uint8[N, B], ``sim.snapshot``.  next_level: int32[N].
         """
@@ -82,28 +84,22 @@ class BatchVecEnv(VecEnv):
         }
 
     def load(self, state: dict[str, Any]) -> dict[str, np.ndarray]:
-        """Go on where ``state`` was taken; returns the observations.  ConfigError if that was with other environments."""
+        """Restore ``state`` and return the observations.  ConfigError for a state of other environments."""
         if state["levels"] != self._levels_digest():
-            raise ConfigError(
-                "the saved episodes are of other levels, or in another order; go on with the same dataset"
-            )
+            raise ConfigError("the stored episodes are of other levels, or in another order; use the same dataset")
         stored, mine = state["snapshots"].shape, self.sim.snapshot(slice(None)).shape
         if stored != mine:
             raise ConfigError(
-                f"the saved episodes are of {stored[0]} environments of {stored[1]} bytes, these are {mine[0]} of {mine[1]}; "
-                "go on with the same settings"
+                f"the stored episodes are of {stored[0]} environments of {stored[1]} bytes, expected {mine[0]} of {mine[1]}; "
+                "use the same settings"
             )
         self.sim.restore(slice(None), state["snapshots"])
         waiting = np.asarray(state["next_level"])
-        told = impossible(self.sim.state, self.sim.bank, self.num_envs)
-        if not told and not (
-            waiting.shape == (self.num_envs,) and waiting.min() >= 0 and waiting.max() < len(self.sim.bank)
-        ):
-            told = "levels wait to be played that do not exist"
-        if told:
-            raise ConfigError(
-                f"the saved episodes cannot be true: {told}; the file was changed, go on from another one"
-            )
+        problem = impossible(self.sim.state, self.sim.bank, self.num_envs)
+        if waiting.shape != (self.num_envs,) or waiting.min() < 0 or waiting.max() >= len(self.sim.bank):
+            problem = problem or "next levels that do not exist"
+        if problem:
+            raise ConfigError(f"the stored episodes are impossible: {problem}; the file was changed, use another one")
         self.sim.next_level[:] = waiting
         self.sim.observe()
         return self._observations()
@@ -120,8 +116,8 @@ class BatchVecEnv(VecEnv):
             raise RuntimeError("step_wait() without step_async(); call step()")
         if self.sampler.wants_advantages:
             raise ConfigError(
-                "learns from the advantages that this project's PPO works out, which nobody tells it here: all levels would "
-                "stay equally likely; choose another one",
+                "learns from the advantages of this project's PPO, which other algorithms do not provide; all levels would "
+                "stay equally likely: choose another one",
                 "curriculum",
                 self.sampler.config.strategy,
             )
@@ -131,7 +127,7 @@ class BatchVecEnv(VecEnv):
         sim.step(actions)
         if self._no_info:
             raise RuntimeError(
-                f"somebody wrote {list(self._no_info)} into the info dictionary that all share; copy it first"
+                f"{list(self._no_info)} was written into the shared empty info dictionary; copy it first"
             )
         infos = [self._no_info] * self.num_envs
         finished = sim.finished
@@ -143,11 +139,11 @@ class BatchVecEnv(VecEnv):
             if self._since_update >= EPISODES_PER_UPDATE:
                 self.sampler.update(sim)
                 self._since_update = 0
-        # Stable-Baselines3 keeps what step returns until after the next step, so the simulator's arrays are copied.
+        # Stable-Baselines3 uses these arrays after the next step, so the simulator's arrays are copied.
         return self._observations(), sim.rewards.copy(), sim.terminated | sim.truncated, infos
 
     def close(self) -> None:
-        """Nothing to close: there are no processes."""
+        """Do nothing: there are no processes."""
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         rows = list(self._get_indices(indices))
@@ -155,14 +151,14 @@ class BatchVecEnv(VecEnv):
             return [int(self.sim.level[row]) for row in rows]
         if attr_name in ("spec", "render_mode"):
             return [None] * len(rows)
-        if attr_name == "action_masks":  # how sb3-contrib asks whether there are any
+        if attr_name == "action_masks":  # sb3-contrib tests for this attribute
             return [lambda row=row: self.sim.action_masks()[row] for row in rows]
         raise AttributeError(f"environments have no attribute {attr_name!r}; they have level, spec and render_mode")
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         raise AttributeError(
-            f"{attr_name!r} cannot be set on single environments: levels come from the sampler, and all else is "
-            "fixed when the simulator is made"
+            f"{attr_name!r} cannot be set on single environments: levels come from the sampler, and other settings are "
+            "fixed when the simulator is created"
         )
 
     def env_method(self, method_name: str, *args: Any, indices: VecEnvIndices = None, **kwargs: Any) -> list[Any]:
@@ -176,7 +172,7 @@ class BatchVecEnv(VecEnv):
         )
 
     def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
-        """True for Monitor, whose "episode" entries these infos have; there is no other wrapper."""
+        """True for Monitor, as infos have its "episode" entries; there is no other wrapper."""
         return [wrapper_class is Monitor for _ in self._get_indices(indices)]
 
     def _info(self, env: int) -> dict[str, Any]:
@@ -204,7 +200,7 @@ class BatchVecEnv(VecEnv):
 
 
 def desynchronize(sim: BatchSimulator, rng: np.random.Generator) -> None:
-    """Shorten each environment's current episode to a random length, so that time-outs do not come in waves."""
+    """Shorten each environment's current episode to a random length, so that time-outs are spread evenly."""
     limit = sim.bank.time_limit[sim.level]
     frames = rng.integers(0, limit) // sim.frame_skip * sim.frame_skip
     sim.state.ninja["frame"][: sim.num_envs] = frames

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bc.dataset import BCDataset
-from bc.train import BCConfig, TrainingError, evaluate, pretrain
+from bc.train import BCConfig, Hooks, TrainingError, evaluate, pretrain
 from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.levels.level import mirror
@@ -81,8 +81,10 @@ def test_training_learns_and_beats_the_trivial_predictors():
         dataset,
         BCConfig(epochs=15, learning_rate=3e-3),
         writer,
-        simulate_closed_loop=lambda trained: {"success": float(trained is policy)},
-        on_improvement=lambda trained, epoch: improved.append(epoch),
+        hooks=Hooks(
+            on_improvement=lambda trained, epoch: improved.append(epoch),
+            closed_loop=lambda trained: {"success": float(trained is policy)},
+        ),
         log=lambda line: None,
     )
     assert result.validation.accuracy > 0.97

@@ -70,7 +70,7 @@ def test_v_trace_is_what_its_definition_says_and_without_ratios_it_is_gae(steps,
     rewards, values = rng.normal(size=(2, steps, envs))
     last, ratios, ends = rng.normal(size=envs), rng.lognormal(0, 0.7, (steps, envs)), rng.random((steps, envs)) < 0.2
     tensors = [torch.from_numpy(array) for array in (rewards, values, ends, last)]
-    found = vtrace(*tensors, torch.from_numpy(ratios), gamma=gamma, gae_lambda=lam, rho_clip=clips[0], c_clip=clips[1])
+    found = vtrace(*tensors, torch.from_numpy(ratios), gamma=gamma, gae_lambda=lam, clips=clips)
     for ours, plain in zip(found, plain_trace(rewards, values, ends, last, gamma, lam, ratios, *clips), strict=True):
         np.testing.assert_allclose(ours.numpy(), plain, rtol=1e-6, atol=1e-6)
     usual = plain_advantages(rewards, values, ends, last, gamma, lam)
@@ -132,8 +132,9 @@ def test_accumulated_gradients_are_those_of_one_large_minibatch():
     loss_settings = LossWeights(0.2, 0.5, 0.01, bc_kl_coef=0.2, self_imitation_coef=0.1)
 
     def found(size):
+        minibatches = index.split(size or len(index))
         parts = set_gradients(
-            ppo.policy, ThreadPool(1), ppo.rollout_buffer.observations, samples, index, loss_settings, size
+            ppo.policy, ThreadPool(1), ppo.rollout_buffer.observations, samples, minibatches, loss_settings
         )
         return parts, [parameter.grad.clone() for parameter in ppo.policy.parameters() if parameter.grad is not None]
 

@@ -147,11 +147,9 @@ def test_gradients_are_those_of_steps_by_hand(burn_in, threads, size):
         ThreadPool(threads),
         lambda rows: ppo.training_observations(ppo.policy, rows),
         samples,
-        index,
+        index.split(size or len(index)),
         settings,
-        size,
-        None,
-        16,
+        segment=16,
     )
     found = {name: parameter.grad.clone() for name, parameter in ppo.policy.named_parameters()}
     logits, values = outputs_step_by_step(ppo, ppo.policy, index, burn_in)

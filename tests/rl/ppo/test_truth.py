@@ -228,7 +228,7 @@ def test_gradients_shared_among_threads_are_those_of_one_backward_pass(threads, 
     settings = LossWeights(0.2, 0.5, 0.01, 0.3, critic_only, 2.0, 0.05)
     found = []
     for pool in (ThreadPool(1), ThreadPool(threads)):
-        losses = set_gradients(ppo.policy, pool, buffer.observations, samples, index, settings)
+        losses = set_gradients(ppo.policy, pool, buffer.observations, samples, [index], settings)
         found.append((losses, [p.grad.clone() for p in ppo.policy.parameters() if p.grad is not None]))
     (one, whole), (several, parts) = found
     np.testing.assert_allclose(several, one, rtol=1e-5, atol=1e-6)
