@@ -134,8 +134,8 @@ def test_shipped_names_cannot_be_taken():
     [
         ({"name": "a/b"}, "cannot name a folder"),
         ({"reads": ()}, "both module and reads"),
-        ({"vectors": ((("game_state",), (8,)),)}, "takes the place"),
-        ({"reads": ("surroundings",)}, "reads vectors"),
+        ({"vectors": ((("game_state",), (8,)),)}, "replaces"),
+        ({"reads": ("surroundings",)}, "read vectors"),
         ({"reads": ("game_state", "graph_state")}, "no graph"),
     ],
 )
