@@ -1,7 +1,7 @@
-"""What a folder of demonstrations holds, and what is wrong with it, in numbers; ``bc.demonstration_report`` shows them.
+"""Statistics and anomalies of a folder of demonstrations; ``bc.demonstration_report`` shows them.
 
     analysis = analyse(find_replays(folder), 4, folder=folder, levels=[LevelSet.open("datasets/train")])
-    analysis.findings  # what to look at before training, as sentences
+    analysis.findings  # sentences on what to check before training
 
 States are those that an agent observes before each decision, from the simulator that training uses (``bc.dataset``).
 """
@@ -28,10 +28,10 @@ from nppsim.observe import layout
 from nppsim.paths import MAX_PATH, NODES_X, NODES_Y, WALL
 
 STATE = "game_state"
-IDLE_FRAMES = 60  # without moving: an idle stretch that is told
+IDLE_FRAMES = 60  # without moving: reported as an idle stretch
 IDLE_PX = 0.05  # per decision: less is no movement
 SLOW = 2.0  # times par, or times the fastest demonstration of the same level: much longer
-SLOW_WAY = 3.0  # times the usual frames per px of way: much longer than the way, told also where no par is known
+SLOW_WAY = 3.0  # times the usual frames per px of path: too slow for the path, reported also without a known par
 LONG_FOR_CATEGORY = 5.0  # times the median of the category: an odd one out, or of another category
 LARGE_DEVIATION_PX = 10.0  # of a re-timed run from its recording, on average: the radius of the ninja
 NEARLY_CONSTANT = 0.999  # share of decisions with the same value
@@ -39,7 +39,7 @@ FASTEST = 10  # px per frame: the edge of the histogram of speeds, where faster 
 PARTLY = 0.5  # share with demonstration in a quarter of the levels, against that of all: below it, a part is missing
 FEW_LEVELS = 20  # of a category: too few to speak of quarters
 _WAVE = 512  # demonstrations stepped side by side
-_CHUNK = 256  # levels compiled at once
+_CHUNK = 256  # levels compiled together
 
 # Kinds of anomalies besides the reasons for leaving a replay out.
 IDLE = "idle stretch"
@@ -51,7 +51,7 @@ RETIMED_FAR = "re-timed far off"
 NOT_IN_LEVELS = "level not in --levels"
 OTHER_CATEGORY = "another category in --levels"
 AFTER_WIN = "inputs after the win"
-BOTH_HELD = "left and right held together"
+BOTH_PRESSED = "left and right pressed together"
 DEFECT = "tolerated defect of the file"
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -154,7 +154,7 @@ class Coverage:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What ``analyse`` finds; D demonstrations.
+    """Result of ``analyse`` for D demonstrations.
 
     found: the demonstrations, and what was left out.
     total, groups: all demonstrations, and by category.
@@ -184,7 +184,7 @@ class Analysis:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What to look at, problems first."""
+        """Findings as sentences, problems first."""
         return tuple(_findings(self))
 
 
@@ -425,7 +425,7 @@ def _leaks(
 ) -> Iterator[Anomaly]:
     for d, key in zip(demonstrations, content, strict=True):
         if key in forbidden:
-            yield Anomaly(d.name, None, f"is the held-out level {forbidden[key].file}, as it is or mirrored")
+            yield Anomaly(d.name, None, f"is the held-out level {forbidden[key].file}, mirrored or not")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -482,7 +482,7 @@ def _slow(demonstrations: Sequence[Demonstration], measured: _Measured) -> Itera
 
 
 def _odd_places(d: Demonstration, known: _KnownLevel | None) -> Iterator[_Odd]:
-    """Whether its level is none of --levels (``known`` is None), or of another category there."""
+    """Yield an anomaly if its level is not in --levels (``known`` is None) or has another category there."""
     if known is None:
         yield NOT_IN_LEVELS, Anomaly(d.name, None, f"category {d.category}")
     elif known.entry.category != d.category:
@@ -490,7 +490,7 @@ def _odd_places(d: Demonstration, known: _KnownLevel | None) -> Iterator[_Odd]:
 
 
 def _odd_recordings(d: Demonstration, file: ReplayFile) -> Iterator[_Odd]:
-    """What can be seen only in the file: a demonstration is moved onto the grid, cut at the win and cleaned."""
+    """Yield anomalies of the file: demonstrations themselves are re-timed, cut at the win and cleaned."""
     if d.retimed and d.deviation_px > LARGE_DEVIATION_PX:
         yield RETIMED_FAR, Anomaly(d.name, d.deviation_px, f"{d.deviation_px:.1f} px from the recording on average")
     replay, won = file.replay, d.recorded_frames
@@ -499,7 +499,7 @@ def _odd_recordings(d: Demonstration, file: ReplayFile) -> Iterator[_Odd]:
         yield AFTER_WIN, Anomaly(d.name, replay.frames - won, text)
     both = int((replay.inputs[:won] & (LEFT | RIGHT) == LEFT | RIGHT).sum())
     if both:
-        yield BOTH_HELD, Anomaly(d.name, both, f"{both} frames with input byte 6 or 7, taken as left")
+        yield BOTH_PRESSED, Anomaly(d.name, both, f"{both} frames with input byte 6 or 7, taken as left")
     for warning in replay.warnings:
         yield DEFECT, Anomaly(d.name, None, warning)
 
@@ -536,8 +536,8 @@ def _findings(analysis: Analysis) -> Iterator[Finding]:
     repeated = total.baselines["repeat_previous"].accuracy
     yield Finding(
         False,
-        f"repeating the previous action is right in {repeated:.1%} of the decisions: judge a BC policy by its accuracy on "
-        "changes",
+        f"repeating the previous action is right in {repeated:.1%} of the decisions: compare BC policies by their accuracy "
+        "on changes",
     )
     several = len(analysis.several)
     if several:

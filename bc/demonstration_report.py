@@ -17,7 +17,7 @@ from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.report.charts import box_chart, field_chart, heat_chart, histogram_chart
 from nppsim.report.pages import Plot, render_page
 
-LONG_HOLD = 12  # decisions: actions held longer than this share a column
+LONG_HOLD = 12  # decisions: actions that last longer share a column
 SHOWN = 20  # of each kind of anomaly, and of each list of names
 MOST_BINS = 40  # whole numbers that span at most this have a bin each
 ALL = "all together"
@@ -47,7 +47,7 @@ def render_report(analysis: Analysis) -> str:
     return render_page(
         "demonstrations.html",
         title=f"Demonstrations in {found.folder}",
-        told=f"{len(found.demonstrations)} demonstrations of {len({d.level for d in found.demonstrations})} levels, "
+        summary=f"{len(found.demonstrations)} demonstrations of {len({d.level for d in found.demonstrations})} levels, "
         f"{total.lengths.sum()} decisions of {found.frame_skip} frames",
         findings=analysis.findings,
         counts=found.table(),
@@ -96,7 +96,7 @@ def _actions(groups: Groups) -> dict[str, Any]:
     shares = np.array([g.actions / g.actions.sum() for g in groups.values()])
     after = first.transitions / np.maximum(first.transitions.sum(axis=1, keepdims=True), 1)
     holds = [np.bincount(np.minimum(g.holds, LONG_HOLD), minlength=LONG_HOLD + 1)[1:] for g in groups.values()]
-    held = np.array([counts / counts.sum() for counts in holds])
+    durations = np.array([counts / counts.sum() for counts in holds])
     lengths = [*map(str, range(1, LONG_HOLD)), f"{LONG_HOLD}+"]
     names, changing = list(groups), "Decisions until the action changes"
     rows = {
@@ -115,7 +115,7 @@ def _actions(groups: Groups) -> dict[str, Any]:
             "What follows an action",
             heat_chart("What follows an action", "% of each row", after, ACTION_NAMES, ACTION_NAMES, "previous action"),
         ),
-        Plot(changing, heat_chart(changing, "% of the actions", held, names, lengths)),
+        Plot(changing, heat_chart(changing, "% of the actions", durations, names, lengths)),
     ]
     return {"rows": rows, "plots": plots}
 

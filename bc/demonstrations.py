@@ -54,7 +54,7 @@ _LOST_BY_RETIMING = "does not finish after re-timing"
 _LOST_BY_MIRRORING = "does not finish mirrored"
 _DUPLICATE = "duplicate"
 _NOT_DRAWN = "not drawn"
-_HELD_BACK = "held back"
+_FOR_EVALUATION = "used for evaluation"
 
 
 class DemonstrationError(UserError, ValueError):
@@ -315,7 +315,7 @@ class _Converter:
         except ReplayError as error:
             return exclude(_UNREADABLE, str(error))
         if replay.level.fingerprint in self.held_back:
-            return exclude(_HELD_BACK, "its level is used for evaluation during training")
+            return exclude(_FOR_EVALUATION, "its level is used for evaluation during training")
         if replay.success is False:
             return exclude(_FAILURE, "the file says that the level was not finished")
         if np.any(replay.inputs & SELF_DESTRUCT):

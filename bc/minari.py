@@ -63,7 +63,7 @@ def dataset_id(category: str, source: str) -> str:
 
 @dataclass(frozen=True)
 class About:
-    """What Minari wants to know about a dataset.  DemonstrationError if the source is no name.
+    """Metadata of a Minari dataset.  Raises DemonstrationError if the source is no name.
 
     source: who played: "planner", "human" or another word.
     code_permalink: address of the code that made the demonstrations, with its version.
@@ -79,7 +79,7 @@ class About:
 
 
 def export_folder(folder: str, frame_skip: int, about: About, keys: Sequence[str]) -> list[str]:
-    """Play a folder of replays back and export it; lines that tell what was kept, and the names of the datasets.
+    """Play a folder of replays back and export it; return the lines of a summary and the names of the datasets.
 
     For a process of its own: once a write has failed, HDF5 complains of every object on stderr and may crash in the end.
     While it writes, stderr is closed.
@@ -103,7 +103,7 @@ def export_minari(
 
     bank: of the levels, where the caller has it (``with_bank``).
     observations: keys or short names.
-    progress: wraps the demonstrations as they are played.
+    progress: wraps the iteration over demonstrations.
     Raises DemonstrationError if there is no demonstration, an observation is unknown, a dataset of that name exists
     already, or none can be written; DatasetError if a category does not fit into memory.
     """
@@ -157,7 +157,7 @@ def _check_written(file: Path, demonstrations: Sequence[Demonstration], keys: Se
 def _other_than_played(
     episode: h5py.Group, demonstration: Demonstration, keys: Sequence[str], frame_skip: int
 ) -> str | None:
-    """What of an episode is other than in the batch simulator; None: nothing."""
+    """Return what differs between a written episode and the batch simulator; None if nothing does."""
     sim = BatchSimulator([demonstration.level], 1, observations=keys, frame_skip=frame_skip, threads=1)
     obs = sim.reset()
     for t, action in enumerate(demonstration.actions):
@@ -180,7 +180,7 @@ def _written_aside() -> Iterator[Path]:
     DemonstrationError if it cannot.  HDF5 is then beyond repair and may crash as the process ends.
     """
     needed("minari", "minari")
-    from minari.storage.datasets_root_dir import get_dataset_path  # reads the variable anew each time
+    from minari.storage.datasets_root_dir import get_dataset_path  # reads the environment variable on each call
 
     root, before = get_dataset_path(), os.environ.get(_VARIABLE)
     try:
@@ -238,9 +238,9 @@ def _by_name(found: DemonstrationSet, source: str) -> dict[str, list[Demonstrati
 
 
 def _environment(found: DemonstrationSet, bank: LevelBank | None, keys: tuple[str, ...]) -> NppEnv:
-    """The environment that the demonstrations are recorded in; its spec, which Minari keeps, lacks the levels.
+    """Return the environment for recording; its spec, which Minari stores, has no levels.
 
-    So that nobody plays others unawares, it names a folder that nobody has.
+    The spec names a folder that does not exist, so that no other levels are played by mistake.
     """
     bank = bank or LevelBank(list(dict.fromkeys(d.level for d in found.demonstrations)), known=found.compiled)
     env = NppEnv(bank, observations=keys, frame_skip=found.frame_skip)
@@ -322,12 +322,12 @@ def _replay(episode: h5py.Group, place: str) -> tuple[str, Replay]:
     """The name and the replay of an episode in Minari's file.  DemonstrationError, or one of hdf5.DAMAGE."""
     actions = episode["actions"]
     try:
-        told = {name: episode.attrs[f"options/{name}"] for name in ("level", "name", "frame_skip", "frames")}
-        frames = int(told["frames"])
+        options = {name: episode.attrs[f"options/{name}"] for name in ("level", "name", "frame_skip", "frames")}
+        frames = int(options["frames"])
         if actions.dtype.kind not in "iu" or not actions.size <= frames <= MAX_BYTES:
             raise ValueError(f"{actions.size} actions, {actions.dtype}, in {frames} frames")
-        level = Level.from_bytes(inflate(base64.b64decode(told["level"], validate=True), MAX_BYTES), place)
-        inputs = to_inputs(actions[()].reshape(-1), int(told["frame_skip"]), frames)
+        level = Level.from_bytes(inflate(base64.b64decode(options["level"], validate=True), MAX_BYTES), place)
+        inputs = to_inputs(actions[()].reshape(-1), int(options["frame_skip"]), frames)
     except (KeyError, TypeError, ValueError) as error:
         raise DemonstrationError(f"{place}: no level to play it on ({error}); export it again") from error
-    return str(told["name"]), Replay(level, inputs, True, place)
+    return str(options["name"]), Replay(level, inputs, True, place)

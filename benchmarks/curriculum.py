@@ -1,14 +1,14 @@
-"""What the curriculum costs: every strategy on made-up episodes, against what an update of training costs.
+"""Cost of the curriculum: time and memory of every strategy on artificial episodes, relative to an update of training.
 
     python benchmarks/curriculum.py                    # all strategies, 10 to 100,000 levels: about a minute
     python benchmarks/curriculum.py --levels 1000 --updates 30
 
 How to read it: docs/curriculum.md.
 
-Made-up episodes, as what is measured is the bookkeeping: all that training calls, and saving.  A planted strategy that
-scans all levels after each episode has to be convicted, or the measurement proves nothing.  Start states alone need a
-simulator, and random play on the starter levels.  Times are of the processor, so that other programs do not count; nothing
-here waits for anything.
+Episodes are artificial, because the cost of the curriculum itself is measured: all calls of training, and saving.  Two
+strategies with injected faults (a scan of all levels after each episode, unlimited memory) must be noticed, else the
+measurement is worthless.  Only start states need a simulator, with random play on the starter levels.  Times are processor
+times, which other programs do not change.
 """
 
 import json
@@ -49,7 +49,7 @@ START_UPDATES = 16  # of random play with start states, of which the first half 
 
 
 class NaiveRescan(Strategy):
-    """Planted: the whole distribution anew after each draw and each episode, level by level, as in the slow original."""
+    """Fault injection: compute the whole distribution again after each draw and each episode, level by level."""
 
     def draw(self, n: int) -> np.ndarray:
         return np.concatenate([self._draw_one() for _ in range(n)])
@@ -63,7 +63,7 @@ class NaiveRescan(Strategy):
 
 
 class Hoarder(Strategy):
-    """Planted: keeps all episodes, and looks through them once for each environment."""
+    """Fault injection: store all episodes, and search them once for each environment."""
 
     saved = ("past",)
 
@@ -139,7 +139,7 @@ class Costs:
 
 
 class OneStepEpisodes:
-    """What the manager reads of a simulator, here with made-up levels: every decision ends an episode in each environment."""
+    """Stand-in for the simulator with artificial levels: every decision ends an episode in each environment."""
 
     def __init__(self, count: int):
         self.num_envs, self.finished = ENVIRONMENTS, np.empty(0, np.int64)
@@ -291,7 +291,7 @@ class RandomPlay:
 # ---------------------------------------------------------------------------------------------------------------------
 # The investigation, phase by phase
 
-STEADINESS, PLANTED = "1 Speed over the run", "10 Planted faults"
+STEADINESS, INJECTED = "1 Speed over the run", "10 Fault injection"
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What to measure.
+    """Settings of the benchmark.
 
     counts: numbers of levels.
     updates, episodes: per strategy.
@@ -333,7 +333,7 @@ class Benchmark:
             for name, (kind, its) in strategies.items()
             for count in self.counts
         ]
-        naive = measure("planted: rescan", NaiveRescan, config, min(1000, max(self.counts)), 3, 2 * ENVIRONMENTS)
+        naive = measure("injected: rescan", NaiveRescan, config, min(1000, max(self.counts)), 3, 2 * ENVIRONMENTS)
         yield self._decay(costs)
         yield self._recalculation(costs, naive)
         yield self._resume(costs)
@@ -461,7 +461,7 @@ class Benchmark:
 
     def _planted(self, naive: Costs) -> Section:
         uniform = measure("uniform", Uniform, CurriculumConfig(), naive.levels, 3, 2 * ENVIRONMENTS)
-        hoarder = measure("planted: hoarding", Hoarder, CurriculumConfig(), 100, 24, 2 * ENVIRONMENTS)
+        hoarder = measure("injected: hoarding", Hoarder, CurriculumConfig(), 100, 24, 2 * ENVIRONMENTS)
         rows = [
             (
                 c.strategy,
@@ -476,9 +476,9 @@ class Benchmark:
         unnoticed = [
             fault
             for fault, noticed in (
-                ("the planted scan", naive.scans >= 900 and naive.share(self.training_us) > MOST_SHARE),
+                ("the injected scan", naive.scans >= 900 and naive.share(self.training_us) > MOST_SHARE),
                 (
-                    "the planted hoard",
+                    "the injected hoarding",
                     _is_lost(hoarder.change(self.training_us)) and hoarder.grown[:1] == ["Hoarder.past"],
                 ),
             )
@@ -487,7 +487,7 @@ class Benchmark:
         verdict = (
             f"not noticed: {', '.join(unnoticed)}; trust nothing above"
             if unnoticed
-            else "both planted faults are convicted"
+            else "both injected faults are noticed"
         )
         header = (
             "strategy",
@@ -497,11 +497,11 @@ class Benchmark:
             "change of steps/s",
             "containers that grow",
         )
-        return Section(PLANTED, header, rows, verdict, not unnoticed)
+        return Section(INJECTED, header, rows, verdict, not unnoticed)
 
 
 def _is_lost(change: Estimate) -> bool:
-    """Whether speed has surely fallen by more than is allowed."""
+    """Return True if speed has fallen by more than the limit, beyond its interval."""
     return change.high is not None and change.high < -MOST_LOSS
 
 
@@ -555,8 +555,8 @@ def criteria(sections: list[Section], updates: int, training_us: float) -> list[
     """(criterion, verdict): is speed constant with learning progress, and is all known that mending a fault takes?"""
     constant = f"constant steps/s over {STEADY_UPDATES}+ updates with learning progress"
     names = (constant, "cause known", "impact quantified", "fix known")
-    if not _section(sections, PLANTED).good:
-        return [(name, "not judged: a planted fault was not noticed") for name in names]
+    if not _section(sections, INJECTED).good:
+        return [(name, "not evaluated: an injected fault was not noticed") for name in names]
     bad = [section for section in sections if section.good is False]
     confirmed = [(row[0], row[-1]) for row in outcome_table(sections) if row[-2] == "yes"]
     blamed = {(c.strategy, c.levels): c for section in bad for c in section.blamed}.values()
@@ -573,7 +573,7 @@ def criteria(sections: list[Section], updates: int, training_us: float) -> list[
 
 def _steadiness(sections: list[Section], updates: int) -> str:
     if updates < STEADY_UPDATES:
-        return f"not judged: fewer than {STEADY_UPDATES} updates"
+        return f"not evaluated: fewer than {STEADY_UPDATES} updates"
     bad = [c for c in _section(sections, STEADINESS).blamed if c.strategy == "learning_progress"]
     return f"not met: falls, {_names(bad)}" if bad else "met"
 

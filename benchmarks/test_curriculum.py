@@ -1,10 +1,10 @@
-"""The benchmark of the curriculum: it convicts the planted scan and counts what the code does.  No times are judged."""
+"""The benchmark of the curriculum notices the injected faults; its times are not tested."""
 
 import numpy as np
 
 from benchmarks.curriculum import (
     HYPOTHESES,
-    PLANTED,
+    INJECTED,
     Benchmark,
     Costs,
     NaiveRescan,
@@ -25,7 +25,7 @@ def test_every_strategy_recalculates_once_per_update_and_the_planted_one_after_e
         costs = measure(name, STRATEGIES[name], CurriculumConfig(strategy=name), 50, 6, 128)
         assert costs.scans <= 1000 / 128
         assert not costs.grown
-    assert measure("planted", NaiveRescan, config, 50, 3, 64).scans >= 1000
+    assert measure("injected", NaiveRescan, config, 50, 3, 64).scans >= 1000
 
 
 def test_each_phase_has_a_verdict_and_counts_show_the_planted_faults():
@@ -46,19 +46,19 @@ def costs(strategy, each_us=2.0):
     return Costs(strategy, 1000, 1.0, 1.0, 1.0, 1.0, np.full(120, each_us), 80, 0.1, {}, {})
 
 
-def judged(**blamed):
+def sections_of(**blamed):
     """Sections with their verdicts; blamed: section and number -> what is at fault there."""
     titles = ("1 Speed over the run", "2 Recalculation", "4 Resume", "5 Statistics", "6 Containers", "7 Side by side")
     sections = [Section(title, (), [], "", not (bad := blamed.get(f"section_{title[0]}", ())), bad) for title in titles]
     return [
         *sections,
         Section("9 Start states", (), [], "", None),
-        Section(PLANTED, (), [], "", "planted" not in blamed),
+        Section(INJECTED, (), [], "", "injected" not in blamed),
     ]
 
 
 def test_each_suspicion_says_what_its_test_shows_if_it_holds():
-    table = outcome_table(judged(section_6=[costs("plr")]))
+    table = outcome_table(sections_of(section_6=[costs("plr")]))
     assert [row[3] for row in table] == ["no", "no", "yes", "no", "no"]
     assert table[2] == (
         *("something leaks", "bytes over the run", "more at the end than after a third"),
@@ -68,12 +68,12 @@ def test_each_suspicion_says_what_its_test_shows_if_it_holds():
 
 def test_speed_is_constant_over_a_hundred_updates_of_learning_progress_or_not_judged():
     def verdict(updates, **blamed):
-        (criterion, verdict), *_ = criteria(judged(**blamed), updates, 100.0)
+        (criterion, verdict), *_ = criteria(sections_of(**blamed), updates, 100.0)
         assert criterion == "constant steps/s over 100+ updates with learning progress"
         return verdict
 
     assert verdict(100) == "met"
-    assert verdict(99) == "not judged: fewer than 100 updates"
+    assert verdict(99) == "not evaluated: fewer than 100 updates"
     assert verdict(100, section_1=[costs("plr")]) == "met"
     assert verdict(100, section_1=[costs("learning_progress")]).startswith(
         "not met: falls, learning_progress with 1,000"
@@ -82,7 +82,7 @@ def test_speed_is_constant_over_a_hundred_updates_of_learning_progress_or_not_ju
 
 def test_a_fault_has_a_cause_an_impact_and_a_remedy():
     def verdicts(**blamed):
-        return [verdict for _, verdict in criteria(judged(**blamed), 100, 98.0)][1:]
+        return [verdict for _, verdict in criteria(sections_of(**blamed), 100, 98.0)][1:]
 
     assert verdicts() == ["met: nothing is at fault"] * 3
     assert verdicts(section_2=[costs("plr")], section_7=[costs("plr")]) == [
@@ -95,7 +95,7 @@ def test_a_fault_has_a_cause_an_impact_and_a_remedy():
     assert cause == "not met: 1 Speed over the run, and no suspicion is confirmed"
     assert impact == "met: stages with 1,000 levels takes 2.00% of the time"
     assert fix.startswith("not met")
-    assert verdicts(planted=True) == ["not judged: a planted fault was not noticed"] * 3
+    assert verdicts(injected=True) == ["not evaluated: an injected fault was not noticed"] * 3
 
 
 def test_what_each_statistic_costs_is_told():
@@ -106,7 +106,7 @@ def test_the_script_prints_all_sections(capsys):
     assert main(["--levels", "10", "--updates", "6", "--episodes", "64"]) in (0, 1)
     printed = capsys.readouterr().out
     assert "Outcome" in printed
-    assert "Planted faults" in printed
+    assert "Fault injection" in printed
     assert "expected, if so" in printed
-    assert "not judged: " in printed
+    assert "not evaluated: " in printed
     assert main(["--levels", "0"]) == 2

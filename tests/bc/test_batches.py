@@ -115,11 +115,11 @@ def test_imitation_teaches_to_remember_and_threads_change_nothing():
         settings = BCConfig(epochs=epochs, batch_size=64, learning_rate=1e-2)
         result = pretrain(policy, dataset, settings, pool=ThreadPool(threads), log=lambda line: None)
         policies.append(policy)
-    *pair, forgetful = policies
+    *pair, without_memory = policies
     assert result.validation.accuracy > 0.95
     assert result.baselines["majority"].accuracy < 0.7
     for mine, theirs in zip(*(policy.parameters() for policy in pair), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-3)
     with torch.no_grad():
-        forgetful.memory.told.weight.zero_()
-    assert (evaluate(forgetful, dataset, dataset.rows(validation=True)).loss or 0) > math.log(2) / 2
+        without_memory.memory.told.weight.zero_()
+    assert (evaluate(without_memory, dataset, dataset.rows(validation=True)).loss or 0) > math.log(2) / 2

@@ -32,7 +32,7 @@ from recordings import STATE, level, replay_folder, winning_inputs
 
 
 class CountingSimulator:
-    """Level k is won on decision lengths[k]; the observation tells the level and the decisions since the start."""
+    """Level k is won on decision lengths[k]; observations contain the level and the decisions since the start."""
 
     def __init__(self, lengths, num_envs, *, frame_skip, observations):
         assert observations == STATE
@@ -139,7 +139,7 @@ def test_the_cache_is_used_only_for_the_same_content(tmp_path, monkeypatch):
 
 
 def test_a_cache_that_cannot_be_written_is_one_error_and_nothing_crashes(tmp_path, largest_file):
-    """HDF5 writes to memory: on a disk, a failed write has crashed the interpreter, at once or at its end."""
+    """HDF5 writes to memory: on a disk, a failed write has crashed the interpreter, immediately or at its end."""
     folder = replay_folder(tmp_path / "replays")
     config, log = DatasetConfig(observations=STATE), []
     load_or_build(folder, tmp_path / "whole", config, log=log.append)

@@ -13,7 +13,7 @@ import nppsim
 from bc import __main__ as command_line
 from bc.analysis import (
     AFTER_WIN,
-    BOTH_HELD,
+    BOTH_PRESSED,
     DEFECT,
     IDLE,
     LONG_FOR_ITS_CATEGORY,
@@ -173,7 +173,7 @@ def test_anomalies_have_names_and_numbers(tmp_path):
     assert found[LONG_FOR_ITS_CATEGORY] == {idle: pytest.approx(slow, abs=0.6)}
     assert found[SLOW_FOR_ITS_WAY] == {idle: pytest.approx(slow, abs=0.6)}
     assert found[AFTER_WIN]["simple/more.replay"] == 7
-    assert found[BOTH_HELD] == {"simple/both.replay": 8}
+    assert found[BOTH_PRESSED] == {"simple/both.replay": 8}
     assert found[NOT_IN_LEVELS].keys() == {"simple/more.replay"}
     assert set(found[OTHER_CATEGORY]) == {d.name for d in analysis.found.demonstrations} - {"simple/more.replay"}
     assert found["does not finish"].keys() == {"simple/lost.replay"}
@@ -298,7 +298,7 @@ def test_at_most_twenty_of_a_kind_are_listed(tmp_path):
     assert "does not finish: 25" in anomalies and anomalies.count("<th>a/lost") == 20 and "… and 5 more" in anomalies
 
 
-@pytest.mark.parametrize("image", [lambda one: one, mirror], ids=["as it is", "mirrored"])
+@pytest.mark.parametrize("image", [lambda one: one, mirror], ids=["unchanged", "mirrored"])
 def test_a_held_out_level_is_a_leak(folder, capsys, image):
     level_set(folder / "test", (image(level(60)), "b", None), (level(70), "b", None))
     out = folder / "report.html"
@@ -338,17 +338,17 @@ def test_bad_input_is_one_clear_error(folder, capsys, arguments, message):
 def test_a_bar_is_shown_on_a_terminal_only(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert run_command(folder / "replays", "--out", folder / "out.html") == 0
-    told = capsys.readouterr().err
-    assert "playback" in told and "states" in told
+    error = capsys.readouterr().err
+    assert "playback" in error and "states" in error
 
 
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
 def test_a_missing_extra_is_named(folder, capsys, monkeypatch, package):
     hide(monkeypatch, package)
-    monkeypatch.setattr(command_line, "analyse", None)  # told before anything is played
+    monkeypatch.setattr(command_line, "analyse", None)  # refused before anything is played
     assert run_command(folder / "replays", "--out", folder / "out.html") == 2
-    told = capsys.readouterr().err
-    assert f"{package} is needed for this and is not installed; run pip install 'nppsim[train]'" in told
+    error = capsys.readouterr().err
+    assert f"{package} is needed for this and is not installed; run pip install 'nppsim[train]'" in error
 
 
 def test_the_report_needs_no_torch():

@@ -1,4 +1,4 @@
-"""Demonstrations: nothing vanishes silently, and what is kept finishes on the grid."""
+"""Demonstrations: exclusions are reported, and all others finish on the grid of decisions."""
 
 import importlib
 import json
@@ -214,7 +214,7 @@ def test_mirror_images_that_finish_are_added_and_the_others_counted(monkeypatch)
         ("again", "duplicate"),
         ("idle", "does not finish"),
     ]
-    assert total_of(found)[:6] == ["total", "3", "1", "1", "0", "2"]  # files, kept, mirrored, re-timed, levels
+    assert total_of(found)[:6] == ["total", "3", "1", "1", "0", "2"]  # files, used, mirrored, re-timed, levels
 
     def finishes_unmirrored_only(bank, inputs):
         return nppsim.simulate(level(), inputs if bank.levels == [level()] else np.zeros(5, np.uint8))

@@ -28,7 +28,7 @@ USUAL = PlannerSettings()
 
 
 def sealed():
-    """A level that nobody finishes: spawn and exit in two holes."""
+    """A level that cannot be finished: spawn and exit in two holes."""
     grid = np.ones((23, 42), np.uint8)
     grid[10, 4], grid[10, 20:23] = 0, 0
     return Level.build(grid, (22, FLOOR), exits=[((86, FLOOR), (90, FLOOR))])
@@ -84,8 +84,8 @@ def test_each_category_gets_a_file_whose_replays_win(levels, tmp_path):
     assert about.metadata["planner"]["budget"] == PlannerSettings().budget
     again = make_demonstrations(levels, tmp_path / "out", workers=1)
     assert (again.written, again.found, again.unfinished, again.compared) == (0, 5, made.unfinished, 5)
-    kept = load_demonstrations(find_replays(tmp_path / "out"), 4).demonstrations
-    assert [(d.name, d.category) for d in kept] == [
+    loaded = load_demonstrations(find_replays(tmp_path / "out"), 4).demonstrations
+    assert [(d.name, d.category) for d in loaded] == [
         ("a.h5#0", "a"), ("a.h5#1", "a"), ("a.h5#2", "a"), ("b.h5#0", "b"), ("b.h5#1", "b")
     ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Freed memory stays in the process: tried in one of its own, as the setting cannot be taken back."""
+"""Freed memory stays in the process; tested in a new process, because the setting cannot be undone."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import resource, sys, threading
 import torch
-if sys.argv[1] == "kept":
+if sys.argv[1] == "stays":
     from hardware.malloc import keep_freed_memory
     keep_freed_memory()
 
@@ -38,4 +38,4 @@ def faults_per_array(how: str) -> float:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
 def test_arrays_of_threads_take_no_fresh_pages():
-    assert faults_per_array("kept") < 10, "a page fault is 4 KiB: 1,024 for an array that is all fresh"
+    assert faults_per_array("stays") < 10, "a page fault is 4 KiB: 1,024 for an array that is all fresh"

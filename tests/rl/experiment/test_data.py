@@ -82,7 +82,7 @@ def test_demonstrations_of_what_is_held_back_are_left_out_also_mirrored(folders)
     dataset = load_demonstrations(config, data, ("game_state",), 0, told.append)
     held_back = {shape.fingerprint for level, _ in data.dev for shape in (level, mirror(level))}
     assert len(set(dataset.level_fingerprints)) == 22 and not set(dataset.level_fingerprints) & held_back
-    assert "held back: 2" in told[0]
+    assert "used for evaluation: 2" in told[0]
     everything = load_demonstrations(
         configuration(folders, "--replay-data-dir", folders / "demonstrations.h5", "--dev-dataset", folders / "dev"),
         load_data(configuration(folders, "--dev-dataset", folders / "dev"), quiet), ("game_state",), 0, quiet,
