@@ -2,7 +2,7 @@
 
 python scripts/pretrain_bc.py --architecture mlp_baseline --replay-data-dir DIR [--test-dataset datasets/test]
 
-Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.safetensors`` (the best weights so far, at any moment),
+Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.safetensors`` (the best weights so far),
 ``results.json`` and ``tensorboard/``.  The dataset is cached in ``<output-dir>/cache``.
 """
 
@@ -13,7 +13,7 @@ from nppsim import errors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Run the command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> None:

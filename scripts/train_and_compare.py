@@ -11,7 +11,7 @@ from nppsim import errors
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Run the command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
 
     def job() -> int:
         errors.needed("torch", "train")

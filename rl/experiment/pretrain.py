@@ -1,13 +1,13 @@
-"""Imitation only, as ``scripts/pretrain_bc.py`` does it: replays -> dataset -> a pretrained policy, and its success.
+"""Imitation only (``scripts/pretrain_bc.py``): replays -> dataset -> a pretrained policy, and its success.
 
     run(parse(argv))
 
-Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.safetensors`` (the best weights so far, at any moment),
+Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.safetensors`` (the best weights so far),
 ``results.json`` and ``tensorboard/``.  The dataset is cached in ``<output-dir>/cache``.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 import hardware
-from bc.dataset import BCDataset, DatasetConfig, load_or_build
+from bc.dataset import DatasetConfig, load_or_build
 from bc.demonstrations import places_text
 from bc.train import BCConfig, Hooks, pretrain
 from hardware.thread_pool import ThreadPool
@@ -37,7 +37,7 @@ from rl.config.experiment import (
     check_folders,
 )
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
-from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
+from rl.evaluation.suite import EvaluationSuite, RandomPolicy
 from rl.events import EventWriter
 from rl.experiment.data import joined
 from rl.policy import checkpoint
@@ -48,7 +48,7 @@ from rl.seeds import LARGEST_SEED
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for, beside the settings of training (bc), data (dataset) and machine (plan_request)."""
+    """Settings of the command, besides those of training (bc), data (dataset) and machine (plan_request)."""
 
     bc: BCConfig
     dataset: DatasetConfig
@@ -88,7 +88,7 @@ class Job:
 
 
 def run(job: Job) -> None:
-    """Train; an interruption says where the best weights so far are."""
+    """Train; an interruption names the file with the best weights so far."""
     check_output_folder(job.output_dir, "--output-dir", RUN_BYTES)
     folder = new_folder(job.output_dir / f"pretrain_{job.architecture}_{datetime.now():%Y%m%d_%H%M%S}")
     best = folder / "bc_best.safetensors"
@@ -104,88 +104,71 @@ def run(job: Job) -> None:
 
 def train(job: Job, folder: Path, best: Path) -> None:
     """Clone the demonstrations, write weights and results, print the tables."""
-    held_out = HeldOut(job) if job.test_dataset else None
+    network = get_architecture(job.architecture)
+    suite = held_out_suite(job) if job.test_dataset else None
     dataset = load_or_build(job.replay_data_dir, job.output_dir / "cache", job.dataset, progress=progress_bar)
-    if held_out is not None:
-        dataset.check_held_out(held_out.levels)
-    stacking = get_architecture(job.architecture).stacking
-    dataset = dataset.stacked(stacking)
-    if stacking:
+    dataset.check_held_out(suite.bank.levels if suite else [])
+    dataset = dataset.stacked(network.stacking)
+    if network.stacking:
         print(f"warning: {job.architecture}: {ADVICE}")
-    plan = hardware.plan(job.dataset.observations, job.plan_request, stacking=stacking)
+    plan = hardware.plan(job.dataset.observations, job.plan_request, stacking=network.stacking)
     torch.set_num_threads(1)
     torch.manual_seed(job.seed)
     policy = build_policy(job.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
-    facts = facts_of(job, dataset)
+    config = {"bc": asdict(job.bc), "dataset": asdict(job.dataset) | {"key": dataset.key}}
+    tables: dict[str, dict[str, Stats]] = {}
 
-    with locked(folder) as check:
+    def success(policy: NppPolicy) -> dict[str, float]:
+        assert suite is not None
+        for name, player in {"random play": RandomPolicy(), "BC alone": policy}.items():
+            tables[name] = aggregate(suite.run(player, deterministic=job.deterministic))
+        return {category: stats["success"] for category, stats in tables["BC alone"].items() if category != ALL}
+
+    with locked(folder) as check, EventWriter(folder / "tensorboard") as writer:
 
         def save(policy: NppPolicy, epoch: int) -> None:
             check()
-            checkpoint.save(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
+            checkpoint.save(best, policy, frame_skip=job.dataset.frame_skip, config=config | {"epoch": epoch})
 
-        with EventWriter(folder / "tensorboard") as writer:
-            closed_loop = held_out.success if held_out is not None else None
-            pool = ThreadPool(plan.torch_threads)
-            hooks = Hooks(on_improvement=save, closed_loop=closed_loop)
-            result = pretrain(policy, dataset, job.bc, writer, hooks=hooks, pool=pool)
-        tables = held_out.tables if held_out is not None else {}
-        write_json(
-            folder / "results.json", {"imitation": result.as_dict(), "suites": {"test": tables}, "config": facts}
-        )
+        hooks = Hooks(on_improvement=save, closed_loop=success if suite else None)
+        result = pretrain(policy, dataset, job.bc, writer, hooks=hooks, pool=ThreadPool(plan.torch_threads))
+        results = {"imitation": result.as_dict(), "suites": {"test": tables}, "config": config}
+        write_json(folder / "results.json", results)
     print(result.table())
     if tables:
         print(f"\nheld-out levels of {places_text(job.test_dataset)}\n{format_table(tables)}")
     print(f"weights of epoch {result.best_epoch}: {best}")
 
 
-class HeldOut:
-    """Levels that were not demonstrated, for success in closed loop; tables: of random play and of the BC policy."""
-
-    def __init__(self, job: Job):
-        pairs = joined([LevelSet.at(place) for place in job.test_dataset], print)
-        self.levels = [level for level, _ in pairs]
-        self.tables: dict[str, dict[str, Stats]] = {}
-        self._deterministic = job.deterministic
-        self._suite = EvaluationSuite(
-            pairs,
-            episodes_per_category=job.episodes_per_category,
-            seed=job.seed,
-            frame_skip=job.dataset.frame_skip,
-            observations=job.dataset.observations,
-            stacking=get_architecture(job.architecture).stacking,
-        )
-
-    def success(self, policy: Policy) -> Mapping[str, float]:
-        """Share of won episodes of each category."""
-        for name, player in (("random play", RandomPolicy()), ("BC alone", policy)):
-            self.tables[name] = aggregate(self._suite.run(player, deterministic=self._deterministic))
-        return {category: stats["success"] for category, stats in self.tables["BC alone"].items() if category != ALL}
-
-
-def facts_of(job: Job, dataset: BCDataset) -> dict[str, dict]:
-    """The settings as they stand in checkpoint and results."""
-    return {"bc": asdict(job.bc), "dataset": asdict(job.dataset) | {"key": dataset.key}}
+def held_out_suite(job: Job) -> EvaluationSuite:
+    """Evaluation on the levels of --test-dataset."""
+    return EvaluationSuite(
+        joined([LevelSet.at(place) for place in job.test_dataset], print),
+        episodes_per_category=job.episodes_per_category,
+        seed=job.seed,
+        frame_skip=job.dataset.frame_skip,
+        observations=job.dataset.observations,
+        stacking=get_architecture(job.architecture).stacking,
+    )
 
 
 def parse(argv: Sequence[str]) -> Job:
-    """What the command line asks for."""
+    """Parse the command line."""
     parser = Parser(prog="pretrain_bc.py", description="Imitation only: replays -> dataset -> a pretrained policy.")
     parser.add_settings(Job)
-    parser.add_setting(BCConfig, "epochs", aliases=("epochs",))
-    parser.add_setting(BCConfig, "batch_size", aliases=("batch-size",))
-    parser.add_setting(BCConfig, "learning_rate", aliases=("learning-rate",))
-    parser.add_setting(BCConfig, "class_weight_power", aliases=("class-weight-power",))
+    for name in ("epochs", "batch_size", "learning_rate", "class_weight_power"):
+        parser.add_setting(BCConfig, name, aliases=(name.replace("_", "-"),))
     parser.add_setting(BCConfig, "seed")
     parser.add_settings(DatasetConfig)
-    parser.add_setting(DatasetConfig, "validation_share")
-    parser.add_setting(DatasetConfig, "seed")
-    parser.add_setting(HardwareConfig, "device")
-    parser.add_setting(HardwareConfig, "mixed_precision")
+    for owner, name in (
+        *((DatasetConfig, "validation_share"), (DatasetConfig, "seed")),
+        *((HardwareConfig, "device"), (HardwareConfig, "mixed_precision")),
+    ):
+        parser.add_setting(owner, name)
     parser.add_argument(
         "--precision",
         dest="mixed_precision",
-        type=in_bfloat16,
+        type=is_bfloat16,
         default=argparse.SUPPRESS,
         metavar="NAME",
         help="bf16: the same as --mixed-precision; float32: as --no-mixed-precision",
@@ -202,8 +185,8 @@ def parse(argv: Sequence[str]) -> Job:
     )
 
 
-def in_bfloat16(precision: str) -> bool:
-    """Whether the name of a precision means bfloat16."""
+def is_bfloat16(precision: str) -> bool:
+    """Return True for the name of bfloat16, False for that of float32."""
     if precision not in hardware.PRECISIONS:
         raise argparse.ArgumentTypeError(f"unknown precision {precision!r}; known: {', '.join(hardware.PRECISIONS)}")
     return precision == "bf16"
