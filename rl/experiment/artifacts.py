@@ -21,7 +21,7 @@ import platform
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -44,7 +44,7 @@ from nppsim.plain import from_plain
 from nppsim.reading import inflate, mismatch, read_json
 from nppsim.replays.replay import MAX_BYTES
 from rl.config import ExperimentConfig, PPOConfig
-from rl.config.resume import FINISHED_FILE
+from rl.config.resume import FINISHED_FILE, dotted, known_settings
 from rl.doctor.checks_run import Item, checklist, checklist_table
 from rl.doctor.doctor import read_findings, report_rows
 from rl.doctor.runs import RUN_FILE
@@ -138,11 +138,12 @@ def settings_with_sources(
     settings: of PPO, settled.
     Where no source was recorded, a value other than the default counts as given on the command line.
     """
-    found = {
-        name: {"value": value, "source": config.sources.get(name, source)}
-        for name, value, source in _fields_with_sources(config, config.to_dict())
-        if name != "sources"
-    }
+    found, plain = {}, config.to_dict()
+    for _, section, known in known_settings():
+        name = dotted(section, known.name)
+        part, values = (getattr(config, section), plain[section]) if section else (config, plain)
+        source = DEFAULT if getattr(part, known.name) == known.default else GIVEN
+        found[name] = {"value": values[known.name], "source": config.sources.get(name, source)}
     for name, chosen in plan.settings.items():
         if chosen.value is not None:
             source = _PLAN_SOURCES.get(chosen.source, chosen.source)
@@ -155,22 +156,6 @@ def settings_with_sources(
             source = DEFAULT if chosen.value is None else _PLAN_SOURCES.get(chosen.source, chosen.source)
             found[f"ppo.{name}"] = {"value": getattr(settings, name), "source": source}
     return found
-
-
-def _fields_with_sources(config: Any, values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any, str]]:
-    """(dotted name, plain value, source) of every field of a dataclass.  values: its fields as plain values."""
-    found = []
-    for one in fields(config):
-        value = getattr(config, one.name)
-        if is_dataclass(value):
-            found += _fields_with_sources(value, values[one.name], f"{prefix}{one.name}.")
-        else:
-            found.append((prefix + one.name, values[one.name], DEFAULT if value == _default(one) else GIVEN))
-    return found
-
-
-def _default(one: "Field[Any]") -> object:
-    return one.default_factory() if one.default_factory is not MISSING else one.default
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What an experiment learns from and is judged on: levels, their check before training, demonstrations, evaluations."""
+"""Data of an experiment: levels, their checks before training, demonstrations, evaluations."""
 
 import hashlib
 import math
@@ -31,13 +31,13 @@ Pairs = list[tuple[Level, str]]  # levels with their categories
 
 @dataclass(frozen=True)
 class Data:
-    """The levels of an experiment, as (level, category) pairs; no level, mirrored or not, is in two of the lists.
+    """The levels of an experiment; no level, mirrored or not, is in two of the lists.
 
-    train: what is learned from.
-    dev: what every choice during a run is made on: evaluations between updates, and whatever heeds them.
-    test: what the final evaluation plays, and nothing else.
+    train: for training.
+    dev: for evaluations during training, on which all choices depend.
+    test: for the final evaluation only.
     bank: the training levels, compiled.
-    families: fingerprint of a training level -> name of the family that made it, "" for a level that none has made.
+    families: fingerprint of a training level -> name of the generator's family; "" if it was not generated.
     folders: "train: FOLDER" and so on -> digest, where a list comes from several folders.
     """
 
@@ -58,11 +58,10 @@ class Data:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """One digest for the levels of each dataset, whatever their order, and one for each of several folders."""
+        """Digests of the levels of each dataset, in any order, and of each of several folders."""
         lists = {"train": self.train, "dev": self.dev, "test": self.test}
-        return {name: _digest(level.fingerprint for level, _ in pairs) for name, pairs in lists.items()} | {
-            **self.folders
-        }
+        digests = {name: _digest(level.fingerprint for level, _ in pairs) for name, pairs in lists.items()}
+        return digests | dict(self.folders)
 
 
 def _digest(fingerprints: Iterable[str]) -> str:
@@ -70,7 +69,7 @@ def _digest(fingerprints: Iterable[str]) -> str:
 
 
 def load_data(config: ExperimentConfig, log: Log) -> Data:
-    """Read and compile the levels; LevelError or LevelSetError names what cannot be used."""
+    """Read and compile the levels; LevelError or LevelSetError names levels that cannot be used."""
     if config.single_level is not None:
         level = Level.load(config.single_level)
         for odd in oddities([level]):
@@ -81,8 +80,8 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     given = {"train": config.train_dataset, "dev": config.dev_dataset, "test": config.test_dataset}
     bad: list[str] = []
     sets = {name: [readable(LevelSet.at(place), bad) for place in places] for name, places in given.items()}
-    if bad and not skip:  # what is wrong with the others is to be told in the same breath
-        bad += without_a_way(LevelBank([level for one in sets["train"] for level in one]))
+    if bad and not skip:  # one message names all bad levels
+        bad += without_path(LevelBank([level for one in sets["train"] for level in one]))
     leave_out(bad, skip, log)
     check_disjoint(*sets.values())
     train, dev, test = (joined(split, log) for split in sets.values())
@@ -90,7 +89,7 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         train, dev = hold_back(train)
     if config.evaluation.in_training and not dev:
         raise ConfigError(
-            "no category has two levels, of which one could be held back for the evaluations during training; give "
+            "no category has two levels, of which one could be held back for evaluations during training; give "
             "--dev-dataset, or --eval-freq 0",
             "--train-dataset",
             " ".join(map(str, config.train_dataset)),
@@ -102,105 +101,92 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         f"{len(train)} training levels compiled in {time.monotonic() - begin:.1f} s; {len(dev)} dev levels, {origin}; "
         f"{len(test)} test levels"
     )
-    train, bank = _with_a_way(train, bank, skip, log)
-    _announce_unknown({category for _, category in train}, config.curriculum.stage_order, log)
+    train, bank = _with_path(train, bank, skip, log)
+    if unknown := sorted({category for _, category in train} - {*CATEGORIES, *config.curriculum.stage_order}):
+        log(
+            f"categories that the curriculum does not know: {', '.join(unknown)}; as stages they come last, in this order "
+            "(--curriculum-stage-order sets another)"
+        )
     folders = {
         f"{name}: {place}": _digest(map(one.fingerprint, range(len(one))))
         for name, split in sets.items()
         if len(split) > 1
         for place, one in zip(given[name], split, strict=True)
     }
-    families: dict[str, str] = {}
-    for one in sets["train"]:
-        for i, entry in enumerate(one.entries):
-            families.setdefault(one.fingerprint(i), entry.generator)
-    return Data(train, dev, test, bank, families, folders)
+    entries = [(one.fingerprint(i), entry.generator) for one in sets["train"] for i, entry in enumerate(one.entries)]
+    return Data(train, dev, test, bank, dict(reversed(entries)), folders)  # the first of equal levels counts
 
 
 def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
-    """The set without levels that cannot be read, each of which is told in ``bad``; LevelSetError if all are so."""
-    good, told = [], []
+    """Return the set without unreadable levels, whose errors are added to ``bad``; LevelSetError if all are unreadable."""
+    good, errors = [], []
     for i, entry in enumerate(levels.entries):
         try:
             levels[i]
             good.append(entry)
         except LevelSetError as error:
-            told.append(str(error))
+            errors.append(str(error))
     if not good:
-        raise LevelSetError(told[0] if len(told) == 1 else f"no level of {levels.path} can be used: {'; '.join(told)}")
-    bad += told
-    return LevelSet(levels.path, good) if told else levels
+        every = f"no level of {levels.path} can be used: {'; '.join(errors)}"
+        raise LevelSetError(errors[0] if len(errors) == 1 else every)
+    bad += errors
+    return LevelSet(levels.path, good) if errors else levels
 
 
 def leave_out(bad: Sequence[str], skip: bool, log: Log) -> None:
-    """Name the levels that cannot be used; LevelSetError if there are any and they are not to be skipped."""
+    """Log the levels that cannot be used; LevelSetError if there are any and skip is False."""
     if bad and not skip:
         raise LevelSetError(
-            f"{len(bad)} levels cannot be used: {'; '.join(bad)}; mend or remove them, or leave them out with "
+            f"{len(bad)} levels cannot be used: {'; '.join(bad)}; fix or remove them, or leave them out with "
             "--skip-bad-levels"
         )
     for message in bad:
         log(f"left out: {message}")
 
 
-def without_a_way(bank: LevelBank) -> list[str]:
-    """What is said of each level in which no way leads from the start to the exit."""
+def without_path(bank: LevelBank) -> list[str]:
+    """Return a message for each level in which no path leads from the start to the exit."""
     lost = (level for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok)
-    return [f"{level.name}: no way from the start to the exit" for level in lost]
+    return [f"{level.name}: no path from the start to the exit" for level in lost]
 
 
-def _with_a_way(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pairs, LevelBank]:
-    """The training levels that have a way from the start to the exit, compiled."""
-    lost = without_a_way(bank)
+def _with_path(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pairs, LevelBank]:
+    """Return the training levels that have a path from the start to the exit, and their bank."""
+    lost = without_path(bank)
     if not lost:
         return train, bank
     if len(lost) == len(train):
         raise LevelSetError(f"no training level can be finished: {'; '.join(lost)}")
     leave_out(lost, skip, log)
-    kept = [pair for pair, ok in zip(train, bank.reachable, strict=True) if ok]
+    pairs = [pair for pair, ok in zip(train, bank.reachable, strict=True) if ok]
     known = dict(zip(bank.levels, bank.compiled, strict=True))
-    return kept, LevelBank([level for level, _ in kept], known=known)
-
-
-def _announce_unknown(categories: set[str], order: Sequence[str], log: Log) -> None:
-    """Say where categories stand that only their owner can order."""
-    if unknown := sorted(categories - {*CATEGORIES, *order}):
-        log(
-            f"categories that the curriculum does not know: {', '.join(unknown)}; as stages they come last, in this order "
-            "(--curriculum-stage-order sets another)"
-        )
+    return pairs, LevelBank([level for level, _ in pairs], known=known)
 
 
 def joined(sets: Sequence[LevelSet], log: Log) -> Pairs:
-    """The levels of all sets with their categories; what is odd about them is told, and one that is there already is left
-    out and named."""
+    """Return the levels of all sets with their categories; log oddities and duplicates, which are left out."""
     pairs: Pairs = []
     first: dict[str, Path] = {}  # fingerprint -> file
     for levels in sets:
         twice = []
-        for i, pair in enumerate(_pairs(levels)):
-            file, fingerprint = levels.path / levels.entries[i].file, pair[0].fingerprint
-            if fingerprint in first:
-                twice.append(f"{file} = {first[fingerprint]}")
+        for i, entry in enumerate(levels.entries):
+            level, category, file = levels[i], levels.category(i), levels.path / entry.file
+            if category == ALL:
+                raise LevelSetError(f'{levels.path}: "{ALL}" names the total of all categories; rename the category')
+            if level.fingerprint in first:
+                twice.append(f"{file} = {first[level.fingerprint]}")
             else:
-                first[fingerprint] = file
-                pairs.append(pair)
+                first[level.fingerprint] = file
+                pairs.append((level, category))
         if twice:
-            log(f"left out: {len(twice)} levels that are there twice: {', '.join(twice)}")
+            log(f"left out: {len(twice)} duplicate levels: {', '.join(twice)}")
     for odd in oddities(level for level, _ in pairs):
         log(odd)
     return pairs
 
 
-def _pairs(levels: LevelSet) -> Pairs:
-    pairs = [(levels[i], levels.category(i)) for i in range(len(levels))]
-    if any(category == ALL for _, category in pairs):
-        raise LevelSetError(f'{levels.path}: no category can be called "{ALL}", as results call all of them; rename it')
-    return pairs
-
-
 def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
-    """(levels to train on, dev levels): of each category DEV_SHARE, rounded up, DEV_LEVELS at most, and never all.
+    """Split into training and dev levels: of each category DEV_SHARE, rounded up, DEV_LEVELS at most, and never all.
 
     The choice depends on the levels alone: those of the lowest fingerprints.  A level and its mirror image stay together.
     """
@@ -219,21 +205,21 @@ def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
 
 
 def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward.AuditRow]:
-    """The arithmetic of the rewards, per category, before training; warns where it does not add up, or dying pays."""
+    """Return the arithmetic of the rewards per category; log warnings where it does not add up, or where dying pays."""
     names = np.array(data.train_categories)
     lengths = {name: data.bank.path_length[names == name].tolist() for name in dict.fromkeys(data.train_categories)}
     rows = []
-    for name, some in lengths.items():  # each with the discount that it is learned with
+    for name, some in lengths.items():  # each with the discount of its stage
         gamma = config.curriculum.changes_in(name).get("gamma") or config.ppo.gamma
         rows += reward.audit(config.reward.weights, gamma, config.frame_skip, {name: some})
+    problems = [problem for row in rows for problem in row.problems]
     for row in rows:
         if row.problems:
-            log(f"rewards on {_told(row)}: {'; '.join(row.problems)}")
-    if not any(row.problems for row in rows):
+            log(f"rewards on {_described(row)}: {'; '.join(row.problems)}")
+    if not problems:
         least = min(rows, key=lambda row: row.win_return - max(row.timeout_return, row.death_return))
-        log(f"rewards in order on {len(rows)} categories; nearest to each other on {_told(least)}")
-    problems = [problem for row in rows for problem in row.problems]
-    if problems and config.reward.is_default and "rewards" not in config.silence:
+        log(f"rewards in order on {len(rows)} categories; smallest difference on {_described(least)}")
+    elif config.reward.is_default and "rewards" not in config.silence:
         log(
             f"warning: rewards: the rewards do not add up on these levels: {problems[0]}; raise --gamma towards 1, train on "
             "shorter levels, or --silence rewards"
@@ -241,35 +227,35 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
     deadly = [row for row in rows if row.death_return > min(row.win_return, row.timeout_return + reward.TIE)]
     if deadly and not config.reward.force and "dying" not in config.silence:
         log(
-            f"warning: dying: dying pays on {_told(deadly[0])}, so that may be learned: lower --reward-death, raise "
+            f"warning: dying: dying pays on {_described(deadly[0])}, so that may be learned: lower --reward-death, raise "
             f"--reward-time towards 0, or accept it with --force (--reward-preset {config.reward.preset})"
         )
     return rows
 
 
-def _told(row: reward.AuditRow) -> str:
+def _described(row: reward.AuditRow) -> str:
     returns = f"win {row.win_return:+.2f}, time-out {row.timeout_return:+.2f}, death {row.death_return:+.2f}"
-    return f"{row.category} (way {row.path_px:.0f} px): {returns}"
+    return f"{row.category} (path {row.path_px:.0f} px): {returns}"
 
 
 class Suites:
-    """The evaluations of an experiment, compiled when first needed: one per kind and set of observations."""
+    """Evaluations of an experiment, compiled on first use: one per list of levels and set of observations."""
 
     def __init__(self, config: ExperimentConfig, data: Data):
         self.config, self.data = config, data
         self._made: dict[tuple, EvaluationSuite] = {}
 
     def final(self, network: Architecture) -> EvaluationSuite:
-        """The evaluation at the end of training, on the test levels, with what a network reads."""
+        """Return the final evaluation, on the test levels, with the network's observations."""
         categories = len({category for _, category in self.data.test})
         return self._get("test", network, self.config.evaluation.episodes_per_category(categories))
 
     def periodic(self, network: Architecture) -> EvaluationSuite:
-        """The smaller one between updates, on the dev levels."""
+        """Return the smaller evaluation between updates, on the dev levels."""
         return self._get("dev", network, self.config.evaluation.periodic_episodes_per_category)
 
     def all(self, network: Architecture) -> dict[str, EvaluationSuite]:
-        """Those that this run will play: "dev" and "test"."""
+        """Return the evaluations that this run will make: "dev" and "test"."""
         evaluation = self.config.evaluation
         made = {"dev": self.periodic(network)} if evaluation.in_training else {}
         return made if evaluation.skip_final_eval else made | {"test": self.final(network)}
@@ -285,7 +271,7 @@ class Suites:
 def make_suite(
     config: ExperimentConfig, levels: Pairs, network: Architecture, episodes: int, threads: int | None = None
 ) -> EvaluationSuite:
-    """An evaluation of so many episodes per category, with what a network reads.  threads: of its simulator."""
+    """Make an evaluation with the network's observations.  episodes: per category; threads: of its simulator."""
     return EvaluationSuite(
         levels,
         episodes_per_category=episodes,
@@ -302,10 +288,10 @@ def make_suite(
 def load_demonstrations(
     config: ExperimentConfig, data: Data, observations: tuple[str, ...], seed: int, log: Log
 ) -> demonstrations.BCDataset:
-    """The demonstrations as a dataset, from the cache beside the experiments if they are the same.
+    """Return the demonstrations as a dataset, from the cache next to the experiments if it has the same.
 
-    Those of dev levels that were held back from training are left out.  Others of dev levels, or of test levels, are an
-    error, except where one level is both trained and tested on.
+    Those of dev levels that were held back from training are left out.  Others of dev or test levels are an error, except
+    where one level is used for everything.
     """
     settings = demonstrations.DatasetConfig(
         config.frame_skip,

@@ -1,4 +1,4 @@
-"""The text log of an experiment: what is told to people, kept in its folder."""
+"""Text log of an experiment, log.txt in its folder."""
 
 import errno
 import traceback
@@ -16,16 +16,13 @@ LOG_FILE = "log.txt"
 
 
 class LogFile:
-    """Passes lines on and keeps them: in ``log.txt`` from ``open`` on, until then in memory.
+    """Passes messages on, and writes them to ``log.txt``; those before ``open`` follow when it is called.
 
     with LogFile(print) as log:
         log("a line")
-        log.open(folder)     # goes on with a file that is there
+        log.open(folder)     # appends to an existing file
 
-    ``open`` takes a function that raises an error where the folder is gone: it is asked before each line, so that nobody
-    trains for hours into a folder that was made again without what was in it.
-
-    The error that ends the block is in the file, too.  Secrets are in neither.
+    The error that ends the block is written as well.  Secrets are redacted.
     """
 
     def __init__(self, log: Log):
@@ -40,25 +37,27 @@ class LogFile:
         try:
             self._log(text)
         except OSError as error:
-            if error.errno != errno.EIO:  # the terminal has closed: SIGHUP says what to do then, not the next line
+            if error.errno != errno.EIO:  # the terminal has closed: SIGHUP decides what follows, not the next line
                 raise
-        self._keep(text)
+        self._write(text)
 
     def open(self, folder: Path, check: Callable[[], None] = lambda: None) -> None:
-        """Write to this folder from now on, beginning with what has been told already."""
-        self._check = check
-        begun = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
-        self._path = folder / LOG_FILE
-        if self._path.exists():
-            begun = f"\n{begun}, going on"
-        waiting, self._waiting = self._waiting, []
-        self._keep("\n".join([begun, *waiting]))
+        """Write to this folder from now on, starting with the messages so far.
 
-    def _keep(self, text: str) -> None:
+        check: called before each line; raises an error if the folder was removed, so that no training writes to a new
+            folder of the same name.
+        """
+        self._check = check
+        path = folder / LOG_FILE
+        time = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
+        self._path = path
+        self._write("\n".join([f"\n{time}, resumed" if path.exists() else time, *self._waiting]))
+
+    def _write(self, text: str) -> None:
         if self._path is None:
             self._waiting.append(text)
-            return
-        append_text(self._path, text + "\n")
+        else:
+            append_text(self._path, text + "\n")
 
     def __enter__(self) -> "LogFile":
         return self
@@ -67,5 +66,5 @@ class LogFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and self._path is not None and self._path.exists():
-            with suppress(OSError):  # that error is told in any case, and this one would take its place
-                self._keep(redact("".join(traceback.format_exception(error)).rstrip()))
+            with suppress(OSError):  # it would replace the error that ended the block
+                self._write(redact("".join(traceback.format_exception(error)).rstrip()))

@@ -37,7 +37,7 @@ from rl.config.experiment import (
     check_folders,
 )
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
-from rl.evaluation.suite import EvaluationSuite, RandomPolicy
+from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
 from rl.events import EventWriter
 from rl.experiment.data import joined
 from rl.policy import checkpoint
@@ -120,7 +120,8 @@ def train(job: Job, folder: Path, best: Path) -> None:
 
     def success(policy: NppPolicy) -> dict[str, float]:
         assert suite is not None
-        for name, player in {"random play": RandomPolicy(), "BC alone": policy}.items():
+        players: dict[str, Policy] = {"random play": RandomPolicy(), "BC alone": policy}
+        for name, player in players.items():
             tables[name] = aggregate(suite.run(player, deterministic=job.deterministic))
         return {category: stats["success"] for category, stats in tables["BC alone"].items() if category != ALL}
 

@@ -110,7 +110,7 @@ def test_levels_of_several_folders_are_one_list_and_what_is_twice_is_named(folde
 
 def test_no_category_is_called_as_all_of_them_are(folders):
     LevelSet.write(folders / "named", halls(40, 1, "all"))
-    with pytest.raises(LevelSetError, match='no category can be called "all"'):
+    with pytest.raises(LevelSetError, match='"all" .*rename the category'):
         load_data(configuration(folders, "--train-dataset", folders / "named"), quiet)
 
 
@@ -177,7 +177,7 @@ def test_test_levels_are_played_once_by_each_method_after_everything_else(folder
     ), quiet)  # fmt: skip
     final = [("test", "RandomPolicy"), ("test", "NppPolicy"), ("test", "NppPolicy")]
     assert evaluated[-3:] == final
-    assert set(evaluated[:-3]) == {("dev", "NppPolicy"), ("dev", "RandomPolicy")}
+    assert {levels for levels, _ in evaluated[:-3]} == {"dev"}
     phases = [name for name, _ in groupby(stepped)]
     assert phases[-1] == "test" and "test" not in phases[:-1]
     assert {"train", "dev"} == set(phases[:-1])
@@ -200,17 +200,17 @@ def test_all_bad_levels_are_named_and_can_be_skipped(tmp_path):
     shut = np.ones((23, 42), np.uint8)
     Level.build(shut, (14, 46), exits=[((32, 46), (44, 46))]).save(tmp_path / "train" / "shut.map")
     with pytest.raises(
-        LevelSetError, match=r"3 levels cannot .*cut\.map: .*torn\.level: .*shut\.map: no way .*--skip-bad-levels"
+        LevelSetError, match=r"3 levels cannot .*cut\.map: .*torn\.level: .*shut\.map: no path .*--skip-bad-levels"
     ):
         load_data(resolved(tmp_path), log=print)
     said = []
     data = load_data(resolved(tmp_path, "--skip-bad-levels"), log=said.append)
     assert len(data.train) == 2 == len(data.bank)
-    assert [line for line in said if line.endswith("shut.map: no way from the start to the exit")]
+    assert [line for line in said if line.endswith("shut.map: no path from the start to the exit")]
     assert len([line for line in said if line.startswith("left out: ")]) == 3
     for name in ("cut.map", "torn.level"):
         (tmp_path / "train" / name).unlink()
-    with pytest.raises(LevelSetError, match=r"1 levels cannot .*shut\.map: no way .*--skip-bad-levels"):
+    with pytest.raises(LevelSetError, match=r"1 levels cannot .*shut\.map: no path .*--skip-bad-levels"):
         load_data(resolved(tmp_path), log=print)
 
 
