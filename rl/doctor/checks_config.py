@@ -1,8 +1,7 @@
 """Settings: rewards, discount, hardware and budget of the run that was configured."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import Field, fields
-from typing import Any
+from collections.abc import Sequence
+from operator import attrgetter
 
 import numpy as np
 
@@ -26,25 +25,10 @@ LONG_RUN_HOURS = 48.0
 
 
 @check(BEFORE)
-def changed_settings(full_config: ExperimentConfig) -> str:
-    """Settings that are not at their defaults (for information)."""
-    changed = [
-        f"{name} {value}"
-        for one in fields(full_config)
-        if one.name != "sources"
-        for name, value in _changed(one.name, full_config, one)
-    ]
-    return ", ".join(changed) or "none"
-
-
-def _changed(name: str, owner: Any, one: Field) -> Iterator[tuple[str, object]]:
-    """(dotted name, value) of a field that is not at its default, or of such fields of a section."""
-    value = getattr(owner, one.name)
-    if hasattr(value, "__dataclass_fields__"):
-        for inner in fields(value):
-            yield from _changed(f"{name}.{inner.name}", value, inner)
-    elif value != one.default:
-        yield name, value
+def given_settings(full_config: ExperimentConfig) -> str:
+    """Settings that were given, with their sources (for information)."""
+    given = [f"{name} {attrgetter(name)(full_config)} ({source})" for name, source in full_config.sources.items()]
+    return ", ".join(given) or "none"
 
 
 @check(BEFORE)

@@ -15,7 +15,7 @@ import numpy as np
 
 from nppsim.files import table
 from nppsim.measure.intervals import Estimate, mean_difference, ratio_of_means
-from rl.doctor.digests import Divergence, first_divergence
+from rl.doctor.divergence import Divergence, first_divergence
 from rl.doctor.runs import Run, differences, explanation
 from rl.evaluation.comparison import Comparison, compare, format_difference
 from rl.evaluation.history import History, level_wins

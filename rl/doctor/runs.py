@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from nppsim.files import table
 from nppsim.reading import read_json
 from rl.config.resume import FINISHED_FILE
-from rl.doctor.digests import Divergence, Row, read_trail
+from rl.doctor.divergence import Divergence
 from rl.evaluation.history import History, read_history
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars, event_folders, read_scalars
+from rl.ppo.digests import Row, read_trail
 
 RUN_FILE = "run.json"  # of one training: its settings with their sources
 DEMONSTRATIONS_FILE = "demonstrations.json"  # in ``pretrain``: digest of the demonstrations

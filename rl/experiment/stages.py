@@ -29,7 +29,6 @@ from rl.audit.callback import Audit
 from rl.config import PPOConfig
 from rl.config.resume import stored_facts
 from rl.doctor.checks_learning import parts_of
-from rl.doctor.digests import DigestTrail, read_trail
 from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.evaluation.history import DevHistory
@@ -57,6 +56,7 @@ from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
 from rl.ppo import make_ppo, training_state
 from rl.ppo.callbacks import PPOCallback, profilers
+from rl.ppo.digests import DigestTrail, read_trail
 from rl.ppo.logs import BOARD, cut_events, write_settings
 from rl.ppo.model_selection import Evaluate, Evaluation
 from rl.ppo.monitor import TrainingMonitor

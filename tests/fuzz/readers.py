@@ -24,7 +24,6 @@ from nppsim.shadow.report import check_report
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
 from rl.config.resume import stored_config
-from rl.doctor.digests import read_trail
 from rl.doctor.reference import FORMAT as REFERENCE
 from rl.doctor.reference import VERSION, load_reference
 from rl.evaluation.comparison import read_levels, write_levels
@@ -32,6 +31,7 @@ from rl.evaluation.history import DevHistory, read_history
 from rl.evaluation.results import EpisodeRecord, LevelWins, aggregate, load_results
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
+from rl.ppo.digests import read_trail
 from tests.fuzz import damage
 from tests.fuzz.damage import Reader
 from tests.fuzz.readers_of_messages import readers_of_messages

@@ -15,9 +15,9 @@ import torch
 from stable_baselines3.common.logger import Logger
 
 from nppsim.files import write_json
-from rl.doctor.digests import DigestTrail
 from rl.doctor.reference import make_reference
 from rl.doctor.runs import RUN_FILE, Run, find_runs
+from rl.ppo.digests import DigestTrail
 from rl.ppo.logs import TABLE, GrowingTable, ScalarOutput
 
 from learners import make_ppo

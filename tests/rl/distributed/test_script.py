@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rl.doctor.digests import read_trail
 from rl.events import event_folders
+from rl.ppo.digests import read_trail
 
 from excerpt import excerpt
 from places import ROOT

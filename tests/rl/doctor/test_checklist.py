@@ -62,13 +62,13 @@ def test_a_run_that_does_not_learn_misses_every_criterion(tmp_path):
 def test_criteria_that_a_short_run_does_not_reach_are_undecided(tmp_path):
     write(tmp_path, sound(last=5))
     found = verdicts(tmp_path)
-    assert list(found.values()).count("not judged") == 6
+    assert list(found.values()).count("undecided") == 6
     assert found["an update takes less than 30 s"] == found["100,000 decisions take less than 2 h"] == "✓"
 
 
 def test_without_scalars_all_criteria_are_undecided(tmp_path):
     items = checklist(tmp_path)
-    assert {item.mark for item in items} == {"not judged"}
+    assert {item.mark for item in items} == {"undecided"}
     assert "no TensorBoard event files" in items[0].figure
 
 
@@ -84,4 +84,4 @@ def test_falling_returns_after_a_change_of_stage_are_undecided(tmp_path):
     curves = sound()
     curves["rollout/ep_rew_mean"] = (STEPS, -np.array(curves["rollout/ep_rew_mean"][1]))
     write(tmp_path, curves)
-    assert verdicts(tmp_path)["returns rise"] == "not judged"
+    assert verdicts(tmp_path)["returns rise"] == "undecided"

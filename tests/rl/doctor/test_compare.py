@@ -8,11 +8,11 @@ import pytest
 
 from nppsim.files import write_json
 from rl.config.resume import FINISHED_FILE
-from rl.doctor.digests import TRAIL_FILE
 from rl.doctor.runs import find_runs
 from rl.evaluation.history import HISTORY_FILE, DevHistory
 from rl.evaluation.results import LevelWins
 from rl.events import EventWriter
+from rl.ppo.digests import TRAIL_FILE
 
 from programs import load_script
 

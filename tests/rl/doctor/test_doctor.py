@@ -157,9 +157,9 @@ def test_an_unknown_check_is_an_error():
 def test_checks_are_chosen_by_name_or_group(monkeypatch):
     made = []
     monkeypatch.setattr(CheckInfo, "examine", lambda info, *_: made.append(info) or Finding("x", "x", BEFORE, OK, ""))
-    Doctor(lambda line: None, only=["data", "changed_settings"]).examine(BEFORE)
-    assert {info.group for info in made if info.name != "changed_settings"} == {"data"}
-    assert "changed_settings" in {info.name for info in made}
+    Doctor(lambda line: None, only=["data", "given_settings"]).examine(BEFORE)
+    assert {info.group for info in made if info.name != "given_settings"} == {"data"}
+    assert "given_settings" in {info.name for info in made}
 
 
 # ------------------------------------------------------------------ a sound run
@@ -358,7 +358,7 @@ def parts(rehearsed, dataset):
 
 
 ONLY_WARN_OR_INFORM = {
-    "changed_settings",
+    "given_settings",
     "demonstrations_cover_the_trained_categories",
     "evaluated_categories_are_trained",
     "the_plan_fits_the_machine",

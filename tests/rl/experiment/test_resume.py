@@ -13,12 +13,13 @@ from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import FolderError, locked
 from rl.config.command_line import resolve
-from rl.doctor.digests import first_divergence, read_trail
+from rl.doctor.divergence import first_divergence
 from rl.doctor.doctor import read_findings
 from rl.experiment import stages
 from rl.experiment.run import run
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
+from rl.ppo.digests import read_trail
 from rl.search.guided_search import Agent
 from tests.chaos.same_run import differences
 

@@ -9,19 +9,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl.doctor.digests import (
+from rl.doctor.divergence import first_divergence
+from rl.ppo import ppo as ppo_module
+from rl.ppo import training_state
+from rl.ppo.digests import (
     PARTS,
     TRAIL_FILE,
     DigestTrail,
     TrailError,
-    first_divergence,
     read_trail,
     rollout_digests,
     row_sums,
     tensor_hash,
 )
-from rl.ppo import ppo as ppo_module
-from rl.ppo import training_state
 
 from learners import Patient, make_ppo
 
