@@ -1,8 +1,8 @@
-"""The configuration of a run on disk: read back, changed on request, and held against what is asked for now.
+"""Resume a run: read its stored configuration, apply --resume-override, and compare with what is given now.
 
 stored = stored_config(folder)
 config = overridden(stored, ("total-timesteps=20000000",))
-check_same(config, asked)             # ConfigError with every setting that differs, its stored and its given value
+check_same(config, given)             # ConfigError with every setting that differs, its stored and its given value
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ from nppsim.settings import Setting, settings_of
 from rl.config import ExperimentConfig, HardwareConfig, plugins
 
 CONFIG = "config.json"
-FINISHED_FILE = "finished.json"  # of one training that is over
-# How a run is gone on with, which is no part of what it computes.
+FINISHED_FILE = "finished.json"  # of one finished training
+# Settings of the process, which do not influence what a run computes.
 HOW = (
     "resume_from",
     "resume_override",
@@ -30,27 +30,26 @@ HOW = (
     "config_files",
     "recipe",
 )
-OVERRIDDEN = "--resume-override"  # as the record of a run calls where a value comes from
+OVERRIDDEN = "--resume-override"  # source of a value in the record of a run
 SECTIONS: dict[str, type] = {
     f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
 }
 _NOTHING = ("none", "null", "")
-_COMPARED = "policies of a run are compared with each other over the same episodes of the dev levels"
-_PLANNED = "its sizes and how it computes were planned when it began"
-_DRAWN = "its state is that of the curriculum it began with"
+_COMPARED = "policies of a run are compared over the same episodes of the dev levels"
+_PLANNED = "its sizes and arithmetic were planned when it began"
+_DRAWN = "its state belongs to the curriculum that it began with"
 _CURRICULUM = (
     *("use_curriculum", "strategy", "stage_order", "start_states"),
-    *("start_stage", "threshold", "stage_thresholds"),  # stages keep the present one and its threshold
-    # averages and pool are of these
+    *("start_stage", "threshold", "stage_thresholds"),
     *("preset", "formulas", "active_levels", "lp_timescale", "lp_slow", "lp_min_samples"),
 )
-FIXED = {  # place of a setting that no run can be gone on with another value of -> why
-    "frame_skip": "its policy has learned to decide every so many frames",
+FIXED = {  # setting that cannot change within a run -> reason
+    "frame_skip": "its policy was trained to decide every so many frames",
     "evaluation.periodic_episodes_per_category": _COMPARED,
     "evaluation.deterministic": _COMPARED,
     "evaluation.seed": _COMPARED,
     **dict.fromkeys((f"curriculum.{name}" for name in _CURRICULUM), _DRAWN),
-    "curriculum.window": "its curves so far are over as many episodes",
+    "curriculum.window": "its curves so far average as many episodes",
     "ppo.desync_episodes": "its first episodes have begun",
     **dict.fromkeys(
         (f"hardware.{one.name}" for one in fields(HardwareConfig) if one.name != "distributed_backend"), _PLANNED
@@ -59,30 +58,30 @@ FIXED = {  # place of a setting that no run can be gone on with another value of
 
 
 def stored_facts(folder: Path) -> dict[str, Any]:
-    """What ``config.json`` of a run's folder says; ConfigError where there is none."""
+    """Return the content of a run's ``config.json``; ConfigError if it is missing or damaged."""
     path = folder / CONFIG
     if not path.is_file():
-        raise ConfigError("holds no config.json; give the folder of a run", "--resume-from", folder)
-    facts = read_json(path, ConfigError, "bring it back")
+        raise ConfigError("contains no config.json; give the folder of a run", "--resume-from", folder)
+    facts = read_json(path, ConfigError, "restore it")
     if not isinstance(facts, dict):
-        raise ConfigError("config.json holds no JSON object; bring it back", "--resume-from", folder)
+        raise ConfigError("config.json is not a JSON object; restore it", "--resume-from", folder)
     return facts
 
 
 def stored_config(folder: Path) -> ExperimentConfig:
-    """The configuration that a run was begun with, changes made since included."""
+    """Return the configuration of a run, with the changes of earlier resumes."""
     config = config_from_dict(stored_facts(folder), str(folder / CONFIG))
     hidden = [name for name, value in _values(config).items() if REDACTED in str(value)]
     if hidden:
-        advice = f"config.json does not tell {', '.join(hidden)}, which looked like a secret; begin a new run"
+        advice = f"config.json has no value of {', '.join(hidden)}, which looked like a secret; begin a new run"
         raise ConfigError(advice, "--resume-from", folder)
     return config
 
 
 def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> ExperimentConfig:
-    """The configuration whose ``to_dict`` this is; further entries of config.json (machine, versions, data) are left alone.
+    """Return the configuration of which this is ``to_dict``; other entries of config.json are ignored.
 
-    place: of the file, for messages.
+    place: name of the file in messages.
     Raises ConfigError for settings that are missing, unknown or impossible.
     """
     known = {one.name for one in fields(ExperimentConfig)}
@@ -94,67 +93,67 @@ def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> Exp
         raise ConfigError(f"{place}: {error}") from error
     except PlainError as error:
         raise ConfigError(
-            f"{place}: settings that are missing or unknown here ({error}): it was written by another version of the "
-            "project: use that, or give the flags anew"
+            f"{place}: missing or unknown settings ({error}): it was written by another version of the project: use that "
+            "version, or give the flags again"
         ) from error
     return config
 
 
 def resumed_config(config: ExperimentConfig) -> ExperimentConfig:
-    """What a run is gone on with: the stored configuration with the overrides, which must be what ``config`` says.
+    """Return the stored configuration with the overrides; ConfigError unless it equals ``config``.
 
-    config: with ``resume_from``.  Raises ConfigError with all differences.
+    config: with ``resume_from``.
     """
     assert config.resume_from is not None
     begun = stored_config(config.resume_from)
     stored = overridden(begun, config.resume_override)
-    _check_judged(begun, stored, config.resume_from)
+    _check_evaluated(begun, stored, config.resume_from)
     check_same(stored, config)
     how: dict[str, Any] = {name: getattr(config, name) for name in HOW}
     return replace(stored, **how)
 
 
-def _check_judged(begun: ExperimentConfig, stored: ExperimentConfig, folder: Path) -> None:
-    """ConfigError where trainings that are over were judged otherwise than those that are not would be."""
+def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: Path) -> None:
+    """ConfigError if finished trainings were evaluated in another way than the remaining ones would be."""
     was, now = ((one.evaluation.num_eval_episodes, one.evaluation.skip_final_eval) for one in (begun, stored))
     if was != now and (over := next(folder.rglob(FINISHED_FILE), None)):
         raise ConfigError(
-            f"{over.parent} is over, and was judged as it was asked for first; results of one experiment are compared with "
-            "each other: leave this out, or judge its agents with scripts/evaluate.py",
-            "--resume-override",
+            f"{over.parent} is finished and was evaluated with the old value; results of one experiment are compared with "
+            "each other: leave this out, or evaluate its agents with scripts/evaluate.py",
+            OVERRIDDEN,
             "num-eval-episodes" if was[0] != now[0] else "skip-final-eval",
         )
 
 
 def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
-    """The configuration with other values.  overrides: NAME=VALUE, such as "total-timesteps=100" or "ppo.gamma=0.99".
+    """Return the configuration with other values.  overrides: NAME=VALUE, e.g. "total-timesteps=100" or "ppo.gamma=0.99".
 
-    Several values are parted by commas; on and off are truth values, none is no value, or an empty list.
+    Several values are separated by commas; on and off are truth values, none is no value, or an empty list.
     """
     stored = config
     wanted: list[tuple[str, Setting, object]] = []
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError("give NAME=VALUE, e.g. total-timesteps=20000000", "--resume-override", text)
+            raise ConfigError("give NAME=VALUE, e.g. total-timesteps=20000000", OVERRIDDEN, text)
         section, known = _find(name.strip().lstrip("-"), text)
         wanted.append((section, known, _parsed(known, value.strip(), text)))
         place = dotted(section, known.name)
         if place in FIXED and changes(stored, with_settings(stored, wanted[-1:])):
-            raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", "--resume-override", text)
+            raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", OVERRIDDEN, text)
     overrode = {dotted(section, known.name): OVERRIDDEN for section, known, _ in wanted}
     config = replace(with_settings(stored, wanted), sources=stored.sources | overrode)
     if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
         raise ConfigError(
             "the retention guard cannot begin within a run: what the BC policy could do was not measured; add "
             "evaluation.retention_guard=off",
-            "--resume-override",
+            OVERRIDDEN,
             " ".join(overrides),
         )
     if config.ppo.desired_kl and config.ppo.learning_rate != stored.ppo.learning_rate:
         raise ConfigError(
-            "has no effect within a run whose rate is steered (--desired-kl): leave it out, or add desired-kl=none",
-            "--resume-override",
+            "has no effect within a run whose learning rate is adaptive (--desired-kl): leave it out, or add desired-kl=none",
+            OVERRIDDEN,
             "initial-lr",
         )
     return config
@@ -165,7 +164,7 @@ def _is_guarded(config: ExperimentConfig) -> bool:
 
 
 def with_settings(config: ExperimentConfig, wanted: Sequence[tuple[str, Setting, object]]) -> ExperimentConfig:
-    """The configuration with other values at once, as some need each other; ConfigErrors name a flag, where there is one.
+    """Return the configuration with all of these values; a ConfigError names the flag, if there is one.
 
     wanted: (section, setting, value) of each.
     """
@@ -181,31 +180,29 @@ def with_settings(config: ExperimentConfig, wanted: Sequence[tuple[str, Setting,
 
 
 def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
-    """ConfigError unless both compute the same."""
+    """ConfigError unless both have the same settings, HOW excepted."""
     theirs, ours = _values(stored), _values(given)
     different = [name for name in theirs if theirs[name] != ours[name]]
     if different:
-        told = "; ".join(
-            f"{name} is {_text(theirs[name])} in the run and {_text(ours[name])} here" for name in different
-        )
+        values = (f"{name} is {_text(theirs[name])} in the run and {_text(ours[name])} here" for name in different)
         fixed = {name for name, section, known in known_settings() if dotted(section, known.name) in FIXED}
         accepted = " ".join(f"{name}={_text(ours[name])}" for name in different)
         change = "begin a new run" if fixed & set(different) else f"accept the change with --resume-override {accepted}"
         raise ConfigError(
-            f"was begun with other settings: {told}. Leave them out to go on as it began, or {change}",
+            f"began with other settings: {'; '.join(values)}. Leave them out to resume it unchanged, or {change}",
             "--resume-from",
             given.resume_from,
         )
 
 
 def changes(before: ExperimentConfig, after: ExperimentConfig) -> dict[str, list[object]]:
-    """Name -> [value before, value after] of the settings that differ, as plain values."""
+    """Name -> [value before, value after] of the settings that differ."""
     theirs, ours = _values(before), _values(after)
     return {name: [theirs[name], ours[name]] for name in theirs if theirs[name] != ours[name]}
 
 
 def _values(config: ExperimentConfig) -> dict[str, object]:
-    """Name as for an override -> value."""
+    """Name of an override -> value."""
     return {
         name: getattr(getattr(config, section) if section else config, known.name)
         for name, section, known in known_settings()
@@ -214,58 +211,55 @@ def _values(config: ExperimentConfig) -> dict[str, object]:
 
 
 def dotted(section: str, name: str) -> str:
-    """Place of a setting in the configuration, e.g. "ppo.gamma"."""
+    """Name of a setting with its section, e.g. "ppo.gamma"."""
     return f"{section}.{name}".lstrip(".")
 
 
 def known_settings() -> Iterator[tuple[str, str, Setting]]:
-    """(name, section of the configuration or "" for its own fields, setting)."""
+    """Yield (name, section of the configuration or "" for its own fields, setting)."""
     for section, owner in {"": ExperimentConfig, **SECTIONS}.items():
         for known in settings_of(owner).values():
-            turned_around = known.kind is bool and known.default and not known.switch  # --no-pretraining
+            negated = known.kind is bool and known.default and not known.switch  # --no-pretraining
             name = dotted(section, known.name)
-            yield (known.flag if known.flag and not turned_around else name), section, known
+            yield (known.flag if known.flag and not negated else name), section, known
 
 
 def _find(name: str, text: str) -> tuple[str, Setting]:
-    """(section, setting) by flag, alias or place in the configuration."""
+    """Return (section, setting) of a flag, alias or dotted name."""
     names: dict[str, tuple[str, Setting]] = {}
     for usual, section, known in known_settings():
         for one in (usual, *known.aliases, dotted(section, known.name)):
             names.setdefault(one, (section, known))
     if name not in names or names[name][1].name in HOW or names[name][1].refusal:
         hint = did_you_mean(name, names) or "; config.json lists the settings"
-        raise ConfigError(f"no setting is called {name!r}{hint}", "--resume-override", text)
+        raise ConfigError(f"no setting is called {name!r}{hint}", OVERRIDDEN, text)
     return names[name]
 
 
 def _parsed(known: Setting, value: str, text: str) -> object:
-    if value.lower() in _NOTHING and known.optional:
-        return None
-    if value.lower() in _NOTHING and known.many:
-        return ()
+    """Convert the value of an override.  text: the whole override, for messages."""
+    if value.lower() in _NOTHING and (known.optional or known.many):
+        return None if known.optional else ()
     if known.many:
         return tuple(_parsed_one(known, one.strip(), text) for one in value.split(","))
     return _parsed_one(known, value, text)
 
 
 def _parsed_one(known: Setting, value: str, text: str) -> object:
-    if known.kind is bool:
-        meaning = {"on": True, "true": True, "off": False, "false": False}
-        if value.lower() not in meaning:
-            raise ConfigError("give on or off", "--resume-override", text)
-        return meaning[value.lower()]
+    truth = {"on": True, "true": True, "off": False, "false": False}
     try:
-        read = known.read(value)
+        read = truth[value.lower()] if known.kind is bool else known.read(value)
+    except KeyError:
+        raise ConfigError("give on or off", OVERRIDDEN, text) from None
     except ValueError as error:
-        raise ConfigError(str(error), "--resume-override", text) from error
+        raise ConfigError(str(error), OVERRIDDEN, text) from error
     if known.choices and read not in known.choices:
-        raise ConfigError(f"give {', '.join(known.choices)}", "--resume-override", text)
+        raise ConfigError(f"give {', '.join(known.choices)}", OVERRIDDEN, text)
     return read
 
 
 def _text(value: object) -> str:
-    """As an override has it."""
+    """Value as written in an override."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, (tuple, list)):
@@ -273,17 +267,17 @@ def _text(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def other_levels(told: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Names of the sets of levels that are others; digests of single folders, which name their paths, do not count."""
-    return [name for name, digest in told.items() if ": " not in name and found.get(name) != digest]
+def other_levels(stored: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Names of the sets of levels that differ; digests of single folders, which name their paths, are ignored."""
+    return [name for name, digest in stored.items() if ": " not in name and found.get(name) != digest]
 
 
 def check_levels(facts: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:
     """ConfigError unless a run's levels are those that it began with.  facts: of ``stored_facts``."""
     if other := other_levels(facts.get("data", {}), fingerprints):
         raise ConfigError(
-            f"the {' and '.join(other)} levels are not those that the run began with (digests in config.json); bring those "
-            "back, or begin a new run",
+            f"the {' and '.join(other)} levels are not those that the run began with (digests in config.json); restore "
+            "those, or begin a new run",
             "--resume-from",
             folder,
         )

@@ -535,7 +535,7 @@ def test_how_trainings_are_judged_stays_once_one_is_over(folder):
     assert resolve(flags).evaluation.num_eval_episodes == 70
     (folder / "old" / "vision_free" / "seed_0").mkdir(parents=True)
     (folder / "old" / "vision_free" / "seed_0" / "finished.json").touch()
-    with pytest.raises(ConfigError, match="num-eval-episodes: old/vision_free/seed_0 is over, .* scripts/evaluate.py"):
+    with pytest.raises(ConfigError, match="num-eval-episodes: old/vision_free/seed_0 .* scripts/evaluate.py"):
         resolve(flags)
 
 
@@ -595,7 +595,7 @@ def test_a_run_without_the_retention_guard_does_not_get_one_later(folder, monkey
 def test_a_rate_that_is_steered_is_not_set_within_a_run(folder):
     (folder / "old" / "config.json").write_text(json.dumps(resolve([*REQUIRED, "--desired-kl", "0.01"]).to_dict()))
     change = ["--resume-from", "old", "--resume-override", "initial-lr=0.1"]
-    with pytest.raises(ConfigError, match="no effect within a run whose rate is steered"):
+    with pytest.raises(ConfigError, match="no effect within a run .*--desired-kl"):
         resolve(change)
     assert resolve([*change, "desired-kl=none"]).ppo.learning_rate == 0.1
 
@@ -604,7 +604,7 @@ def test_a_rate_that_is_steered_is_not_set_within_a_run(folder):
     ("content", "message"),
     [
         ("{", "not JSON"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
         ("{}", "missing or unknown"),
         (None, "does not tell s3-bucket"),
     ],
@@ -629,7 +629,7 @@ def test_a_stored_configuration_that_cannot_be_used_is_named(content, message, f
         ("--replay-data-dir", "other/c.map", "is no folder, nor"),
         ("--replay-data-dir", "other", r"holds no \*.replay or \*.h5 files"),
         ("--single-level", "other", "is no file"),
-        ("--resume-from", "other", "holds no config.json"),
+        ("--resume-from", "other", "contains no config.json"),
         ("--output-dir", "other/c.map/below", r"cannot be written \(.*c.map is a file\)"),
     ],
 )
