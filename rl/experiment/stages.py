@@ -257,7 +257,7 @@ def ppo(training: Training) -> None:
         try:
             learn(job, training.ppo, monitor)
         except KeyboardInterrupt as interruption:
-            made = monitor.checkpoints.made()
+            made = monitor.checkpoints.existing()
             newest = f"checkpoint: {made[-1]}" if made else "no update was finished"
             raise KeyboardInterrupt(*interruption.args, newest) from None
         save_agent(job, training.ppo)

@@ -10,7 +10,6 @@ Profilers do not change results, only speed.  A resumed run starts new measureme
 """
 
 import tracemalloc
-from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +21,13 @@ from nppsim.files import append_text, table, write_json, write_text
 from rl.config import ProfilingConfig
 from rl.ppo.ppo import PHASES, PPO
 
+FOLDER = "profiling"
+OTHER = "other"  # time outside simulator, network and update: bookkeeping, evaluations, checkpoints
+OPERATIONS = 40  # rows of a trace's table
+LINES = 10  # of code, in a snapshot of memory
+MIB = 1 << 20
+PAGE = 4096
+
 
 class PPOCallback(BaseCallback):
     """A Stable-Baselines3 callback whose ``model`` is this project's PPO."""
@@ -32,24 +38,16 @@ class PPOCallback(BaseCallback):
         return True
 
 
-FOLDER = "profiling"
-OTHER = "other"  # what is neither simulator, network nor update: bookkeeping, evaluations, checkpoints
-OPERATIONS = 40  # rows of a trace's table
-LINES = 10  # of code, in a snapshot of memory
-MIB = 1 << 20
-PAGE = 4096
-
-
 def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
-    """The callbacks that are asked for; give them to ``learn`` before all others.  folder: of the run."""
-    place = folder / FOLDER
+    """Return the requested profilers; pass them to ``learn`` before all other callbacks.  folder: of the run."""
+    folder = folder / FOLDER
     found: list[PPOCallback] = []
     if config.phases:
-        found.append(PhaseTimings(place))
+        found.append(PhaseTimings(folder))
     if config.pytorch:
-        found.append(TorchTrace(place, config))
+        found.append(TorchTrace(folder, config))
     if config.memory:
-        found.append(MemorySnapshots(place, config.memory_snapshot_freq))
+        found.append(MemorySnapshots(folder, config.memory_snapshot_freq))
     return found
 
 
@@ -60,36 +58,35 @@ def memory_mib() -> float:
 
 
 class Profiler(PPOCallback):
-    """What they have in common: a folder, and that updates are complete when the next rollout begins."""
+    """Base class: a folder, and a hook after each update, which is called when the next rollout begins."""
 
     def __init__(self, folder: Path):
         super().__init__()
         self.folder = folder
-        self._seen = 0  # updates
+        self._updates = 0  # updates seen so far
 
     def _on_training_start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._seen = self.model.updates
+        self._updates = self.model.updates
 
     def _on_rollout_start(self) -> None:
-        self._look()
-
-    def _on_training_end(self) -> None:
-        self._look()
-
-    def _look(self) -> None:
-        if self.model.updates > self._seen:
-            self._seen = self.model.updates
+        if self.model.updates > self._updates:
+            self._updates = self.model.updates
             self.after_update()
 
-    @abstractmethod
+    def _on_training_end(self) -> None:
+        self._on_rollout_start()
+
     def after_update(self) -> None:
-        """An update has just ended."""
+        """Measure the update that has just ended."""
+        raise NotImplementedError
 
 
 class PhaseTimings(Profiler):
-    """Seconds of rollouts, inference, updates and the rest, update by update and in all.  Also those of the phases within a
-    step of the simulator, all of its threads together, if it measures them (``BatchSimulator(profile=True)``)."""
+    """Seconds of rollouts, inference, updates and everything else, per update and in total.
+
+    Also the phases within a step of the simulator, summed over its threads, if it measures them (``BatchSimulator.profile``).
+    """
 
     def __init__(self, folder: Path):
         super().__init__(folder)
@@ -103,7 +100,7 @@ class PhaseTimings(Profiler):
         write_text(self.folder / "phases.csv", ",".join(["number", "decisions", *PHASES, "curriculum", OTHER]) + "\n")
 
     def _clocks(self) -> dict[str, float]:
-        """Seconds so far of each part, and of everything."""
+        """Seconds of each phase so far, and in all."""
         return {**self.model.phase_seconds, "all": self.model.elapsed_s}
 
     def _on_step(self) -> bool:
@@ -112,22 +109,20 @@ class PhaseTimings(Profiler):
         return True
 
     def after_update(self) -> None:
-        """Add a row."""
+        """Add a row to the table and write the totals."""
         ppo, now = self.model, self._clocks()
-        took = {name: now[name] - self._last[name] for name in now}
+        seconds = {name: now[name] - self._last[name] for name in now}
         self._last = now
         curriculum = float(ppo.logger.name_to_value.get("sim/curriculum_s", 0.0))
-        row = {part: took[part] for part in PHASES} | {"curriculum": curriculum}
+        row = {part: seconds[part] for part in PHASES} | {"curriculum": curriculum}
         row["update"] -= curriculum
-        row[OTHER] = took["all"] - sum(row.values())
-        self._totals = {name: self._totals.get(name, 0.0) + seconds for name, seconds in row.items()}
-        figures = [str(ppo.updates), str(ppo.num_timesteps), *(f"{seconds:.6f}" for seconds in row.values())]
+        row[OTHER] = seconds["all"] - sum(row.values())
+        self._totals = {name: self._totals.get(name, 0.0) + value for name, value in row.items()}
+        figures = [str(ppo.updates), str(ppo.num_timesteps), *(f"{value:.6f}" for value in row.values())]
         append_text(self.folder / "phases.csv", ",".join(figures) + "\n")
         facts = {"updates": ppo.updates, "decisions": ppo.num_timesteps}
-        write_json(
-            self.folder / "phases.json",
-            facts | {"seconds": self._totals, "share": _shares(self._totals), "share_of_a_step": _shares(self._steps)},
-        )
+        shares = {"share": _shares(self._totals), "share_of_a_step": _shares(self._steps)}
+        write_json(self.folder / "phases.json", facts | {"seconds": self._totals} | shares)
 
 
 def _shares(seconds: dict[str, float]) -> dict[str, float]:
@@ -136,10 +131,7 @@ def _shares(seconds: dict[str, float]) -> dict[str, float]:
 
 
 class TorchTrace(Profiler):
-    """Traces of PyTorch: waits for some updates, lets the profiler warm up, and records the next ones; that, again and again.
-
-    config: with the numbers of updates for each, and how often.
-    """
+    """Traces of torch's profiler, with the configured numbers of updates to skip, warm up and record, repeatedly."""
 
     def __init__(self, folder: Path, config: ProfilingConfig):
         super().__init__(folder)
@@ -147,31 +139,30 @@ class TorchTrace(Profiler):
             wait=config.wait, warmup=config.warmup, active=config.active, repeat=config.repeat
         )
         self._profiler: profiler.profile | None = None
-        self._written = 0
+        self._traces = 0
 
     def _on_training_start(self) -> None:
         super()._on_training_start()
         activities = [profiler.ProfilerActivity.CPU]
         if self.model.device.type == "cuda":
             activities.append(profiler.ProfilerActivity.CUDA)
+        every_thread = profiler._ExperimentalConfig(profile_all_threads=True)  # not only Python's first thread
         self._profiler = profiler.profile(
             activities=activities,
             schedule=self._schedule,
             on_trace_ready=self._write,
-            experimental_config=profiler._ExperimentalConfig(
-                profile_all_threads=True
-            ),  # of the plan; else Python's first
+            experimental_config=every_thread,
         )
         self._profiler.start()
 
     def _write(self, recorded: profiler.profile) -> None:
-        self._written += 1
-        recorded.export_chrome_trace(str(self.folder / f"trace_{self._written}.json.gz"))
+        self._traces += 1
+        recorded.export_chrome_trace(str(self.folder / f"trace_{self._traces}.json.gz"))
         text = recorded.key_averages().table(sort_by="self_cpu_time_total", row_limit=OPERATIONS)
-        write_text(self.folder / f"trace_{self._written}.txt", text)
+        write_text(self.folder / f"trace_{self._traces}.txt", text)
 
     def after_update(self) -> None:
-        """Tell the profiler that an update has passed."""
+        """Advance the profiler's schedule."""
         assert self._profiler is not None
         self._profiler.step()
 
@@ -184,7 +175,7 @@ class TorchTrace(Profiler):
 class MemorySnapshots(Profiler):
     """Memory of the process, of PyTorch on a GPU and of Python's objects by line of code.
 
-    freq: steps of all environments between snapshots, each taken when the update in progress is done.
+    freq: steps of all environments between snapshots, each taken after the current update.
     """
 
     def __init__(self, folder: Path, freq: int):
@@ -195,9 +186,8 @@ class MemorySnapshots(Profiler):
 
     def _on_training_start(self) -> None:
         super()._on_training_start()
-        write_text(
-            self.folder / "memory.txt", f"Memory, MiB: a snapshot every {self.freq:,} steps of all environments\n"
-        )
+        title = f"Memory, MiB: a snapshot every {self.freq:,} steps of all environments\n"
+        write_text(self.folder / "memory.txt", title)
         tracemalloc.start()
 
     def _on_step(self) -> bool:
@@ -206,35 +196,32 @@ class MemorySnapshots(Profiler):
 
     def after_update(self) -> None:
         """Take a snapshot if one is due."""
-        if self._steps >= self.freq or self._first is None:
-            self._steps = 0
-            self._snapshot()
+        if self._steps < self.freq and self._first is not None:
+            return
+        self._steps = 0
+        ignored = (tracemalloc.Filter(False, tracemalloc.__file__), tracemalloc.Filter(False, __file__))
+        snapshot = tracemalloc.take_snapshot().filter_traces(ignored)
+        text = f"\nupdate {self.model.updates}, {self.model.num_timesteps:,} decisions: {self._totals()}\n"
+        if self._first is None:
+            self._first = snapshot
+            rows = [
+                (f"{s.size / MIB:.2f}", f"{s.count:,}", str(s.traceback)) for s in snapshot.statistics("lineno")[:LINES]
+            ]
+        else:
+            grown = [s for s in snapshot.compare_to(self._first, "lineno") if s.size_diff > 0][:LINES]
+            rows = [(f"{s.size_diff / MIB:+.2f}", f"{s.count_diff:+,}", str(s.traceback)) for s in grown]
+        unit = "MiB" if snapshot is self._first else "MiB since the first"
+        append_text(self.folder / "memory.txt", f"{text}{table((unit, 'objects', 'made in'), rows, align='rrl')}\n")
+
+    def _totals(self) -> str:
+        traced, peak = tracemalloc.get_traced_memory()
+        sizes = {"process": memory_mib(), "Python's objects": traced / MIB, "peak": peak / MIB}
+        if self.model.device.type == "cuda":
+            sizes["GPU, allocated"] = torch.cuda.memory_allocated() / MIB
+            sizes["GPU, reserved"] = torch.cuda.memory_reserved() / MIB
+            sizes["GPU, peak"] = torch.cuda.max_memory_allocated() / MIB
+        return "; ".join(f"{name} {size:,.1f}" for name, size in sizes.items())
 
     def _on_training_end(self) -> None:
         super()._on_training_end()
         tracemalloc.stop()
-
-    def _snapshot(self) -> None:
-        ours = (tracemalloc.Filter(False, tracemalloc.__file__), tracemalloc.Filter(False, __file__))
-        taken = tracemalloc.take_snapshot().filter_traces(ours)
-        traced, peak = tracemalloc.get_traced_memory()
-        figures = {"process": memory_mib(), "Python's objects": traced / MIB, "at most": peak / MIB}
-        if self.model.device.type == "cuda":
-            figures |= {
-                "GPU, in use": torch.cuda.memory_allocated() / MIB,
-                "GPU, reserved": torch.cuda.memory_reserved() / MIB,
-                "GPU, in use at most": torch.cuda.max_memory_allocated() / MIB,
-            }
-        first, self._first = self._first, self._first or taken
-        told = "; ".join(f"{name} {size:,.1f}" for name, size in figures.items())
-        lines = [f"\nupdate {self.model.updates}, {self.model.num_timesteps:,} decisions: {told}"]
-        if first is None:
-            rows = [
-                (f"{s.size / MIB:.2f}", f"{s.count:,}", str(s.traceback)) for s in taken.statistics("lineno")[:LINES]
-            ]
-            lines.append(table(("MiB", "objects", "made in"), rows, align="rrl"))
-        else:
-            grown = [s for s in taken.compare_to(first, "lineno") if s.size_diff > 0][:LINES]
-            rows = [(f"{s.size_diff / MIB:+.2f}", f"{s.count_diff:+,}", str(s.traceback)) for s in grown]
-            lines.append(table(("MiB since the first", "objects", "made in"), rows, align="rrl"))
-        append_text(self.folder / "memory.txt", "\n".join(lines) + "\n")

@@ -96,24 +96,24 @@ def dump(ppo: "PPO") -> None:
 
 
 TABLE = "progress.csv"
-MAX_TABLE_BYTES = 1 << 28  # of a table; the longest so far have 5 MB
-_REMEDY = "bring it back from a copy of the run"
+MAX_TABLE_BYTES = 1 << 28  # of a table; usual ones have up to 5 MB
+_REMEDY = "restore it from a copy of the run"
 BOARD = "tensorboard"
-IMITATION = "bc/"  # begins the tags of imitation, whose steps are epochs
-DISTILLATION = "bc/teacher/"  # of these, updates of distillation
-SETTINGS = ("configuration", "_hparams_/")  # begin the tags of what a run was asked for
-RESULTS = ("rollout/success_rate", "eval/all_success")  # that TensorBoard shows beside the settings
+IMITATION = "bc/"  # prefix of the tags of imitation, whose steps are epochs
+DISTILLATION = "bc/teacher/"  # of these, the tags of distillation, whose steps are updates
+SETTINGS = ("configuration", "_hparams_/")  # prefixes of the tags of a run's settings
+RESULTS = ("rollout/success_rate", "eval/all_success")  # shown beside the hyperparameters in TensorBoard
 GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # order of columns; others follow
 ALL = 1 << 62
 
 
 class ScalarLog:
-    """Table and events of one run's PPO; events of its imitation, in the same folder, stay as they are.
+    """CSV table and TensorBoard events of PPO; events of imitation in the same folder are unchanged.
 
     folder: of the run.
-    rows, events: of the table, and of PPO in the event files, that are kept.
+    rows, events: number of rows of the table, and of PPO's events, to resume from; later ones are deleted.
     outputs: for Stable-Baselines3's Logger.
-    Raises EventsError where less is on disk than is to be kept.
+    Raises EventsError if there are fewer.
     """
 
     def __init__(self, folder: Path, rows: int = 0, events: int = 0):
@@ -124,11 +124,11 @@ class ScalarLog:
 
     @property
     def written(self) -> dict[str, int]:
-        """The arguments that ``ScalarLog`` takes to go on from here."""
+        """Arguments of ``ScalarLog`` to resume from here."""
         return {"rows": self.table.rows, "events": self.events.count}
 
     def sync(self) -> None:
-        """Wait until the disk has it all, so that no checkpoint counts on what a power cut would take."""
+        """Flush the files to disk, so that after a power failure they are not older than the checkpoint."""
         for path in (self.table.path, *event_files(self.events.folder)):
             if path.exists():
                 with naming(path), open(path, "rb") as file:
@@ -136,9 +136,9 @@ class ScalarLog:
 
 
 class ScalarOutput(KVWriter):
-    """TensorBoard's event file, on disk after each ``dump``; see ``EventWriter`` for its errors.
+    """TensorBoard's event file, flushed after each row; see ``EventWriter`` for its errors.
 
-    count: events written so far, ``count`` at the beginning.
+    count: events written so far, initially ``count``.
     """
 
     def __init__(self, folder: str | os.PathLike, count: int = 0):
@@ -147,7 +147,7 @@ class ScalarOutput(KVWriter):
         self._writer = EventWriter(folder)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        """Write one row.  Raises TypeError or ValueError for what is no number."""
+        """Write one row.  Raises TypeError or ValueError for values that are not numbers."""
         values = filter_excluded_keys(key_values, key_excluded, "tensorboard")
         for tag, value in sorted(values.items()):
             self._writer.add_scalar(tag, value, step)
@@ -160,11 +160,10 @@ class ScalarOutput(KVWriter):
 
 
 class GrowingTable(KVWriter):
-    """A CSV file with a row for each ``dump``, and a column for all that was ever logged, by GROUPS and name.
+    """CSV file with a row per ``dump`` and a column per logged name, ordered by GROUPS and name.
 
-    path: of the file.
-    rows: so many of what is there are kept; 0: it begins anew.
-    Raises EventsError where there are fewer.
+    rows: number of existing rows to resume from; later ones are deleted.
+    Raises EventsError if there are fewer.
     """
 
     def __init__(self, path: Path, rows: int = 0):
@@ -190,14 +189,14 @@ class GrowingTable(KVWriter):
         self.rows += 1
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the file is not open."""
 
     def _read(self) -> tuple[list[str], list[list[str]]]:
-        """Columns, and as many rows as are to be kept."""
+        """Return the columns, and the first ``self.rows`` rows."""
         lines = read_table(self.path) if self.path.exists() else []
         if len(lines) <= self.rows:
             found = max(len(lines) - 1, 0)
-            raise EventsError(f"{self.path}: {found} rows are left of the {self.rows} that were written; bring it back")
+            raise EventsError(f"{self.path}: has {found} rows, expected {self.rows}; {_REMEDY}")
         return lines[0], lines[1 : self.rows + 1]
 
     def _rewrite(self, rows: Iterable[list[str]]) -> None:
@@ -205,12 +204,12 @@ class GrowingTable(KVWriter):
 
 
 def read_table(path: Path) -> list[list[str]]:
-    """The whole rows of such a table, the names of its columns first; EventsError for a file that is none."""
+    """Read the complete rows of a table, the column names first; EventsError for another kind of file."""
     data = read_bytes(path, EventsError, MAX_TABLE_BYTES, _REMEDY)
     try:
-        return list(csv.reader(io.StringIO(data[: data.rfind(b"\n") + 1].decode())))  # not a row that was cut short
+        return list(csv.reader(io.StringIO(data[: data.rfind(b"\n") + 1].decode())))  # the last row may be incomplete
     except (UnicodeDecodeError, csv.Error) as error:
-        raise EventsError(f"{path}: no table ({error}); {_REMEDY}") from error
+        raise EventsError(f"{path}: damaged ({error}); {_REMEDY}") from error
 
 
 def _place(column: str) -> tuple[int, str]:
@@ -225,7 +224,7 @@ def _lines(rows: Iterable[Iterable[Any]]) -> str:
 
 
 def write_settings(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:
-    """Put a run's settings into its events, as a table (TEXT) and as hyperparameters (HPARAMS), unless they are there.
+    """Add a run's settings to its events, as a table (TEXT) and as hyperparameters (HPARAMS), unless there are events.
 
     settings: dotted name -> {"value", "source"}.
     """
@@ -246,10 +245,10 @@ def _cell(value: object) -> str:
 
 
 def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int = ALL) -> None:
-    """Leave one event file with the settings, the first ``events`` of PPO, those of imitation and of distillation so far.
+    """Reduce event files to one with the settings, the first ``events`` of PPO, and those of imitation and distillation.
 
-    epochs, distillation: the last that are kept; epochs -1: none of them.
-    Bytes and times of what stays are untouched.  Raises EventsError if fewer events are there.
+    epochs, distillation: last steps of these two; epochs -1: none.
+    The records that remain are not changed.  Raises EventsError if there are fewer events.
     """
     files = event_files(folder)
     head, kept, count, seen = b"", [], 0, set()
@@ -265,9 +264,9 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int =
             kept.append(record)
             count += 1
     if count < events:
-        raise EventsError(f"{folder}: {count} events are left of the {events} that were written; bring its files back")
-    # A kill after the first file is written leaves later ones whose events are in it already: the next call counts no
-    # further than the first, and knows imitation's by tag and epoch.
+        raise EventsError(f"{folder}: has {count} events, expected {events}; {_REMEDY}")
+    # An interruption after the first file is written leaves later files whose events it contains already: the next call
+    # counts only as far as the first file, and recognises events of imitation by tag and epoch.
     if kept:
         _write_records(files[0], [head, *kept])
     for file in files[1:] if kept else files:
@@ -275,7 +274,7 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int =
 
 
 def _records(files: Iterable[Path]) -> Iterable[tuple[bytes, Any]]:
-    """(bytes, event) of whole records, file by file."""
+    """Yield (bytes, event) of complete records, file by file."""
     loader = needed("tensorboard.backend.event_processing.event_file_loader", "train")
     event = needed("tensorboard.compat.proto.event_pb2", "train").Event
     for file in files:

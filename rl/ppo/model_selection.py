@@ -5,14 +5,14 @@
     retention.lost(success)                   # the difference from the BC policy if it is significantly negative
 
     candidate = Candidate.of(ppo)             # the current policy
-    candidate = Candidate.copy_of(ppo)        # a copy of it, to be evaluated during training
+    candidate = Candidate.copy_of(ppo)        # a copy of it, to be evaluated in another process during training
 
 Levels are compared in pairs, so that differences between levels do not add to the noise.
 """
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,12 +25,11 @@ from rl.ppo.ppo import PPO
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a policy achieves on the dev levels; success is a share of episodes won, 0 to 1.
+    """Success of a policy on the dev levels, as a share of episodes won, 0 to 1.
 
     overall: of all episodes.
-    rows: of the rows of a table: every category and all of them.
-    levels: float64[L], of each level; always the same levels in the same order, so that ``a.levels - b.levels`` compares
-        two policies in pairs.
+    rows: of each category, and of all, for tables.
+    levels: float64[L], of each level, always in the same order.
     """
 
     overall: float
@@ -38,28 +37,28 @@ class Evaluation:
     levels: np.ndarray
 
 
-Evaluate = Callable[[NppPolicy, int], Evaluation]  # of: the policy, decisions that it has learned from
+Evaluate = Callable[[NppPolicy, int], Evaluation]  # arguments: the policy, decisions that it was trained with
 
 
 class Remote(Protocol):
-    """Who plays the dev levels in a process of its own, one policy after another."""
+    """Evaluation in another process, of one policy after another."""
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
-        """Have a policy played, as it is now; returns at once.  decisions: that it has learned from."""
+        """Start the evaluation of a copy of the policy.  decisions: that it was trained with."""
 
     def check(self) -> None:
-        """Raise what has gone wrong so far, if anything has."""
+        """Raise an error of the other process, if there was one."""
 
     def result(self) -> tuple[Evaluation, float]:
-        """What was ordered, and the seconds that it was played; waits for its end."""
+        """Wait for the evaluation; return it and the seconds that it took."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """policy: with its optimiser.
+    """A policy of a training run, with its optimiser.
 
-    decisions, updates: that it has learned from.
-    actor_updates: those of them in which its actor learned; without any, it acts like the BC policy.
+    decisions, updates: training so far.
+    actor_updates: updates in which its actor learned; with 0 it acts like the BC policy.
     """
 
     policy: NppPolicy
@@ -69,30 +68,25 @@ class Candidate:
 
     @classmethod
     def of(cls, ppo: PPO) -> "Candidate":
-        """The present policy."""
+        """Return the current policy."""
         return cls(ppo.policy, ppo.num_timesteps, ppo.updates, ppo.actor_updates)
 
     @classmethod
-    def kept(cls, ppo: PPO) -> "Candidate":
-        """A copy of the present policy, which training leaves alone."""
+    def copy_of(cls, ppo: PPO) -> "Candidate":
+        """Return a copy of the current policy."""
         return cls(copy.deepcopy(ppo.policy), ppo.num_timesteps, ppo.updates, ppo.actor_updates)
 
     @classmethod
-    def restored(cls, ppo: PPO, state: Mapping[str, Any]) -> "Candidate":
-        """The candidate whose ``state`` this is, of the same training."""
+    def from_state(cls, ppo: PPO, state: Mapping[str, Any]) -> "Candidate":
+        """Restore a ``state`` of the same training run."""
         policy = copy.deepcopy(ppo.policy)
         policy.load_state_dict(state["policy"])
         policy.optimizer.load_state_dict(state["optimizer"])
         return cls(policy, state["decisions"], state["updates"], state["actor_updates"])
 
     @property
-    def learned(self) -> bool:
-        """Whether its actor has."""
-        return self.actor_updates > 0
-
-    @property
     def weights(self) -> dict[str, Any]:
-        """What ``PPO.restore`` goes back to, as it is now; not copied."""
+        """Arguments of ``PPO.restore``; not copied."""
         return {
             "policy": self.policy.state_dict(),
             "optimizer": self.policy.optimizer.state_dict(),
@@ -100,80 +94,76 @@ class Candidate:
         }
 
     def state(self) -> dict[str, Any]:
-        """Everything, for a checkpoint."""
+        """State for a checkpoint."""
         return self.weights | {"decisions": self.decisions, "updates": self.updates}
-
-
-ENOUGH_LEVELS = 10  # whose mean is about normal
-SURE = 4.0  # standard errors
 
 
 @dataclass
 class Retention:
-    """Success is float64[L], 0 to 1, of each dev level, always in the same order.
+    """Best policy so far, and comparison with the BC policy.  Success is float64[L], 0 to 1, of each dev level.
 
-    cloned: the BC policy's; None without one, or before it has been evaluated.
+    bc_success: of the BC policy; None without one, or before its evaluation.
     best: of the best policy so far; None before there is one.
-    best_at: decisions after which that was; 0 is the BC policy.
+    best_at: decisions that the best policy was trained with; 0 for the BC policy.
     """
 
-    cloned: np.ndarray | None = None
+    bc_success: np.ndarray | None = None
     best: np.ndarray | None = None
     best_at: int = 0
 
     def consider(self, success: np.ndarray, at: int) -> bool:
-        """Take note of a policy; True if none was better so far."""
+        """Record an evaluation; return True if no earlier policy was better."""
         is_best = self.best is None or success.mean() >= self.best.mean()
         if is_best:
             self.best, self.best_at = success, at
         return bool(is_best)
 
     def lost(self, success: np.ndarray) -> Estimate | None:
-        """Success minus the BC policy's, with its interval, if even the interval's upper end is a loss; else None."""
-        if self.cloned is None:
+        """Return success minus that of the BC policy if the whole confidence interval is negative, else None."""
+        if self.bc_success is None:
             return None
-        difference = mean_over_levels(success - self.cloned)
-        if difference.high is None:  # the same on all levels: that says nothing of a single one
+        difference = mean_over_levels(success - self.bc_success)
+        if difference.high is None:  # the same on all levels; one level alone proves nothing
             return difference if difference.value < 0 and len(success) > 1 else None
         return difference if difference.high < 0 else None
 
     @property
-    def best_in_words(self) -> str:
-        """Which policy is the best."""
+    def best_name(self) -> str:
+        """Description of the best policy."""
         return f"the policy after {self.best_at:,} decisions" if self.best_at else "the policy before PPO"
 
     def delivery(self, last: np.ndarray) -> str:
-        """What is delivered, and why, in words; last: success of training's last policy."""
+        """Message about the delivered policy.  last: success of the last policy."""
         assert self.best is not None
+        best, end = f"{100 * self.best.mean():.1f} %", f"{100 * last.mean():.1f} %"
         if self.best_at == 0:
             return (
-                f"PPO HAS NOT IMPROVED ON WHAT IT BEGAN WITH: the policy before PPO is delivered, which finishes "
-                f"{100 * self.best.mean():.1f} % of the dev levels; the last one finishes {100 * last.mean():.1f} %"
+                f"PPO HAS NOT IMPROVED THE INITIAL POLICY: the policy before PPO is delivered, which finishes {best} of "
+                f"the dev levels; the last one finishes {end}"
             )
-        beside = "" if np.array_equal(last, self.best) else f" (the last one: {100 * last.mean():.1f} %)"
-        text = f"{self.best_in_words}, which finishes {100 * self.best.mean():.1f} % of the dev levels{beside}"
-        if self.cloned is None:
+        of_last = "" if np.array_equal(last, self.best) else f" (the last one: {end})"
+        text = f"{self.best_name}, which finishes {best} of the dev levels{of_last}"
+        if self.bc_success is None:
             return text
-        return f"{text}, {in_points(mean_over_levels(self.best - self.cloned))} against the policy before PPO"
+        return f"{text}, {in_points(mean_over_levels(self.best - self.bc_success))} against the policy before PPO"
 
-    def state(self) -> dict:
-        """Everything, for a checkpoint."""
-        return asdict(self)
+    def state(self) -> dict[str, Any]:
+        """State for a checkpoint."""
+        return {"cloned": self.bc_success, "best": self.best, "best_at": self.best_at}
 
-    def load(self, state: dict) -> None:
-        """Continue where ``state`` was taken."""
-        for field in fields(self):
-            setattr(self, field.name, state[field.name])
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Restore ``state``."""
+        self.bc_success, self.best, self.best_at = state["cloned"], state["best"], state["best_at"]
 
 
 def in_points(difference: Estimate) -> str:
-    """A difference of success in words, e.g. "-4.5 points [-7.0, -1.9]"."""
+    """Format a difference of success, e.g. "-4.5 points [-7.0, -1.9]"."""
     interval = "" if difference.low is None else f" [{100 * difference.low:+.1f}, {100 * (difference.high or 0):+.1f}]"
     return f"{100 * difference.value:+.1f} points{interval}"
 
 
 class EarlyStopping:
-    """Says when evaluations have stopped improving; does nothing unless the configuration asks for it."""
+    """Detection of evaluations that no longer improve, if the configuration enables it."""
 
     def __init__(self, config: EvaluationConfig):
         self.config = config
@@ -182,7 +172,7 @@ class EarlyStopping:
         self.without_improvement = 0  # evaluations since the best one
 
     def update(self, success: float) -> bool:
-        """Take note of an evaluation's success, 0 to 1; True if training should stop."""
+        """Record the success of an evaluation, 0 to 1; return True if training should stop."""
         self.evaluations += 1
         if success >= self.best + self.config.early_stopping_improvement:
             self.best, self.without_improvement = success, 0

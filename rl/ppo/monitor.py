@@ -1,4 +1,4 @@
-"""Callback of the main job: progress, periodic evaluation with early stopping and retention, checkpoints, upload."""
+"""Callback of the main job: progress, evaluation with early stopping and roll-back, checkpoints, upload."""
 
 import copy
 import time
@@ -15,34 +15,33 @@ from nppsim.signals import StopRequest
 from rl.config import ExperimentConfig
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
-from rl.ppo import training_state
 from rl.ppo.callbacks import PPOCallback
 from rl.ppo.logs import ScalarLog
 from rl.ppo.model_selection import Candidate, EarlyStopping, Evaluate, Evaluation, Remote, Retention, in_points
 from rl.ppo.ppo import PPO
-from rl.ppo.training_state import Checkpoints
+from rl.ppo.training_state import Checkpoints, load_training_state, training_state
 from rl.upload import Uploader, UploadError
 
-PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
-SAVING_SHARE = 0.05  # of the time, which checkpoints between those of --save-freq may take
-EVALUATING_SHARE = 0.25  # of the time, which evaluations may take under a time budget
+PRINT_SECONDS = 20.0  # between progress messages without a terminal
+SAVING_SHARE = 0.05  # largest share of time for checkpoints in addition to those of --save-freq
+EVALUATING_SHARE = 0.25  # largest share of a time budget for evaluations
 
 
 class TrainingMonitor(PPOCallback):
-    """Watches one training run.
+    """Evaluation, checkpoints, uploads and progress of one training run, between its updates.
 
     config: of the experiment.
     root: the experiment's folder, which is uploaded.
     folder: of this run.
-    evaluate: plays the dev levels, every so many decisions or minutes, before training (the BC policy) and after it.
-    remote: plays those during training, if not None.  What it finds is concluded from when the next evaluation is due, or
-        at the end, so that a run does not depend on how fast it is.
-    uploader: None where nothing is uploaded.
-    log: receives lines for people.
+    evaluate: evaluates a policy on the dev levels, periodically, before training (the BC policy) and after it.
+    remote: process for evaluations during training, or None.  Its result is used when the next evaluation is due, or at the
+        end, so that a run does not depend on its speed.
+    uploader: None without uploads.
+    log: receives messages.
     stop: request to end the program; training then ends after the update, with a checkpoint.
-    events: what happened, in words and numbers.
-    retention: what the policy has been able to do on the dev levels.  The best weights are kept; training goes back to
-        them where too much is lost, and at its end the policy has them.
+    events: evaluations, warnings and other events, for the results.
+    retention: success on the dev levels so far.  The best weights are stored; training returns to them after a significant
+        loss, and the policy has them at the end.
     """
 
     _bar: tqdm
@@ -73,9 +72,9 @@ class TrainingMonitor(PPOCallback):
         self.early = EarlyStopping(config.evaluation)
         self.retention = Retention()
         self._guarded = config.evaluation.retention_guard and config.evaluation.in_training
-        self._best: dict | None = None  # ``Candidate.weights`` of what did best on the dev levels
-        self._last: tuple[int, np.ndarray] | None = None  # updates of the policy that was judged last, and its success
-        self._in_flight: Candidate | None = None  # who is being played elsewhere
+        self._best: dict | None = None  # ``Candidate.weights`` of the best policy on the dev levels
+        self._last: tuple[int, np.ndarray] | None = None  # updates and success of the last evaluated policy
+        self._pending: Candidate | None = None  # under evaluation in another process
         period, self._evaluation_seconds = config.evaluation.periods(
             config.ppo.total_timesteps, config.ppo.time_budget_minutes
         )
@@ -85,38 +84,35 @@ class TrainingMonitor(PPOCallback):
             "upload": config.upload.sync_freq,
         }
         self._next = dict(self._periods)
-        self._overall: list[float] = []  # success in all evaluations that were concluded from
-        self._evaluating = 0.0  # seconds so far
-        self._evaluated_at = 0.0  # seconds of training spent before the latest one
-        self._warming_up = False
-        self._printed = 0.0
-        self._saved_after = 0  # updates
-        self._saved_at = 0.0  # time.monotonic()
-        self._saving = 0.0  # seconds that the latest checkpoint took
+        self._overall: list[float] = []  # success in all evaluations that early stopping has used
+        self._evaluating = 0.0  # seconds of all evaluations
+        self._evaluated_at = 0.0  # seconds of training before the latest evaluation
+        self._warming_up = False  # only the critic learns
+        self._printed = 0.0  # time.monotonic() of the latest progress message
+        self._saved_after = 0  # updates before the latest checkpoint
+        self._saved_at = 0.0  # its time.monotonic()
+        self._saving = 0.0  # seconds that it took
 
     def _on_training_start(self) -> None:
         ppo = self.model
         self._saved_at = time.monotonic()
         self._warming_up = ppo.critic_only
-        if self._guarded and ppo.reference is not None and self.retention.cloned is None:
-            self.retention.cloned = self._play().levels
-        if self._in_flight and self.remote:
-            self.remote.order(self._in_flight.policy, self._in_flight.decisions)
+        if self._guarded and ppo.reference is not None and self.retention.bc_success is None:
+            self.retention.bc_success = self._evaluate_now().levels
+        if self._pending and self.remote:
+            self.remote.order(self._pending.policy, self._pending.decisions)
         total = self.config.ppo.total_timesteps
         self._bar = progress_bar(title="PPO", total=total, unit="decision")
 
     def _on_rollout_start(self) -> None:
-        """Between updates (and before the first rollout).
-
-        A checkpoint comes before what else is due, so that a run that goes on from it does the rest as if it had never
-        stopped.
-        """
+        """Run what is due between two updates.  The checkpoint comes first, so that a resumed run repeats the rest."""
         if not self.model.updates:
             return
         if self.remote:
             self.remote.check()
-        evaluation = (self._is_due("evaluation") or self._is_time_to_evaluate()) and self._is_affordable()
-        if evaluation or self.stop.by or self._is_due("checkpoint") or self._saving_is_cheap():
+        evaluation = self._evaluation_is_due()
+        cheap = (time.monotonic() - self._saved_at) * SAVING_SHARE >= self._saving
+        if evaluation or self.stop.by or self._is_due("checkpoint") or cheap:
             self._checkpoint()
         if self.stop.by:
             self.model.stop_training = True
@@ -131,32 +127,27 @@ class TrainingMonitor(PPOCallback):
     def _is_due(self, what: str) -> bool:
         return bool(self._periods[what]) and self.num_timesteps >= self._next[what]
 
-    def _is_done(self, what: str) -> None:
+    def _reschedule(self, what: str) -> None:
         period = self._periods[what]
         if period:
             self._next[what] = (self.num_timesteps // period + 1) * period
 
-    def _is_time_to_evaluate(self) -> bool:
-        return 0 < self._evaluation_seconds <= self.model.elapsed_s - self._evaluated_at
-
-    def _is_affordable(self) -> bool:
-        """Under a time budget, an evaluation waits while evaluations have had more than their share of the time."""
-        return not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * self.model.elapsed_s
-
-    def _saving_is_cheap(self) -> bool:
-        return (time.monotonic() - self._saved_at) * SAVING_SHARE >= self._saving
+    def _evaluation_is_due(self) -> bool:
+        """True if one is due; under a time budget it waits while evaluations have taken more than their share."""
+        elapsed = self.model.elapsed_s
+        by_time = 0 < self._evaluation_seconds <= elapsed - self._evaluated_at
+        affordable = not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * elapsed
+        return (self._is_due("evaluation") or by_time) and affordable
 
     def _on_rollout_end(self) -> None:
-        """Just before an update; if it is the actor's first, the BC policy is kept, with a critic that knows it."""
+        """Before the actor's first update, store the BC policy with its trained critic as a candidate."""
         ppo = self.model
         if self._warming_up and not ppo.critic_only:
             self._warming_up = False
-            self._happened(
-                "critic",
-                f"learned alone for {ppo.updates} updates and explains {ppo.explained_variance:.0%} of the returns",
-            )
-            if self.retention.cloned is not None:
-                self._retain(self.retention.cloned, Candidate.of(ppo))
+            text = f"trained alone for {ppo.updates} updates; explained variance {ppo.explained_variance:.0%}"
+            self._record_event("critic", text)
+            if self.retention.bc_success is not None:
+                self._retain(self.retention.bc_success, Candidate.of(ppo))
 
     def _on_training_end(self) -> None:
         self._bar.close()
@@ -164,18 +155,15 @@ class TrainingMonitor(PPOCallback):
             if self._saved_after != self.model.updates:
                 self._checkpoint()
             return
-        judged = self.config.evaluation.in_training
-        if (judged or self._in_flight) and self._saved_after != self.model.updates:
+        evaluates = self.config.evaluation.in_training
+        if (evaluates or self._pending) and self._saved_after != self.model.updates:
             self._checkpoint()
         if not self.model.actor_updates and "actor" not in self.config.silence:
-            self.warn(
-                "actor",
-                "it did not learn in this run: raise --total-timesteps or lower --critic-warmup-max-updates",
-            )
-        if self._in_flight:
-            self._conclude(*self._arrived())
-        if judged and (self._last is None or self._last[0] != self.model.updates):
-            found = self._play()
+            self.warn("actor", "was not trained: raise --total-timesteps or lower --critic-warmup-max-updates")
+        if self._pending:
+            self._conclude(*self._await_pending())
+        if evaluates and (self._last is None or self._last[0] != self.model.updates):
+            found = self._evaluate_now()
             if self._guarded:
                 self._retain(found.levels, Candidate.of(self.model))
         if self._guarded:
@@ -206,14 +194,14 @@ class TrainingMonitor(PPOCallback):
 
     def warn(self, name: str, text: str) -> None:
         """Log a warning and store it as an event."""
-        self._happened("warning", f"{name}: {text}")
+        self._record_event("warning", f"{name}: {text}")
 
-    def _happened(self, what: str, text: str) -> None:
+    def _record_event(self, what: str, text: str) -> None:
         self.events.append({"at": self.num_timesteps, what: text})
         self.log(f"{self.num_timesteps:,} decisions: {what.replace('_', ' ')}: {text}")
 
-    def _play(self) -> Evaluation:
-        """Play the dev levels with the present policy, and tell what it achieves."""
+    def _evaluate_now(self) -> Evaluation:
+        """Evaluate the current policy on the dev levels."""
         ppo = self.model
         began = time.monotonic()
         found = self.evaluate(ppo.policy, self.num_timesteps)
@@ -221,93 +209,92 @@ class TrainingMonitor(PPOCallback):
         self._note(found, Candidate.of(ppo), seconds, seconds)
         return found
 
-    def _arrived(self) -> tuple[Evaluation, Candidate]:
-        """What is known of the policy that was played elsewhere; waits for it."""
-        candidate = self._in_flight
+    def _await_pending(self) -> tuple[Evaluation, Candidate]:
+        """Wait for the evaluation in the other process."""
+        candidate = self._pending
         assert candidate is not None
         began = time.monotonic()
         if self.remote:
             found, seconds = self.remote.result()
-        else:  # whoever goes on with the run has switched it off
+        else:  # the resumed run has no such process
             found = self.evaluate(candidate.policy, candidate.decisions)
             seconds = time.monotonic() - began
-        self._in_flight = None
+        self._pending = None
         self._note(found, candidate, seconds, time.monotonic() - began)
         return found, candidate
 
     def _note(self, found: Evaluation, of: Candidate, seconds: float, waited: float) -> None:
-        """Tell what a policy achieves.  seconds: that it was played; waited: that training stood still meanwhile."""
+        """Log an evaluation.  seconds: duration; waited: seconds for which training was interrupted."""
         ppo = self.model
         values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
             "eval/seconds": seconds
         }
-        self.scalars.events.write(values, {}, of.decisions)  # where it belongs; the table has it in its next row
+        self.scalars.events.write(values, {}, of.decisions)  # at its own step; the table has it in its next row
         for tag, value in values.items():
             ppo.logger.record(tag, value, exclude="tensorboard")
         self.events.append({"at": of.decisions, "evaluation": found.rows})
         shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
         self.log(f"evaluation at {of.decisions:,}: {shares}")
         if self._last is None:
-            self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluations_in_words()}")
+            self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluation_periods()}")
         self._evaluating += waited
         self._evaluated_at = ppo.elapsed_s
-        ppo.reserved_s = seconds * (1 + bool(self.remote))  # for the one at the end, and the one before it
+        ppo.reserved_s = seconds * (1 + bool(self.remote))  # for the last evaluation, and the one before it
         self._last = of.updates, found.levels
 
-    def _evaluations_in_words(self) -> str:
+    def _evaluation_periods(self) -> str:
         period, minutes = self._periods["evaluation"], self._evaluation_seconds / 60
-        ways = [f"every {period:,} decisions (--eval-freq)"] if period else []
-        return " and ".join([*ways, *([f"every {minutes:g} minutes (--eval-every-minutes)"] if minutes else [])])
+        texts = [f"every {period:,} decisions (--eval-freq)"] if period else []
+        texts += [f"every {minutes:g} minutes (--eval-every-minutes)"] if minutes else []
+        return " and ".join(texts)
 
     def _evaluate(self) -> None:
-        """Evaluate the present policy, here or elsewhere; conclude from what was ordered elsewhere the last time."""
-        self._is_done("evaluation")
-        went_back = self._in_flight is not None and self._conclude(*self._arrived())
-        if went_back or self.model.stop_training:
-            return  # what the present policy can do is known, or is about to be asked
+        """Evaluate the current policy, or start that in the other process and use the previous result."""
+        self._reschedule("evaluation")
+        rolled_back = self._pending is not None and self._conclude(*self._await_pending())
+        if rolled_back or self.model.stop_training:
+            return  # the current policy has been evaluated, or will be at the end
         if self.remote is None:
-            self._conclude(self._play(), Candidate.of(self.model))
+            self._conclude(self._evaluate_now(), Candidate.of(self.model))
         else:
-            self._in_flight = Candidate.kept(self.model)
-            self.remote.order(self._in_flight.policy, self._in_flight.decisions)
+            self._pending = Candidate.copy_of(self.model)
+            self.remote.order(self._pending.policy, self._pending.decisions)
             self._evaluated_at = self.model.elapsed_s
 
     def _conclude(self, found: Evaluation, of: Candidate) -> bool:
-        """Keep it, go back, or end training; True if training went back to the best policy."""
-        went_back = self._guarded and self._retain(found.levels, of)
-        if not of.learned:
-            return went_back  # it acts like the BC policy, and says nothing of whether training improves
+        """Store the policy, roll back, or end training; return True after a roll-back to the best policy."""
+        rolled_back = self._guarded and self._retain(found.levels, of)
+        if not of.actor_updates:
+            return rolled_back  # it acts like the BC policy, so it is no evidence for early stopping
         stop = self.early.update(found.overall)
         self._overall.append(found.overall)
         if stop:
             self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
             self.model.stop_training = True
-        return went_back
+        return rolled_back
 
     def _retain(self, success: np.ndarray, of: Candidate) -> bool:
-        """Keep a policy if it is the best so far; go back to the best if it has lost too much: True if that was done."""
+        """Store the weights of the best policy so far; roll back to them after a significant loss (then return True)."""
         ppo, retention = self.model, self.retention
-        if of.updates != ppo.updates and not of.learned and retention.best is not None:
-            return False  # the BC policy is kept already, with a critic that has learned since
-        is_best = retention.consider(success, of.decisions if of.learned else 0)
+        if of.updates != ppo.updates and not of.actor_updates and retention.best is not None:
+            return False  # the BC policy is stored already, with a better critic
+        is_best = retention.consider(success, of.decisions if of.actor_updates else 0)
         if is_best:
             self._best = copy.deepcopy(of.weights)
             self._write(self.checkpoints.best, of.policy)
             return False
         loss = retention.lost(success)
         if loss is None or (self.model.progress >= 1.0 and of.updates != ppo.updates):
-            return False  # the last policy is played, too, and the best is delivered
+            return False  # the last policy will be evaluated, and the best is delivered
         self._restore_best()
         ppo.increase_kl_penalty()
-        self._happened(
+        at = "" if of.updates == ppo.updates else f" at {of.decisions:,} decisions"
+        self._record_event(
             "rolled_back",
-            f"{100 * success.mean():.1f} % of the dev levels{self._since(of)}, {in_points(loss)} against the policy before "
-            f"PPO: back to {retention.best_in_words}, KL penalty {ppo.kl_penalty_scale:g} times --bc-kl-coef",
+            f"{100 * success.mean():.1f} % of the dev levels{at}, {in_points(loss)} against the policy before PPO: back to "
+            f"{retention.best_name}, KL penalty {ppo.kl_penalty_scale:g} times --bc-kl-coef",
         )
         return True
-
-    def _since(self, of: Candidate) -> str:
-        return "" if of.updates == self.model.updates else f" at {of.decisions:,} decisions"
 
     def _restore_best(self) -> None:
         assert self._best is not None
@@ -315,68 +302,65 @@ class TrainingMonitor(PPOCallback):
         ppo.restore(self._best["policy"], self._best["optimizer"], self._best["actor_updates"])
 
     def _deliver(self) -> None:
-        """Give the policy the best weights of the run, those of its end and the BC policy's included."""
+        """Load the best weights of the run, which may be those of the last or the BC policy."""
         assert self._last is not None
         self._restore_best()
-        self._happened("delivered", self.retention.delivery(self._last[1]))
+        self._record_event("delivered", self.retention.delivery(self._last[1]))
 
     def _upload(self) -> None:
         if self.uploader:
             try:
                 self.uploader.sync(self.root)
-            except UploadError as error:  # training is worth more than a copy; the last upload of the run does raise
+            except UploadError as error:  # not worth losing the run; the upload at its end raises
                 self.log(f"upload failed and will be tried again: {error}")
-        self._is_done("upload")
+        self._reschedule("upload")
 
     def _checkpoint(self) -> None:
-        """Write one from which training goes on right here, and remove the oldest."""
+        """Write a checkpoint to resume from, and delete the oldest."""
         began = time.monotonic()
-        self._is_done("checkpoint")
+        self._reschedule("checkpoint")
         self.save(self.checkpoints.path(self.num_timesteps))
         self.checkpoints.prune()
         self._saved_after, self._saved_at = self.model.updates, time.monotonic()
         self._saving = self._saved_at - began
 
-    def save(self, path: Path) -> Path:
-        """Write a checkpoint with everything that training needs to go on."""
+    def save(self, path: Path) -> None:
+        """Write a checkpoint with everything that training needs to resume."""
         self.scalars.sync()
-        return self._write(
-            path, self.model.policy, training_state.training_state(self.model) | {"monitor": self.state()}
-        )
+        self._write(path, self.model.policy, training_state(self.model) | {"monitor": self.state()})
 
     def save_final(self) -> None:
-        """Write the checkpoint of a training that is over."""
+        """Write the checkpoint of a finished training run."""
         self.save(self.checkpoints.final)
 
-    def _write(self, path: Path, policy: NppPolicy, training: dict | None = None) -> Path:
+    def _write(self, path: Path, policy: NppPolicy, training: dict | None = None) -> None:
         config = self.config.to_dict()
         checkpoint.save(path, policy, frame_skip=self.config.frame_skip, config=config, training=training)
-        return path
 
     def state(self) -> dict:
-        """Everything that the future depends on, for a checkpoint."""
+        """State for a checkpoint."""
         logger = self.model.logger
         return {
             "retention": self.retention.state(),
             "best": self._best,
             "overall": self._overall,
             "last": self._last,
-            "in_flight": self._in_flight and self._in_flight.state(),
+            "in_flight": self._pending and self._pending.state(),
             "events": self.events,
             "next": self._next,
             "evaluating": self._evaluating,
             "evaluated_at": self._evaluated_at,
             "reserved": self.model.reserved_s,
-            "logged": [dict(logger.name_to_value), dict(logger.name_to_excluded)],  # but not written yet
+            "logged": [dict(logger.name_to_value), dict(logger.name_to_excluded)],  # not written yet
             "written": self.scalars.written,
         }
 
     def load(self, state: dict) -> None:
-        """Continue where ``state`` was taken."""
+        """Restore ``state``."""
         self.retention.load(state["retention"])
         self._best, self._last = state["best"], state["last"]
         self._overall = list(state["overall"])
-        self._in_flight = state["in_flight"] and Candidate.restored(self.model, state["in_flight"])
+        self._pending = state["in_flight"] and Candidate.from_state(self.model, state["in_flight"])
         self.events, self._next = state["events"], state["next"]
         self._evaluating, self.model.reserved_s = state["evaluating"], state["reserved"]
         self._evaluated_at = state["evaluated_at"]
@@ -385,10 +369,10 @@ class TrainingMonitor(PPOCallback):
         self.model.logger.name_to_excluded.update(excluded)
 
     def begin(self, ppo: PPO, previous_checkpoint: bool = False) -> bool:
-        """Attach to a run: at its beginning, or where its newest checkpoint was written; True if training is over already.
+        """Start a run, or resume it from its newest checkpoint; return True if training is already finished.
 
-        previous_checkpoint: use the one before the newest.
-        Raises CheckpointError for a checkpoint that is damaged, of another version or of another frame skip.
+        previous_checkpoint: use the checkpoint before the newest.
+        Raises CheckpointError for a damaged checkpoint, or one of another version or frame skip.
         """
         self.model = ppo
         found = self.checkpoints.newest(previous_checkpoint, self.log)
@@ -399,37 +383,42 @@ class TrainingMonitor(PPOCallback):
         path, data = found
         checkpoint.check_frame_skip(path, data, self.config.frame_skip)
         is_over = path == self.checkpoints.final
+        self._resume(path, data["policy"], data["training"] or {}, is_over)
+        for what, period in self._periods.items():  # the configuration may have shorter ones than before
+            if period:
+                self._next[what] = min(self._next[what], (ppo.num_timesteps // period + 1) * period)
+        self.early = EarlyStopping(self.config.evaluation)  # with the current settings
+        for success in self._overall:
+            self.early.update(success)
+        self._saved_after = ppo.updates
+        self.log(f"resuming from {path} at {ppo.num_timesteps:,} decisions")
+        return is_over
+
+    def _resume(self, path: Path, policy_state: dict, training: dict, is_over: bool) -> None:
+        """Load the state of training; CheckpointError if it is incomplete or damaged."""
+        ppo = self.model
         try:
-            training = data["training"] or {}
             if not is_over:
                 self._open_scalars(training["monitor"]["written"])
-            training_state.load_training_state(ppo, data["policy"], training)
+            load_training_state(ppo, policy_state, training)
             self.load(training["monitor"])
-            now = {} if is_over else training_state.training_state(ppo) | {"monitor": self.state()}
+            now = {} if is_over else training_state(ppo) | {"monitor": self.state()}
             absent = sorted(now.keys() - training.keys())
         except KeyError as error:
             absent = [str(error)]
         except UserError as error:
             raise checkpoint.CheckpointError(f"{path}: {error}") from error
         except (TypeError, ValueError, LookupError, AttributeError, RuntimeError, OverflowError) as error:
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             raise checkpoint.CheckpointError(
-                f"{path}: training cannot go on from it ({type(error).__name__}: {str(error).splitlines()[0]}): the file was "
-                "changed; go on from another one (--previous-checkpoint)"
+                f"{path}: training cannot resume from it ({reason}): the file was changed; use another one "
+                "(--previous-checkpoint)"
             ) from error
         if absent:
             raise checkpoint.CheckpointError(
-                f"{path}: lacks {', '.join(absent)}, so that training cannot go on from it: use the version of the project "
-                "that wrote it, or train again"
+                f"{path}: lacks {', '.join(absent)}, so training cannot resume from it: use the version of the project that "
+                "wrote it, or train again"
             )
-        for what, period in self._periods.items():  # shorter ones than before, if that was asked for
-            if period:
-                self._next[what] = min(self._next[what], (ppo.num_timesteps // period + 1) * period)
-        self.early = EarlyStopping(self.config.evaluation)  # with the settings as they are now
-        for success in self._overall:
-            self.early.update(success)
-        self._saved_after = ppo.updates
-        self.log(f"resuming from {path} at {ppo.num_timesteps:,} decisions")
-        return is_over
 
     def _open_scalars(self, written: dict[str, int]) -> None:
         self.scalars = ScalarLog(self.folder, **written)

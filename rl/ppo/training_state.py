@@ -26,7 +26,7 @@ from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import NppPolicy
 from rl.ppo.ppo import PPO
 
-# Attributes of PPO that a checkpoint stores, by their keys in the file.
+# Keys in the file -> attributes of PPO.
 NUMBERS = {
     "updates": "updates",
     "actor_updates": "actor_updates",
@@ -43,7 +43,7 @@ NUMBERS = {
 
 
 def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
-    """Write a zip that ``stable_baselines3.PPO.load`` reads and can train further with its own buffers."""
+    """Write a zip for ``stable_baselines3.PPO.load``, which can continue training with its own buffers."""
     config, policy = ppo.config, ppo.policy
     model = StableBaselinesPPO(
         NppPolicy,
@@ -69,13 +69,13 @@ def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
     )
     model.policy, model.num_timesteps, model._n_updates = policy, ppo.num_timesteps, ppo.n_passes
     model._last_obs = None  # a loaded model begins with new episodes
-    archive = io.BytesIO()  # torch's writer raises an unclear error on a full disk
+    archive = io.BytesIO()  # in memory, as torch's writer raises an unclear error on a full disk
     model.save(archive)
     write_bytes(path, archive.getbuffer())
 
 
 def process_state(ppo: PPO) -> dict[str, Any]:
-    """State of one of the processes that train together."""
+    """State of one training process."""
     return {
         **ppo.extra_state(),
         "environments": ppo.env.state(),
@@ -87,10 +87,10 @@ def process_state(ppo: PPO) -> dict[str, Any]:
 
 
 def training_state(ppo: PPO) -> dict[str, Any]:
-    """Everything beside the weights that a resumed training needs between two updates, bit for bit on a CPU.
+    """Everything but the weights that training needs to resume between two updates, bit for bit on a CPU.
 
-    Tensors, arrays, numbers, texts and dictionaries.  The first process writes it; "others" has the ``process_state`` of
-    each of the others.
+    Tensors, arrays, numbers, texts and dictionaries.  Called in the first process; "others" has the ``process_state`` of the
+    other processes.
     """
     others = ppo.ranks.call_peers(process_state)
     infos = [{"r": ret, "l": length} for ret, length in zip(ppo.episode_returns, ppo.episode_lengths, strict=True)]
@@ -107,15 +107,15 @@ def training_state(ppo: PPO) -> dict[str, Any]:
 
 
 def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
-    """Continue from a checkpoint's weights and ``training_state``, in all processes.
+    """Load a checkpoint's weights and ``training_state`` in all processes.
 
-    ConfigError for one of other environments, or of another number of processes.
+    ConfigError for other environments or another number of processes.
     """
     others = training.get("others", [])
     if not ppo.ranks.rank and len(others) + 1 != ppo.ranks.size:
         raise ConfigError(
-            f"the run has {len(others) + 1} processes, here are {ppo.ranks.size}; go on with as many "
-            f"(--num-processes {len(others) + 1})"
+            f"the run was trained by {len(others) + 1} processes, not {ppo.ranks.size}; resume it with "
+            f"--num-processes {len(others) + 1}"
         )
     common = {name: value for name, value in training.items() if name != "others"}
     ppo.ranks.call_peers(_load_other, policy_state, common, others)
@@ -123,7 +123,7 @@ def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
     for key, name in NUMBERS.items():
         setattr(ppo, name, training[key])
     ppo.elapsed_before_s = training["spent"]
-    ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # the schedule may have become longer
+    ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # the new schedule may be longer
     ppo.phase_seconds.update(training["speed"])
     ppo.env.load(training["environments"])
     ppo.started = True
@@ -143,17 +143,17 @@ def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
 
 
 def _load_other(ppo: PPO, policy_state: dict, training: dict, others: list[dict]) -> None:
-    """Continue in one of the other processes."""
+    """Load the state of one of the other processes."""
     load_training_state(ppo, policy_state, training | others[ppo.ranks.rank - 1])
 
 
 FINAL = f"final{checkpoint.SUFFIX}"
 BEST = f"best{checkpoint.SUFFIX}"
-SET_ASIDE = ".set_aside"  # is added to the name of a checkpoint that somebody did not want to go on from
+SET_ASIDE = ".set_aside"  # suffix of a checkpoint that --previous-checkpoint has skipped
 
 
 class Checkpoints:
-    """folder: of the files.  keep: so many of those made during training."""
+    """Checkpoint files of one run.  keep: number of those during training that are not deleted."""
 
     def __init__(self, folder: Path, keep: int):
         self.folder = folder
@@ -162,11 +162,11 @@ class Checkpoints:
         self.best = folder / BEST
 
     def path(self, decisions: int) -> Path:
-        """Of a checkpoint made after so many decisions."""
+        """Path of the checkpoint after so many decisions."""
         return self.folder / f"checkpoint_{decisions}{checkpoint.SUFFIX}"
 
-    def made(self) -> list[Path]:
-        """Those of training that are there, by their decisions; the final one last."""
+    def existing(self) -> list[Path]:
+        """Existing checkpoints by their decisions; the final one last."""
         numbered = [
             (path.stem.rpartition("_")[2], path) for path in self.folder.glob(f"checkpoint_*{checkpoint.SUFFIX}")
         ]
@@ -174,26 +174,28 @@ class Checkpoints:
         return [*during, *([self.final] if self.final.exists() else [])]
 
     def prune(self) -> None:
-        """Remove all but the newest ``keep``."""
-        during = [path for path in self.made() if path != self.final]
+        """Delete all but the newest ``keep``."""
+        during = [path for path in self.existing() if path != self.final]
         for path in during[: -self.keep]:
             path.unlink()
 
     def newest(self, previous: bool, log: Callable[[str], None]) -> tuple[Path, dict[str, Any]] | None:
-        """(path, content) of the checkpoint to go on from; None where there is none.
+        """Return path and content of the checkpoint to resume from; None without one.
 
-        previous: of the one before the newest, which is set aside.
-        CheckpointError for one that is damaged or altered: it is named, and so is what to do.
+        previous: use the one before the newest, which is renamed.
+        CheckpointError for a damaged file.
         """
-        found = self.made()
+        found = self.existing()
         if previous and found:
             unwanted = found.pop()
             unwanted.rename(unwanted.with_name(unwanted.name + SET_ASIDE))
-            log(f"{unwanted}: set aside as {unwanted.name}{SET_ASIDE}")
+            log(f"{unwanted}: renamed to {unwanted.name}{SET_ASIDE}")
         if not found:
             return None
         try:
             return found[-1], checkpoint.load(found[-1])
         except CheckpointError as error:
-            other = f"from {found[-2].name}" if len(found) > 1 else "where training began, as there is no other one"
-            raise CheckpointError(f"{error}; with --previous-checkpoint the run goes on {other}") from error
+            other = (
+                f"resumes from {found[-2].name}" if len(found) > 1 else "starts again, as there is no other checkpoint"
+            )
+            raise CheckpointError(f"{error}; with --previous-checkpoint the run {other}") from error

@@ -145,7 +145,7 @@ def _numbers(values: np.ndarray) -> list[float | None]:
 def _newest(folder: Path) -> dict[str, Any] | None:
     """The newest weights: of PPO, or before there are any the BC policy; None while there are none."""
     clone = folder / BC_POLICY
-    made = Checkpoints(folder / "checkpoints", keep=1).made() or ([clone] if clone.is_file() else [])
+    made = Checkpoints(folder / "checkpoints", keep=1).existing() or ([clone] if clone.is_file() else [])
     if not made:
         return None
     path = made[-1]

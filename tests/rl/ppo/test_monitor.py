@@ -63,12 +63,12 @@ class Elsewhere:
         return self.evaluate(*self.waiting), 0.0
 
 
-def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, remote=None, **evaluation):
+def train(root, updates=3, evaluate=half_won, bc_policy=None, settings=AT_ONCE, remote=None, **evaluation):
     """(monitor, PPO, log lines, store) after some updates."""
     ppo, _ = make_ppo(total_timesteps=updates * ROLLOUT, **settings)
-    if clone is not None:
-        ppo.policy.load_state_dict(clone.state_dict())
-        ppo.set_reference(clone)
+    if bc_policy is not None:
+        ppo.policy.load_state_dict(bc_policy.state_dict())
+        ppo.set_reference(bc_policy)
     folder = root / "vision_free"
     config = ExperimentConfig(
         experiment_name="x",
@@ -85,7 +85,7 @@ def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, remo
     return monitor, ppo, lines, store
 
 
-def test_between_updates_it_evaluates_saves_and_uploads(tmp_path):
+def test_evaluates_saves_and_uploads_between_updates(tmp_path):
     monitor, ppo, lines, store = train(tmp_path)
     assert ppo.updates == 3
     assert [event["at"] for event in monitor.events if "evaluation" in event] == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT]
@@ -98,7 +98,7 @@ def test_between_updates_it_evaluates_saves_and_uploads(tmp_path):
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
 
 
-def test_evaluations_may_go_by_time(tmp_path):
+def test_evaluations_by_time(tmp_path):
     often, *_ = train(tmp_path / "often", eval_freq=None, eval_every_minutes=1e-9)
     assert [event["at"] for event in often.events if "evaluation" in event] == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT]
     seldom, _, lines, _ = train(tmp_path / "seldom", eval_freq=None, eval_every_minutes=1e9)
@@ -109,7 +109,7 @@ def test_evaluations_may_go_by_time(tmp_path):
     assert seldom.state()["evaluated_at"] == 7.0 and state["evaluated_at"] > 0
 
 
-def test_a_training_that_is_over_does_not_begin_again(tmp_path):
+def test_a_finished_run_does_not_start_again(tmp_path):
     monitor, ppo, lines, _ = train(tmp_path)
     monitor.save_final()
     fresh, _ = make_ppo(seed=1)
@@ -121,14 +121,14 @@ def test_a_training_that_is_over_does_not_begin_again(tmp_path):
     assert same_weights(fresh.policy, ppo.policy.state_dict())
 
 
-def test_a_checkpoint_of_another_version_is_named_with_what_to_do(tmp_path):
+def test_a_checkpoint_of_another_version_is_an_error(tmp_path):
     """One that keeps something that this version does not know, or lacks something that it needs."""
     monitor, ppo, *_ = train(tmp_path)
-    path = monitor.checkpoints.made()[-1]
+    path = monitor.checkpoints.existing()[-1]
     for change, message in (
         (
             {"retention": {}},
-            "lacks 'cloned', so that training cannot go on from it: use the version .*, or train again",
+            "lacks 'cloned', so training cannot resume from it: use the version .*, or train again",
         ),
     ):
         training = checkpoint.load(path)["training"]
@@ -149,7 +149,7 @@ def test_frames_per_decision_cannot_change(tmp_path):
         again.begin(fresh)
 
 
-def test_periods_and_early_stopping_may_be_others_from_then_on(tmp_path):
+def test_a_resumed_run_may_change_periods_and_early_stopping(tmp_path):
     """What is due next, and the best so far, are those of the settings as they are now."""
     success = {3: 0.5, 6: 0.52, 7: 0.52, 8: 0.56}
 
@@ -167,10 +167,10 @@ def test_periods_and_early_stopping_may_be_others_from_then_on(tmp_path):
     assert ppo.updates == 7
     ppo.learn(9 * ROLLOUT, callback=again)
     assert ppo.updates == 8, "0.56 is no tenth more than 0.5"
-    assert [at for at, _ in told(again, "evaluation")][-2:] == [6 * ROLLOUT, 8 * ROLLOUT]
+    assert [at for at, _ in events_of(again, "evaluation")][-2:] == [6 * ROLLOUT, 8 * ROLLOUT]
 
 
-def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
+def test_early_stopping_ends_training(tmp_path):
     monitor, ppo, _, _ = train(
         tmp_path, updates=9, early_stopping=True, early_stopping_patience=1, early_stopping_min_evaluations=1,
         early_stopping_improvement=0.9,
@@ -181,18 +181,18 @@ def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
 
 def test_evaluations_while_only_the_critic_learns_do_not_end_training(tmp_path):
     _, ppo, _, _ = train(
-        tmp_path, updates=4, clone=make_clone(), settings={"critic_warmup_min_updates": 5}, early_stopping=True,
+        tmp_path, updates=4, bc_policy=make_bc_policy(), settings={"critic_warmup_min_updates": 5}, early_stopping=True,
         early_stopping_patience=1, early_stopping_min_evaluations=1, early_stopping_improvement=0.9,
     )  # fmt: skip
     assert (ppo.updates, ppo.actor_updates) == (4, 0)
 
 
-def make_clone():
+def make_bc_policy():
     torch.manual_seed(3)
     return build_policy("vision_free", statistics())
 
 
-def told(monitor, what):
+def events_of(monitor, what):
     """(decisions, text) of the events of this kind."""
     return [(event["at"], event[what]) for event in monitor.events if what in event]
 
@@ -201,7 +201,7 @@ def same_weights(policy, state):
     return all(torch.equal(tensor, state[name]) for name, tensor in policy.state_dict().items())
 
 
-def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_to_them(tmp_path, monkeypatch):
+def test_a_collapsed_policy_is_rolled_back_and_its_kl_penalty_increased(tmp_path, monkeypatch):
     """The BC policy finishes 50 % of the levels, PPO 60 % after an update; then its actor is overwritten with noise."""
     plays, seen = iter([0.5, 0.6, 0.1, 0.55, 0.65]), []
 
@@ -210,30 +210,30 @@ def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_t
         seen.append({name: tensor.clone() for name, tensor in policy.state_dict().items()})
         return found(success)
 
-    def play(monitor, original=TrainingMonitor._play):
+    def play(monitor, original=TrainingMonitor._evaluate_now):
         result = original(monitor)
         if result.overall == 0.1:
             with torch.no_grad():
                 monitor.model.policy.action_net.weight.normal_(0, 10)
         return result
 
-    monkeypatch.setattr(TrainingMonitor, "_play", play)
-    monitor, ppo, lines, _ = train(tmp_path, updates=4, evaluate=evaluate, clone=make_clone())
-    ((at, text),) = told(monitor, "rolled_back")
+    monkeypatch.setattr(TrainingMonitor, "_evaluate_now", play)
+    monitor, ppo, lines, _ = train(tmp_path, updates=4, evaluate=evaluate, bc_policy=make_bc_policy())
+    ((at, text),) = events_of(monitor, "rolled_back")
     assert at == 2 * ROLLOUT
     assert text.startswith(
         "10.0 % of the dev levels, -40.0 points [-55.0, -25.0] against the policy before PPO: back to the policy after 128"
     )
     assert any("rolled back" in line for line in lines)
     assert (ppo.kl_penalty_scale, ppo.kl_penalty_start) == (2, 0.5)
-    assert same_weights(ppo.reference, seen[1]), "it is held to what it went back to"
+    assert same_weights(ppo.reference, seen[1])
     distance = (seen[3]["action_net.weight"] - seen[1]["action_net.weight"]).abs().max()
-    assert 0 < distance < 0.01, "from there it went on learning"
-    assert told(monitor, "delivered")[0][1].startswith("the policy after 512 decisions, which finishes 65.0 %")
+    assert 0 < distance < 0.01
+    assert events_of(monitor, "delivered")[0][1].startswith("the policy after 512 decisions, which finishes 65.0 %")
     assert same_weights(ppo.policy, seen[4])
 
 
-def test_going_back_takes_the_optimiser_along_and_nothing_else(tmp_path):
+def test_a_roll_back_restores_weights_and_optimiser_only(tmp_path):
     ppo, _ = make_ppo()
     roll_out(ppo)
     ppo.update()
@@ -246,14 +246,14 @@ def test_going_back_takes_the_optimiser_along_and_nothing_else(tmp_path):
     assert (ppo.updates, ppo.actor_updates) == (2, 1)
 
 
-def test_back_at_the_clone_the_actors_learning_rate_rises_again(tmp_path):
+def test_after_a_roll_back_to_the_bc_policy_the_learning_rate_warms_up_again(tmp_path):
     """Its optimiser knows nothing of the actor there, and would make a first step as long as the whole rate."""
     plays = iter([0.5, 0.1, 0.5, 0.5, 0.5])
     settings = AT_ONCE | {"learning_rate_warmup_updates": 2}
     monitor, *_ = train(
-        tmp_path, updates=4, evaluate=lambda *_: found(next(plays)), clone=make_clone(), settings=settings
+        tmp_path, updates=4, evaluate=lambda *_: found(next(plays)), bc_policy=make_bc_policy(), settings=settings
     )
-    assert [at for at, _ in told(monitor, "rolled_back")] == [ROLLOUT]
+    assert [at for at, _ in events_of(monitor, "rolled_back")] == [ROLLOUT]
     rates = read_scalars(tmp_path / "vision_free" / "tensorboard")["train/learning_rate"].values
     full = [make_ppo(total_timesteps=4 * ROLLOUT, **settings)[0].config.learning_rate_at(n / 4) for n in (1, 2, 3, 4)]
     assert [rate / all_of_it for rate, all_of_it in zip(rates, full, strict=True)] == pytest.approx(
@@ -277,54 +277,54 @@ def test_back_at_the_clone_the_actors_learning_rate_rises_again(tmp_path):
         (
             [0.8, 0.7, 0.75, 0.75],
             0,
-            "PPO HAS NOT IMPROVED ON WHAT IT BEGAN WITH: the policy before PPO is delivered, which finishes 80.0 % of",
+            "PPO HAS NOT IMPROVED THE INITIAL POLICY: the policy before PPO is delivered, which finishes 80.0 % of",
         ),
     ],
 )
-def test_what_is_delivered_is_the_best_on_the_dev_levels(tmp_path, plays, delivered, text):
+def test_the_best_policy_on_the_dev_levels_is_delivered(tmp_path, plays, delivered, text):
     results, seen = iter(plays), []
 
     def evaluate(policy, decisions):
         seen.append({name: tensor.clone() for name, tensor in policy.state_dict().items()})
         return found(next(results))
 
-    monitor, ppo, lines, _ = train(tmp_path, evaluate=evaluate, clone=make_clone())
+    monitor, ppo, lines, _ = train(tmp_path, evaluate=evaluate, bc_policy=make_bc_policy())
     assert same_weights(ppo.policy, seen[delivered])
-    assert told(monitor, "delivered")[0][1].startswith(text)
+    assert events_of(monitor, "delivered")[0][1].startswith(text)
     assert any(text in line for line in lines)
     assert len(seen) == 4
 
 
-def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
+def test_the_bc_policy_is_stored_with_its_trained_critic(tmp_path):
     """Two updates of the critic, one that spoils the actor; the BC policy and its critic are what was best."""
-    plays, clone = iter([0.5, 0.5, 0.5, 0.4]), make_clone()
+    plays, bc_policy = iter([0.5, 0.5, 0.5, 0.4]), make_bc_policy()
     monitor, ppo, _, _ = train(
-        tmp_path, evaluate=lambda policy, decisions: found(next(plays)), clone=clone,
+        tmp_path, evaluate=lambda policy, decisions: found(next(plays)), bc_policy=bc_policy,
         settings={"critic_warmup_min_updates": 2, "critic_warmup_max_updates": 2},
     )  # fmt: skip
-    ((at, text),) = told(monitor, "critic")
-    assert at == 3 * ROLLOUT and text.startswith("learned alone for 2 updates and explains ")
-    assert "the policy before PPO is delivered" in told(monitor, "delivered")[0][1]
-    before = clone.state_dict()
+    ((at, text),) = events_of(monitor, "critic")
+    assert at == 3 * ROLLOUT and text.startswith("trained alone for 2 updates")
+    assert "the policy before PPO is delivered" in events_of(monitor, "delivered")[0][1]
+    before = bc_policy.state_dict()
     moved = {name for name, tensor in ppo.policy.state_dict().items() if not torch.equal(tensor, before[name])}
     assert moved == {name for name in before if "value_net" in name}
 
 
-def test_an_actor_that_never_learned_is_a_warning(tmp_path):
-    monitor, _, _, _ = train(tmp_path, updates=2, clone=make_clone(), settings={"critic_warmup_min_updates": 5})
-    ((at, text),) = [one for one in told(monitor, "warning") if one[1].startswith("actor: ")]
+def test_an_untrained_actor_is_a_warning(tmp_path):
+    monitor, _, _, _ = train(tmp_path, updates=2, bc_policy=make_bc_policy(), settings={"critic_warmup_min_updates": 5})
+    ((at, text),) = [one for one in events_of(monitor, "warning") if one[1].startswith("actor: ")]
     assert at == 2 * ROLLOUT and "lower --critic-warmup-max-updates" in text
-    before = monitor.checkpoints.made()[-1]
-    assert told_of(before) == [], "whoever goes on from there may let it learn"
+    before = monitor.checkpoints.existing()[-1]
+    assert warnings_in(before) == []
 
 
-def told_of(path):
+def warnings_in(path):
     """Warnings in a checkpoint."""
     events = checkpoint.load(path)["training"]["monitor"]["events"]
     return [event for event in events if "warning" in event]
 
 
-def test_evaluations_beside_training_find_the_same_and_training_is_the_same(tmp_path):
+def test_remote_evaluations_do_not_change_results(tmp_path):
     def evaluate(policy, decisions):
         return found(0.5 + 0.1 * (decisions == 2 * ROLLOUT))
 
@@ -332,8 +332,8 @@ def test_evaluations_beside_training_find_the_same_and_training_is_the_same(tmp_
     beside = Elsewhere(evaluate)
     there, other, _, _ = train(tmp_path / "there", updates=4, evaluate=evaluate, remote=beside)
     assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT], "the last one is played here"
-    assert told(there, "evaluation") == told(here, "evaluation")
-    assert told(there, "delivered") == told(here, "delivered") and there.retention.best_at == 2 * ROLLOUT
+    assert events_of(there, "evaluation") == events_of(here, "evaluation")
+    assert events_of(there, "delivered") == events_of(here, "delivered") and there.retention.best_at == 2 * ROLLOUT
     assert same_weights(other.policy, one.policy.state_dict())
     for where in ("here", "there"):
         curves = read_scalars(tmp_path / where / "vision_free" / "tensorboard")["eval/all_success"]
@@ -353,12 +353,12 @@ def collapsed_at(seen):
     return evaluate
 
 
-def test_what_is_found_beside_training_is_concluded_from_when_the_next_evaluation_is_due(tmp_path):
+def test_remote_results_are_used_when_the_next_evaluation_is_due(tmp_path):
     """The policy after two updates has collapsed: after the third, training goes back to the one after the first."""
     seen = {}
     beside = Elsewhere(collapsed_at(seen))
-    monitor, ppo, _, _ = train(tmp_path, updates=5, evaluate=beside.evaluate, clone=make_clone(), remote=beside)
-    ((at, text),) = told(monitor, "rolled_back")
+    monitor, ppo, _, _ = train(tmp_path, updates=5, evaluate=beside.evaluate, bc_policy=make_bc_policy(), remote=beside)
+    ((at, text),) = events_of(monitor, "rolled_back")
     assert at == 3 * ROLLOUT
     assert text.startswith("10.0 % of the dev levels at 256 decisions, -40.0 points") and "after 128 dec" in text
     assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 4 * ROLLOUT], "what it went back to is known"
@@ -367,37 +367,37 @@ def test_what_is_found_beside_training_is_concluded_from_when_the_next_evaluatio
     assert same_weights(ppo.policy, seen[ROLLOUT]) and same_weights(ppo.policy, best), "delivered"
 
 
-def test_a_run_that_goes_on_evaluates_again_what_was_being_evaluated(tmp_path):
+def test_a_resumed_run_repeats_the_pending_evaluation(tmp_path):
     """From the checkpoint after the third update, before it goes back; and where that is switched off from then on."""
     remote = Elsewhere(collapsed_at({}))
-    whole, ppo, _, _ = train(tmp_path, updates=5, evaluate=remote.evaluate, clone=make_clone(), remote=remote)
+    whole, ppo, _, _ = train(tmp_path, updates=5, evaluate=remote.evaluate, bc_policy=make_bc_policy(), remote=remote)
     for again in (Elsewhere(collapsed_at({})), None):
         for later in (4, 5):
             whole.checkpoints.path(later * ROLLOUT).unlink()
         seen = {}
         fresh, _ = make_ppo(total_timesteps=5 * ROLLOUT, **AT_ONCE)
-        fresh.set_reference(make_clone())
+        fresh.set_reference(make_bc_policy())
         monitor = TrainingMonitor(
             whole.config, tmp_path, whole.folder, collapsed_at(seen), Store(), lambda line: None, remote=again
         )
         monitor.begin(fresh)
         fresh.learn(5 * ROLLOUT, callback=monitor)
         assert again.orders == [2 * ROLLOUT, 4 * ROLLOUT] if again else min(seen) == 2 * ROLLOUT
-        assert told(monitor, "rolled_back") == told(whole, "rolled_back")
-        assert told(monitor, "evaluation") == told(whole, "evaluation")
+        assert events_of(monitor, "rolled_back") == events_of(whole, "rolled_back")
+        assert events_of(monitor, "evaluation") == events_of(whole, "evaluation")
         assert same_weights(fresh.policy, ppo.policy.state_dict())
 
 
-def test_without_evaluations_nothing_is_guarded(tmp_path):
+def test_without_evaluations_there_is_no_roll_back(tmp_path):
     for settings in ({"eval_freq": 0}, {"retention_guard": False}):
-        monitor, ppo, _, _ = train(tmp_path / next(iter(settings)), clone=make_clone(), **settings)
-        assert not told(monitor, "delivered")
+        monitor, ppo, _, _ = train(tmp_path / next(iter(settings)), bc_policy=make_bc_policy(), **settings)
+        assert not events_of(monitor, "delivered")
         assert (ppo.updates, monitor.retention.best) == (3, None)
         at = [event["at"] for event in monitor.events if "evaluation" in event]
         assert at == ([] if "eval_freq" in settings else [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT])
 
 
-def test_a_longer_schedule_pulls_towards_the_clone_from_where_it_goes_on():
+def test_a_longer_schedule_restarts_the_kl_penalty_at_the_current_progress():
     ppo, _ = make_ppo(total_timesteps=4 * ROLLOUT, **AT_ONCE)
     ppo.learn(2 * ROLLOUT)
     ppo.kl_penalty_start, stored = 0.5, training_state.training_state(ppo)
