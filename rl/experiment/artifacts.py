@@ -456,7 +456,7 @@ def versions() -> dict[str, str]:
 
 
 def circumstances() -> dict[str, object]:
-    """What results may depend on besides settings, data and versions; secrets are redacted.
+    """Circumstances that results may depend on, besides settings, data and versions; secrets are redacted.
 
     host: processor, cores, system; speed is compared only between equal hosts.
     environment: variables that influence the computation.

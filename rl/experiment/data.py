@@ -89,14 +89,14 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         train, dev = hold_back(train)
     if config.evaluation.in_training and not dev:
         raise ConfigError(
-            "no category has two levels, of which one could be held back for evaluations during training; give "
+            "no category has two levels, of which one could be held out for evaluations during training; give "
             "--dev-dataset, or --eval-freq 0",
             "--train-dataset",
             " ".join(map(str, config.train_dataset)),
         )
     begin = time.monotonic()
     bank = LevelBank([level for level, _ in train])
-    origin = f"of {' and '.join(map(str, config.dev_dataset))}" if config.dev_dataset else "held back from training"
+    origin = f"of {' and '.join(map(str, config.dev_dataset))}" if config.dev_dataset else "held out from training"
     log(
         f"{len(train)} training levels compiled in {time.monotonic() - begin:.1f} s; {len(dev)} dev levels, {origin}; "
         f"{len(test)} test levels"
@@ -290,7 +290,7 @@ def load_demonstrations(
 ) -> demonstrations.BCDataset:
     """Return the demonstrations as a dataset, from the cache next to the experiments if it has the same.
 
-    Those of dev levels that were held back from training are left out.  Others of dev or test levels are an error, except
+    Those of dev levels that were held out from training are left out.  Others of dev or test levels are an error, except
     where one level is used for everything.
     """
     settings = demonstrations.DatasetConfig(

@@ -264,7 +264,7 @@ KNOWN = {name: flag for name, (_, flag) in FLAGS.items()} | REFUSED
 
 
 def arguments(name):
-    """What the flag needs besides, and the flag itself with its value."""
+    """Arguments with the flag, its value, and what it needs."""
     values = EXAMPLES[name]
     own = values if values and values[0].startswith("--") else [f"--{name}", *values]
     more = {

@@ -1,4 +1,4 @@
-"""What all tests of whole runs share."""
+"""Fixtures of the tests of whole runs."""
 
 import signal
 

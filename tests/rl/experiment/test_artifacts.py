@@ -135,7 +135,7 @@ def test_the_model_is_compared_with_its_clone_and_with_random_play(tmp_path):
 
 
 def test_architectures_and_conditions_are_compared_over_their_seeds(record, tmp_path):
-    """Architectures under the same condition, conditions of the same architecture; not both at once."""
+    """Architectures under the same condition, conditions of the same architecture; never both."""
     for architecture, ppo in (("mlp_baseline", 2), ("vision_free", 4)):
         for pretrained in (False, True):
             for seed in (1, 2):

@@ -1,4 +1,4 @@
-"""Train, dev and test levels: what is held back, what is refused, and what a run plays when."""
+"""Train, dev and test levels: which are held out, which are refused, and which a run plays when."""
 
 from dataclasses import replace
 from itertools import groupby
@@ -78,11 +78,11 @@ def test_what_is_held_back_is_bounded_and_keeps_mirror_images_together():
 
 def test_demonstrations_of_what_is_held_back_are_left_out_also_mirrored(folders):
     config = configuration(folders, "--replay-data-dir", folders / "demonstrations.h5", "--mirror-demonstrations")
-    data, told = load_data(config, quiet), []
-    dataset = load_demonstrations(config, data, ("game_state",), 0, told.append)
+    data, messages = load_data(config, quiet), []
+    dataset = load_demonstrations(config, data, ("game_state",), 0, messages.append)
     held_back = {shape.fingerprint for level, _ in data.dev for shape in (level, mirror(level))}
     assert len(set(dataset.level_fingerprints)) == 22 and not set(dataset.level_fingerprints) & held_back
-    assert "used for evaluation: 2" in told[0]
+    assert "used for evaluation: 2" in messages[0]
     everything = load_demonstrations(
         configuration(folders, "--replay-data-dir", folders / "demonstrations.h5", "--dev-dataset", folders / "dev"),
         load_data(configuration(folders, "--dev-dataset", folders / "dev"), quiet), ("game_state",), 0, quiet,
@@ -92,11 +92,11 @@ def test_demonstrations_of_what_is_held_back_are_left_out_also_mirrored(folders)
 
 def test_levels_of_several_folders_are_one_list_and_what_is_twice_is_named(folders):
     LevelSet.write(folders / "more", [*halls(11, 3), *halls(13, 1)])  # the first is the last of train
-    told = []
+    messages = []
     config = configuration(folders, "--train-dataset", folders / "more", "--dev-dataset", folders / "dev")
-    data = load_data(config, told.append)
+    data = load_data(config, messages.append)
     assert len(data.train) == 15 == len(set(data.bank.levels))
-    (line,) = [line for line in told if line.startswith("left out")]
+    (line,) = [line for line in messages if line.startswith("left out")]
     first, second = line.split(", ")
     assert "more/simple/000000.map = " in first and first.endswith("train/simple/000011.map")
     assert "more/simple/000003.map = " in second and second.endswith("more/simple/000002.map")
@@ -127,14 +127,14 @@ def test_demonstrations_of_several_folders_are_one_dataset(folders):
             writer.append(Replay(level, winning_inputs(level), True), category=entry.category)
     places = [folders / "demonstrations.h5", folders / "mine"]
     config = configuration(folders, "--replay-data-dir", *places, "--dev-dataset", folders / "dev")
-    told = []
-    dataset = load_demonstrations(config, load_data(config, quiet), ("game_state",), 0, told.append)
+    messages = []
+    dataset = load_demonstrations(config, load_data(config, quiet), ("game_state",), 0, messages.append)
     assert len(dataset.names) == 14
     assert {name.partition("/")[0] for name in dataset.names} == {"demonstrations", "mine"}
     twice = "mine/demonstrations.h5#0: same level and actions as demonstrations/demonstrations.h5#11"
-    assert twice in told[0]
-    again = load_demonstrations(config, load_data(config, quiet), ("game_state",), 0, told.append)
-    assert again.key == dataset.key and " and ".join(map(str, places)) in told[1]
+    assert twice in messages[0]
+    again = load_demonstrations(config, load_data(config, quiet), ("game_state",), 0, messages.append)
+    assert again.key == dataset.key and " and ".join(map(str, places)) in messages[1]
 
 
 @pytest.mark.parametrize(("name", "first", "earlier"), [("dev", 3, "train"), ("test", 3, "train"), ("test", 15, "dev")])

@@ -60,15 +60,15 @@ def run_until(config, moment):
 
 def test_distillation_resumes_bit_for_bit_and_ppo_starts_from_the_student(flags, tmp_path, monkeypatch):
     monkeypatch.setattr(distill, "SAVE_SECONDS", 0.0)
-    told = []
-    whole = run(configuration(flags, tmp_path / "whole"), told.append)
-    assert sum(line.startswith("distillation ") for line in told) == 4
-    assert any("vision_free_foresight, finishes 100% of the dev levels, the student" in line for line in told)
+    messages = []
+    whole = run(configuration(flags, tmp_path / "whole"), messages.append)
+    assert sum(line.startswith("distillation ") for line in messages) == 4
+    assert any("vision_free_foresight, finishes 100% of the dev levels, the student" in line for line in messages)
     run_until(configuration(flags, tmp_path / "cut"), "distillation  75%")
     (folder,) = (tmp_path / "cut").glob("tiny_*")
     again = resolve(["--resume-from", str(folder)])
-    run(again, told.append)
-    assert "distillation resumes after 512 decisions" in told
+    run(again, messages.append)
+    assert "distillation resumes after 512 decisions" in messages
     assert differences(whole, folder) == []
     scalars = read_scalars(folder / "vision_free" / "tensorboard")
     assert list(scalars["bc/teacher/divergence"].steps) == [1, 2, 3, 4]
@@ -104,12 +104,12 @@ def test_a_teacher_that_is_no_better_is_refused(flags, tmp_path):
 
 
 def test_unsuitable_teachers_are_refused_before_training(flags, tmp_path):
-    for name, told in {
+    for name, message in {
         "mlp_baseline": "is neither a checkpoint",
         "vision_free": "name it first of several",
         "nowhere.safetensors": "is no file; give an agent",
     }.items():
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             configuration(flags, tmp_path, "--teacher", name)
     with pytest.raises(ConfigError, match="teaches a policy pretrained by BC"):
         configuration(flags, tmp_path, "--no-pretraining", "--bc-epochs", "50")

@@ -105,8 +105,8 @@ def test_the_run_folder_describes_itself(experiment):
 def test_a_run_is_compared_with_itself(experiment, capsys):
     compare_runs = load_script("compare_runs")
     assert compare_runs.main([str(experiment[0]), str(experiment[0]), "--exact"]) == 0
-    told = capsys.readouterr().out
-    assert "the same in all 3 records of both" in told
+    printed = capsys.readouterr().out
+    assert "the same in all 3 records of both" in printed
 
 
 def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(experiment):
@@ -128,9 +128,9 @@ def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path, capsys
         str(experiment[0] / "vision_free" / "checkpoints" / "final.safetensors"), "--levels", str(data / "test"),
         "--record-videos", "--max-videos-per-category", "1", "--output-dir", str(tmp_path),
     ])  # fmt: skip
-    told = capsys.readouterr()
-    assert status == 0, told
-    assert "simplest" in told.out
+    printed = capsys.readouterr()
+    assert status == 0, printed
+    assert "simplest" in printed.out
     assert len(list(tmp_path.rglob("*.mp4"))) == 3
     (file,) = tmp_path.rglob("results.json")
     results = json.loads(file.read_text())
@@ -142,7 +142,9 @@ def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path, capsys
             assert (replays.categories[i], replays.entry(i).frames) == (episode["category"], episode["frames"])
     wins = sum(level["wins"] > 0 for level in results["levels"])
     whole = f"won at least once: all {wins} levels"
-    assert (whole if wins == len(results["levels"]) else f"never won: {len(results['levels']) - wins} of") in told.out
+    assert (
+        whole if wins == len(results["levels"]) else f"never won: {len(results['levels']) - wins} of"
+    ) in printed.out
 
 
 def test_plain_folders_of_map_files_are_datasets(tmp_path):
@@ -221,8 +223,8 @@ def test_bad_input_is_one_error_of_the_process(tmp_path):
 def test_bad_input_is_one_error_before_anything_starts(flags, message, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert load_script("train_and_compare").main(refused(flags, tmp_path)) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ")
-    assert message in told
-    assert len(told.strip().splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ")
+    assert message in printed
+    assert len(printed.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""An interrupted run that is gone on with ends as one that was never interrupted, bit for bit."""
+"""A resumed run ends like one that was never interrupted, bit for bit."""
 
 import json
 import os
@@ -30,7 +30,7 @@ CATEGORY = "simplest"
 
 
 class Killed(BaseException):
-    """Stands for the end of the process; nothing in the program catches it."""
+    """Simulates the end of the process; nothing in the program catches it."""
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,12 @@ def configuration(flags, out, *more):
 
 @pytest.fixture(scope="module")
 def finished(flags, tmp_path_factory):
-    """The folder of an experiment that nobody interrupted."""
+    """The folder of an experiment without interruption."""
     return run(configuration(flags, tmp_path_factory.mktemp("finished")), lambda line: None)
 
 
 def run_until(config, moment):
-    """Run until a line says this; the lines so far."""
+    """Run until a line contains this; return the lines so far."""
     lines = []
 
     def log(line):
@@ -75,7 +75,7 @@ def contents(folder):
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_ends_the_same(finished, flags, tmp_path):
+def test_a_resumed_run_ends_the_same(finished, flags, tmp_path):
     """Killed in imitation, in the BC policy's evaluation, in PPO, with a checkpoint that is torn, and before the end."""
     run_until(configuration(flags, tmp_path), "imitation, epoch 1")
     (folder,) = tmp_path.glob("tiny_*")
@@ -92,11 +92,11 @@ def test_it_ends_the_same(finished, flags, tmp_path):
     assert any(line.endswith("checkpoint_512.safetensors at 512 decisions") for line in lines)
     run(resolve(again), lines.append)
     assert differences(finished, folder) == []
-    assert examined(finished) == examined(folder), "the doctor's findings are those of a run that nobody interrupted"
+    assert examined(finished) == examined(folder), "the doctor's findings are those of a run without interruption"
 
 
-def test_checkpoints_that_are_gone_are_missed(flags, tmp_path):
-    """Where one must have been there, that is an error; where none needs to have been, it is told what is done again."""
+def test_missing_checkpoints_are_noticed(flags, tmp_path):
+    """Missing checkpoints are an error if one was written; otherwise a message says that PPO starts again."""
     run_until(configuration(flags, tmp_path, "--save-freq", "512"), "evaluation at 2,048")
     (folder,) = tmp_path.glob("tiny_*")
     shutil.rmtree(folder / "vision_free" / "checkpoints")
@@ -124,7 +124,7 @@ def test_frames_per_decision_cannot_change(flags, tmp_path, moment):
 
 
 def examined(folder):
-    """What the doctor has looked at in a run, in which order, and with which outcome."""
+    """(moment, check, status) of the doctor's findings in a run."""
     return [(one.moment, one.check, one.status) for one in read_findings(folder / "vision_free" / "doctor.json")]
 
 
@@ -209,15 +209,15 @@ def test_a_run_with_a_graph_goes_on_bit_for_bit_and_ends_with_a_film(flags, tmp_
     assert len(films) == 2 and all(film.stat().st_size > 1000 for film in films)
 
 
-def test_a_finished_experiment_says_so_and_changes_nothing(finished):
+def test_resuming_a_finished_experiment_changes_nothing(finished):
     before, lines = contents(finished), []
     assert run(resolve(["--resume-from", str(finished)]), lines.append) == finished
     assert lines[0] == f"{finished}: is finished; nothing was changed" and "after PPO" in lines[1]
     assert contents(finished) == before
 
 
-def test_what_is_watched_changes_nothing(finished, flags, tmp_path):
-    """Neither evaluations, their number, checkpoints nor films."""
+def test_observers_change_nothing(finished, flags, tmp_path):
+    """Evaluations, their number, checkpoints and films do not influence training."""
     more = ["--no-retention-guard", "--eval-freq", "0", "--keep-checkpoints", "1", "--record-eval-videos"]
     other = run(configuration(flags, tmp_path, *more), lambda line: None)
     trails = [read_trail(folder / "vision_free") for folder in (finished, other)]
@@ -248,8 +248,8 @@ def test_evaluations_beside_training_find_what_those_in_it_find(finished, tmp_pa
 
 
 def test_more_decisions_let_a_finished_run_go_on(flags, tmp_path, monkeypatch):
-    """As if it had been asked for them at once, where nothing else depends on how many there are; also one that was killed in
-    its final evaluation."""
+    """As if the run had started with them, where nothing else depends on their number; also for a run killed in its final
+    evaluation."""
     same = ["--no-schedules", "--eval-freq", "0", "--save-freq", "512", "--no-retention-guard"]
     run_until(configuration(flags, tmp_path, *same, "--total-timesteps", "512"), "weights:")
     (folder,) = tmp_path.glob("tiny_*")
@@ -257,14 +257,14 @@ def test_more_decisions_let_a_finished_run_go_on(flags, tmp_path, monkeypatch):
     more = "total-timesteps=1024"
     run(resolve(["--resume-from", str(whole), "--resume-override", more]), lambda line: None)
     run(resolve(["--resume-from", str(folder)]), lambda line: None)
-    for override, told in (
+    for override, message in (
         ("total-timesteps=511", "vision_free: is finished and stays unchanged"),
         (more, "vision_free: PPO was finished and continues; the test levels are played at its end"),
         (more, "vision_free: is finished and stays unchanged"),
     ):
         lines = []
         run(resolve(["--resume-from", str(folder), "--resume-override", override]), lines.append)
-        assert told in lines
+        assert message in lines
     with monkeypatch.context() as patch:
         patch.setattr(stages, "STAGES", (*stages.STAGES[:3], killed))
         with pytest.raises(Killed):
@@ -279,11 +279,11 @@ def test_more_decisions_let_a_finished_run_go_on(flags, tmp_path, monkeypatch):
 
 
 def killed(*arguments):
-    """In place of a part of the program."""
+    """Replaces a part of the program."""
     raise Killed
 
 
-def test_what_has_not_begun_begins_and_what_is_finished_is_left_alone(finished, tmp_path):
+def test_new_seeds_are_trained_and_finished_ones_stay_unchanged(finished, tmp_path):
     before = contents(finished / "vision_free")
     override = ["--resume-override", "seeds=0,3", "bc-epochs=1", "total-timesteps=512", "eval-freq=0"]
     lines = []

@@ -60,19 +60,19 @@ def flags(folder):
 
 
 def test_an_experiment_with_stacks_is_interrupted_and_ends_with_a_film(tmp_path):
-    told = []
+    messages = []
 
     def interrupt(line):
-        told.append(line)
+        messages.append(line)
         if "first update:" in line:
             raise Killed
 
     with pytest.raises(Killed):
         run(resolve([*map(str, flags(tmp_path)), "--output-dir", str(tmp_path / "out")]), interrupt)
-    assert sum(ADVICE in line for line in told) == 1
+    assert sum(ADVICE in line for line in messages) == 1
     (folder,) = (tmp_path / "out").glob("tiny_*")
-    run(resolve(["--resume-from", str(folder)]), told.append)
-    assert any("resuming from" in line for line in told)
+    run(resolve(["--resume-from", str(folder)]), messages.append)
+    assert any("resuming from" in line for line in messages)
     assert list(load_results(folder / "results.json")["architectures"]) == [NAME]
     (film,) = folder.rglob("*.mp4")
     assert film.stat().st_size > 1000
@@ -80,7 +80,7 @@ def test_an_experiment_with_stacks_is_interrupted_and_ends_with_a_film(tmp_path)
     policy, facts = checkpoint.load_policy(agent)
     assert policy.stacking == Stacking(2, 3, "repeat")
     assert facts["layout"] != policy.statistics.fingerprint, "the stacks are part of it"
-    judged = tmp_path / "judged"
-    load_script("evaluate").main([str(agent), "--levels", str(tmp_path / "test"), "--output-dir", str(judged)])
-    (results,) = judged.glob("evaluate_*/results.json")
+    evaluated = tmp_path / "evaluated"
+    load_script("evaluate").main([str(agent), "--levels", str(tmp_path / "test"), "--output-dir", str(evaluated)])
+    (results,) = evaluated.glob("evaluate_*/results.json")
     assert json.loads(results.read_text())["suites"]["agent.safetensors"]

@@ -10,7 +10,7 @@ NEEDED = {"experiment_name": "x", "architectures": ["vision_free"]}
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({}, "arguments are required: --experiment-name"),
         ({**NEEDED, "total_timestep": 1}, r"train\(\): total-timestep: .*did you mean 'total-timesteps'"),
@@ -25,9 +25,9 @@ NEEDED = {"experiment_name": "x", "architectures": ["vision_free"]}
         ({**NEEDED, "config": ["nowhere.toml"]}, r"nowhere\.toml"),
     ],
 )
-def test_what_is_wrong_is_said_at_once(settings, told, tmp_path, monkeypatch):
+def test_invalid_settings_are_refused_before_training(settings, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         train(**settings)
 
 

@@ -1,4 +1,4 @@
-"""What a run's folder says of its settings and its surroundings: every value with its source, and no secret."""
+"""Settings and circumstances in the folder of a run: every value with its source, and no secret."""
 
 import json
 
