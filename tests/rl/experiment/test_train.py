@@ -21,7 +21,7 @@ NEEDED = {"experiment_name": "x", "architectures": ["vision_free"]}
         ({**NEEDED, "curriculum": "esay"}, "known strategies are uniform"),
         ({**NEEDED, "train_dataset": "nowhere"}, "nowhere: does not exist"),
         ({"recipe": "foresigt"}, "no such recipe"),
-        ({"resume_from": "nowhere"}, "holds no config.json"),
+        ({"resume_from": "nowhere"}, "contains no config.json"),
         ({**NEEDED, "config": ["nowhere.toml"]}, r"nowhere\.toml"),
     ],
 )
