@@ -1,9 +1,9 @@
-"""Statistics and anomalies of a folder of demonstrations; ``bc.demonstration_report`` shows them.
+"""Statistics of a folder of demonstrations, and problems found in it; ``bc.demonstration_report`` writes the page.
 
     analysis = analyse(find_replays(folder), 4, folder=folder, levels=[LevelSet.open("datasets/train")])
-    analysis.findings  # sentences on what to check before training
+    analysis.findings  # what to check before training, as sentences
 
-States are those that an agent observes before each decision, from the simulator that training uses (``bc.dataset``).
+States are the observations before each decision, from the simulator used for training (``bc.dataset``).
 """
 
 from collections import defaultdict
@@ -28,40 +28,44 @@ from nppsim.observe import layout
 from nppsim.paths import MAX_PATH, NODES_X, NODES_Y, WALL
 
 STATE = "game_state"
-IDLE_FRAMES = 60  # without moving: reported as an idle stretch
-IDLE_PX = 0.05  # per decision: less is no movement
-SLOW = 2.0  # times par, or times the fastest demonstration of the same level: much longer
-SLOW_WAY = 3.0  # times the usual frames per px of path: too slow for the path, reported also without a known par
-LONG_FOR_CATEGORY = 5.0  # times the median of the category: an odd one out, or of another category
-LARGE_DEVIATION_PX = 10.0  # of a re-timed run from its recording, on average: the radius of the ninja
+# Thresholds of anomalies.
+IDLE_FRAMES = 60  # without moving
+IDLE_PX = 0.05  # per decision; less is no movement
+SLOW = 2.0  # times par, or times the fastest demonstration of the same level
+SLOW_PATH = 3.0  # times the median of frames per px of path; does not need par
+LONG_FOR_CATEGORY = 5.0  # times the median of the category
+LARGE_DEVIATION_PX = 10.0  # mean distance of a re-timed run from its recording: the radius of the ninja
 NEARLY_CONSTANT = 0.999  # share of decisions with the same value
-FASTEST = 10  # px per frame: the edge of the histogram of speeds, where faster ones are counted
-PARTLY = 0.5  # share with demonstration in a quarter of the levels, against that of all: below it, a part is missing
-FEW_LEVELS = 20  # of a category: too few to speak of quarters
-_WAVE = 512  # demonstrations stepped side by side
+
+FASTEST = 10  # px per frame: largest value of the histogram of speeds
+PARTLY = (
+    0.5  # share of demonstrated levels in the quarter of longest paths, relative to the best quarter, for a finding
+)
+FEW_LEVELS = 20  # of a category: too few for quarters
+_WAVE = 512  # demonstrations stepped together
 _CHUNK = 256  # levels compiled together
 
-# Kinds of anomalies besides the reasons for leaving a replay out.
-IDLE = "idle stretch"
+# Kinds of anomalies besides the reasons for excluding a replay.
+IDLE = "idle interval"
 SLOWER_THAN_PAR = "much longer than par"
 SLOWER_THAN_OTHERS = "much longer than another one"
-SLOW_FOR_ITS_WAY = "slow for its way"
+SLOW_FOR_ITS_PATH = "slow for its path"
 LONG_FOR_ITS_CATEGORY = "much longer than its category"
-RETIMED_FAR = "re-timed far off"
+RETIMED_FAR = "re-timed with a large deviation"
 NOT_IN_LEVELS = "level not in --levels"
 OTHER_CATEGORY = "another category in --levels"
 AFTER_WIN = "inputs after the win"
-BOTH_PRESSED = "left and right pressed together"
+BOTH_HELD = "left and right pressed together"
 DEFECT = "tolerated defect of the file"
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Item = TypeVar("_Item")
-Progress = Callable[[Iterable, str], Iterable]  # wraps what is gone through, given its title
+Progress = Callable[[Iterable, str], Iterable]  # wraps an iterable, given its title
 
 
 @dataclass(frozen=True)
 class Anomaly:
-    """One replay that is odd.  value: how much (frames, px, ratio; by kind), None where the detail says all."""
+    """An unusual replay.  value: frames, px or ratio, depending on the kind; None if there is no number."""
 
     name: str
     value: float | None
@@ -70,7 +74,7 @@ class Anomaly:
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence on what to look at.  problem: it would spoil training."""
+    """A sentence about the demonstrations.  problem: would invalidate training."""
 
     problem: bool
     text: str
@@ -78,17 +82,17 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The demonstrations of one category, or all; D demonstrations.
+    """Statistics of D demonstrations, of one category or all.
 
     lengths: int64[D], decisions.
     transitions: int64[6, 6], action (column) after the previous one (row; no-op before the first).
-    holds: int64, decisions of each stretch with one action (the last one of each demonstration is cut off by the win).
-    baselines: trivial predictors, which learned from all demonstrations of the folder, measured on these.
+    holds: int64, decisions of each interval with one action (the last one of a demonstration ends with the win).
+    baselines: trivial predictors, fitted to all demonstrations of the folder, evaluated on these.
     states: share of the decisions in each state of the ninja.
     airborne: share of the decisions.
     positions: int64[25, 44], decisions per tile of the stage.
     speeds: int64[41, 41], decisions by vy (row) and vx (column), -10 to 10 px per frame in halves.
-    visited: float64[levels], share of the tiles that the path field reaches which the demonstrations of a level visit.
+    visited: float64[levels], share of the reachable tiles of each level that its demonstrations visit.
     """
 
     lengths: np.ndarray
@@ -103,13 +107,13 @@ class Group:
 
     @property
     def actions(self) -> np.ndarray:
-        """int64[6]: how often each action occurs."""
+        """Counts int64[6] of the actions."""
         return self.transitions.sum(axis=0)
 
 
 @dataclass(frozen=True)
 class Component:
-    """One number of the observation ``state`` over all decisions, raw units; common: share of its most frequent value."""
+    """Statistics of one number of the observation ``state``, raw units.  common: share of its most frequent value."""
 
     name: str
     low: float
@@ -125,9 +129,9 @@ class Component:
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """The levels of one category of ``--levels``; L levels, a mirror image counts as the same.
+    """Levels of one category of ``--levels``; L levels, a mirror image counts as the same.
 
-    demonstrated: bool[L].  measures: name -> float64[L]; the length of the way in px is NaN where there is none.
+    demonstrated: bool[L].  measures: name -> float64[L]; "path" is the length in px, NaN without a path.
     """
 
     demonstrated: np.ndarray
@@ -138,7 +142,7 @@ class Coverage:
         return float(self.demonstrated.mean())
 
     def quarters(self, measure: str) -> tuple[float, ...]:
-        """Share with demonstration in each quarter of the levels, ordered by a measure; () for fewer than FEW_LEVELS."""
+        """Share of demonstrated levels in each quarter, ordered by a measure; () for fewer than FEW_LEVELS."""
         known = np.flatnonzero(np.isfinite(self.measures[measure]))
         if len(known) < FEW_LEVELS:
             return ()
@@ -146,7 +150,7 @@ class Coverage:
         return tuple(float(self.demonstrated[part].mean()) for part in np.array_split(ordered, 4))
 
     def beyond(self, measure: str) -> int:
-        """Number of levels above the largest value of a measure that is demonstrated."""
+        """Number of levels with a larger value of a measure than any demonstrated level."""
         values = self.measures[measure]
         demonstrated = values[self.demonstrated & np.isfinite(values)]
         return int((values > demonstrated.max(initial=-np.inf)).sum())
@@ -156,17 +160,17 @@ class Coverage:
 class Analysis:
     """Result of ``analyse`` for D demonstrations.
 
-    found: the demonstrations, and what was left out.
+    found: the demonstrations, and the excluded replays.
     total, groups: all demonstrations, and by category.
     components: of the observation ``state``.
     frames: int64[D].
-    par: float64[D], NaN where no level set knows it.
+    par: float64[D], frames of par in the level sets; NaN if unknown.
     coverage: category of the level sets -> Coverage; empty without level sets.
     several: names of the demonstrations of each level that has more than one.
-    mirrored: names of the demonstrations of each level that occurs with its mirror image too.
-    same_mirrored: pairs of which one is the mirror image of the other, level and actions.
+    mirrored: names of the demonstrations of each level that occurs together with its mirror image.
+    same_mirrored: number of pairs of demonstrations that are mirror images, level and actions.
     leaks: demonstrations of held-out levels.
-    anomalies: kind -> the most extreme first.
+    anomalies: by kind, the most extreme first.
     """
 
     found: DemonstrationSet
@@ -184,7 +188,7 @@ class Analysis:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Findings as sentences, problems first."""
+        """What to check before training, problems first."""
         return tuple(_findings(self))
 
 
@@ -197,12 +201,12 @@ def analyse(
     held_out: Sequence[LevelSet] = (),
     progress: Progress = lambda items, title: items,
 ) -> Analysis:
-    """Play the demonstrations and measure them.
+    """Play back the demonstrations and compute their statistics.
 
-    levels: the training levels that they are compared with.
-    held_out: levels that they must not contain.
-    progress: wraps what is gone through, given its title.
-    Raises DemonstrationError if nothing can be used, LevelSetError for a level that cannot be read, DatasetError.
+    levels: training levels to compare with.
+    held_out: levels without demonstrations, e.g. for tests.
+    progress: wraps iterables, given their title.
+    Raises DemonstrationError without usable replays, LevelSetError for an unreadable level, DatasetError.
     """
     known = _known_levels(levels, "levels", progress)
     forbidden = _known_levels(held_out, "held-out levels", progress)
@@ -236,13 +240,13 @@ class _KnownLevel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """Of each of D demonstrations.
+    """Measures of D demonstrations.
 
-    content: ``symmetric_fingerprint`` of its level.
-    frames: int64[D], its length.
-    par: float64[D], NaN where no level set knows it.
-    pace: float64[D], frames per px of its level's way; NaN where there is none.
-    idle: int64[D], frames of its longest stretch without moving.
+    content: ``symmetric_fingerprint`` of the level.
+    frames: int64[D], length.
+    par: float64[D], NaN if unknown.
+    pace: float64[D], frames per px of the level's path; NaN without a path.
+    idle: int64[D], frames of the longest interval without movement.
     """
 
     content: list[str]
@@ -259,18 +263,18 @@ class _Measured:
         bank: LevelBank,
         known: Mapping[str, _KnownLevel],
     ) -> "_Measured":
-        """known: content -> levels whose par may be known."""
+        """Measure demonstrations.  known: content -> level of the level sets."""
         symmetric = {level: symmetric_fingerprint(level) for level in bank.levels}
         content = [symmetric[d.level] for d in demonstrations]
         frames = np.array([len(d.inputs) for d in demonstrations])
         par = np.array([(known[key].entry.par_frames if key in known else None) or np.nan for key in content])
-        way = bank.path_length[steps.level].astype(float)
-        pace = frames / np.where((way > 0) & (way < MAX_PATH), way, np.nan)
+        path = bank.path_length[steps.level].astype(float)
+        pace = frames / np.where((path > 0) & (path < MAX_PATH), path, np.nan)
         return cls(content, frames, par, pace, steps.idle())
 
 
 class _Steps:
-    """Every decision of the demonstrations, one demonstration after the other; N decisions of D demonstrations.
+    """All N decisions of D demonstrations, concatenated.
 
     states: float32[N, 26], observed before the decision.  actions, previous: int64[N].  demonstration: int64[N].
     """
@@ -292,7 +296,7 @@ class _Steps:
         self.level = np.array([place[d.level] for d in demonstrations])
         self.states = np.empty((len(self.actions), *layout.SPECS[STATE].shape), np.float32)
         config = DatasetConfig(frame_skip=frame_skip, observations=(STATE,))
-        by_length = np.argsort(self.lengths, kind="stable")  # those of a wave end together
+        by_length = np.argsort(self.lengths, kind="stable")  # demonstrations of a wave have similar lengths
         waves = [by_length[start : start + _WAVE] for start in range(0, len(by_length), _WAVE)]
         for wave in progress(waves, "states"):
             played = [demonstrations[i] for i in wave]
@@ -303,15 +307,15 @@ class _Steps:
         self.visited = self._visited(len(bank))
 
     def column(self, name: str) -> np.ndarray:
-        """float32[N]: one component of the observation ``state``."""
+        """Return a component of the observation ``state``, float32[N]."""
         return self.states[:, layout.SPECS[STATE].components.index(name)]
 
     def _tiles(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64[N] each: column and row of the tile at a place in px."""
+        """Return column and row of the tiles at positions in px, int64[N] each."""
         return (np.clip(x // TILE, 0, CELLS_X - 1).astype(int), np.clip(y // TILE, 0, CELLS_Y - 1).astype(int))
 
     def _visited(self, levels: int) -> np.ndarray:
-        """bool[levels, 44, 25]: tiles on the way, straight from decision to decision."""
+        """Return tiles on the straight lines between decisions, bool[levels, 44, 25]."""
         visited = np.zeros((levels, CELLS_X, CELLS_Y), bool)
         x, y = self.column("x"), self.column("y")
         last = np.append(self.demonstration[1:] != self.demonstration[:-1], True)
@@ -322,7 +326,7 @@ class _Steps:
         return visited
 
     def idle(self) -> np.ndarray:
-        """int64[D]: frames of the longest stretch of each demonstration in which the ninja does not move."""
+        """Return the frames of the longest interval without movement of each demonstration, int64[D]."""
         moved = np.hypot(np.diff(self.column("x")), np.diff(self.column("y"))) >= IDLE_PX
         edges = np.append(True, moved | (np.diff(self.demonstration) != 0))
         starts = np.flatnonzero(edges)
@@ -332,7 +336,7 @@ class _Steps:
         return longest * self.frame_skip
 
     def group(self, chosen: np.ndarray, tables: dict[str, np.ndarray]) -> Group:
-        """The group of some demonstrations.  chosen: bool[D].  tables: ``predictors``."""
+        """Compute the statistics of some demonstrations.  chosen: bool[D].  tables: ``predictors``."""
         rows = chosen[self.demonstration]
         actions, previous = self.actions[rows], self.previous[rows]
         begins = np.append(True, (np.diff(actions) != 0) | (np.diff(self.demonstration[rows]) != 0))
@@ -367,7 +371,7 @@ def _components(states: np.ndarray) -> Iterator[Component]:
 
 
 def _known_levels(sets: Sequence[LevelSet], title: str, progress: Progress) -> dict[str, _KnownLevel]:
-    """Content -> level, of the levels of all sets; the first of equal ones."""
+    """Return content -> level for all level sets; the first of equal levels."""
     known: dict[str, _KnownLevel] = {}
     for level_set in sets:
         for entry, level in zip(level_set.entries, progress(level_set, title), strict=True):
@@ -383,8 +387,8 @@ def _coverage(
     for category, keys in _grouped((one.entry.category for one in known.values()), known).items():
         levels = [known[key].level for key in keys]
         chunks = [levels[i : i + _CHUNK] for i in range(0, len(levels), _CHUNK)]
-        way = np.concatenate([LevelBank(chunk, known=compiled).path_length for chunk in chunks]).astype(float)
-        measures = {"way": np.where(way < MAX_PATH, way, np.nan)}
+        path = np.concatenate([LevelBank(chunk, known=compiled).path_length for chunk in chunks]).astype(float)
+        measures = {"path": np.where(path < MAX_PATH, path, np.nan)}
         for name, kinds in (("hazards", HAZARDS), ("doors", DOORS)):
             measures[name] = np.array([float(np.isin(level.records[:, TYPE], kinds).sum()) for level in levels])
         coverage[category] = Coverage(np.array([key in demonstrated for key in keys]), measures)
@@ -410,7 +414,7 @@ def _mirrored(demonstrations: Sequence[Demonstration], content: Sequence[str]) -
 
 
 def _same_mirrored(demonstrations: Sequence[Demonstration]) -> int:
-    """Number of pairs of which one is the mirror image of the other, level and actions."""
+    """Number of pairs of demonstrations that are mirror images, level and actions."""
     content = {(d.level, d.actions.tobytes()) for d in demonstrations}
     image_of = {level: mirror(level) for level in {d.level for d in demonstrations}}
     pairs = sum(
@@ -425,13 +429,12 @@ def _leaks(
 ) -> Iterator[Anomaly]:
     for d, key in zip(demonstrations, content, strict=True):
         if key in forbidden:
-            yield Anomaly(d.name, None, f"is the held-out level {forbidden[key].file}, mirrored or not")
+            yield Anomaly(d.name, None, f"is the held-out level {forbidden[key].file} or its mirror image")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Anomalies
 
-_Odd = tuple[str, Anomaly]  # its kind, and itself
+_Found = tuple[str, Anomaly]  # kind and anomaly
 
 
 def _anomalies(
@@ -440,24 +443,24 @@ def _anomalies(
     measured: _Measured,
     known: Mapping[str, _KnownLevel] | None,
 ) -> dict[str, tuple[Anomaly, ...]]:
-    """Kind -> anomalies.  known: content -> level of --levels; None without them."""
+    """Return kind -> anomalies.  known: content -> level of --levels; None without level sets."""
     kinds: dict[str, list[Anomaly]] = defaultdict(list)
     for item in found.left_out:
         kinds[item.reason].append(Anomaly(item.name, None, item.detail))
     file_of = {file.name: file for file in files}
-    odd: list[_Odd] = [*_slow(found.demonstrations, measured)]
+    anomalies: list[_Found] = [*_slow(found.demonstrations, measured)]
     for d, key in zip(found.demonstrations, measured.content, strict=True):
         if known is not None:
-            odd += _odd_places(d, known.get(key))
-        odd += _odd_recordings(d, file_of[d.name])
-    for kind, anomaly in odd:
+            anomalies += _unexpected_level(d, known.get(key))
+        anomalies += _unusual_recording(d, file_of[d.name])
+    for kind, anomaly in anomalies:
         kinds[kind].append(anomaly)
     order = {kind: sorted(items, key=lambda item: -(item.value or 0)) for kind, items in kinds.items()}
     return {kind: tuple(items) for kind, items in sorted(order.items(), key=lambda pair: -len(pair[1]))}
 
 
-def _slow(demonstrations: Sequence[Demonstration], measured: _Measured) -> Iterator[_Odd]:
-    """Those that take long: by themselves, against par, for their way, in their category, on their level."""
+def _slow(demonstrations: Sequence[Demonstration], measured: _Measured) -> Iterator[_Found]:
+    """Yield slow demonstrations: idle, or long relative to par, path, category or the same level."""
     usual = np.nanmedian(measured.pace) if np.isfinite(measured.pace).any() else np.nan
     lengths = measured.frames.tolist()
     categories = _grouped((d.category for d in demonstrations), lengths)
@@ -466,13 +469,13 @@ def _slow(demonstrations: Sequence[Demonstration], measured: _Measured) -> Itera
         idle, par, pace = int(measured.idle[i]), float(measured.par[i]), float(measured.pace[i])
         median, best = float(np.median(categories[d.category])), fastest[measured.content[i]]
         if idle >= IDLE_FRAMES:
-            yield IDLE, Anomaly(d.name, idle, f"{idle} frames on end without moving, of {frames}")
+            yield IDLE, Anomaly(d.name, idle, f"{idle} consecutive frames without moving, of {frames}")
         if frames > SLOW * par:
             text = f"{frames} frames, {frames / par:.1f} times par ({par:.0f})"
             yield SLOWER_THAN_PAR, Anomaly(d.name, frames / par, text)
-        if pace > SLOW_WAY * usual:
+        if pace > SLOW_PATH * usual:
             text = f"{frames} frames for {frames / pace:.0f} px, {pace / usual:.1f} times the usual"
-            yield SLOW_FOR_ITS_WAY, Anomaly(d.name, pace / usual, text)
+            yield SLOW_FOR_ITS_PATH, Anomaly(d.name, pace / usual, text)
         if frames > LONG_FOR_CATEGORY * median:
             text = f"{frames} frames, the median of {d.category} is {median:.0f}"
             yield LONG_FOR_ITS_CATEGORY, Anomaly(d.name, frames / median, text)
@@ -481,16 +484,16 @@ def _slow(demonstrations: Sequence[Demonstration], measured: _Measured) -> Itera
             yield SLOWER_THAN_OTHERS, Anomaly(d.name, frames / best, text)
 
 
-def _odd_places(d: Demonstration, known: _KnownLevel | None) -> Iterator[_Odd]:
-    """Yield an anomaly if its level is not in --levels (``known`` is None) or has another category there."""
+def _unexpected_level(d: Demonstration, known: _KnownLevel | None) -> Iterator[_Found]:
+    """Yield an anomaly if the level is not in --levels (``known`` is None), or in another category there."""
     if known is None:
         yield NOT_IN_LEVELS, Anomaly(d.name, None, f"category {d.category}")
     elif known.entry.category != d.category:
         yield OTHER_CATEGORY, Anomaly(d.name, None, f"{d.category} here, {known.entry.category} in the level set")
 
 
-def _odd_recordings(d: Demonstration, file: ReplayFile) -> Iterator[_Odd]:
-    """Yield anomalies of the file: demonstrations themselves are re-timed, cut at the win and cleaned."""
+def _unusual_recording(d: Demonstration, file: ReplayFile) -> Iterator[_Found]:
+    """Yield anomalies of the file, which a demonstration no longer has: it is re-timed, cut at the win and cleaned."""
     if d.retimed and d.deviation_px > LARGE_DEVIATION_PX:
         yield RETIMED_FAR, Anomaly(d.name, d.deviation_px, f"{d.deviation_px:.1f} px from the recording on average")
     replay, won = file.replay, d.recorded_frames
@@ -499,15 +502,14 @@ def _odd_recordings(d: Demonstration, file: ReplayFile) -> Iterator[_Odd]:
         yield AFTER_WIN, Anomaly(d.name, replay.frames - won, text)
     both = int((replay.inputs[:won] & (LEFT | RIGHT) == LEFT | RIGHT).sum())
     if both:
-        yield BOTH_PRESSED, Anomaly(d.name, both, f"{both} frames with input byte 6 or 7, taken as left")
+        yield BOTH_HELD, Anomaly(d.name, both, f"{both} frames with input byte 6 or 7, interpreted as left")
     for warning in replay.warnings:
         yield DEFECT, Anomaly(d.name, None, warning)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Findings
 
-_HIGHEST = {"way": "a longer way", "hazards": "more hazards", "doors": "more doors"}
+_HIGHEST = {"path": "a longer path", "hazards": "more hazards", "doors": "more doors"}
 
 
 def _findings(analysis: Analysis) -> Iterator[Finding]:
@@ -517,64 +519,54 @@ def _findings(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(
             True,
             f"LEAK: {len(analysis.leaks)} of {count} demonstrations are of held-out levels; success there would measure "
-            f"memory (first: {analysis.leaks[0].name}). Remove these files, or hold out other levels",
+            f"memorisation (first: {analysis.leaks[0].name}). Remove these files, or hold out other levels",
         )
-    if analysis.found.left_out:
-        lost = len(analysis.found.left_out)
-        yield Finding(False, f"{lost} of {count + lost} replays cannot be used; the reasons are under Anomalies")
-    yield from _coverage_findings(analysis.coverage)
-    never = [name for name, times in zip(ACTION_NAMES, total.actions, strict=True) if times == 0]
-    if never:
-        yield Finding(False, f"never taken: {', '.join(never)}; a BC policy cannot learn it")
+    yield from (Finding(False, text) for text in _remarks(analysis, total, count))
+
+
+def _remarks(analysis: Analysis, total: Group, count: int) -> Iterator[str]:
+    """Yield findings that are not problems.  count: of demonstrations."""
+    excluded = analysis.found.left_out
+    if excluded:
+        yield f"{len(excluded)} of {count + len(excluded)} replays cannot be used; the reasons are under Anomalies"
+    yield from _coverage_remarks(analysis.coverage)
+    if never := [name for name, times in zip(ACTION_NAMES, total.actions, strict=True) if times == 0]:
+        yield f"actions without an example: {', '.join(never)}; a BC policy cannot learn them"
     constant = [c.name for c in analysis.components if c.constant]
     nearly = [c.name for c in analysis.components if not c.constant and c.common > NEARLY_CONSTANT]
     for names, text in ((constant, "never varies"), (nearly, f"has one value in over {NEARLY_CONSTANT:.1%}")):
         if names:
-            yield Finding(
-                False, f"{len(names)} of {len(analysis.components)} components of state: {text}: {', '.join(names)}"
-            )
+            yield f"{len(names)} of {len(analysis.components)} components of state: {text}: {', '.join(names)}"
     repeated = total.baselines["repeat_previous"].accuracy
-    yield Finding(
-        False,
-        f"repeating the previous action is right in {repeated:.1%} of the decisions: compare BC policies by their accuracy "
-        "on changes",
+    yield (
+        f"repeating the previous action is correct in {repeated:.1%} of the decisions: evaluate a BC policy by its accuracy "
+        "on changes"
     )
-    several = len(analysis.several)
-    if several:
-        yield Finding(False, f"{several} levels have several demonstrations, up to {max(map(len, analysis.several))}")
+    if several := len(analysis.several):
+        yield f"{several} levels have several demonstrations, up to {max(map(len, analysis.several))}"
     if analysis.mirrored:
-        yield Finding(
-            False,
-            f"{len(analysis.mirrored)} levels are there with their mirror image; {analysis.same_mirrored} pairs have "
-            "mirrored actions too, which adds nothing where training mirrors the demonstrations itself",
+        yield (
+            f"{len(analysis.mirrored)} levels occur together with their mirror image; {analysis.same_mirrored} pairs also "
+            "have mirrored actions, which adds nothing if training mirrors the demonstrations"
         )
-    left_out = {item.reason for item in analysis.found.left_out}
+    reasons = {item.reason for item in excluded}
     for kind, items in analysis.anomalies.items():
-        if kind not in left_out:
-            yield Finding(
-                False, f"{kind}: {len(items)} of {count} demonstrations, e.g. {items[0].name}: {items[0].detail}"
-            )
+        if kind not in reasons:
+            yield f"{kind}: {len(items)} of {count} demonstrations, e.g. {items[0].name}: {items[0].detail}"
 
 
-def _coverage_findings(coverage: Mapping[str, Coverage]) -> Iterator[Finding]:
+def _coverage_remarks(coverage: Mapping[str, Coverage]) -> Iterator[str]:
     for category, c in coverage.items():
         number = len(c.demonstrated)
         if not c.demonstrated.any():
-            yield Finding(False, f"{category}: none of {number} levels has a demonstration")
+            yield f"{category}: none of {number} levels has a demonstration"
+        if c.demonstrated.all() or not c.demonstrated.any():
             continue
-        if c.demonstrated.all():
-            continue
-        yield Finding(
-            False, f"{category}: {c.demonstrated.sum()} of {number} levels have a demonstration ({c.share:.1%})"
-        )
+        yield f"{category}: {c.demonstrated.sum()} of {number} levels have a demonstration ({c.share:.1%})"
         for measure in c.measures:
             if beyond := c.beyond(measure):
-                text = f"{category}: {beyond} of {number} levels have {_HIGHEST[measure]} than any with a demonstration"
-                yield Finding(False, text)
-        quarters = c.quarters("way")
+                yield f"{category}: {beyond} of {number} levels have {_HIGHEST[measure]} than any with a demonstration"
+        quarters = c.quarters("path")
         if quarters and quarters[-1] < PARTLY * max(quarters):
             shares = ", ".join(f"{share:.0%}" for share in quarters)
-            yield Finding(
-                False,
-                f"{category}: demonstrations cover the long levels less: {shares} of the quarters from short to long way",
-            )
+            yield f"{category}: fewer demonstrations of long levels: {shares} of the quarters from short to long path"

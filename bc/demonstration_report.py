@@ -1,9 +1,9 @@
-"""The report on a folder of demonstrations: one self-contained HTML page, and a short text for the terminal.
+"""Report on a folder of demonstrations: one self-contained HTML page, and a short text for the terminal.
 
     write_page(render_report(analysis), "demonstrations.html")
     print(summary(analysis))
 
-The page is ``nppsim/report/templates/demonstrations.html``; how to read it: ``docs/own_data.md``.
+The template is ``nppsim/report/templates/demonstrations.html``; ``docs/own_data.md`` explains the page.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,17 +17,17 @@ from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.report.charts import box_chart, field_chart, heat_chart, histogram_chart
 from nppsim.report.pages import Plot, render_page
 
-LONG_HOLD = 12  # decisions: actions that last longer share a column
-SHOWN = 20  # of each kind of anomaly, and of each list of names
-MOST_BINS = 40  # whole numbers that span at most this have a bin each
-ALL = "all together"
+LONG_HOLD = 12  # decisions; longer ones share a column
+SHOWN = 20  # items per list
+MOST_BINS = 40  # of histograms of whole numbers with one bin per number
+ALL = "all"
 _PREDICTORS = {
     "majority": "always the most frequent action",
     "repeat_previous": "repeat the previous action",
     "transition": "what most often follows the previous action",
     "transition_on_change": "the same, but never the previous action itself",
 }
-_MEASURES = {"way": "length of the way (px)", "hazards": "hazards", "doors": "doors"}
+_MEASURES = {"path": "path length (px)", "hazards": "hazards", "doors": "doors"}
 _QUARTERS = ("shortest quarter", "second", "third", "longest quarter")
 
 Groups = Mapping[str, Group]
@@ -41,13 +41,13 @@ def summary(analysis: Analysis) -> str:
 
 
 def render_report(analysis: Analysis) -> str:
-    """The page as text."""
+    """Return the HTML page."""
     found, total = analysis.found, analysis.total
     groups = {ALL: total} | analysis.groups if len(analysis.groups) > 1 else analysis.groups
     return render_page(
         "demonstrations.html",
         title=f"Demonstrations in {found.folder}",
-        summary=f"{len(found.demonstrations)} demonstrations of {len({d.level for d in found.demonstrations})} levels, "
+        subtitle=f"{len(found.demonstrations)} demonstrations of {len({d.level for d in found.demonstrations})} levels, "
         f"{total.lengths.sum()} decisions of {found.frame_skip} frames",
         findings=analysis.findings,
         counts=found.table(),
@@ -96,7 +96,7 @@ def _actions(groups: Groups) -> dict[str, Any]:
     shares = np.array([g.actions / g.actions.sum() for g in groups.values()])
     after = first.transitions / np.maximum(first.transitions.sum(axis=1, keepdims=True), 1)
     holds = [np.bincount(np.minimum(g.holds, LONG_HOLD), minlength=LONG_HOLD + 1)[1:] for g in groups.values()]
-    durations = np.array([counts / counts.sum() for counts in holds])
+    held = np.array([counts / counts.sum() for counts in holds])
     lengths = [*map(str, range(1, LONG_HOLD)), f"{LONG_HOLD}+"]
     names, changing = list(groups), "Decisions until the action changes"
     rows = {
@@ -115,7 +115,7 @@ def _actions(groups: Groups) -> dict[str, Any]:
             "What follows an action",
             heat_chart("What follows an action", "% of each row", after, ACTION_NAMES, ACTION_NAMES, "previous action"),
         ),
-        Plot(changing, heat_chart(changing, "% of the actions", durations, names, lengths)),
+        Plot(changing, heat_chart(changing, "% of the actions", held, names, lengths)),
     ]
     return {"rows": rows, "plots": plots}
 
@@ -186,20 +186,20 @@ def _coverage(coverage: Mapping[str, Coverage]) -> dict[str, Any] | None:
             values, demonstrated = c.measures[measure][known], c.measures[measure][known & c.demonstrated]
             if not len(values):
                 continue
-            if measure == "way":
+            if measure == "path":
                 rows[category][f"{title}, median"] = _pair(np.median, values, demonstrated)
                 rows[category]["most"] = _pair(np.max, values, demonstrated)
             else:
                 rows[category][f"{measure}, mean"] = _pair(np.mean, values, demonstrated)
             if len(np.unique(values)) > 1:
                 plots.append(Plot(f"{category}: {title}", _distribution(category, title, values, demonstrated)))
-        if shares := c.quarters("way"):
+        if shares := c.quarters("path"):
             quarters[category] = {name: f"{share:.0%}" for name, share in zip(_QUARTERS, shares, strict=True)}
     return {"rows": rows, "quarters": quarters, "plots": plots, "few_levels": FEW_LEVELS}
 
 
 def _pair(measure: Callable[[np.ndarray], float], values: np.ndarray, demonstrated: np.ndarray) -> str:
-    """A measure of the levels with a demonstration, and of all."""
+    """Format a measure of the demonstrated levels and of all levels."""
     of_these = f"{measure(demonstrated):.4g}" if len(demonstrated) else "–"
     return f"{of_these} of {measure(values):.4g}"
 
@@ -228,5 +228,5 @@ def _listed(anomalies: Iterable[Anomaly]) -> list[tuple[str, str]]:
 
 
 def _largest_first(groups: Iterable[tuple[str, ...]]) -> list[tuple[int, str]]:
-    """(how many, the first few names) of each group of demonstrations."""
+    """Return size and first names of each group of demonstrations, the largest first."""
     return [(len(names), ", ".join(names[:5])) for names in sorted(groups, key=len, reverse=True)]

