@@ -138,36 +138,29 @@ def the_first_update_stays_near_the_bc_policy(ppo: PPO, clone: NppPolicy, probe:
 
 @check(UPDATE)
 @torch.no_grad()
-def the_rollout_resembles_the_demonstrations(
-    ppo: PPO, statistics: ObservationStatistics, probe: dict[str, np.ndarray]
-) -> str:
-    """Range, mean and standard deviation of each observation in the rollout are near those of the demonstrations."""
+def the_rollout_resembles_the_demonstrations(ppo: PPO, statistics: ObservationStatistics) -> str:
+    """Range, mean and standard deviation of normalised observations in the rollout are near those of demonstrations."""
     normalize, buffer = ppo.policy.features_extractor.normalize, ppo.rollout_buffer
     everything = torch.arange(len(buffer), device=buffer.device)
-    z = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest].cpu()
+    z = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest].cpu().numpy()
     rows, odd, ratios = [], [], []
     for key, columns in normalize.columns.items():
-        ours, demonstrated = z[:, columns], (statistics.std[key] / statistics.divisor[key]).reshape(-1)
-        means = ours.mean(dim=0).abs()
-        spread = float(ours.std(dim=0).square().mean().sqrt())
-        ratios.append((spread + SMALL_SPREAD) / (float(np.sqrt((demonstrated**2).mean())) + SMALL_SPREAD))
-        clamped = float((ours.abs() >= CLAMP).float().mean())
+        ours, demonstrated = z[:, columns], statistics.std[key] / statistics.divisor[key]
+        means, clamped = np.abs(ours.mean(axis=0)), float((np.abs(ours) >= CLAMP).mean())
+        spread, wanted = (float(np.sqrt(np.mean(std**2))) + SMALL_SPREAD for std in (ours.std(axis=0), demonstrated))
+        ratios.append(spread / wanted)
         rows.append(
-            f"{key}: {float(ours.min()):.1f} to {float(ours.max()):.1f}, mean off by {float(means.mean()):.1f} (at most "
-            f"{float(means.max()):.1f}), standard deviation × {ratios[-1]:.2f}, {clamped:.1%} clamped"
+            f"{key}: {ours.min():.1f} to {ours.max():.1f}, mean off by {means.mean():.1f} (at most {means.max():.1f}), "
+            f"standard deviation × {ratios[-1]:.2f}, {clamped:.1%} clamped"
         )
         require(float(means.mean()) < MOST_MEAN and clamped < MOST_CLAMPED, rows[-1], _OTHER_DATA)
-        odd += [rows[-1]] if float(means.max()) > 2 * MOST_MEAN else []
+        odd += [rows[-1]] if means.max() > 2 * MOST_MEAN else []
     typical, few = float(np.median(ratios)), buffer.shape[1] < 2  # one level varies less than many do
     found = f"standard deviations × {typical:.2f}: {'; '.join(rows)}"
     require(few or 1 / MOST_SPREAD < typical < MOST_SPREAD, found, _OTHER_DATA)
-    for key in (key for key in ppo.policy.observations if key not in normalize.columns):
-        first, second = float(buffer.flat_obs(key).float().mean()), float(probe[key].mean())
-        rows.append(f"{key}: mean {first:.2f}, demonstrations {second:.2f}")
-        require(abs(first - second) < 0.5 * max(float(probe[key].max()), 1.0), rows[-1], _OTHER_DATA)
     if odd:
         raise CheckWarned("; ".join(odd), _OTHER_DATA)
-    return "; ".join(rows)
+    return found
 
 
 @check(REHEARSAL)
