@@ -8,6 +8,7 @@ import signal
 import pytest
 import torch
 
+import hardware
 from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
@@ -16,6 +17,8 @@ from rl.config.command_line import resolve
 from rl.doctor.divergence import first_divergence
 from rl.doctor.doctor import read_findings
 from rl.experiment import stages
+from rl.experiment.data import load_data
+from rl.experiment.jobs import make_jobs
 from rl.experiment.run import run
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
@@ -93,6 +96,28 @@ def test_a_resumed_run_ends_the_same(finished, flags, tmp_path):
     run(resolve(again), lines.append)
     assert differences(finished, folder) == []
     assert examined(finished) == examined(folder), "the doctor's findings are those of a run without interruption"
+
+
+def test_stages_run_one_by_one(finished, flags, tmp_path):
+    """Each call is a new start: stages with a stored result load it, the next one does its work."""
+    config = configuration(flags, tmp_path)
+    data = load_data(config, quiet)
+    for stage in stages.STAGES:
+        (job,) = make_jobs(config, data, hardware.detect(), tmp_path, None, quiet)
+        record = stages.run_stages(job, last=stage.__name__).record
+        assert (record is not None) == (stage is stages.report)
+    whole, parts = (read_trail(folder / "vision_free") for folder in (finished, tmp_path))
+    assert len(whole) == len(parts) == 5 and first_divergence(whole, parts) is None
+    agents = [
+        checkpoint.load(folder / "vision_free" / "agent.safetensors")["policy"] for folder in (finished, tmp_path)
+    ]
+    assert all(torch.equal(tensor, agents[1][name]) for name, tensor in agents[0].items())
+    results = json.loads((finished / "vision_free" / "eval_results.json").read_text())
+    assert json.loads(json.dumps(record.results)) == results
+
+
+def quiet(line):
+    """Ignore a message."""
 
 
 def test_missing_checkpoints_are_noticed(flags, tmp_path):
