@@ -112,9 +112,9 @@ class CheckInfo:
 
     def examine(self, moment: str, parts: Mapping[str, Any], absent: Mapping[str, str]) -> Finding:
         """Make the check.  absent: name of an object -> why it does not exist."""
-        begin = time.perf_counter()
+        start = time.perf_counter()
         status, found, remedy = self._outcome(parts, absent)
-        return Finding(self.name, self.group, moment, status, redact(found), remedy, time.perf_counter() - begin)
+        return Finding(self.name, self.group, moment, status, redact(found), remedy, time.perf_counter() - start)
 
     def _outcome(self, parts: Mapping[str, Any], absent: Mapping[str, str]) -> tuple[str, str, str]:
         missing = [name for name in self.parts if name not in parts]

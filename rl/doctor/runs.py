@@ -209,14 +209,6 @@ CAUSES = {
     "optimiser": (*_START, "settings.ppo.learning_rate", "settings.plan.learning_rate", "settings.ppo."),
     "random": ("settings.seed", "settings.plan.minibatch_size", "settings.ppo.n_epochs", "settings.plan.epochs"),
 }  # fmt: skip
-# Parts whose differences may be the cause otherwise.
-_PERHAPS = {
-    "settings": "perhaps because of",
-    "data": "perhaps because of other data:",
-    "versions": "perhaps because of other versions:",
-    "machine": "perhaps because of another machine:",
-    "environment": "perhaps because of the environment:",
-}
 
 
 @dataclass(frozen=True)
@@ -259,9 +251,9 @@ def explanation(divergence: Divergence, found: Sequence[Difference]) -> str:
     for cause in CAUSES.get(divergence.part, ()):
         if chosen := [row for row in known if f"{row.part}.{row.name}".startswith(cause)]:
             return f"because {', '.join(map(str, chosen[:3]))}"
-    for part, why in _PERHAPS.items():
+    for part in PARTS:
         if chosen := [row for row in known if row.part == part]:
-            return f"{why} {', '.join(map(str, chosen[:3]))}"
+            return f"perhaps because of different {part}: {', '.join(map(str, chosen[:3]))}"
     if divergence.schedule:
         values = ", ".join(f"{name} {a:g} → {b:g}" for name, (a, b) in divergence.schedule.items())
         return f"because of the schedule ({values}): a time budget makes it follow the clock"

@@ -135,9 +135,9 @@ def test_exact_comparison_requires_a_partner_for_every_training(tmp_path, capsys
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"config": {"versions": {"numpy": "3"}}}, "perhaps because of other versions: numpy 2 → 3"),
+        ({"config": {"versions": {"numpy": "3"}}}, "perhaps because of different versions: numpy 2 → 3"),
         ({"config": {"data": {"train": "cd"}}}, "because train ab → cd"),
-        ({"host": HOST | {"cpu": "another"}}, "perhaps because of another machine: cpu some processor → another"),
+        ({"host": HOST | {"cpu": "another"}}, "perhaps because of different machine: cpu some processor → another"),
         ({"config": {"environment": {"OMP_NUM_THREADS": "4"}}}, "no recorded fact differs"),
         ({}, "no recorded fact differs"),
     ],
