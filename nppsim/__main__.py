@@ -37,7 +37,7 @@ _COMMANDS: dict[str, tuple[Command, Flags, str]] = {}  # name -> function, what 
 
 
 class CommandError(UserError, ValueError):
-    """What was asked for cannot be done; the message says why."""
+    """A command that cannot be executed; the message gives the reason."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,9 +98,9 @@ def _verify(arguments: argparse.Namespace) -> int:
             print(f"{theme} diverges: {result.first_divergence}")
         for refusal in result.refused:
             print(f"{theme} refused: {refusal}")
-    judged, passed = sum(r.cases for _, r in themes), sum(r.exact for _, r in themes)
-    print(f"{passed} of {judged} cases are bit-exact")
-    return 0 if passed == judged > 0 else 1
+    cases, passed = sum(r.cases for _, r in themes), sum(r.exact for _, r in themes)
+    print(f"{passed} of {cases} cases are bit-exact")
+    return 0 if passed == cases > 0 else 1
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def _replays_flags(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-@_command("replays", "play many replays back and tell how each ends", _replays_flags)
+@_command("replays", "play many replays back and print how each ends", _replays_flags)
 def _replays(arguments: argparse.Namespace) -> int:
     from nppsim.replays import playback
 
@@ -416,8 +416,8 @@ def _film_flags(parser: Parser) -> None:
     parser.add_argument("out", metavar="OUT.mp4", help="the film")
     parser.add_argument("--level", metavar="LEVEL", help="play the inputs on another level than the replay's own")
     parser.add_argument("--title", metavar="TEXT", help="below the picture; default: the replay's name")
-    told = "show this run, too, pale; without a name a run of the planner"
-    parser.add_argument("--ghost", nargs="?", const="planner", metavar="REPLAY", help=told)
+    text = "show this run as a pale ghost; without a name a run of the planner"
+    parser.add_argument("--ghost", nargs="?", const="planner", metavar="REPLAY", help=text)
     parser.add_flag(Setting("pictures per second, 1 to 60", flag="fps", kind=int, default=30, low=1, high=60))
     parser.add_flag(Setting("of the picture; 1 fits 1056 x 600 px", flag="scale", kind=float, default=1.0, above=0))
 

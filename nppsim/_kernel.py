@@ -4,7 +4,7 @@ Kernels that neither make arrays nor return any need not count references: Numba
 each call that it does not inline.  Without, physics alone is two to six times as fast.  The others are ``allocating``;
 Numba refuses to compile them otherwise.
 
-A function that is ``inlined`` is compiled on its own first, all that it calls included, and once more within its caller.
+A function that is ``inlined`` is compiled on its own first, all that it calls included, and again within its caller.
 One that is ``merged`` becomes part of its caller's source, and is compiled there alone: for large functions with one
 caller, which together took a third of all compilation.
 """

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: a nanosecond clock for kernels, and the phases that are told apart.
+"""Profiling of a step: a nanosecond clock for kernels, and the phases that it distinguishes.
 
 A kernel keeps the time of its last stamp and calls ``stamp`` at the end of every phase.  ``laps`` is int64[NUM_PHASES],
 or empty to measure nothing; where it is None, nothing of all this is compiled.

@@ -61,7 +61,7 @@ PLACED_DTYPE = np.dtype(
     align=True,
 )  # fmt: skip
 # What the physics kernels read.  Few arrays, because every array of a tuple costs nanoseconds at each call that Numba
-# does not inline (a call that returns at once took 145 ns with 27 arrays, 41 ns with 9).
+# does not inline (a call that does nothing took 145 ns with 27 arrays, 41 ns with 9).
 World = namedtuple(
     "World",
     "level entity mover "  # LEVEL_DTYPE[L], PLACED_DTYPE[E], MOVER_DTYPE[M] (as at the start)
@@ -71,7 +71,7 @@ World = namedtuple(
 )
 
 
-_SEARCHING = threading.Lock()  # held while path fields are searched, so that threads sharing a bank share its arrays
+_SEARCHING = threading.Lock()  # for the search of path fields: threads that share a bank share its arrays
 
 
 class LevelPaths(NamedTuple):
@@ -151,7 +151,7 @@ class LevelBank:
 
     @property
     def ways_change(self) -> bool:
-        """Whether any level has doors with a switch, or several exits: its ways then depend on what was touched."""
+        """True if any level has doors with a switch, or several exits: its paths then depend on what was touched."""
         level = self.world.level
         doors, exits = level["switches_end"] > level["switches_first"], level["exits_end"] > level["exits_first"] + 2
         return bool((doors | exits).any())
@@ -252,7 +252,7 @@ def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
 
 @allocating
 def _compute_paths(world, stage, nodes, distance, hop, switch_to_exit, length):
-    """Path fields of all levels for the doors as they are at the start, and the length of each level's way."""
+    """Path fields of all levels for the initial state of the doors, and the length of each level's way."""
     for level in range(len(length)):
         record = world.level[level]
         paths.static_nodes(world, level, stage[level], nodes[level])

@@ -55,7 +55,7 @@ EPISODE_DTYPE = np.dtype(
 )
 
 # Arrays of observations, in the order of ``layout.SPECS``: rows 0 to N - 1 hold the present ones, the other N the last ones
-# of episodes; what nobody wants has length 0.  gaps: float64[2 N, 8], and ``room`` (foresight.Room), to work in.
+# of episodes; those not requested have length 0.  gaps: float64[2 N, 8], and ``room`` (foresight.Room), to work in.
 _VIEWS = (*layout.SPECS, "gaps", "room")
 Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the names written out
 # Everything of the environments, one row each; visited is empty unless exploration is rewarded.
@@ -87,7 +87,7 @@ def make_fields(bank: LevelBank, count: int) -> Fields:
 
 @allocating
 def _compute_own_fields(i, state, world, fields):
-    """Path fields of environment i for its doors and exits as they are now."""
+    """Compute the path fields of environment i for the current state of its doors and exits."""
     record = world.level[state.ninja[i]["level"]]
     first, exits, base = record["switches_first"], record["exits_first"], record["entity_first"]
     closed = np.empty(record["switches_end"] - first, np.uint8)
@@ -104,7 +104,7 @@ def _compute_own_fields(i, state, world, fields):
 
 @inlined
 def has_own_fields(i, state, world, fields):
-    """Whether the doors or exits of environment i have changed since the start of its level.
+    """Return True if the doors or exits of environment i have changed since the start of its level.
 
     If so, its own path fields hold instead of the level's; they are computed now unless they are there already.
     """
@@ -213,7 +213,7 @@ def _closer(i, switched, state, world):
 
 @inlined
 def _near_first(i, state, world):
-    """Whether environment i is near its objective, for the first time in this phase."""
+    """Return True if environment i is near its objective for the first time in this phase."""
     ninja, progress = state.ninja[i], state.progress[i]
     phase = 1 if ninja["switch_taken"] else 0
     if progress["near"] >> phase & 1:

@@ -1,4 +1,4 @@
-"""Rewards: named terms, presets, and the arithmetic that audits them before anybody trains.
+"""Rewards: named terms, presets, and the arithmetic that checks them before training.
 
 The reward of a decision is the sum of its terms; the simulator keeps a ledger of every term of every episode, and the
 ledger sums to the return.  Shaping is potential-based, F = gamma * phi(s') - phi(s), with the very gamma that PPO uses and
@@ -116,7 +116,7 @@ class AuditRow:
 
 
 _TOP_SPEED = 10.0 / 3.0  # px per frame
-_EARLY_DEATH = 15  # decisions: what "dying at once" takes
+_EARLY_DEATH = 15  # decisions until "an immediate death"
 TIE = 0.05  # return by which dying may be worth more than staying alive
 
 
@@ -153,8 +153,8 @@ def _audited(category: str, path: float, reward: RewardConfig, gamma: float, fra
     approach = float(gain[at + step / reach <= 1.0].min()) + reward.time * frame_skip + reward.closest * step
     faults = {
         f"a win after {frames} frames returns {win:.2f}, waiting for the time-out {timeout:.2f}": not win > timeout,
-        f"a win after {frames} frames returns {win:.2f}, dying at once {death:.2f}": not win > death,
-        f"dying at once returns {death:.2f}, more than staying alive ({timeout:.2f})": death > timeout + TIE,
+        f"a win after {frames} frames returns {win:.2f}, an immediate death {death:.2f}": not win > death,
+        f"an immediate death returns {death:.2f}, more than staying alive ({timeout:.2f})": death > timeout + TIE,
         f"running at the goal at top speed can cost {-approach:.4f} per decision": not approach > 0,
         f"the time of a plain win costs {-reward.time * frames:.2f} of the win's {reward.win:.2f}": (
             reward.win > 0 and reward.time * frames < -0.2 * reward.win

@@ -35,7 +35,7 @@ Owner = TypeVar("Owner")
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known about one setting.
+    """Properties of one setting.
 
     help: what it means, in a line.
     flag: its flag, without dashes; "" if only programs set it.
@@ -74,12 +74,12 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """The flag as it is typed."""
+        """The flag with its dashes."""
         return f"--{self.flag}"
 
     @property
     def placeholder(self) -> str:
-        """What stands for the value in help and documents; "" for a flag without one."""
+        """Placeholder of the value in help and documents; "" for a flag without one."""
         return "" if self.kind is bool else self.metavar or _PLACEHOLDERS.get(self.kind, "NAME")
 
     @property
@@ -109,7 +109,7 @@ class Setting:
             raise ValueError(f"{text!r} is no {'whole ' if self.kind is int else ''}number") from None
 
     def problem(self, value: object) -> str:
-        """What to give instead of this value; "" if it is good."""
+        """Return what to give instead of this value; "" if it is valid."""
         if value is None or value is MISSING or self.kind not in (int, float):
             return ""
         values = value if self.many and isinstance(value, (tuple, list)) else (value,)
@@ -313,7 +313,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _typed(flag: Setting) -> Callable[[str], Any]:
-    """What argparse calls to read a value of a flag."""
+    """Return the function with which argparse parses a value of a flag."""
 
     def read(text: str) -> Any:
         try:

@@ -51,7 +51,7 @@ class Run:
 
     @property
     def won(self) -> bool:
-        """Whether the exit was reached, which is in the last frame."""
+        """True if the exit was reached, in the last frame."""
         return self.outcome == NAMES[WON]
 
 

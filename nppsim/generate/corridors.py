@@ -97,7 +97,7 @@ def _carve(owner: np.ndarray, number: int, x0: int, x1: int, top: int, bottom: i
 
 
 def _pieces_touch(owner: np.ndarray) -> bool:
-    """Whether pieces that do not follow each other lie side by side (there must be rock between them)."""
+    """Return True if pieces that do not follow each other touch (there must be rock between them)."""
     for a, b in ((owner[1:], owner[:-1]), (owner[:, 1:], owner[:, :-1])):
         if np.any((a > 0) & (b > 0) & (abs(a - b) > 1)):
             return True

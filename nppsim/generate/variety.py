@@ -14,7 +14,7 @@ from nppsim.levels.tiles import SOLID
 from nppsim.paths import NO_HOP, NODES_Y, STEP_X, STEP_Y, nearest_node
 
 MEASURES = ("path_length_px", "turns", "vertical_moves", "hazards")
-CHUNK = 256  # levels compiled at once
+CHUNK = 256  # levels compiled together
 STRETCH = 4  # steps of 12 px: paths are measured in pieces of two tiles
 
 

@@ -59,7 +59,7 @@ COMPLETIONS = (
     *SHOOTING_DRONES,
     *TURRETS,
 )  # in the game, but not in the reference simulator: docs/physics.md, section 8
-WITHOUT_EFFECT = (22, 27)  # known to the file format, created by nobody
+WITHOUT_EFFECT = (22, 27)  # known to the file format, but not simulated
 CREATING = (
     *MINES,
     GOLD,

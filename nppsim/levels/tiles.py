@@ -118,7 +118,7 @@ def solid_mask(tile: int, size: int) -> np.ndarray:
     """Which points of a size x size grid inside a tile are solid.
 
     Returns bool[size, size], row (y) first; entry [r, c] belongs to the point ((c + 0.5), (r + 0.5)) * 24 / size.
-    One-sided tiles count as full, as they are drawn.
+    One-sided tiles count as full, like in pictures.
     """
     centre = (np.arange(size) + 0.5) * TILE / size
     x, y = np.meshgrid(centre, centre)

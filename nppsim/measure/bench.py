@@ -48,7 +48,7 @@ OBSERVATION_SETS = {
 
 @dataclass(frozen=True)
 class Work:
-    """What is timed."""
+    """Amount of work of one timing."""
 
     unit: str  # of what is counted
     run: Callable[[], int]  # does a portion and returns how many units that were
@@ -189,7 +189,7 @@ def _phases(levels: Sequence[Level], keys: tuple[str, ...], threads: int) -> dic
 
 
 def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Work]]:
-    """What runs on one core: restarts with observations, snapshot and restore, compiling levels."""
+    """Return the workloads of one core: restarts with observations, snapshot and restore, compilation of levels."""
     levels = [play.level for play in plays]
 
     def started() -> BatchSimulator:

@@ -20,7 +20,7 @@ Sample = Sequence[float] | np.ndarray
 RESAMPLES = 4000  # of a bootstrap; an interval's ends are then known to about a tenth of its width
 _INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
 _Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
-_CHUNK = 1 << 20  # numbers that are held at once
+_CHUNK = 1 << 20  # numbers in memory at a time
 
 
 class IntervalError(UserError, ValueError):

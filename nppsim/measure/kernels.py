@@ -1,5 +1,7 @@
-"""Kernels of the measuring tools, in a file of their own: compiled code is kept per content of the files that it depends
-on (``_cache``), and what those import, such as the level generators, is none of it.
+"""Kernels of the measuring tools.
+
+They are in a file of their own, because compiled code is cached by the content of the files that it imports (``_cache``),
+and the measuring tools import level generators and more.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What a measurement belongs to: the machine, the versions of the libraries, the build.
+"""Conditions of a measurement: machine, versions of the libraries, build.
 
 Figures are compared only where machine and versions agree (``differences``).  The build, digest and commit of the
 sources, may differ: it is what one compares.
@@ -25,7 +25,7 @@ COMPILING = ("numba", "numpy", "llvmlite")  # libraries that compile or run the 
 
 
 def conditions() -> dict[str, dict]:
-    """What a record says beside its figures: "machine", "versions", "build"."""
+    """Return the conditions that are stored with figures: "machine", "versions", "build"."""
     return {"machine": machine(), "versions": versions(), "build": build()}
 
 

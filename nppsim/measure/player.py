@@ -66,7 +66,7 @@ class DecisionPlayer:
         """The simulator is reset.
 
         actions: int64[T, N]; after the last row comes the first again.
-        next_level: int32[T, N], the level that an environment loads if its episode ends in that row; None: as it is.
+        next_level: int32[T, N], the level that an environment loads if its episode ends in that row; None: unchanged.
         start: int32[N], levels to start on; None: the simulator's own.
         """
         self.simulator, self.actions, self.next_level = simulator, actions, next_level

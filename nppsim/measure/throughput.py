@@ -1,6 +1,6 @@
 """Throughput of the simulator on a workload: rounds, profiles, the record of a result, comparison, report.
 
-    result = measure(workload)                            # a dict, as it is stored
+    result = measure(workload)                            # a dict for a JSON file
     on = side_by_side(workload, "profile")                # cost of a switch, and the phases it shows
     found = compare_with_baseline(result, load_result("before.json"))   # speed-up with interval
     print(benchmark_report("results"))
@@ -105,7 +105,7 @@ def describe(result: Mapping) -> str:
 
 
 class PhaseRow(NamedTuple):
-    """What one phase of a decision takes; shares are of the step (all phases) and of the wall time (times threads)."""
+    """Time of one phase of a decision; shares are of the step (all phases) and of the wall time (times threads)."""
 
     phase: str
     us_per_decision: float

@@ -1,4 +1,4 @@
-"""What the measuring tools play: levels, and every input or action, made before any clock starts.
+"""Workloads of the measuring tools: levels and all inputs or actions, generated before any timing.
 
     amount = Amount(envs=256, rounds=20, iterations=500)
     workload = random_play(generated_levels("simple", 40, seed=42), amount)       # decisions

@@ -5,7 +5,7 @@ in all.  The agent thus consults an exact model of the game; ``docs/observations
 idea: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents).
 
 No frame is played whose outcome is known: branches that cannot differ are played once, also those that differ by a press of
-jump where there is nothing to jump from, and what the last decision's branches have shown of this one's is kept.
+jump where there is nothing to jump from, and results of the last decision's branches are reused.
 """
 
 from collections import namedtuple
@@ -32,7 +32,7 @@ JUMP_BUFFER = 5  # frames in which a press of jump can begin one: its own and th
 PROGRESS_LIMIT = 300.0  # px: so short a time covers no longer way, unless the ninja loses its way altogether
 
 # Room to play in, ROWS rows for each environment: its state now, its states after each action, the ends of all branches.
-# They are kept until its next decision.  words: uint64[rows, size / 8], a row's bytes.  frames: int64[rows], played until
+# They stay until its next decision.  words: uint64[rows, size / 8], a row's bytes.  frames: int64[rows], played until
 # then, 0: none, the row is out of date.  quiet: int64[rows], see ``_play``.
 Room = namedtuple("Room", "words ninja entities movers frames quiet")
 AFTER, END = 1, 1 + NUM_ACTIONS  # where they begin among an environment's rows; the state now is the first
@@ -126,7 +126,7 @@ def _copy(record, room, source, row):
 
 @kernel
 def _equal(record, room, one, other):
-    """Whether two rows hold the same state."""
+    """Return True if two rows contain the same state."""
     for first, end in _used(record, room):
         for word in range(first, end):
             if room.words[one, word] != room.words[other, word]:
@@ -146,7 +146,7 @@ def _go_on(record, world, frame_skip, room, first):
         if room.frames[after] > 0 and _equal(record, room, first, after):
             taken = action
         room.frames[after] = 0
-    held = 0
+    holding = 0
     for way_on in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD last: its row may be one of those that are filled
         source = first + END + NUM_CONTINUATIONS * taken + way_on
         if taken < 0 or room.frames[source] == 0:
@@ -157,16 +157,16 @@ def _go_on(record, world, frame_skip, room, first):
         played, quiet = room.frames[source] - frame_skip, room.quiet[source]
         room.frames[end] = played + _play(record, room, source, end, world, onward, frame_skip)[0]
         room.quiet[end] = max(quiet - frame_skip, 0)
-        held |= 1 << action
+        holding |= 1 << action
     for action in range(NUM_ACTIONS):
         for way_on in range(NUM_CONTINUATIONS):
-            if way_on != HOLD or not held >> action & 1:
+            if way_on != HOLD or not holding >> action & 1:
                 room.frames[first + END + NUM_CONTINUATIONS * action + way_on] = 0
 
 
 @inlined
 def _repeat(known, out):
-    """What is known of another branch, in which the same happens."""
+    """Copy the result of another branch in which the same happens."""
     for component in range(len(AHEAD)):
         out[component] = known[component]
 
@@ -194,7 +194,7 @@ def _play(record, room, source, row, world, input_byte, frames):
 
 @inlined
 def _may_jump(ninja):
-    """Whether pressing jump in the frame just played might have begun a jump, or did begin one."""
+    """Return True if pressing jump in the last frame could have begun, or did begin, a jump."""
     return (
         not ninja["airborne"]
         or ninja["walled"]
@@ -207,7 +207,7 @@ def _may_jump(ninja):
 
 @inlined
 def _report(ninja, entities, room, row, world, distance, way, frames, out):
-    """What has become of environment ``ninja`` after so many frames in a row of ``room``.
+    """Write the outcome of environment ``ninja`` after ``frames`` frames in a row of ``room``.
 
     way: px that were left at first.
     """

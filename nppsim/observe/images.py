@@ -104,7 +104,7 @@ for _kind, _look in {
 
 @kernel
 def _tile_at(stage, cx, cy):
-    """Tile of a cell as it is drawn: full outside of the stage."""
+    """Tile of a cell in images: full outside of the stage."""
     if not (0 <= cx < CELLS_X and 0 <= cy < CELLS_Y):
         return tiles.SOLID
     return stage[cx, cy]
@@ -123,7 +123,7 @@ def background(stage, out):
 
 @kernel
 def _grey_and_size(entity, kind):
-    """(grey value, half-size in px) of an entity as it is now; size 0: not drawn."""
+    """(grey value, half-size in px) of an entity in its current state; size 0: not drawn."""
     if is_mine(kind):
         return (EXIT_CLOSED, DORMANT_RADIUS) if entity["state"] == DORMANT else (DEADLY, ARMED_RADIUS)
     if kind == kinds.EXIT:
@@ -143,7 +143,7 @@ def _fill(out, a1, a2, b1, b2, grey):
 
 @inlined
 def _has_beam(kind):
-    """Whether entities of a type may have a beam, which reaches far from their place."""
+    """Return True if entities of a type may have a beam, which reaches far from their place."""
     return kind == kinds.LASER or kind == kinds.LASER_DRONE or kind == kinds.GAUSS_TURRET
 
 
@@ -204,7 +204,7 @@ def _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey):
 
 @kernel
 def _draw_entity(image, scale, left, top, x_first, rounding, entity, placed, movers):
-    """Draw one entity as it is now (doors' segments apart)."""
+    """Draw one entity in its current state (except for segments of doors)."""
     x, y = placed["x"], placed["y"]
     if placed["mover"] >= 0:
         x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]

@@ -95,7 +95,7 @@ def gather_key(cell, order):
 
 @kernel
 def blocks_near(x, y, movers, world, level):
-    """Whether any bounce block, thwump or shove thwump may touch a ninja within BLOCK_MARGIN of (x, y)."""
+    """Return True if any bounce block, thwump or shove thwump may touch a ninja within BLOCK_MARGIN of (x, y)."""
     reach = BLOCK_REACH + BLOCK_MARGIN
     record = world.level[level]
     if record["blocks"]:

@@ -62,7 +62,7 @@ def _touches(ninja, x, y, radius):
 
 @inlined
 def _within_reach(ninja, item):
-    """Whether the ninja is near enough for an entity to be looked at; item: a row of ``entity_items``."""
+    """Return True if the ninja is near enough for an entity to be looked at; item: a row of ``entity_items``."""
     reach = item[ITEM_REACH]
     return abs(ninja["x"] - item[ITEM_X]) < reach and abs(ninja["y"] - item[ITEM_Y]) < reach
 

@@ -40,7 +40,7 @@ def sign_of(direction):
 
 @kernel
 def _doors_block(cx, cy, horizontal, entities, world, level):
-    """Whether the doors on the far edges of cell (cx, cy) add up to anything but 0."""
+    """Return True if the doors on the far edges of cell (cx, cy) add up to anything but 0."""
     edge = 2 * (cx * CELLS_Y + cy) + horizontal
     base = world.level[level]["entity_first"]
     total = 0
@@ -52,7 +52,7 @@ def _doors_block(cx, cy, horizontal, entities, world, level):
 
 @kernel
 def step_free(axis, k, low, high, sign, entities, world, level):
-    """Whether motion along an axis, from half-cell column (or row) k to the next, is free in rows (columns) low to high.
+    """Return True if motion from half-cell column (or row) k to the next is free in rows (columns) low to high.
 
     sign: -1 or +1.
     """
@@ -71,7 +71,7 @@ def step_free(axis, k, low, high, sign, entities, world, level):
 
 @kernel
 def steps_free(axis, k, end, low, high, sign, entities, world, level):
-    """Whether all steps from half-cell column (or row) k to ``end`` are free; none are needed if it is not ahead."""
+    """Return True if all steps from half-cell column (or row) k to ``end`` are free; none are needed if it is not ahead."""
     while (end - k) * sign > 0:
         if not step_free(axis, k, low, high, sign, entities, world, level):
             return False
@@ -81,7 +81,7 @@ def steps_free(axis, k, end, low, high, sign, entities, world, level):
 
 @kernel
 def is_floor(hx, hy, world, level):
-    """Whether the upper edge of half-cell (hx, hy) is a solid part of a tile; neither slopes nor doors are."""
+    """Return True if the upper edge of half-cell (hx, hy) is a solid part of a tile; neither slopes nor doors are."""
     edges = world.grid[world.level[level]["grid"]]
     i, j = min(max(hx, 0), LINES_X - 1), min(max(hy, 0), LINES_Y - 1)
     return edges[HORIZONTAL_EDGES + LINES_X * j + i] & TILE_EDGE == SOLID_EDGE
@@ -89,7 +89,7 @@ def is_floor(hx, hy, world, level):
 
 @kernel
 def way_free(x, y, target, radius, direction, entities, world, level):
-    """Whether a square body (half-side radius) at (x, y) can move in a direction until it stands at ``target``.
+    """Return True if a square body (half-side radius) at (x, y) can move in a direction until it stands at ``target``.
 
     direction: 0 right, 1 down, 2 left, 3 up.  target: x or y, in px, of the end.
     """

@@ -9,29 +9,29 @@ from nppsim.levels import kinds
 
 @inlined
 def is_mine(kind):
-    """Whether a type is in ``kinds.MINES``."""
+    """Return True if a type is in ``kinds.MINES``."""
     return kind == kinds.MINE or kind == kinds.TOGGLE_MINE
 
 
 @inlined
 def is_drone(kind):
-    """Whether a type is in ``kinds.DRONES``."""
+    """Return True if a type is in ``kinds.DRONES``."""
     return kind == kinds.ZAP_DRONE or kind == kinds.CHASER_DRONE or kind == kinds.MINI_DRONE or is_shooting_drone(kind)
 
 
 @inlined
 def is_shooting_drone(kind):
-    """Whether a type is in ``kinds.SHOOTING_DRONES``."""
+    """Return True if a type is in ``kinds.SHOOTING_DRONES``."""
     return kind == kinds.CHAINGUN_DRONE or kind == kinds.LASER_DRONE
 
 
 @inlined
 def is_shooter(kind):
-    """Whether a type is in ``kinds.SHOOTING_DRONES`` or ``kinds.TURRETS``."""
+    """Return True if a type is in ``kinds.SHOOTING_DRONES`` or ``kinds.TURRETS``."""
     return is_shooting_drone(kind) or kind == kinds.ROCKET_TURRET or kind == kinds.GAUSS_TURRET
 
 
 @inlined
 def is_block(kind):
-    """Whether a type is in ``kinds.BLOCKS``."""
+    """Return True if a type is in ``kinds.BLOCKS``."""
     return kind == kinds.BOUNCE_BLOCK or kind == kinds.THWUMP or kind == kinds.SHOVE_THWUMP

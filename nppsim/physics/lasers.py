@@ -1,11 +1,11 @@
 """Laser turrets, type 23: a completion of the rules (docs/physics.md, section 8.2).
 
 A turret far from every surface is a spinner: its beam turns on the spot.  One next to a surface creeps along it with the
-beam along the surface's normal.  What the beam's path, its speeds and its kill rule rest on is told there; how surface
-lasers take corners is a guess: at the end of a surface the normal turns around the vertex until the emitter
-is beside another surface.
+beam along the surface's normal.  The section gives the evidence for the beam's path, its speeds and its kill
+rule; how surface lasers take corners is a guess: at the end of a surface the normal turns around the vertex until the
+emitter is beside another surface.
 
-In a MOVER record (x, y) is the emitter, (vx, vy) the unit vector of the beam, (target_x, target_y) its end; mode tells
+In a MOVER record (x, y) is the emitter, (vx, vy) the unit vector of the beam, (target_x, target_y) its end; mode selects
 spinners from surface lasers; flag is set at a vertex, which is then EMITTER_RADIUS behind the emitter.
 """
 
@@ -75,7 +75,7 @@ def _shine(laser, world, level):
 
 @kernel
 def _hits(ninja, laser, length):
-    """Whether the beam comes closer than RADIUS to the ninja's centre, or a spinner is aimed at it."""
+    """Return True if the beam comes closer than RADIUS to the ninja's centre, or a spinner is aimed at it."""
     ex, ey = ninja["x"] - laser["x"], ninja["y"] - laser["y"]
     along = min(max(ex * laser["vx"] + ey * laser["vy"], 0.0), length)
     dx, dy = ex - along * laser["vx"], ey - along * laser["vy"]
@@ -86,7 +86,7 @@ def _hits(ninja, laser, length):
 
 @kernel
 def _sees(ninja, x, y, world, level):
-    """Whether nothing stands between the emitter and the ninja."""
+    """Return True if nothing stands between the emitter and the ninja."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
     return distance < RADIUS or beam_length(x, y, dx / distance, dy / distance, world, level) > distance - RADIUS

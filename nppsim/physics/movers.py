@@ -75,7 +75,7 @@ BALL_ACCELERATION = 0.04  # px per frame^2
 BALL_SPEED = 0.85  # px per frame; what is above it shrinks by BALL_EXCESS in each frame, and then vanishes
 BALL_EXCESS = 0.9
 BALL_LEAST_EXCESS = 0.01  # px per frame
-BALL_DRAG = 0.95  # factor by which the velocity shrinks where there is nobody to hunt
+BALL_DRAG = 0.95  # factor of the velocity without a target
 BALL_BOUNCE_SPEED = 1.35  # px per frame: a faster ball bounces off a surface, a slower one only stops there
 BALL_PARTING = 4.0  # px per frame that two overlapping balls give each other
 MOVED, HALTED, STUCK = range(3)  # how a ball's motion ends
@@ -254,7 +254,7 @@ def _leave(drone, direction, mini, rest):
 
 @kernel
 def _drone_passes(x, y, direction, mini, entities, world, level):
-    """Whether a drone can move on to the next point of its grid."""
+    """Return True if a drone can move on to the next point of its grid."""
     radius, step = (MINI_RADIUS, MINI_STEP) if mini else (ZAP_RADIUS, ZAP_STEP)
     end = y + step * _step_y(direction) if direction & 1 else x + step * _step_x(direction)
     return way_free(x, y, end, radius, direction, entities, world, level)
@@ -262,7 +262,7 @@ def _drone_passes(x, y, direction, mini, entities, world, level):
 
 @kernel
 def _chases(ninja, mover, entities, world, level):
-    """Whether a chaser at a point of its grid goes on with a chase, or begins one: its direction.  Section 8.1.
+    """Return True if a chaser at a point of its grid goes on with a chase, or begins one: its direction.  Section 8.1.
 
     A chase that is blocked ends.  Then the chaser looks left, ahead and right for the ninja.
     """
@@ -290,7 +290,7 @@ def _chases(ninja, mover, entities, world, level):
 
 @kernel
 def _sees(ninja, chaser, direction, entities, world, level):
-    """Whether no edge of the grid is between the chaser's centre, along its row or column, and the ninja's half-cell."""
+    """Return True if no edge of the grid lies along the row or column from the chaser's centre to the ninja's half-cell."""
     axis, sign = axis_of(direction), sign_of(direction)
     k, end = half_cell(_along(chaser, axis)), half_cell(_along(ninja, axis))
     across = half_cell(_along(chaser, 1 - axis))

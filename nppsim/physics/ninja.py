@@ -78,7 +78,7 @@ def win(ninja):
 
 @kernel
 def is_valid_target(ninja):
-    """Whether hazards care about the ninja; one that is dying in this very frame still counts."""
+    """Return True if hazards care about the ninja; one that is dying in this very frame still counts."""
     return ninja["state"] < s.DEAD or ninja["state"] == s.DYING
 
 
@@ -228,7 +228,7 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
 
 @inlined
 def _rules_out_wall(depth, beside):
-    """Whether what a query found rules out that ``wall_beside`` finds a wall there, or after a push of ``depth``."""
+    """Return True if what a query found rules out that ``wall_beside`` finds a wall there, or after a push of ``depth``."""
     return depth < BAND - BOX_MARGIN and beside > WALL_REACH + depth + BOX_MARGIN
 
 

@@ -59,7 +59,7 @@ def cell_at(x, y):
 
 @inlined
 def is_open(entity, entities):
-    """Whether a segment belongs to an open door; entity: its field."""
+    """Return True if a segment belongs to an open door; entity: its field."""
     return entity >= 0 and entities[entity]["closed"] == 0
 
 
@@ -135,7 +135,7 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
 
 @kernel
 def nearest_surface(px, py, radius, segments, cell_start, first, entities):
-    """What ``nearest_segment`` says, without the segment: most callers need none, and to keep it takes time."""
+    """Like ``nearest_segment``, but without the segment, which most callers do not need."""
     result, x, y, side, best, others, beside, _k = nearest_segment(
         px, py, radius, segments, cell_start, first, entities
     )
@@ -156,7 +156,7 @@ def cells_around(x, y, radius):
 
 @inlined
 def looks_at(x, y, radius, cells):
-    """Whether a query looks at these cells, see ``cells_around``; never said of one that reaches beyond the stage."""
+    """Return True if a query looks at these cells, see ``cells_around``; never said of one that reaches beyond the stage."""
     left, right, top, bottom = cells
     left, right = (x - radius) - left, (x + radius) - right
     top, bottom = (y - radius) - top, (y + radius) - bottom
@@ -165,7 +165,7 @@ def looks_at(x, y, radius, cells):
 
 @inlined
 def settles(radius, depth, result, side, best, others):
-    """Whether a push by ``depth`` (or none: below 0) away from what was found leaves nothing to push from.
+    """Return True if a push by ``depth`` (or none: below 0) away from what was found leaves nothing to push from.
 
     A query up to a rounding error from there, in the same cells, finds the same front face, no nearer than ``radius``:
     every other segment is clearly farther away.
@@ -178,7 +178,7 @@ def settles(radius, depth, result, side, best, others):
 
 @inlined
 def way_is_free(wx, wy, query_radius, radius, best, others):
-    """Whether a sweep by (wx, wy) to where a query was made finds nothing: no segment comes as near as ``radius``."""
+    """Return True if a sweep by (wx, wy) to where a query was made finds nothing: no segment comes as near as ``radius``."""
     # Within it the sweep looks at no cell that the query did not look at.
     reach = query_radius - radius - SWEEP_MARGIN - BOX_MARGIN
     if not (abs(wx) < reach and abs(wy) < reach):
@@ -313,7 +313,7 @@ def sweep_to(x, y, wx, wy, sweep_radius, radius, segments, cell_start, first, en
 
 @kernel
 def is_beside(x, y, segment):
-    """Whether the closest point of a segment to (x, y) is inside the segment, not past one of its ends."""
+    """Return True if the closest point of a segment to (x, y) is inside the segment, not past one of its ends."""
     shape = segment["shape"]
     ex, ey = x - segment["x"], y - segment["y"]
     dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]

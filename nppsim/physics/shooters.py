@@ -125,7 +125,7 @@ def ray_length(x, y, ux, uy, limit, entities, world, level):
 
 @kernel
 def sees(ninja, x, y, entities, world, level):
-    """Whether no wall or closed door is between (x, y) and the ninja; one-ways and blocks do not matter."""
+    """Return True if no wall or closed door is between (x, y) and the ninja; one-ways and blocks do not matter."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
     return distance < RADIUS or (

@@ -33,9 +33,9 @@ NINJA_DTYPE = np.dtype(
         ("vx", "f8"), ("vy", "f8"),  # px per frame
         ("start_x", "f8"), ("start_y", "f8"),  # position at the start of the frame, before integration
         ("free_vx", "f8"), ("free_vy", "f8"),  # velocity of this frame before collisions
-        ("gravity", "f8"), ("drag", "f8"),  # in force
+        ("gravity", "f8"), ("drag", "f8"),  # current values
         ("wall_normal", "f8"),  # about -1 or +1; keeps its last value, 0 before the first wall
-        ("floor_x", "f8"), ("floor_y", "f8"),  # floor normal, kept in the air
+        ("floor_x", "f8"), ("floor_y", "f8"),  # floor normal, unchanged in the air
         ("floor_sum_x", "f8"), ("floor_sum_y", "f8"),  # sums of this frame's contact normals
         ("ceiling_sum_x", "f8"), ("ceiling_sum_y", "f8"),
         ("pad_x", "f8"), ("pad_y", "f8"),  # direction of the last launch pad

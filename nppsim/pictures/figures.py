@@ -59,7 +59,7 @@ class DrawnEntity:
 
 @dataclass(frozen=True)
 class EntityLook:
-    """What of an entity may change during a run.
+    """Properties of an entity that may change during a run.
 
     at: its centre; only movers use it.
     active: not yet collected, taken or used up.

@@ -23,14 +23,14 @@ from nppsim.simulate import Run, simulate
 
 CRF = 20  # x264's quality: 18 is visually lossless, 28 shows artefacts; flat drawings stay small at 20
 HOLD_S = 1.0  # seconds for which the last picture stays
-AGAIN_S = 0.75  # seconds before a death that are shown once more
+AGAIN_S = 0.75  # seconds before a death that are repeated
 SLOWER = 5  # times as slowly
 
 
 def record(
     path: str | os.PathLike, level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run | None = None
 ) -> Path:
-    """Film one episode in real time, a death once more in slow motion; the file appears only once it is complete.
+    """Film one episode in real time, a death repeated in slow motion; the file appears only once it is complete.
 
     Returns its path.
 
@@ -64,7 +64,7 @@ def length(frames: int, outcome: str, fps: int) -> int:
 
 
 def _ended(pictures: Iterator[np.ndarray], hold: int, again: int) -> Iterator[np.ndarray]:
-    """The pictures, the last one ``hold`` times more, and then the last ``again`` of them slowly, and that hold once more."""
+    """Yield the pictures, the last one ``hold`` more times, then the last ``again`` slowly, and the last one as before."""
     last: deque[np.ndarray] = deque(maxlen=max(again, 1))
     for picture in pictures:
         last.append(picture)

@@ -1,7 +1,7 @@
 """Pictures of an environment while it is played, each in a few milliseconds: only what has changed is drawn again.
 
-What stands still is drawn once per level and kept.  What moves is drawn once per look and place within a pixel, and then laid
-over the background.  The ninja, whose poses do not repeat, is drawn each time.  The film of a whole run is ``render.frames``.
+Static parts are drawn once per level.  Moving ones are drawn once per look and place within a pixel, and then laid over the
+background.  The ninja, whose poses do not repeat, is drawn each time.  The film of a whole run is ``render.frames``.
 """
 
 import math
@@ -27,7 +27,7 @@ _TRACE_PX = 2  # the way so far touches no pixel farther from it (level px)
 
 @dataclass(frozen=True)
 class _Stage:
-    """What stands still in the pictures of a level.  picture: uint8[H, W, 3].  left, top: where the scene lies in it."""
+    """Static parts of the pictures of a level.  picture: uint8[H, W, 3].  left, top: where the scene lies in it."""
 
     scene: Scene
     picture: np.ndarray
@@ -65,7 +65,7 @@ class LivePicture:
     size: width and height, px.  RenderError for one that is too small; MissingPackageError without Pillow.
 
         live.start(level, geometry)                       # at the start of an episode
-        live.follow(ninja, held, frames)                  # after each decision
+        live.follow(ninja, keys, frames)                  # after each decision
         picture = live.draw(entities, movers)             # uint8[height, width, 3], whenever one is wanted
     """
 
@@ -88,14 +88,14 @@ class LivePicture:
         self._gait, self._ninja = Gait(), NinjaLook(level.spawn)
         self._way, self._drawn = [level.spawn], 0  # px; index of the last point whose way is on the ground
 
-    def follow(self, ninja: np.void, held: int, frames: int) -> None:
-        """A decision has been played.
+    def follow(self, ninja: np.void, keys: int, frames: int) -> None:
+        """Record that a decision was played.
 
-        ninja: its row of the simulator's state.  held: the input byte.  frames: that it lasted.
+        ninja: its row of the simulator's state.  keys: the input byte.  frames: duration of the decision.
         """
         at = (float(ninja["x"]), float(ninja["y"]))
         normal = None if ninja["airborne"] else (float(ninja["floor_x"]), float(ninja["floor_y"]))
-        self._ninja = self._gait.after(at, int(ninja["state"]), float(ninja["vx"]), normal, held, frames)
+        self._ninja = self._gait.after(at, int(ninja["state"]), float(ninja["vx"]), normal, keys, frames)
         self._way.append(at)
 
     def draw(self, entities: np.ndarray, movers: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ class LivePicture:
         way: np.ndarray,
         ninja: NinjaLook | None,
     ) -> None:
-        """Draw an area anew; with the ninja, movers are drawn too."""
+        """Draw an area again; with the ninja, movers are drawn too."""
         stage = self._stage
         if (box := stage.scene.box_of(area)) is not None:
             part = stage.scene.part(box, looks, way, ninja, movers=ninja is not None)

@@ -59,11 +59,11 @@ class FilmLook:
 
     fps: pictures per second, 1..60.
     scale: of the picture; 1 fits 1056 x 600 px.
-    title, category: texts below it, beside the time and the keys held.
+    title, category: texts below it, beside the time and the pressed keys.
     outcome: "won", "died" or "timeout", shown at the end; None: what the simulator says.
-    ghost: uint8[frames], inputs of another run of the level, which is shown pale beside it; None: nobody.
+    ghost: uint8[frames], inputs of another run of the level, which is shown pale beside it; None: no ghost.
     ghost_name: who that is.
-    notes: a text for each frame of the run, beside the keys held; empty for none.
+    notes: a text for each frame of the run, beside the pressed keys; empty for none.
     """
 
     fps: int = 30
@@ -139,7 +139,7 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
         if ghost is not None:
             scene.add_ninja(picture, ghost[min(step, len(ghost) - 1)], GHOST_OPACITY)
             scene.add_ninja(picture, ninja[step])  # in front
-        held = int(inputs[step - 1]) if step else 0
+        keys = int(inputs[step - 1]) if step else 0
         note = look.notes[max(step - 1, 0)] if look.notes else ""
-        strip = panel.draw(step, held, (look.outcome or run.outcome) if step == run.frames else None, note)
+        strip = panel.draw(step, keys, (look.outcome or run.outcome) if step == run.frames else None, note)
         yield np.concatenate([np.asarray(picture), strip])

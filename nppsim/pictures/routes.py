@@ -29,8 +29,8 @@ def draw_route(
     """Picture of a level with the way the ninja took: a Pillow RGB image.
 
     The line's colour runs from blue (start) to red (end of the run) and what is long ago is faded, below what came later;
-    open circles mark jumps, a ring the start, a disc in the colour of the outcome the end.  Entities are drawn as they are
-    at the end of the run.  A strip below explains all this.
+    open circles mark jumps, a ring the start, a disc in the colour of the outcome the end.  Entities are drawn in their
+    state at the end of the run.  A strip below explains all this.
 
     run: as returned by ``nppsim.simulate``.
     crop: show only the part of the stage that can be reached, enlarged.
@@ -56,7 +56,7 @@ def draw_two_routes(
 ) -> "Image":
     """Picture of a level with two ways through it, blue and red, in dashes where they are the same: a Pillow RGB image.
 
-    A dot on each way marks every second of its run.  Entities are drawn as they are at the start.  Discs mark the ends, in
+    A dot on each way marks every second of its run.  Entities are drawn in their initial state.  Discs mark the ends, in
     the colours of the outcomes; the strip below names the colours of the ways.
 
     runs: two results of ``nppsim.simulate``.

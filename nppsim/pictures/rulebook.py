@@ -3,7 +3,7 @@
     for name, draw in FIGURES.items():
         draw().save(f"docs/images/{name}.png")      # or: python -m nppsim render --rulebook docs/images
 
-``tests/nppsim/pictures/test_rulebook.py`` redraws them and compares: a figure cannot tell another rule than the code.
+``tests/nppsim/pictures/test_rulebook.py`` redraws and compares them, so that figures agree with the code.
 """
 
 import itertools
@@ -275,31 +275,31 @@ def floor_level(spawn: tuple[int, int], *more: tuple[int, int, int]) -> Level:
     return Level(cells, np.array([[kinds.NINJA, *spawn, 0, 0]]))
 
 
-def jump(held: int) -> np.ndarray:
-    """float64[F, 2]: positions of a run to the right, a jump held for ``held`` frames, and the landing; from the press on."""
+def jump(pressed: int) -> np.ndarray:
+    """float64[F, 2]: positions from the press of the jump key to the landing; it is down for ``pressed`` frames of a run."""
     run_up, flight = 120, 120
     inputs = np.full(run_up + flight, RIGHT, np.uint8)
-    inputs[run_up : run_up + held] |= JUMP
+    inputs[run_up : run_up + pressed] |= JUMP
     run = simulate(floor_level((8, 78)), inputs)
     landed = run_up + 2 + int(np.flatnonzero(~run.airborne[run_up + 2 :])[0])
     return run.position[run_up - 1 : landed + 1]
 
 
 def draw_jumps():
-    """Three jumps of different length out of a full run; a dot per frame, a ring where the button is let go."""
-    paths = [(held, jump(held)) for held in (1, 15, 46)]
+    """Three jumps of different length out of a full run; a dot per frame, a ring where the key is released."""
+    paths = [(pressed, jump(pressed)) for pressed in (1, 15, 46)]
     left, floor = paths[0][1][0, 0] - 20, TILE * FLOOR_ROW
     width = max(path[-1, 0] for _held, path in paths) - left + 40
     figure = Figure(width, 136, 2.2)
     figure.canvas.origin = (left, floor - 112)
     for cx in range(int(left // TILE), int((left + width) // TILE) + 1):
         _fill_tile(figure, tiles.SOLID, TILE * cx, floor)
-    for (held, path), colour in zip(paths, (PALETTE.blue, PALETTE.green, PALETTE.red), strict=True):
+    for (pressed, path), colour in zip(paths, (PALETTE.blue, PALETTE.green, PALETTE.red), strict=True):
         for place in path:
             figure.canvas.disc(place, 0.9, colour)
-        figure.canvas.ring(path[min(held, len(path) - 1)], 2.6, 0.8, colour)
+        figure.canvas.ring(path[min(pressed, len(path) - 1)], 2.6, 0.8, colour)
         up, along = path[0, 1] - path[:, 1].min(), path[-1, 0] - path[0, 0]
-        lines = (f"held for {held}", f"{up:.1f} up, {along:.0f} along", f"{len(path) - 1} frames")
+        lines = (f"held for {pressed}", f"{up:.1f} up, {along:.0f} along", f"{len(path) - 1} frames")
         for line, text in enumerate(lines):
             figure.text(path[-1, 0] - left - 6, 117 + 7.5 * line, text, 12, colour)
     start_x, start_y = paths[0][1][0]
@@ -323,7 +323,7 @@ def draw_push_out():
     scenes = (("on a floor", 81, ()), ("on a slope", 83, ramp), ("on a corner", 83, ((21, 19, tiles.SOLID),)))
     size = 48.0
     panels = []
-    for told, spawn_x, more in scenes:
+    for caption, spawn_x, more in scenes:
         before, free, after = landing(spawn_x, *more)
         figure = Figure(size, size, 6)
         figure.canvas.origin = (after[0] - size / 2, after[1] - size / 2)
@@ -334,7 +334,7 @@ def draw_push_out():
         figure.canvas.line(_circle(*after, RADIUS), PALETTE.ink, 0.5)
         figure.arrow(before, free, PALETTE.red, 0.3)
         figure.arrow(free, after, PALETTE.blue, 0.3)
-        figure.text(size / 2, 3, told)
+        figure.text(size / 2, 3, caption)
         panels.append(figure.finish())
     page = needed("PIL.Image", "video").new("RGB", (len(panels) * (panels[0].width + 8) - 8, panels[0].height), PAPER)
     for i, panel in enumerate(panels):

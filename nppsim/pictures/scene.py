@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _STRIDE_PX = 5.2  # the ninja's way per radian of its stride
 _RIM_PX = 1.1  # width of the darker edge of the tiles
-_BAND = 4  # rows of tiles drawn at once, so that the oversampled picture stays small
+_BAND = 4  # rows of tiles drawn together, so that the oversampled picture stays small
 _BACKGROUND, _SOLID, _RIM = range(3)
 _COLOURS = bytes((*PALETTE.background, *PALETTE.tile, *PALETTE.rim))
 
@@ -177,7 +177,7 @@ class Scene:
     def part(
         self, box: Box, looks: Looks, trace: np.ndarray | Sequence, ninja: NinjaLook | None, *, movers: bool
     ) -> "Image":
-        """A box of the picture (output px), drawn anew."""
+        """Draw a box of the picture (output px)."""
         left, top, right, bottom = (OVERSAMPLE * v for v in box)
         image = _coloured(self._classes[top:bottom, left:right])
         k = self.ppt / TILE
@@ -242,16 +242,16 @@ class Gait:
     def __init__(self) -> None:
         self.facing, self.stride, self.tilt = 1, 0.0, 0.0
 
-    def after(self, at: Point, state: int, speed: float, normal: Point | None, held: int, frames: int = 1) -> NinjaLook:
+    def after(self, at: Point, state: int, speed: float, normal: Point | None, keys: int, frames: int = 1) -> NinjaLook:
         """The pose after some frames.
 
         at: centre.
         state: 0..9.
         speed: horizontal, px per frame.
         normal: of the floor; None in the air.
-        held: the input byte.
+        keys: the input byte.
         """
-        wanted = -1 if held & LEFT else int(bool(held & RIGHT))
+        wanted = -1 if keys & LEFT else int(bool(keys & RIGHT))
         if state in (RUNNING, WALL_SLIDING) and wanted:
             self.facing = wanted
         elif state != WALL_SLIDING and abs(speed) > 0.01:

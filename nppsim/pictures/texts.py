@@ -48,7 +48,7 @@ def font(size: int) -> Any:
 
 
 def pen_on(picture: "Image") -> "ImageDraw":
-    """What writes onto a picture."""
+    """Return a pen that draws on a picture."""
     return needed("PIL.ImageDraw", "video").Draw(picture)
 
 
@@ -159,7 +159,7 @@ class FilmPanel:
         self._unit = unit = max(scale, 0.5)
         self._strip = 2 * round(PANEL_HEIGHT * unit / 2)
         self._large, self._small = font(round(18 * unit)), font(round(13 * unit))
-        self._keys = [self._key_caps(held) for held in range(8)]
+        self._keys = [self._key_caps(keys) for keys in range(8)]
         self._key_left = (width - self._keys[0].width) // 2
         room, left = self._key_left - round(24 * unit), round(14 * unit)
         given = [(text, colour) for text, colour in ((title, PALETTE.text), (category, PALETTE.muted)) if text.strip()]
@@ -176,14 +176,14 @@ class FilmPanel:
             y = round(top + line_height * (i + 0.5))
             pen.text((left, y), text, colour, self._small, anchor="lm")
 
-    def draw(self, frame: int, held: int, outcome: str | None, note: str = "") -> np.ndarray:
-        """uint8[height, width, 3] at a physics frame, with the input byte held.
+    def draw(self, frame: int, keys: int, outcome: str | None, note: str = "") -> np.ndarray:
+        """uint8[height, width, 3] at a physics frame, with the input byte ``keys``.
 
         outcome: None while running.
         note: a text between the keys and the time.
         """
         strip = self._base.copy()
-        strip.paste(self._keys[held & 7], (self._key_left, self._middle - self._keys[0].height // 2))
+        strip.paste(self._keys[keys & 7], (self._key_left, self._middle - self._keys[0].height // 2))
         pen, right = pen_on(strip), strip.width - round(14 * self._unit)
         pen.text((right, self._middle), seconds(frame), PALETTE.text, self._large, anchor="rm")
         left = self._key_left + self._keys[0].width + round(8 * self._unit)
@@ -202,15 +202,15 @@ class FilmPanel:
             pen.text((right - 8 * self._unit, self._middle), word, PALETTE.pale, self._small, anchor="rm")
         return np.asarray(strip)
 
-    def _key_caps(self, held: int) -> "Image":
-        """Three key caps, left, jump, right; those held are filled."""
+    def _key_caps(self, keys: int) -> "Image":
+        """Three key caps, left, jump, right; pressed ones are filled."""
         size = self._unit * 26 / 2
         width, height = round(100 * self._unit), round(30 * self._unit)
         empty = needed("PIL.Image", "video").new("RGB", (width * OVERSAMPLE, height * OVERSAMPLE), PALETTE.panel)
         canvas = Canvas(empty, (0, 0), OVERSAMPLE)
         for i, (key, turn) in enumerate(((LEFT, -1), (JUMP, 0), (RIGHT, 1))):
             centre = (width / 2 + (i - 1) * 33 * self._unit, height / 2)
-            pressed = bool(held & key) and not (key == RIGHT and held & LEFT)  # left wins over right
+            pressed = bool(keys & key) and not (key == RIGHT and keys & LEFT)  # left wins over right
             fill, edge = (PALETTE.gold, PALETTE.gold) if pressed else (None, (86, 88, 100))
             canvas.box(centre, size, fill, edge, 1.4 * self._unit, corner=4 * self._unit)
             tip = size * 0.42

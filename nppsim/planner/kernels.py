@@ -1,6 +1,6 @@
-"""Kernels of the planner: all six actions played from many states, and what tells two states apart.
+"""Kernels of the planner: all six actions played from many states, and keys of states for duplicate detection.
 
-In a file of their own, so that a change of the search around them compiles nothing anew (``nppsim._cache``).
+In a file of their own, so that a change of the search around them does not recompile them (``nppsim._cache``).
 """
 
 from collections import namedtuple
@@ -21,7 +21,7 @@ WIN = -1.0  # score of a child that finishes the level; all others are at least 
 CHANGE_COST = 1.5  # px: an action that goes on is preferred to an equally good new one
 POSITION_CELL = 1.0  # px, times frame_skip: states in one cell count as the same
 SPEED_CELL = 0.05  # px per frame, times frame_skip: likewise
-MOVER_REACH = 192.0  # px from the ninja, in x and y: movers within it tell cells apart
+MOVER_REACH = 192.0  # px from the ninja, in x and y: movers within it distinguish cells
 MOVER_CELL = 24.0  # px: how finely their positions do
 REGION = 16.0  # px: size of a region, whose visits are counted
 REGION_SPEED = 1.5  # px per frame: the same of its velocities
@@ -30,7 +30,7 @@ SPEED_WEIGHT = 4.0  # frames: what a difference of velocity to the route counts 
 OFF_PHASE = 60.0  # px: what it costs to have taken the switch when the route has not, or the other way round
 _MIX = -7046029254386353131  # odd; the golden ratio of 2^64
 
-# What a search looks for.  width: states expanded at once.  noise: px, random part of a score.  fill: px per earlier
+# Parameters of a search.  width: states expanded together.  noise: px, random part of a score.  fill: px per earlier
 # visit of a region.  momentum: frames, how far ahead speed towards the exit counts.  min_hold: decisions that an action
 # lasts at least.
 Taste = namedtuple("Taste", "width noise fill momentum min_hold")
@@ -40,14 +40,14 @@ Children = namedtuple("Children", "scores cells regions frames")
 
 @allocating
 def expand(
-    states, children, bytes_from, bytes_to, last_action, held, frame_skip, world, fields, mode, target, taste, random,
+    states, children, bytes_from, bytes_to, last_action, lasted, frame_skip, world, fields, mode, target, taste, random,
     visits, out
 ):  # fmt: skip
     """Play all six actions from each of the first ``len(last_action)`` states.
 
     states, children: State views.
     bytes_from, bytes_to: their rows of bytes.
-    last_action, held: int64[count], the action that led to a state, and for how many decisions it has lasted.
+    last_action, lasted: int64[count], the action that led to a state, and for how many decisions it has lasted.
     mode: ROUTE or PATH.
     target: float64[5], what ROUTE follows: x, y, vx, vy, switch taken.
     random: float64[6 * count], 0 to 1.
@@ -62,7 +62,7 @@ def expand(
             c = NUM_ACTIONS * i + a
             out.frames[c] = 0
             out.scores[c] = LOST
-            if a != last_action[i] and held[i] < taste.min_hold:
+            if a != last_action[i] and lasted[i] < taste.min_hold:
                 continue
             bytes_to[c] = bytes_from[i]
             ninja, entities, movers = children.ninja[c], children.entities[c], children.movers[c]
@@ -80,7 +80,7 @@ def expand(
                 continue
             out.cells[c] = cell(ninja, entities, movers, world, frame_skip)
             if taste.min_hold > 1:
-                out.cells[c] = _mix(_mix(out.cells[c], a), 0 if a != last_action[i] else min(held[i], taste.min_hold))
+                out.cells[c] = _mix(_mix(out.cells[c], a), 0 if a != last_action[i] else min(lasted[i], taste.min_hold))
             out.regions[c] = region(ninja, entities, world)
             if mode == ROUTE:
                 dx, dy = ninja["x"] - x, ninja["y"] - y
@@ -123,7 +123,7 @@ def _mix(key, value):
 
 @kernel
 def cell(ninja, entities, movers, world, frame_skip):
-    """Cell of a state, int64: position, velocity, ninja state, whether jump is held, switches, doors and open exits, and
+    """Cell of a state, int64: position, velocity, ninja state, whether jump is pressed, switches, doors and open exits, and
     where the movers near the ninja are and what they are about to do: so that waiting for one leads to a new cell."""
     position, speed = POSITION_CELL * frame_skip, SPEED_CELL * frame_skip
     key = _mix(np.int64(0), ninja["x"] / position)

@@ -57,7 +57,7 @@ def to_png(axes: "Axes", x_label: str = "", y_label: str = "", grid: bool = True
 
 
 def _drawn(axes: "Axes") -> bytes:
-    """What ``savefig(transparent=True)`` gives, in half the time: it would draw all twice, first to find the layout."""
+    """Return the result of ``savefig(transparent=True)`` in half the time, since that draws everything twice."""
     canvas: Any = axes.figure.canvas
     for ground in (canvas.figure.patch, axes.patch):
         ground.set_alpha(0)

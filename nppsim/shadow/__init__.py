@@ -92,7 +92,7 @@ class Shadow:
         return self._slow_s / max(self._fast_s, 1e-9)
 
     def summary(self) -> dict:
-        """What a report says about this simulator; JSON types only."""
+        """Return the facts for a report, JSON types only."""
         return self._facts | {
             "comparisons": self.comparisons,
             "mismatches": self.mismatches,
@@ -125,7 +125,7 @@ class Shadow:
         self._steps += 1
 
     def after_reset(self, levels: np.ndarray) -> None:
-        """Compare all environments after a reset.  levels: int[N] as given to it; -1: not started anew."""
+        """Compare all environments after a reset.  levels: int[N] as given to it; -1: not restarted."""
         for i, level in enumerate(levels.tolist()):
             self._compare_present(i, None if level < 0 else level)
             self._count(i)

@@ -21,7 +21,7 @@ def foresight(
     """float32[6, 4, 11]: the components of ``layout`` by name, for each action and what follows it.
 
     twin: of the level.
-    ninja, entities, movers: state of the environment, left as it is.
+    ninja, entities, movers: state of the environment, which does not change.
     world: of the bank.
     frame_skip: frames of a decision.
     """
@@ -46,7 +46,7 @@ def _turned(keys: int) -> int:
 def _played(
     twin: LevelTwin, rows: tuple[np.void, np.ndarray, np.ndarray], world: World, inputs: list[int]
 ) -> tuple[StateTwin, int]:
-    """What the inputs lead to, and the number of frames until then: all, or until the episode ends."""
+    """Return the state after the inputs, or at the end of the episode if that comes first, and the number of frames."""
     ninja, entities, movers = rows[0].copy(), rows[1].copy(), rows[2].copy()
     for frame, keys in enumerate(inputs):
         tick(ninja, entities, movers, world, keys)

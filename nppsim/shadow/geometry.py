@@ -104,7 +104,7 @@ ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1
 
 @dataclass
 class EntityTwin:
-    """One entity of a level, as it is at the start.
+    """One entity of a level in its initial state.
 
     number: among those of its kind, in file order.
     x, y: px; of doors with a switch, of the switch.
@@ -178,7 +178,7 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
 
 # ---------------------------------------------------------------------------------------------------------------- state
 class EntityState(NamedTuple):
-    """What changes of an entity, as in ENTITY_DTYPE."""
+    """State of an entity, as in ENTITY_DTYPE."""
 
     active: int
     state: int

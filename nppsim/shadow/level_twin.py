@@ -1,4 +1,4 @@
-"""What the twins know of one level, computed once: entities, pictures, ways for each state of its doors."""
+"""Facts of one level for the shadow, computed once: entities, pictures, paths for each state of its doors."""
 
 import functools
 
@@ -39,12 +39,12 @@ class LevelTwin:
         return StateTwin(values, states, {m.entity: m for m in moving})
 
     def touched(self, now: StateTwin) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What the ways depend on: indices of the closed doors, and of the open exits where there are several exits."""
+        """Return what paths depend on: indices of the closed doors, and of the open exits where there are several exits."""
         opened = (e.index for e in self.exits if now.states[e.index].clock) if len(self.exits) > 1 else ()
         return tuple(e.index for e in self.doors if now.states[e.index].closed), tuple(opened)
 
     def ways(self, now: StateTwin) -> Ways:
-        """For doors and exits as they are now."""
+        """Return the paths for the current doors and exits."""
         return self.ways_for(*self.touched(now))
 
     def way(self, now: StateTwin) -> tuple[float, tuple[int, int] | None]:

@@ -379,11 +379,11 @@ def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
 
 def graph_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """int64[8]: the level's number, then a bit for each exit and switch, door with a switch and toggle mine."""
-    told = f"{twin.level.fingerprint} {twin.completions}".encode()
+    identity = f"{twin.level.fingerprint} {twin.completions}".encode()
     bits = 0
     for place, is_set in enumerate(_flags(twin, now)):
         bits |= is_set << place
-    number = hashlib.sha256(told).digest()[:8]
+    number = hashlib.sha256(identity).digest()[:8]
     words = number + (bits % (1 << 64 * (layout.GRAPH_WORDS - 1))).to_bytes(8 * (layout.GRAPH_WORDS - 1), "little")
     return np.frombuffer(words, "<i8")
 

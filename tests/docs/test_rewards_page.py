@@ -55,4 +55,4 @@ def test_where_dying_pays_there_is_a_warning_without_force(flags):
     assert any("dying pays on single" in line and "--force" in line for line in messages)
     rows = audit_rewards(resolve([*given, "--force"]), data, forced.append)
     assert not any("dying pays" in line for line in forced)
-    assert any("dying at once" in problem for row in rows for problem in row.problems)
+    assert any("an immediate death" in problem for row in rows for problem in row.problems)

@@ -191,7 +191,7 @@ def test_the_audit_flags_what_was_wrong_in_october():
     """The time penalty cancels shaping , and death is better than going on."""
     for row in audit(reward.PRESETS["legacy_october"], 0.99, 4, PATHS):
         assert any("running at the goal at top speed can cost" in p for p in row.problems)
-        assert any("dying at once returns" in p and "more than staying alive" in p for p in row.problems)
+        assert any("an immediate death returns" in p and "more than staying alive" in p for p in row.problems)
         assert any("the time of a plain win costs" in p for p in row.problems)
 
 
@@ -199,7 +199,7 @@ def test_the_audit_flags_what_was_wrong_in_october():
     ("config", "words"),
     [
         (RewardConfig(win=-1.0), "waiting for the time-out"),
-        (RewardConfig(win=-2.0), "dying at once"),
+        (RewardConfig(win=-2.0), "an immediate death"),
         (RewardConfig(death=0.5), "more than staying alive"),
         (RewardConfig(shaping=0.01), "running at the goal"),
         (RewardConfig(time=-0.01), "the time of a plain win"),
