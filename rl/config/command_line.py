@@ -243,6 +243,8 @@ def check_prepared(config: ExperimentConfig) -> None:
         _require(some, what, REPLAYS, replays)
     if config.teacher.file is not None:
         _require(config.teacher.file.is_file(), "is no file; give an agent", "teacher", config.teacher.file)
+    if config.init_from is not None and config.resume_from is None:
+        _require(config.init_from.is_file(), "is no file; give a checkpoint", "init-from", config.init_from)
     config.video.check_packages()
     if config.visualize_training:
         check_packages()
@@ -269,19 +271,24 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
         if section == part and name in names and not getattr(getattr(config, part), switch):
             off = f"--no-{settings[switch].flag}" if settings[switch].switch else settings[switch].option
             raise ConfigError(f"has no effect with {off}; leave one of them out", place)
+    if config.init_from and REPLAYS in (known.flag, known.needs):
+        if given.source == COMMAND_LINE:
+            raise ConfigError("has no effect with --init-from, which replaces imitation; leave one of them out", place)
+        return  # the configuration of the run that trained the agent, or of one like it
     if not known.needs:
         return
-    part, other = FLAGS[known.needs]
-    if not getattr(getattr(config, part) if part else config, other.name):
-        raise ConfigError(f"has no effect without {other.option}; add that, or leave this out", place)
-    if known.needs == REPLAYS and not config.pretraining:
+    others = [FLAGS[flag] for flag in known.needs.split(" or ")]
+    if not any(getattr(getattr(config, part) if part else config, other.name) for part, other in others):
+        wanted = " or ".join(other.option for _, other in others)
+        raise ConfigError(f"has no effect without {wanted}; add that, or leave this out", place)
+    if known.needs.startswith(REPLAYS) and not config.pretraining and not config.init_from:
         raise ConfigError("has no effect with --no-pretraining; leave one of them out", place)
 
 
 # Flags of the first page of the help; --help-all lists the others.
 _FIRST_PAGE = (
     "experiment-name architectures train-dataset dev-dataset test-dataset single-level output-dir seeds "
-    "resume-from recipe config plugin frame-skip visualize-training debug save-freq audit silence "
+    "resume-from init-from recipe config plugin frame-skip visualize-training debug save-freq audit silence "
     "replay-data-dir no-pretraining test-pretraining mirror-demonstrations bc-epochs bc-batch-size bc-learning-rate "
     "total-timesteps time-budget-minutes gamma gae-lambda clip-range ent-coef-start initial-lr target-kl "
     "use-curriculum curriculum num-eval-episodes eval-freq skip-final-eval deterministic-eval record-eval-videos "
@@ -407,9 +414,10 @@ def flags_document() -> str:
 
 
 def _meaning(flag: Setting) -> str:
+    needs = " or ".join(f"`--{name}`" for name in flag.needs.split(" or "))
     choices = f"; one of {', '.join(flag.choices)}" if flag.choices else ""
     aliases = f"; also {', '.join(f'`--{name}`' for name in flag.aliases)}" if flag.aliases else ""
-    return flag.help + choices + aliases + (f" (*needs* `--{flag.needs}`)" if flag.needs else "")
+    return flag.help + choices + aliases + (f" (*needs* {needs})" if flag.needs else "")
 
 
 def _spelling(flag: Setting) -> str:

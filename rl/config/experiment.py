@@ -50,6 +50,7 @@ MOST_EPISODES = 1_000_000  # of an evaluation; the records of all are kept in me
 EVALUATIONS = 20  # in the course of a training, where nobody asks for more or fewer
 EVALUATIONS_IN_BUDGET = 10  # of a training that ends by the clock
 REPLAYS = "replay-data-dir"
+INIT_FROM = "init-from"
 _VIDEOS = "record-eval-videos"
 _STOPPING = "enable-early-stopping"
 _BUCKET = "s3-bucket"
@@ -565,6 +566,14 @@ class ExperimentConfig:
     test_pretraining: bool = setting(
         False, "train both with and without it, and compare", flag="test-pretraining", needs=REPLAYS, group=IMITATION
     )
+    init_from: Path | None = setting(
+        None,
+        "start PPO from this trained agent, a .safetensors file: its policy, value and normaliser weights, without imitation "
+        "(docs/configuration.md)",
+        flag=INIT_FROM,
+        metavar="CHECKPOINT",
+        group=IMITATION,
+    )
     visualize_training: bool = setting(
         False,
         "show curves and the newest weights at play in the browser while it trains (docs/play.md)",
@@ -611,6 +620,9 @@ class ExperimentConfig:
             if not values or len(set(values)) != len(values):
                 raise ConfigError("give at least one, and none of them twice", name, values)
         check_folders(self, needed=("train_dataset", "test_dataset"), others=("dev_dataset", "replay_data_dir"))
+        if self.init_from is not None and (self.test_pretraining or self.teacher.name):
+            advice = "PPO starts from this agent, without imitation; leave out --test-pretraining and --teacher"
+            raise ConfigError(advice, "init_from", self.init_from)
         if self.test_pretraining and not (self.pretraining and self.replay_data_dir):
             raise ConfigError(
                 "compares with imitation against without; give --replay-data-dir, and leave out --no-pretraining",
@@ -698,6 +710,8 @@ class ExperimentConfig:
     @property
     def conditions(self) -> tuple[str, ...]:
         """What each architecture is trained with: "with_pretrain", "no_pretrain" or both."""
+        if self.init_from is not None:
+            return ("no_pretrain",)
         if self.test_pretraining:
             return ("no_pretrain", "with_pretrain")
         return ("with_pretrain",) if self.pretraining and self.replay_data_dir else ("no_pretrain",)

@@ -9,7 +9,7 @@ from nppsim.reward import GAMMA
 from nppsim.settings import check_settings, setting
 
 MEMORY_SEGMENT = 32  # decisions of a segment, at most, where nobody says; two seconds with the usual frame skip
-_REPLAYS = "replay-data-dir"
+_AFTER_IMITATION = "replay-data-dir or init-from"
 KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
 
 
@@ -173,34 +173,37 @@ class PPOConfig:
     )
     critic_warmup_explained_variance: float = setting(
         0.5,
-        "after behavioural cloning the critic learns alone until it explains so much of the returns",
+        "after imitation, or from --init-from, the critic learns alone until it explains so much of the returns",
         flag="critic-warmup-explained-variance",
-        needs=_REPLAYS,
+        needs=_AFTER_IMITATION,
         high=1,
     )
     critic_warmup_min_updates: int = setting(
-        2, "updates that takes at least, if it may", flag="critic-warmup-min-updates", needs=_REPLAYS, low=0
+        2, "updates that takes at least, if it may", flag="critic-warmup-min-updates", needs=_AFTER_IMITATION, low=0
     )
     critic_warmup_max_updates: int = setting(
         20,
-        "updates after behavioural cloning in which the critic learns alone, at most: fewer if it explains enough of the "
-        "returns before",
+        "updates in which the critic learns alone, at most: fewer if it explains enough of the returns before",
         flag="critic-warmup-max-updates",
-        needs=_REPLAYS,
+        needs=_AFTER_IMITATION,
         low=0,
     )
     learning_rate_warmup_updates: int = setting(
         5,
         "updates after that in which the learning rate rises: Adam's first steps know no gradient but their own",
         flag="learning-rate-warmup-updates",
-        needs=_REPLAYS,
+        needs=_AFTER_IMITATION,
         low=0,
     )
     bc_kl_coef_start: float = setting(
-        0.2, "weight of the divergence from the BC policy at the start", flag="bc-kl-coef", needs=_REPLAYS, low=0
+        0.2,
+        "weight of the KL divergence from the BC policy, or the agent of --init-from, at the start",
+        flag="bc-kl-coef",
+        needs=_AFTER_IMITATION,
+        low=0,
     )
     bc_kl_share: float = setting(
-        0.3, "of training, after which that pull is gone", flag="bc-kl-share", needs=_REPLAYS, low=0, high=1
+        0.3, "of training, after which that pull is gone", flag="bc-kl-share", needs=_AFTER_IMITATION, low=0, high=1
     )
     desync_episodes: bool = setting(
         False,

@@ -51,6 +51,7 @@ FIXED = {  # setting that cannot change within a run -> reason
     **dict.fromkeys((f"curriculum.{name}" for name in _CURRICULUM), _DRAWN),
     "curriculum.window": "its curves so far average as many episodes",
     "ppo.desync_episodes": "its first episodes have begun",
+    "init_from": "its PPO has begun",
     **dict.fromkeys(
         (f"hardware.{one.name}" for one in fields(HardwareConfig) if one.name != "distributed_backend"), _PLANNED
     ),

@@ -34,6 +34,7 @@ from rl.experiment.artifacts import (
     write_experiment,
 )
 from rl.experiment.data import Data, Log, audit_rewards, load_data
+from rl.experiment.initial_agent import check_initial_agent
 from rl.experiment.jobs import Job, make_jobs
 from rl.experiment.log_file import LogFile
 from rl.experiment.stages import run_stages
@@ -67,6 +68,7 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
             log(f"{folder}: is finished; nothing was changed")
             log((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
             return folder
+    check_initial_agent(config)
     machine, data = hardware.detect(), load_data(config, log)
     record = begin_record(config, now, machine, data, log)
     folder = folder or new_folder(config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}")

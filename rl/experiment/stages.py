@@ -49,6 +49,7 @@ from rl.experiment.data import load_demonstrations, statistics_of_random_play
 from rl.experiment.distill import distill_teacher, teacher_of
 from rl.experiment.evaluator import DevTask, Evaluator, evaluator, play_dev_levels, stop_if
 from rl.experiment.follower import Task, make_env
+from rl.experiment.initial_agent import initial_agent_of, start_from
 from rl.experiment.jobs import Job
 from rl.experiment.plan import plan_of
 from rl.policy import checkpoint
@@ -267,9 +268,11 @@ def ppo(training: Training) -> None:
 
 
 def make_agent(training: Training) -> PPO:
-    """Make PPO's agent, with the BC policy's weights if there is one, here and in the other processes."""
+    """Make PPO's agent, with the weights of the BC policy or of --init-from, here and in the other processes."""
     job, pretrained = training.job, training.pretrained
-    statistics = pretrained.statistics if pretrained else statistics_of_random_play(training.env, job.seed)
+    initial = initial_agent_of(job.config, job.architecture, job.folder)
+    source = pretrained or initial
+    statistics = source.statistics if source else statistics_of_random_play(training.env, job.seed)
     agent = make_ppo(
         training.env,
         job.architecture.name,
@@ -283,6 +286,9 @@ def make_agent(training: Training) -> PPO:
     )
     if pretrained:
         training.transfer = transfer_weights(job, pretrained, agent)
+    if initial:
+        training.transfer = start_from(initial, agent)
+        job.log(f"PPO starts from {job.config.init_from}; {training.transfer}")
     job.ranks.release(
         Task(
             job.architecture.name,

@@ -24,7 +24,11 @@ MIN_AGREEMENT = 0.95  # share of a probe batch on which both policies choose the
 
 
 class WeightTransferError(UserError, ValueError):
-    """Incomplete or wrong transfer; the target is unchanged."""
+    """Incomplete or wrong transfer; the target is unchanged.  problems: each with the names of its tensors."""
+
+    def __init__(self, message: str, problems: Iterable[str] = ()):
+        super().__init__(message)
+        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ def transfer(
     if problems:
         raise WeightTransferError(
             "no weights were transferred:\n  " + "\n  ".join(problems) + "\nGive the network and "
-            "weights of one architecture, or list intended differences in mapping, skipped or fresh."
+            "weights of one architecture, or list intended differences in mapping, skipped or fresh.",
+            problems,
         )
     _copy(source_state, target_module, mapping)
     return TransferReport(

@@ -1,0 +1,87 @@
+"""Start of PPO from a trained agent (``--init-from CHECKPOINT``) in place of imitation.
+
+    agent = load_initial_agent(path, architecture, frame_skip)     # ConfigError unless every tensor fits
+    report = start_from(agent, ppo)
+
+PPO then begins as after imitation: with the agent's policy, value and normaliser weights, a fresh optimiser, a warm-up of
+the critic and a KL penalty to the agent (``--bc-kl-coef``).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nppsim.errors import ConfigError
+from nppsim.files import write_bytes
+from nppsim.observe.statistics import ObservationStatistics
+from rl.config import ExperimentConfig
+from rl.policy import checkpoint
+from rl.policy.architectures import Architecture, get_architecture
+from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.weight_map import TransferReport, WeightTransferError, transfer
+from rl.ppo.ppo import PPO
+
+OPTION = "--init-from"
+COPY = f"pretrain/initial{checkpoint.SUFFIX}"  # in the folder of a run, which then resumes without the original
+
+
+@dataclass(frozen=True)
+class InitialAgent:
+    """A trained agent.  fresh: prefixes of tensors that it lacks and that keep their initial values."""
+
+    path: Path
+    policy: NppPolicy
+    statistics: ObservationStatistics
+    fresh: tuple[str, ...]
+
+
+def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) -> InitialAgent:
+    """Load an agent for a network.
+
+    CheckpointError for a missing or damaged file; ConfigError for another frame skip, and for tensors that do not fit, by
+    name.  An agent without subtasks fits its network with subtasks: the high level is then new.
+    """
+    policy, stored = checkpoint.load_policy(path)
+    if stored["frame_skip"] != frame_skip:
+        advice = f"acts every {stored['frame_skip']} frames, this run every {frame_skip}; give --frame-skip "
+        raise ConfigError(f"{advice}{stored['frame_skip']}, or another agent", OPTION, path)
+    fresh = architecture.fresh if policy.architecture == architecture.imitated.name else ()
+    with torch.random.fork_rng(devices=[]):  # drawing weights to compare with must not change those of the run
+        target = build_policy(architecture.name)
+    try:
+        transfer(policy.state_dict(), target, fresh=fresh)
+    except WeightTransferError as error:
+        raise ConfigError(
+            f"an agent of {policy.architecture} does not fit {architecture.name} ({'; '.join(error.problems)}); give "
+            f"--architectures {policy.architecture}, or another agent",
+            OPTION,
+            path,
+        ) from error
+    return InitialAgent(path, policy, stored["statistics"], fresh)
+
+
+def check_initial_agent(config: ExperimentConfig) -> None:
+    """Raise the errors of ``load_initial_agent`` for any network of a new experiment."""
+    if config.init_from is not None and config.resume_from is None:
+        for name in config.networks:
+            load_initial_agent(config.init_from, get_architecture(name), config.frame_skip)
+
+
+def initial_agent_of(config: ExperimentConfig, architecture: Architecture, folder: Path) -> InitialAgent | None:
+    """Load the agent that a run starts from, and copy its file into the run's folder; None without ``--init-from``."""
+    if config.init_from is None:
+        return None
+    copy = folder / COPY
+    if not copy.is_file():
+        load_initial_agent(config.init_from, architecture, config.frame_skip)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(copy, config.init_from.read_bytes())
+    return load_initial_agent(copy, architecture, config.frame_skip)
+
+
+def start_from(agent: InitialAgent, ppo: PPO) -> TransferReport:
+    """Copy the agent's weights into PPO's policy, and make it the reference of the KL penalty."""
+    report = transfer(agent.policy.state_dict(), ppo.policy, fresh=agent.fresh)
+    ppo.set_reference(ppo.policy)
+    return report

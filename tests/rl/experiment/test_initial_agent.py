@@ -1,0 +1,115 @@
+"""PPO from a trained agent: --init-from."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from nppsim.errors import ConfigError
+from nppsim.observe import layout
+from nppsim.observe.statistics import ObservationStatistics
+from rl.config.command_line import resolve
+from rl.experiment.initial_agent import COPY, load_initial_agent
+from rl.experiment.run import run
+from rl.policy import checkpoint
+from rl.policy.architectures import get_architecture
+from rl.policy.checkpoint import CheckpointError
+from rl.policy.policy import build_policy
+from tests.chaos.same_run import differences
+
+from excerpt import excerpt
+from places import ROOT
+
+AGENT = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
+
+
+class Killed(BaseException):
+    """Stands for the end of the process; nothing in the program catches it."""
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    """A tiny experiment that starts from the shipped agent."""
+    folder = excerpt(tmp_path_factory.mktemp("data"), "simplest", train=4, dev=2, test=1, demonstrations=0)
+    return [
+        "--experiment-name", "tiny", "--architectures", "vision_free_foresight",
+        "--train-dataset", folder / "train", "--dev-dataset", folder / "dev", "--test-dataset", folder / "test",
+        "--total-timesteps", "1024", "--num-envs", "8", "--rollout-length", "32", "--minibatch-size", "128",
+        "--eval-freq", "512", "--num-eval-episodes", "1", "--eval-episodes-per-category", "2", "--device", "cpu",
+        "--no-mixed-precision", "--critic-warmup-max-updates", "1", "--init-from", AGENT,
+    ]  # fmt: skip
+
+
+def configuration(flags, out, *more):
+    return resolve([*map(str, flags), "--output-dir", str(out), *more])
+
+
+def agent_of(folder, architecture):
+    """A checkpoint of an untrained network."""
+    statistics = ObservationStatistics(get_architecture(architecture).observations)
+    shapes = {key: layout.SPECS[key].shape for key in statistics.float_keys}
+    statistics.update({key: np.random.default_rng(0).random((8, *shape), np.float32) for key, shape in shapes.items()})
+    policy = build_policy(architecture, statistics)
+    return checkpoint.save(folder / f"{architecture}.safetensors", policy, frame_skip=4)
+
+
+def test_ppo_starts_from_the_agent_and_resumes_without_its_file(flags, tmp_path):
+    """A run of no update at all is the agent; the file may be gone when the run is resumed."""
+    agent = tmp_path / "agent.safetensors"
+    agent.write_bytes(AGENT.read_bytes())
+    more = ["--init-from", str(agent), "--learning-rate-warmup-updates", "0"]
+    lines = []
+    whole = run(configuration(flags, tmp_path / "whole", *more), lines.append)
+    assert any(str(agent) in line and line.startswith("PPO starts from") for line in lines)
+    own = whole / "vision_free_foresight"
+    assert (own / COPY).read_bytes() == agent.read_bytes()
+    settings = json.loads((own / "run.json").read_text())["settings"]
+    assert settings["init_from"] == {"value": str(agent), "source": "command line"}
+    trained, start = checkpoint.load(own / "agent.safetensors"), checkpoint.load(agent)
+    assert trained["statistics"].count == start["statistics"].count
+    distance = [float((trained["policy"][name] - tensor).abs().max()) for name, tensor in start["policy"].items()]
+    assert 0 < max(distance) < 0.1
+
+    def stop(line):
+        if "PPO starts from" in line:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(configuration(flags, tmp_path / "cut", *more), stop)
+    agent.unlink()
+    (cut,) = (tmp_path / "cut").glob("tiny_*")
+    run(resolve(["--resume-from", str(cut)]), lines.append)
+    assert differences(whole, cut) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["mlp_baseline", "vision_free+gru", "vision_free+state2", "vision_free+deep2", "attention"]
+)
+def test_every_kind_of_network_fits_its_own_agent(name, tmp_path):
+    policy = load_initial_agent(agent_of(tmp_path, name), get_architecture(name), 4).policy
+    stored = checkpoint.load(tmp_path / f"{name}.safetensors")["policy"]
+    assert all(torch.equal(policy.state_dict()[key], tensor) for key, tensor in stored.items())
+
+
+def test_a_network_with_subtasks_starts_from_an_agent_without(tmp_path):
+    path = agent_of(tmp_path, "vision_free")
+    assert load_initial_agent(path, get_architecture("vision_free+subtasks50"), 4).fresh == ("commander.",)
+
+
+def test_what_does_not_fit_is_named_before_a_folder_is_made(flags, tmp_path):
+    with pytest.raises(ConfigError, match=r"--init-from .*vision_free_foresight does not fit mlp_baseline.*\.weight"):
+        run(configuration(flags, tmp_path, "--architectures", "mlp_baseline"), print)
+    with pytest.raises(ConfigError, match="--frame-skip 4"):
+        run(configuration(flags, tmp_path, "--frame-skip", "2"), print)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "broken.safetensors").write_bytes(b"no checkpoint")
+    with pytest.raises(CheckpointError, match=r"broken\.safetensors"):
+        run(configuration(flags, tmp_path, "--init-from", str(tmp_path / "broken.safetensors")), print)
+
+
+@pytest.mark.parametrize("more", [["--test-pretraining"], ["--teacher", str(AGENT)], []])
+def test_imitation_and_an_initial_agent_exclude_each_other(flags, more, tmp_path):
+    (tmp_path / "a.replay").write_bytes(b"")
+    with pytest.raises(ConfigError, match="--init-from"):
+        configuration(flags, tmp_path, "--replay-data-dir", str(tmp_path), *more)
