@@ -96,7 +96,7 @@ def _actions(groups: Groups) -> dict[str, Any]:
     shares = np.array([g.actions / g.actions.sum() for g in groups.values()])
     after = first.transitions / np.maximum(first.transitions.sum(axis=1, keepdims=True), 1)
     holds = [np.bincount(np.minimum(g.holds, LONG_HOLD), minlength=LONG_HOLD + 1)[1:] for g in groups.values()]
-    held = np.array([counts / counts.sum() for counts in holds])
+    durations = np.array([counts / counts.sum() for counts in holds])
     lengths = [*map(str, range(1, LONG_HOLD)), f"{LONG_HOLD}+"]
     names, changing = list(groups), "Decisions until the action changes"
     rows = {
@@ -115,7 +115,7 @@ def _actions(groups: Groups) -> dict[str, Any]:
             "What follows an action",
             heat_chart("What follows an action", "% of each row", after, ACTION_NAMES, ACTION_NAMES, "previous action"),
         ),
-        Plot(changing, heat_chart(changing, "% of the actions", held, names, lengths)),
+        Plot(changing, heat_chart(changing, "% of the actions", durations, names, lengths)),
     ]
     return {"rows": rows, "plots": plots}
 

@@ -4,7 +4,7 @@ One dataset per category, ``npp/<category>/<source>-v0``, in Minari's folder (``
 decisions has T + 1 observations, T actions, rewards, terminations and truncations.  Its options, stored by Minari, are
 required for the import: the level's map (zlib, base64), name, frame skip and length in frames.
 
-The environment's spec does not contain the levels, as they are stored with the episodes: pass them when recovering it.
+The environment's spec does not contain the levels, which are stored with the episodes: pass them when recovering it.
 
     levels = [file.replay.level for file in import_minari(name)]  # one per episode
     env = minari.load_dataset(name).recover_environment(levels=levels)

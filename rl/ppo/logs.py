@@ -171,8 +171,8 @@ class GrowingTable(KVWriter):
         self.rows = rows
         self._columns: list[str] = []
         if rows:
-            self._columns, kept = self._read()
-            self._rewrite(kept)
+            self._columns, stored = self._read()
+            self._rewrite(stored)
         else:
             path.unlink(missing_ok=True)
 
@@ -180,10 +180,10 @@ class GrowingTable(KVWriter):
         """Add a row."""
         values = filter_excluded_keys(key_values, key_excluded, "csv")
         if values.keys() - set(self._columns):
-            before, kept = self._columns, self._read()[1] if self.rows else []
+            before, stored = self._columns, self._read()[1] if self.rows else []
             self._columns = sorted({*before, *values}, key=_place)
             place = [before.index(name) if name in before else -1 for name in self._columns]
-            self._rewrite([row[at] if at >= 0 else "" for at in place] for row in kept)
+            self._rewrite([row[at] if at >= 0 else "" for at in place] for row in stored)
         row = [getattr(value, "item", lambda value=value: value)() for value in map(values.get, self._columns)]
         append_text(self.path, _lines([row]))
         self.rows += 1
@@ -251,25 +251,25 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int =
     The records that remain are not changed.  Raises EventsError if there are fewer events.
     """
     files = event_files(folder)
-    head, kept, count, seen = b"", [], 0, set()
+    head, records, count, seen = b"", [], 0, set()
     for record, event in _records(files):
         if not event.summary.value:
             head = head or record  # the format's version
         elif (tag := event.summary.value[0].tag).startswith((IMITATION, *SETTINGS)):
             last = distillation if tag.startswith(DISTILLATION) else epochs if tag.startswith(IMITATION) else ALL
             if event.step <= last and (tag, event.step) not in seen:
-                kept.append(record)
+                records.append(record)
                 seen.add((tag, event.step))
         elif count < events:
-            kept.append(record)
+            records.append(record)
             count += 1
     if count < events:
         raise EventsError(f"{folder}: has {count} events, expected {events}; {_REMEDY}")
     # An interruption after the first file is written leaves later files whose events it contains already: the next call
     # counts only as far as the first file, and recognises events of imitation by tag and epoch.
-    if kept:
-        _write_records(files[0], [head, *kept])
-    for file in files[1:] if kept else files:
+    if records:
+        _write_records(files[0], [head, *records])
+    for file in files[1:] if records else files:
         file.unlink()
 
 

@@ -300,7 +300,7 @@ def test_at_most_twenty_anomalies_of_each_kind_are_listed(tmp_path):
     assert "does not finish: 25" in anomalies and anomalies.count("<th>a/lost") == 20 and "… and 5 more" in anomalies
 
 
-@pytest.mark.parametrize("image", [lambda one: one, mirror], ids=["as it is", "mirrored"])
+@pytest.mark.parametrize("image", [lambda one: one, mirror], ids=["equal", "mirrored"])
 def test_a_held_out_level_is_a_leak(folder, capsys, image):
     level_set(folder / "test", (image(level(60)), "b", None), (level(70), "b", None))
     out = folder / "report.html"

@@ -367,7 +367,7 @@ def test_what_is_no_archive_is_not_converted(content, tmp_path, capsys):
 
 
 class Bomb:
-    """What runs code when it is unpickled."""
+    """Runs code when it is unpickled."""
 
     def __reduce__(self):
         return Path.touch, (Path("it_ran"),)

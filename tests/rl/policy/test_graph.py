@@ -161,9 +161,9 @@ def test_the_loops_of_attention_and_their_gradients_are_those_of_plain_indexing(
     start, results = [torch.randn(shape) for shape in shapes], []
     for function in (lambda *args: dot_product_attention(*args, batch.neighbours, batch.valid, relation), by_indexing):
         given = [one.clone().requires_grad_() for one in start]
-        told = function(*given)
-        (told * torch.arange(told.numel()).view_as(told).cos()).sum().backward()
-        results.append((told, *(one.grad for one in given)))
+        out = function(*given)
+        (out * torch.arange(out.numel()).view_as(out).cos()).sum().backward()
+        results.append((out, *(one.grad for one in given)))
     torch.testing.assert_close(results[0], results[1], atol=1e-4, rtol=1e-4)
 
 
@@ -222,7 +222,7 @@ def test_minibatches_of_graphs_hold_every_decision_once_and_few_environments():
 
 
 def test_the_graph_teaches_what_nothing_else_shows(bank):
-    """Whether a level has many mines is told by its graph alone when all else is the same."""
+    """Overfit check: only the graph shows whether a level has many mines."""
     policy, obs = policy_and_obs("vision_free_gcn", bank)
     tensors = {key: values[:1].expand(len(bank), *values.shape[1:]) for key, values in policy.to_tensors(obs).items()}
     tensors["graph_state"] = torch.from_numpy(np.stack([state_at_start(bank, k) for k in range(len(bank))]))

@@ -33,7 +33,7 @@ SIMPLEST = STARTER_LEVELS / "simplest"
 
 
 class Own(torch.nn.Module):
-    """A network of somebody's own."""
+    """A custom network."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +60,7 @@ def trained(name, decided=True):
 
 @pytest.fixture(scope="module")
 def networks():
-    """Name -> (policy, its ONNX file) of small networks: one with a picture and stacks, one of somebody's own."""
+    """Name -> (policy, its ONNX file) of small networks: one with a picture and stacks, one custom."""
     found, patch = {}, pytest.MonkeyPatch()
     with patch.context() as registered:
         for name, architecture in SMALL.items():
@@ -123,15 +123,15 @@ def test_a_network_that_computes_something_else_is_found(networks, levels):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("vision_free_gcn", "vision_free_gcn reads the graph of a level"),
         ("vision_free+subtasks8", r"vision_free\+subtasks8 has a subtask as state"),
         ("vision_free+gru", r"vision_free\+gru has a recurrent state"),
     ],
 )
-def test_what_is_more_than_a_function_of_numbers_is_refused(name, told):
-    with pytest.raises(ExportError, match=told):
+def test_networks_that_are_not_functions_of_numbers_are_refused(name, message):
+    with pytest.raises(ExportError, match=message):
         to_onnx(build_policy(name), frame_skip=4)
 
 
@@ -155,16 +155,16 @@ class Airy(Own):
 
 
 @pytest.mark.parametrize(
-    ("module", "told"),
+    ("module", "message"),
     [
         (ByRow, r"odd can be expressed in ONNX only for a fixed number of observations"),
         (Airy, r"odd cannot be expressed in ONNX \(.*\): a custom network"),
     ],
 )
-def test_a_module_that_onnx_cannot_express_is_told_in_one_line(module, told, monkeypatch):
+def test_a_module_that_onnx_cannot_express_is_an_error_of_one_line(module, message, monkeypatch):
     monkeypatch.setitem(architectures.ARCHITECTURES, "odd", replace(SMALL["own"], name="odd", module=module))
     policy = trained("odd")
-    with pytest.raises(ExportError, match=told) as error:
+    with pytest.raises(ExportError, match=message) as error:
         to_onnx(policy, frame_skip=4)
     assert "\n" not in str(error.value)
 
@@ -181,7 +181,7 @@ def test_files_that_cannot_be_played_are_told_in_one_line(networks, tmp_path):
     _, data = networks["own"]
     plain = onnx.load_from_string(data)
     del plain.metadata_props[:]
-    for file, told in (
+    for file, message in (
         (b"", "no ONNX file, or damaged"),
         (data[:500], "no ONNX file, or damaged"),
         (data.replace(b"logits", b"log\xffts"), "no ONNX file, or damaged"),
@@ -193,7 +193,7 @@ def test_files_that_cannot_be_played_are_told_in_one_line(networks, tmp_path):
         (altered(data, stacking="state3"), "its inputs or outputs differ from its metadata"),
     ):
         (tmp_path / "a.onnx").write_bytes(file)
-        with pytest.raises(ExportError, match=rf"a\.onnx: .*{told}"):
+        with pytest.raises(ExportError, match=rf"a\.onnx: .*{message}"):
             OnnxPolicy.load(tmp_path / "a.onnx")
     with pytest.raises(ExportError, match="none.onnx: cannot be read"):
         OnnxPolicy.load(tmp_path / "none.onnx")
@@ -233,7 +233,7 @@ def test_the_script_exports_checks_writes_a_folder_and_plays_it(networks, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         ([], "nothing to write; give --onnx OUT.onnx, --hub FOLDER or both"),
         (["--onnx", "a.bin"], "--onnx a.bin: give a name that ends in .onnx"),
@@ -241,11 +241,11 @@ def test_the_script_exports_checks_writes_a_folder_and_plays_it(networks, tmp_pa
         (["--hub", "."], "--hub .: is there already, and not empty"),
     ],
 )
-def test_what_cannot_be_written_is_told_before_the_work(flags, told, monkeypatch, tmp_path, capsys):
+def test_impossible_outputs_are_an_error_before_the_export(flags, message, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "agent.safetensors").touch()
     assert load_script("export").main(["agent.safetensors", *flags]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_card_takes_its_figures_from_both_kinds_of_results(tmp_path):

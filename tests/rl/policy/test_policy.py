@@ -241,7 +241,7 @@ def test_bytes_are_scaled_exactly_once():
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "bf16"])
 @pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (40, 50), (40, 16 * 7), (40, 2**19)])
 def test_bytes_in_parts_are_multiplied_as_a_whole(rows, at_once, half, monkeypatch):
-    """Values and gradients, however many are converted at once."""
+    """Values and gradients, for any number of rows converted together."""
     monkeypatch.setattr("rl.policy.networks.CONVERTED", at_once)
     pixels, wanted = torch.randint(0, 256, (rows, 3, 16), dtype=torch.uint8), torch.randn(rows, 3, 7)
     linear = ByteLinear(16, 7)
@@ -385,7 +385,7 @@ def test_an_unknown_precision_is_refused(policy):
 
 
 def test_the_policy_can_learn_a_rule_hidden_in_the_surroundings():
-    """Overfit check: the action is told by one cell of the local map and one component of the state."""
+    """Overfit check: the action depends on one cell of the local map and one component of the state."""
     observations = random_observations(layout.VISION_FREE, 512)
     policy = build_policy("vision_free", statistics_of(observations), precision="bf16")
     policy.optimizer.param_groups[0]["lr"] = 3e-3

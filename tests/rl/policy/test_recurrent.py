@@ -81,7 +81,7 @@ def test_names_with_a_memory(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("vision_free+gru+subtasks5", "subtasks and a memory cannot be combined"),
         ("vision_free+subtasks5+gru", "'gru' is not possible there"),
@@ -91,8 +91,8 @@ def test_names_with_a_memory(name, tmp_path):
         ("vision_free_gcn+gru", "give .gru to a network without a graph"),
     ],
 )
-def test_names_that_have_none(name, told):
-    with pytest.raises(ArchitectureError, match=told):
+def test_names_that_have_none(name, message):
+    with pytest.raises(ArchitectureError, match=message):
         get_architecture(name)
 
 

@@ -43,7 +43,7 @@ def same(a, b):
         return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
-    return repr(a) == repr(b)  # tells -0.0 from 0.0
+    return repr(a) == repr(b)  # distinguishes -0.0 from 0.0
 
 
 @settings(max_examples=150, deadline=None)

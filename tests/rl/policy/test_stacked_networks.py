@@ -50,7 +50,7 @@ def test_the_predecessors_names_are_all_there():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vision_free+visual4", "stacks visual frames game_state"),
+        ("vision_free+visual4", "stacks visual frames"),
         ("vision_free+state13", "suffix: give visualN, stateM"),
         ("vision_free+deep2+state4", "'state4' is not possible there"),
         ("vision_free+state4+state2", "'state2' is not possible there"),

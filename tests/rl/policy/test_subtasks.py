@@ -115,9 +115,9 @@ def test_targets_are_where_things_are():
 def test_the_low_level_is_told_only_of_its_subtask():
     sim = start(LOCKED)
     obs = {key: torch.from_numpy(values) for key, values in sim.obs.items()}
-    told = command_features(obs, torch.tensor([[LOCKED_DOOR, 10]]), longest=20)[0].view(len(SUBTASKS), -1)
-    assert told[LOCKED_DOOR].tolist() == [1.0, 0.5, 0.5, 0.0, 0.5]  # given, half its time, half of 120 px away
-    assert not told[[EXIT_SWITCH, EXIT, MINE, EXPLORE]].any()
+    found = command_features(obs, torch.tensor([[LOCKED_DOOR, 10]]), longest=20)[0].view(len(SUBTASKS), -1)
+    assert found[LOCKED_DOOR].tolist() == [1.0, 0.5, 0.5, 0.0, 0.5]  # given, half its time, half of 120 px away
+    assert not found[[EXIT_SWITCH, EXIT, MINE, EXPLORE]].any()
     assert not command_features(obs, torch.tensor([[NO_SUBTASK, 0]]), longest=20).any()
 
 

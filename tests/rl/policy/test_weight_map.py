@@ -44,10 +44,10 @@ def test_a_whole_policy_is_transferred_normaliser_included():
 
 def test_a_fresh_value_head_keeps_its_values():
     source, target = make_policy(1), make_policy(2)
-    kept = target.value_net.weight.clone()
+    before = target.value_net.weight.clone()
     critic = ("value_net.", "mlp_extractor.value_net.")
     report = transfer(source.state_dict(), target, fresh=critic, skipped=critic)
-    assert torch.equal(target.value_net.weight, kept)
+    assert torch.equal(target.value_net.weight, before)
     assert set(report.fresh) == {name for name in target.state_dict() if "value_net" in name}
     assert report.used == report.source - len(report.skipped)
     assert check_same_policy(source, target, observations(100)) == 1.0

@@ -128,7 +128,7 @@ def test_sound_training_sets_off_nothing(changes):
 
 
 def test_the_update_begins_where_the_rollout_was_played():
-    """With the stored subtask and time, all ratios are 1 before the first step, whatever is in force by then."""
+    """With the stored subtask and time, all ratios are 1 before the first step, whatever subtask is active then."""
     ppo, _ = hierarchical()
     roll_out(ppo)
     ppo.update()
@@ -204,8 +204,8 @@ def test_before_its_stage_it_is_plain_ppo_and_the_switch_changes_no_action():
     with torch.no_grad():
         wanted = plain.logits_and_values(probe)
         for number in (NO_SUBTASK, *range(len(SUBTASKS))):  # plain, and under every subtask
-            told = {**probe, COMMAND: torch.tensor([[number, 2]]).repeat(64, 1)}
-            for one, other in zip(ppo.policy.logits_and_values(told), wanted, strict=True):
+            commanded = {**probe, COMMAND: torch.tensor([[number, 2]]).repeat(64, 1)}
+            for one, other in zip(ppo.policy.logits_and_values(commanded), wanted, strict=True):
                 assert torch.equal(one, other)
     assert check_same_policy(plain, ppo.policy, {key: values.numpy() for key, values in probe.items()}) == 1.0
     ppo.sampler.strategy.place = 1  # the curriculum has come to the stage
@@ -294,8 +294,8 @@ def test_without_a_command_it_follows_the_likeliest_subtask():
     ppo.update()
     seen = ppo.rollout_buffer.observations(torch.arange(32))
     with torch.no_grad():
-        likeliest = ppo.policy.choose_subtasks(seen)[0].argmax(1)
-        commanded = {**seen, COMMAND: torch.stack([likeliest, torch.zeros_like(likeliest)], 1)}
+        chosen = ppo.policy.choose_subtasks(seen)[0].argmax(1)
+        commanded = {**seen, COMMAND: torch.stack([chosen, torch.zeros_like(chosen)], 1)}
         alone = {key: values for key, values in seen.items() if key != COMMAND}
         pairs = zip(ppo.policy.logits_and_values(alone), ppo.policy.logits_and_values(commanded), strict=True)
         assert all(itertools.starmap(torch.equal, pairs))

@@ -1,4 +1,4 @@
-"""What happens between updates: checks, evaluations, checkpoints, uploads, and the end of training."""
+"""Between updates: checks, evaluations, checkpoints, uploads, and the end of training."""
 
 import copy
 from dataclasses import replace
@@ -150,7 +150,7 @@ def test_frames_per_decision_cannot_change(tmp_path):
 
 
 def test_a_resumed_run_may_change_periods_and_early_stopping(tmp_path):
-    """What is due next, and the best so far, are those of the settings as they are now."""
+    """Periods and the best evaluation follow the current settings."""
     success = {3: 0.5, 6: 0.52, 7: 0.52, 8: 0.56}
 
     def evaluate(policy, decisions):
@@ -237,11 +237,11 @@ def test_a_roll_back_restores_weights_and_optimiser_only(tmp_path):
     ppo, _ = make_ppo()
     roll_out(ppo)
     ppo.update()
-    kept = copy.deepcopy((ppo.policy.state_dict(), ppo.policy.optimizer.state_dict()))
+    before = copy.deepcopy((ppo.policy.state_dict(), ppo.policy.optimizer.state_dict()))
     ppo.update()
-    ppo.restore(*kept, 1)
-    assert same_weights(ppo.policy, kept[0])
-    moments, restored = kept[1]["state"], ppo.policy.optimizer.state_dict()["state"]
+    ppo.restore(*before, 1)
+    assert same_weights(ppo.policy, before[0])
+    moments, restored = before[1]["state"], ppo.policy.optimizer.state_dict()["state"]
     assert all(torch.equal(restored[i]["exp_avg"], moments[i]["exp_avg"]) for i in moments)
     assert (ppo.updates, ppo.actor_updates) == (2, 1)
 

@@ -1,4 +1,4 @@
-"""What updates learn from: accumulated gradients, targets of current values, V-trace, drawn minibatches; each against a plain
+"""Inputs of updates: accumulated gradients, targets of current values, V-trace, drawn minibatches; each against a plain
 twin, and off by default."""
 
 import copy
@@ -82,7 +82,7 @@ def test_v_trace_is_what_its_definition_says_and_without_ratios_it_is_gae(steps,
 
 def test_later_passes_are_estimated_anew_from_current_values_time_outs_included():
     """The critic is moved by hand between two passes; the targets of the second are those of its values, those of the first
-    and the rollout itself stay as they are."""
+    and the rollout itself are unchanged."""
     ppo, _ = make_ppo(frame_skip=16, rollout_length=64, returns_from="current", n_epochs=2)
     roll_out(ppo)
     buffer = ppo.rollout_buffer

@@ -105,7 +105,7 @@ def test_a_rollout_is_what_stable_baselines3_collects_with_the_same_actions():
 
 
 def test_a_time_out_is_worth_the_value_of_its_last_observation_and_an_end_is_not(monkeypatch):
-    """Nobody presses anything, so every episode times out; the value is made known: 10 plus one of the inputs."""
+    """Without inputs every episode times out; the value is replaced by 10 plus one of the inputs."""
     ours, _ = make_ppo(frame_skip=16, rollout_length=64)
     monkeypatch.setattr(ppo_module, "sample_actions", lambda logits, rng: torch.zeros(len(logits), dtype=torch.int64))
     monkeypatch.setattr(
@@ -330,7 +330,7 @@ def test_imitating_own_wins_makes_their_actions_likelier():
 
 
 def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
-    """A learning rate of 0.1 throws the policy far away at once: the second minibatch sees that and is not used."""
+    """A learning rate of 0.1 changes the policy so much that the second minibatch is not used."""
     ours, scalars = make_ppo(learning_rate=0.1, target_kl=0.01, n_epochs=4)
     roll_out(ours)
     ours.update()

@@ -90,14 +90,14 @@ def train(ppo, updates=2):
 def test_states_are_stored_as_played_and_episodes_begin_with_none():
     """Over two rollouts, with a player of its own that is shown what the environments showed."""
     ppo, ends = recurrent(desync_episodes=True), 0
-    player, everybody = RecurrentPlayer(ppo.policy, 4), np.arange(4)
+    player, all_envs = RecurrentPlayer(ppo.policy, 4), np.arange(4)
     for _ in range(2):
         roll_out(ppo)
         buffer = ppo.rollout_buffer
         for t in range(64):
             torch.testing.assert_close(buffer.obs[MEMORY][t], torch.from_numpy(player.states))
             seen = {key: values[t].numpy() for key, values in buffer.obs.items() if key != MEMORY}
-            player.act(seen, everybody, deterministic=True, rng=None)
+            player.act(seen, all_envs, deterministic=True, rng=None)
             player.begin(np.flatnonzero(buffer.episode_ends[t].numpy()))
         ends += int(buffer.episode_ends.sum())
     assert ends > 0
@@ -209,20 +209,20 @@ def test_a_clone_is_pulled_towards_by_sequences_too():
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"memory_segment": 7}, "--memory-segment 7: segments divide rollouts .64 .* give one of 1, 2, 4, 8, 16, 32"),
         ({"memory_segment": 4, "memory_burn_in": 5}, "--memory-burn-in 5: is longer than a segment"),
         ({"prioritised_alpha": 0.5}, "draws single decisions"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(changes, told):
-    with pytest.raises(ConfigError, match=told):
+def test_incompatible_settings_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
         segment_length(PPOConfig(**changes), make_plan(4, 64, 32))
     assert segment_length(PPOConfig(), make_plan(4, 24, 48)) == 24
 
 
-# ------------------------------------------------------------------ kept, and played
+# Checkpoints and evaluation
 
 
 def test_a_run_goes_on_bit_for_bit_in_mid_episode():
@@ -245,7 +245,7 @@ def test_a_run_goes_on_bit_for_bit_in_mid_episode():
 def test_evaluation_carries_the_memory_and_its_proof_does_too():
     policy = recurrent().policy
     with torch.no_grad():
-        policy.memory.told.weight.mul_(30)  # so that it matters what is remembered
+        policy.memory.told.weight.mul_(30)  # so that the state matters
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
     seen = {"frame_skip": 4, "observations": policy.observations}
     suite = EvaluationSuite(levels, episodes_per_category=2, seed=1, num_envs=4, **seen)

@@ -127,7 +127,7 @@ def test_stacks_cost_bytes_not_copies():
     plain, stacked = (make_ppo(architecture=name, **SIZES)[0].rollout_buffer for name in ("mlp_baseline", IMAGES))
 
     def stored(buffer):
-        return sum(kept.numel() * kept.element_size() for kept in (*buffer._stored.values(), buffer.ages))
+        return sum(tensor.numel() * tensor.element_size() for tensor in (*buffer._stored.values(), buffer.ages))
 
     before = (
         2 * (84 * 84 + 176 * 100) + layout.SPECS["game_state"].bytes

@@ -242,7 +242,7 @@ def test_gradients_shared_among_threads_are_those_of_one_backward_pass(threads, 
 
 
 def test_what_the_network_reads_is_the_observations_z_score():
-    """Mean and spread of all observations at once with numpy, in float64; components that vary less than a tenth of their
+    """Mean and spread of all observations together with numpy, in float64; components that vary less than a tenth of their
     scale are divided by that tenth, and everything is cut off at 10."""
     ppo, _ = make_ppo()
     roll_out(ppo)

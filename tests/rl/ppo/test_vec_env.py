@@ -54,11 +54,11 @@ def test_what_a_step_returned_is_not_overwritten_by_the_next():
     env = make()
     env.reset()
     first = env.step(np.full(4, 2))
-    kept = {key: values.copy() for key, values in first[0].items()}
+    copied = {key: values.copy() for key, values in first[0].items()}
     rewards = first[1].copy()
     for _ in range(3):
         env.step(np.full(4, 2))
-    assert all((first[0][key] == kept[key]).all() for key in kept)
+    assert all((first[0][key] == copied[key]).all() for key in copied)
     assert (first[1] == rewards).all()
 
 
@@ -91,14 +91,14 @@ def test_episodes_from_start_states_are_no_successes_of_other_algorithms():
     sampler = make_sampler(CATEGORIES, CurriculumConfig(start_states=True), 0)
     sampler.starts.add({LEVELS[2].fingerprint: np.full(6, 2)})  # six decisions before the mine
     env = BatchVecEnv(env.sim, sampler)
-    told, from_there = 0, 0
+    counted, from_there = 0, 0
     for _, _, dones, infos in play(env, 300):
         for row in np.flatnonzero(dones):
-            told += "episode" in infos[row]
+            counted += "episode" in infos[row]
             from_there += "episode" not in infos[row]
             assert ("is_success" in infos[row]) == ("episode" in infos[row])
     assert from_there == sampler.metrics()["start_states/episodes"] > 0
-    assert told == sampler.metrics()["curriculum/episodes"]
+    assert counted == sampler.metrics()["curriculum/episodes"]
 
 
 def test_a_time_out_is_a_truncation_with_the_observation_that_was_cut_off():
@@ -227,10 +227,10 @@ def test_images_reach_a_plain_cnn_policy():
 
 
 @pytest.mark.parametrize(
-    ("part", "field", "value", "told"),
+    ("part", "field", "value", "message"),
     [("ninja", "level", 99, "plays level 99"), ("ninja", "vx", np.nan, "ninja.vx"), (None, None, 7, "do not exist")],
 )
-def test_saved_episodes_that_cannot_be_true_are_refused(part, field, value, told):
+def test_impossible_stored_episodes_are_refused(part, field, value, message):
     """A made-up state would crash compiled code."""
     env, other = make(), make()
     env.reset()
@@ -240,5 +240,5 @@ def test_saved_episodes_that_cannot_be_true_are_refused(part, field, value, told
     else:
         getattr(env.sim.state, part)[field][1] = value
         state["snapshots"] = env.sim.snapshot(slice(None))
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         other.load(state)
