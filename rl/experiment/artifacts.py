@@ -64,6 +64,9 @@ SUMMARY = "summary.txt"  # written last: where it exists, the experiment is comp
 LIBRARIES = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py", "tensorboard")
 _MAX_FINISHED_BYTES = 1 << 30  # the inputs of a million episodes
 _REMEDY = "restore the file, or remove it to repeat what it stores"
+_SIZES = ("num_envs", "rollout_length", "minibatch_size", "epochs", "torch_threads", "simulator_threads")
+_PLAN = {"settings": {name: {} for name in (*_SIZES, "precision", "device")}}  # shapes of JSON values
+_EPISODE = {"inputs": str, **dict.fromkeys(("level_index", "decisions", "gold"), int)}
 _LENGTH = ("ppo.total_timesteps", "ppo.time_budget_minutes")
 
 
@@ -111,7 +114,7 @@ def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan
     stored = read_object(path)
     if not stored:
         return None
-    if wrong := mismatch(stored, {"wishes": {}, "plan": {}}):
+    if wrong := mismatch(stored, {"wishes": {}, "plan": _PLAN}):
         raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
     changed = {name for name, value in asdict(plan_request).items() if stored["wishes"].get(name) != value}
     if fixed := sorted(changed - {"total_timesteps", "evaluator"}):
@@ -307,11 +310,12 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
     plain = read_object(path)
     if not plain:
         return None
-    if wrong := mismatch(plain, {"played": {method: [{"inputs": str, "level_index": int}] for method in METHODS}}):
+    if wrong := mismatch(plain, {"plan": _PLAN, "played": {method: [_EPISODE] for method in METHODS}}):
         raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
     try:
-        episodes = plain["played"].items()
-        played = {method: [_decode_episode(episode, levels) for episode in some] for method, some in episodes}
+        played = {method: [_decode_episode(one, levels) for one in plain["played"][method]] for method in METHODS}
+        if len({tuple(sorted(one.level_index for one in episodes)) for episodes in played.values() if episodes}) > 1:
+            raise ValueError("its policies did not play the same levels")
         run: RunRecord = from_plain(RunRecord, plain | {"folder": folder, "played": played})
         return run
     except (KeyError, TypeError, ValueError, IndexError) as error:
