@@ -65,7 +65,7 @@ LIBRARIES = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py"
 _MAX_FINISHED_BYTES = 1 << 30  # the inputs of a million episodes
 _REMEDY = "restore the file, or remove it to repeat what it stores"
 _SIZES = ("num_envs", "rollout_length", "minibatch_size", "epochs", "torch_threads", "simulator_threads")
-_PLAN = {"settings": {name: {} for name in (*_SIZES, "precision", "device")}}  # shapes of JSON values
+_PLAN: dict = {"settings": {name: {} for name in (*_SIZES, "precision", "device")}}  # shapes of JSON values
 _EPISODE = {"inputs": str, **dict.fromkeys(("level_index", "decisions", "gold"), int)}
 _LENGTH = ("ppo.total_timesteps", "ppo.time_budget_minutes")
 

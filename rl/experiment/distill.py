@@ -16,9 +16,9 @@ from nppsim.observe import layout
 from nppsim.progress import progress_bar
 from rl.config.curriculum import CurriculumConfig
 from rl.distillation import DistillationError, DistillationMetrics, Distiller, as_tags
-from rl.evaluation.results import ALL, aggregate
 from rl.events import EventWriter
 from rl.experiment.artifacts import DISTILLED_POLICY, PretrainedPolicy, load_pretrained, save_pretrained
+from rl.experiment.evaluator import play_dev_levels
 from rl.experiment.follower import make_env
 from rl.experiment.jobs import Job, folder_of
 from rl.policy import checkpoint
@@ -140,7 +140,7 @@ def check_worth(job: Job, student: NppPolicy, teacher: NppPolicy, path: Path) ->
 
 def _success(job: Job, policy: NppPolicy) -> float:
     suite = job.suites.periodic(get_architecture(policy.architecture))
-    return aggregate(suite.run(policy, deterministic=job.config.evaluation.deterministic))[ALL]["success"]
+    return play_dev_levels(suite, policy, job.config.evaluation.deterministic)[0].overall
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from rl.doctor.doctor import BEFORE, CHECKPOINT, REHEARSAL, STORED, Doctor
 from rl.doctor.runs import RUN_FILE
 from rl.experiment.data import Data, Log, audit_rewards, load_data
 from rl.experiment.jobs import make_jobs
+from rl.experiment.plan import planner
 from rl.experiment.stages import run_stages
 from rl.policy import checkpoint
 from rl.policy.player import player_of
@@ -132,16 +133,7 @@ def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: D
     machine = hardware.detect()
     doctor.provide(full_config=config)
     for job in make_jobs(in_small(config, folder), data, machine, folder, None, log):
-        network = job.architecture
-        doctor.provide(
-            full_plan=hardware.plan(
-                network.observations,
-                config.plan_request,
-                stacking=network.stacking,
-                carried_bytes=network.carried_bytes,
-                machine=machine,
-            )
-        )
+        doctor.provide(full_plan=planner(job.architecture, config.plan_request, machine)())
         _attempt(doctor, f"rehearsal of {job.title}", partial(run_stages, replace(job, doctor=doctor)))
         doctor.examine(REHEARSAL)
 

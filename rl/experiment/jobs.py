@@ -46,11 +46,6 @@ class Job:
     previous_checkpoint: bool = False
     ranks: SingleProcess = SINGLE_PROCESS
 
-    @property
-    def observations(self) -> tuple[str, ...]:
-        """Keys that the network reads."""
-        return self.architecture.observations
-
 
 def make_jobs(
     config: ExperimentConfig,

@@ -43,7 +43,7 @@ def plan_of(job: Job) -> hardware.Plan:
         if plan.machine.cpu != job.machine.cpu:
             job.log(f"the run began on {plan.machine.name}; another processor may compute other bits")
     else:
-        planned = _planner(job.architecture, plan_request, job.machine.times(job.ranks.machines))
+        planned = planner(job.architecture, plan_request, job.machine.times(job.ranks.machines))
         first = planned()  # device and precision to measure memory with
         probe = UpdateBenchmark(job.architecture.name, first.device, first.precision)
         plan = planned(probe=probe.peak_bytes, benchmark=stored_timings(probe, job.machine))
@@ -53,9 +53,10 @@ def plan_of(job: Job) -> hardware.Plan:
     return plan
 
 
-def _planner(
+def planner(
     network: Architecture, plan_request: hardware.PlanRequest, machine: hardware.Machine
 ) -> Callable[..., hardware.Plan]:
+    """Return a function that plans for the network and this request; it takes the other arguments of ``hardware.plan``."""
     return partial(
         hardware.plan,
         network.observations,
@@ -69,7 +70,7 @@ def _planner(
 def measured(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> PlanReport:
     """Report the plan that a training would use here, with measured memory, threads and speed."""
     network = get_architecture(architecture)
-    planned = _planner(network, plan_request, machine)
+    planned = planner(network, plan_request, machine)
     figures = stored_figures(architecture, network.observations, network.stacking)
     update = figures.update if figures else estimate_update(network.observations, network.stacking)
     try:

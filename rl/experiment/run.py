@@ -112,9 +112,7 @@ def train_or_load(job: Job, config: ExperimentConfig) -> RunRecord:
         reopen(job.folder)
     done = read_run(job.folder, [level for level, _ in job.data.test])
     if done is None:
-        trained = run_stages(job).record
-        assert trained is not None
-        return trained
+        return run_stages(job).record
     job.log(f"{job.title}: is finished" + (" and stays unchanged" if config.resume_override else ""))
     return replace(done, label=job.label, title=job.title)  # there may be more seeds than when it was trained
 

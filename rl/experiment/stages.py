@@ -92,19 +92,13 @@ class Training:
     started: float
     teacher: Path | None = None
     pretrained: PretrainedPolicy | None = None
-    agent: PPO | None = None
+    agent: PPO = field(init=False)
     transfer: TransferReport | None = None
     events: list[dict] = field(default_factory=list)
     speed: dict = field(default_factory=dict)
     played: dict[str, list[EpisodeRecord]] = field(default_factory=dict)
     films: list[Film] = field(default_factory=list)
-    record: RunRecord | None = None
-
-    @property
-    def ppo(self) -> PPO:
-        """The agent, after the stage that trains it."""
-        assert self.agent is not None
-        return self.agent
+    record: RunRecord = field(init=False)
 
 
 def run_stages(job: Job, last: str = "report") -> Training:
@@ -174,7 +168,7 @@ def imitate(training: Training) -> None:
         job.doctor.lack(dataset="imitation was done before the run was interrupted")
         job.doctor.provide(statistics=training.pretrained.statistics)
         return
-    dataset = load_demonstrations(job.config, job.data, job.observations, job.seed, job.log)
+    dataset = load_demonstrations(job.config, job.data, job.architecture.observations, job.seed, job.log)
     dataset = dataset.stacked(job.architecture.stacking)
     facts = {"key": dataset.key, "decisions": len(dataset)}
     write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, facts)
@@ -256,15 +250,15 @@ def ppo(training: Training) -> None:
         )
         job.ranks.stop = stop
         try:
-            learn(job, training.ppo, monitor)
+            learn(job, training.agent, monitor)
         except KeyboardInterrupt as interruption:
             made = monitor.checkpoints.existing()
             newest = f"checkpoint: {made[-1]}" if made else "no update was finished"
             raise KeyboardInterrupt(*interruption.args, newest) from None
-        save_agent(job, training.ppo)
+        save_agent(job, training.agent)
         stop_if(stop)
-    training.events = monitor.events + training.ppo.sampler.events
-    training.speed = speed_of(training.ppo)
+    training.events = monitor.events + training.agent.sampler.events
+    training.speed = speed_of(training.agent)
 
 
 def make_agent(training: Training) -> PPO:
@@ -456,7 +450,7 @@ def evaluate(training: Training) -> None:
     policies: dict[str, Policy | None] = {
         "random": RandomPolicy(),
         "bc": pretrained.policy if pretrained else None,
-        "ppo": training.ppo.policy,
+        "ppo": training.agent.policy,
     }
     training.played = {method: [] for method in policies}
     if not evaluation.skip_final_eval:
@@ -477,7 +471,7 @@ def evaluate(training: Training) -> None:
 
 def report(training: Training) -> None:
     """Store the record of the training; its file, finished.json, is the last one that a run writes."""
-    job, pretrained, agent = training.job, training.pretrained, training.ppo
+    job, pretrained, agent = training.job, training.pretrained, training.agent
     before = agent.elapsed_before_s + (pretrained.spent_before if pretrained else 0.0)
     training.record = RunRecord(
         job.architecture.name,

@@ -1,4 +1,4 @@
-"""An experiment with both kinds of stacks: imitation, PPO, interrupted and gone on with, evaluation, a film, the script."""
+"""An experiment with both kinds of stacks: imitation, PPO, resume, evaluation, a film, the script."""
 
 import json
 
