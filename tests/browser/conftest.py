@@ -57,7 +57,7 @@ def start_studio(tmp_path_factory):
 
 
 def _address(process):
-    """What the studio says about where it is; its later words are read, too, so that it never waits for a reader."""
+    """Read the address that the studio prints; read its later output too, so that it never blocks."""
     lines = Queue()
     threading.Thread(target=lambda: [lines.put(line) for line in process.stdout], daemon=True).start()
     said, deadline = "", time.monotonic() + START_S

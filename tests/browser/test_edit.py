@@ -117,7 +117,7 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
     page.keyboard.press("p")
     page.wait_for_selector(".verdict:has-text('Ready')")
     page.go_back()
-    assert page.get_by_label("Title").input_value() == "Made by mouse"  # the level in hand is kept
+    assert page.get_by_label("Title").input_value() == "Made by mouse"  # the open level stays
     page.reload()
     assert page.get_by_label("Title").input_value() == "Made by mouse"
 
@@ -142,7 +142,7 @@ def test_a_level_is_saved_in_a_folder_once_that_was_confirmed(page, studio, plai
         save()
         page.get_by_role("dialog", name="Replace it?").get_by_role("button", name=answer).click()
         page.wait_for_selector("dialog", state="detached")
-        until(page, lambda: Level.load(file) == expected)  # noqa: B023  # asked at once
+        until(page, lambda: Level.load(file) == expected)  # noqa: B023  # called within the loop
 
 
 def test_what_was_not_saved_outlives_its_tab(new_page, studio):
@@ -236,9 +236,9 @@ def test_regions_are_copied_and_entities_turned(page, studio, starter):
 
 def test_what_is_done_can_be_undone_and_done_again(modules, starter):
     draft, _ = draft_of(starter[0])
-    told = modules.evaluate(UNDONE, draft)
-    assert told["undone"] == told["operations"]
-    assert level_of(told["first"]) == starter[0] and told["again"] == told["last"] != told["first"]
+    message = modules.evaluate(UNDONE, draft)
+    assert message["undone"] == message["operations"]
+    assert level_of(message["first"]) == starter[0] and message["again"] == message["last"] != message["first"]
 
 
 def test_the_mirror_and_the_kinds_are_those_of_the_simulator(modules, starter):

@@ -1,4 +1,4 @@
-"""The gallery, files that are dropped, kept runs and replays, and a studio that ends and is started again."""
+"""The gallery, dropped files, stored runs and replays, and a restart of the studio."""
 
 import base64
 import re
@@ -91,7 +91,7 @@ def test_a_level_that_is_dropped_is_played(page, studio):
         ("mine.level", to_text(level).encode(), level),
     ):
         drop(page, name, data)  # the second onto the game of the first
-        until(page, lambda: opened.fingerprint in page.url)  # noqa: B023  # asked at once
+        until(page, lambda: opened.fingerprint in page.url)  # noqa: B023  # called within the loop
         page.wait_for_selector(".verdict:has-text('Ready')")
     page.goto(studio.at("levels"))
     page.select_option("[aria-label=Category]", "opened here")
@@ -114,23 +114,23 @@ def test_a_replay_that_is_dropped_is_watched(page, studio):
 def test_files_that_cannot_be_opened_are_told_by_name_and_reason(page, studio):
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
-    for name, data, told in (
+    for name, data, message in (
         ("holiday.jpg", b"\xff\xd8 no level at all", "holiday.jpg is neither a level nor a replay"),
         ("cut.map", LEVELS[0].to_bytes()[:700], "cut.map: 700 bytes; an N++ map has at least 1235"),
         ("cut.replay", winning().to_bytes()[:900], "cut.replay: the map block at byte 13 should have"),
         ("film.map", bytes(3 << 20), "film.map has 3.0 MB, more than any level or replay"),
     ):
         drop(page, name, data)
-        page.wait_for_selector(f".toast.bad:has-text('{told}')")
+        page.wait_for_selector(f".toast.bad:has-text('{message}')")
     assert page.locator("#lost").count() == 0 and "levels" in page.url
     drop(page, "short", Replay(LEVELS[0], [2] * 20).to_bytes("attract")[:-5])
-    page.wait_for_selector(".toast.bad:has-text('20 inputs declared, 15 present')")  # opened, and its defect told
+    page.wait_for_selector(".toast.bad:has-text('20 inputs declared, 15 present')")  # opened, and its defect reported
     page.faults.clear()  # the browser notes the refusals on its console
 
 
 @pytest.fixture(scope="module")
 def own_studio(start_studio, tmp_path_factory):
-    """A studio with two replays, which nobody else needs."""
+    """A studio with two replays, for this test alone."""
     folder, replay = tmp_path_factory.mktemp("replays"), winning()
     with ReplayWriter(folder / "runs.h5") as writer:
         writer.append(replay)

@@ -88,7 +88,7 @@ def test_a_report_has_the_player_below_its_films(page, tmp_path):
     films = [film | {"video": "videos/a.mp4", "route": "a.png"}, film | {"video": "videos/b.mp4", "route": "b.png"}]
     experiment = {"name": "e", "architectures": {"m": {"paths": {"run": "run", "films": films}}}}
     page.goto(write_report(experiment, tmp_path / "report.html").as_uri())
-    assert page.locator("text=play it here").count() == 1  # nothing is kept of the other
+    assert page.locator("text=play it here").count() == 1  # nothing of the other remains
     page.click("text=play it here")
     page.wait_for_selector(".player .clock:has-text('frame 0')")
     page.click("[aria-label='one frame on']")

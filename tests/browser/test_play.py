@@ -72,7 +72,7 @@ def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
     sent, frames = over_wire(page)
     open_level(page, studio)
     page.keyboard.down("ArrowRight")
-    for frame in (20, 50):  # presses at a time and of a length that nobody knows beforehand; left wins over right
+    for frame in (20, 50):  # presses of unknown time and duration; left wins over right
         wait_for_frame(page, frame)
         page.keyboard.press("a", delay=60)
     finish(page)
@@ -85,9 +85,9 @@ def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
     assert run.won and run.frames == replay.frames == len(frames)
     assert replay.inputs.tolist() == sent[: run.frames] == [frame["i"] for frame in frames]
     assert set(replay.inputs.tolist()) == {RIGHT, RIGHT | LEFT}
-    told = np.array([frame["n"] for frame in frames])
-    assert np.array_equal(told[:, :2], run.position) and np.array_equal(told[:, 2:4], run.velocity)
-    assert np.array_equal(told[:, 4], run.ninja_state)
+    message = np.array([frame["n"] for frame in frames])
+    assert np.array_equal(message[:, :2], run.position) and np.array_equal(message[:, 2:4], run.velocity)
+    assert np.array_equal(message[:, 4], run.ninja_state)
     entities = {}
     for frame in frames:
         entities |= frame["c"]
@@ -116,7 +116,7 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
     replay = Replay.load(demonstrations[0])
     assert replay.level == LEVEL and simulate(LEVEL, replay.inputs).won
 
-    page.goto(studio.at("replays"))  # what was kept before is in no file yet, until all are saved
+    page.goto(studio.at("replays"))  # earlier runs are in no file until all are saved
     page.wait_for_selector("tr:has-text('0.02 s') .unsaved")
     with page.expect_download() as download:
         page.click("text=as one file")
@@ -155,7 +155,7 @@ def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_
 def test_frame_advance_rewind_and_practice(page, studio):
     sent, frames = over_wire(page)
     open_level(page, studio)
-    page.keyboard.press(".")  # pauses, too: no key that is held starts the run
+    page.keyboard.press(".")  # pauses, too: no pressed key starts the run
     wait_for_frame(page, 1)
     page.keyboard.down("d")
     for frame in range(2, 13):
@@ -167,7 +167,7 @@ def test_frame_advance_rewind_and_practice(page, studio):
     wait_for_frame(page, 13)
     assert sent == [0] + [RIGHT] * 11 + [RIGHT | JUMP]
     at_13 = frames[-1]["n"]
-    page.keyboard.press("r")  # to the mark; the keys that are held go on from there
+    page.keyboard.press("r")  # to the mark; pressed keys act from there on
     page.wait_for_selector(".verdict", state="hidden")
     page.keyboard.up("Shift")
     page.keyboard.up("d")
@@ -217,11 +217,11 @@ def test_thumbs_play_on_a_touch_screen(new_page, studio):
 
 
 # A stand-in for the browser's gamepads, which no test can press.
-PAD = """let held = false;
+PAD = """let down = false;
 const button = { pressed: false };
-const pad = { mapping: "standard", axes: [0, 0], get buttons() { return [{ pressed: held }, ...Array(16).fill(button)]; } };
+const pad = { mapping: "standard", axes: [0, 0], get buttons() { return [{ pressed: down }, ...Array(16).fill(button)]; } };
 navigator.getGamepads = () => [null, pad];
-window.pad = { lean: (x) => { pad.axes[0] = x; }, jump: (on) => { held = on; } };"""
+window.pad = { lean: (x) => { pad.axes[0] = x; }, jump: (on) => { down = on; } };"""
 
 
 def test_a_gamepad_plays(page, studio):

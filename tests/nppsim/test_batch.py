@@ -39,7 +39,7 @@ def short_bank(levels=LEVELS, time_limit=60):
 
 
 def held_actions(rng, steps, n):
-    """int64[steps, n]: random actions, each held for four decisions, mostly to the right."""
+    """int64[steps, n]: random actions, each repeated for four decisions, mostly to the right."""
     actions = rng.choice(6, p=[0.05, 0.1, 0.4, 0.1, 0.05, 0.3], size=(-(-steps // 4), n))
     return np.repeat(actions, 4, axis=0)[:steps]
 

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and what is told where they cannot be."""
+"""Folder of compiled kernels, and messages if it cannot be used."""
 
 import os
 import subprocess
@@ -108,7 +108,7 @@ def test_what_kernels_depend_on_is_worked_out_once_for_each_state_of_all_sources
     monkeypatch.setattr(_cache, "kernel_digest", lambda: worked_out.append(digest()) or worked_out[-1])
     monkeypatch.setattr(_cache, "_lock", lambda folder: None)  # not in this process
     monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(config=SimpleNamespace()))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "stored"))
     before = _cache.use_own_cache()
     assert _cache.use_own_cache() == before and len(worked_out) == 1
     for name in ("errors.py", "numbers.py"):  # the first is none of the kernels'
@@ -116,7 +116,7 @@ def test_what_kernels_depend_on_is_worked_out_once_for_each_state_of_all_sources
         changed = _cache.use_own_cache()
         assert changed.name == f"numba-{digest()}" and (changed != before) == (name == "numbers.py")
     assert len(worked_out) == 3
-    for note in (tmp_path / "kept").glob("kernels-of-*"):
+    for note in (tmp_path / "stored").glob("kernels-of-*"):
         note.write_text("torn")
     assert _cache.use_own_cache() == changed and len(worked_out) == 4
 
@@ -131,7 +131,7 @@ def test_every_compiled_function_of_the_package_is_known():
 
 def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_path):
     now, day = 1_000_000_000, 24 * 3600
-    ages = {"a": 1, "b": 30, "c": 31, "d": 32, "e": 5, "held": 40, "f": 50, "linked": 60}  # days
+    ages = {"a": 1, "b": 30, "c": 31, "d": 32, "e": 5, "used": 40, "f": 50, "linked": 60}  # days
     for name, days in ages.items():
         (tmp_path / f"numba-{name}" / "inner").mkdir(parents=True)
         os.utime(tmp_path / f"numba-{name}", (now - days * day,) * 2)
@@ -144,8 +144,8 @@ def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
         + ALONE.replace("print(CACHE_FOLDER.parent)", "")
         + (
-            f"from pathlib import Path\nfrom nppsim._cache import _lock\n_lock(Path({str(tmp_path / 'numba-held')!r}))\n"
-            "print('held', flush=True); input()"
+            f"from pathlib import Path\nfrom nppsim._cache import _lock\n_lock(Path({str(tmp_path / 'numba-used')!r}))\n"
+            "print('used', flush=True); input()"
         )
     )
     with subprocess.Popen(
@@ -155,14 +155,14 @@ def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_
         stdout=subprocess.PIPE,
         text=True,
     ) as holder:
-        assert holder.stdout.readline() == "held\n"
-        os.utime(tmp_path / "numba-held", (now - 40 * day,) * 2)
+        assert holder.stdout.readline() == "used\n"
+        os.utime(tmp_path / "numba-used", (now - 40 * day,) * 2)
         removed = {path.name for path in _cache.remove_old(tmp_path, now)}
         holder.communicate("\n")
-    assert removed == {"numba-d", "numba-f"}, "four newest: a, e, b, c; held and linked are somebody's"
+    assert removed == {"numba-d", "numba-f"}, "four newest: a, e, b, c; used and linked stay"
     assert not (tmp_path / "numba-d").exists()
     assert [path.name for path in tmp_path.glob("kernels-of-*")] == ["kernels-of-new"]
-    assert (tmp_path / "numba-held" / "inner").is_dir() and (tmp_path / "numba-linked" / "inner").is_dir()
+    assert (tmp_path / "numba-used" / "inner").is_dir() and (tmp_path / "numba-linked" / "inner").is_dir()
 
 
 def test_a_copy_of_the_sources_uses_the_same_compiled_kernels():

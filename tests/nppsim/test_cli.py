@@ -150,7 +150,7 @@ def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["simulate", "absent"], "absent: cannot be read"),
         (["simulate", "absent.map", "--replay", "{play}"], "absent.map: No such file"),
@@ -177,7 +177,7 @@ def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
         (["generate", "simple", "{folder}", "--count", "1"], "exists already"),
     ],
 )
-def test_failures_are_one_line(files, capsys, arguments, told):
+def test_failures_are_one_line(files, capsys, arguments, message):
     names = {"level": files / "level.map", "play": files / "play.replay", "odd": files / "odd.map", "folder": files}
     names["odd"].write_bytes(names["level"].read_bytes() + b"\0")  # the beginning of a record
     names["walled"] = files / "walled.map"
@@ -187,7 +187,7 @@ def test_failures_are_one_line(files, capsys, arguments, told):
     assert main([argument.format(**names) for argument in arguments]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
-    assert told in printed.err
+    assert message in printed.err
 
 
 def test_ctrl_c_while_a_run_is_shortened_keeps_the_run(files, monkeypatch, capsys):
@@ -271,7 +271,7 @@ def test_without_pillow_the_extra_is_named(bad_files, command, capsys, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         (["bench", "--seconds", "0"], "--seconds 0.0: give a number above 0"),
         (["bench", "--threads", "0"], "--threads 0: give whole numbers of at least 1"),
@@ -284,10 +284,10 @@ def test_without_pillow_the_extra_is_named(bad_files, command, capsys, monkeypat
         ([], "the following arguments are required: COMMAND"),
     ],
 )
-def test_flags_that_mean_nothing_are_refused_in_one_line(command, told, capsys):
+def test_flags_that_mean_nothing_are_refused_in_one_line(command, message, capsys):
     assert main(command) == 2
     printed = capsys.readouterr().err
-    assert printed.startswith("error: ") and told in printed and printed.count("\n") == 1
+    assert printed.startswith("error: ") and message in printed and printed.count("\n") == 1
 
 
 def test_the_module_runs_and_lists_its_commands():
@@ -298,7 +298,7 @@ def test_the_module_runs_and_lists_its_commands():
 
 def test_a_plan_is_refused_settings_that_mean_nothing(files, capsys):
     place = [str(files / "level.map"), str(files / "out.replay")]
-    for flags, told in (
+    for flags, message in (
         (["--budget", "0"], "--budget 0: give a whole number of at least 1"),
         (["--polish", "-1"], "--polish -1: give a whole number of at least 0"),
         (["--seed", "-1"], "--seed -1: give a whole number of at least 0"),
@@ -306,5 +306,5 @@ def test_a_plan_is_refused_settings_that_mean_nothing(files, capsys):
         (["--noise", "-1"], "--noise -1.0: give a number of at least 0"),
     ):
         assert main(["plan", *place, *flags]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert not (files / "out.replay").exists()

@@ -1,4 +1,4 @@
-"""What is said while kernels are compiled: something, before the silence, in whatever program; nothing once they are."""
+"""Message while kernels are compiled: before compilation, in any program; none if they are cached."""
 
 import re
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ def compile_function(announcement, module):
 def test_it_is_said_before_the_first_function_and_now_and_then_later():
     said = []
     announcement = Announcement(said.append, Clock(step=4))
-    compile_function(announcement, "somebody.else")
+    compile_function(announcement, "another.module")
     assert said == []
     for _ in range(7):
         compile_function(announcement, "nppsim.decision")

@@ -23,7 +23,7 @@ def raising(error):
 
 
 @pytest.mark.parametrize(
-    ("job", "status", "told"),
+    ("job", "status", "message"),
     [
         (lambda: None, 0, ""),
         (lambda: 1, 1, ""),
@@ -47,16 +47,16 @@ def raising(error):
         (lambda: os.kill(os.getpid(), signal.SIGTERM), 130, "\ninterrupted: by SIGTERM\n"),
         (lambda: os.kill(os.getpid(), signal.SIGHUP), 130, "\ninterrupted: by SIGHUP\n"),
         (raising(KeyboardInterrupt), 130, "\ninterrupted\n"),
-        (raising(KeyboardInterrupt("what was made is kept")), 130, "\ninterrupted: what was made is kept\n"),
+        (raising(KeyboardInterrupt("finished parts are saved")), 130, "\ninterrupted: finished parts are saved\n"),
     ],
 )
-def test_the_exit_status_and_one_line_on_stderr(job, status, told, capsys):
+def test_the_exit_status_and_one_line_on_stderr(job, status, message, capsys):
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
     try:
         assert errors.run(job) == status
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == message
 
 
 def test_signals_do_again_what_they_did_before():
@@ -73,7 +73,7 @@ sys.exit(errors.run(lambda: print(sys.argv[1] * int(sys.argv[2]))))
 
 
 @pytest.mark.parametrize(
-    ("shell", "status", "told"),
+    ("shell", "status", "message"),
     [
         ("{} a 100000 | true", 141, "error: the reader of the output has ended"),
         ("{} a 100000 2>&1 | true", 141, ""),
@@ -84,13 +84,13 @@ sys.exit(errors.run(lambda: print(sys.argv[1] * int(sys.argv[2]))))
         ("{} $(printf 'a\\377') 1", 0, ""),
     ],
 )
-def test_output_that_goes_nowhere_or_cannot_be_shown(shell, status, told, monkeypatch):
+def test_output_that_goes_nowhere_or_cannot_be_shown(shell, status, message, monkeypatch):
     monkeypatch.setenv("COMMAND", COMMAND)
     shell = shell.format(f'{sys.executable} -c "$COMMAND"')
     command = ["bash", "-o", "pipefail", "-c", shell]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="surrogateescape")
-    assert (done.returncode, done.stderr.count("\n")) == (status, bool(told)), done.stderr
-    assert done.stderr.startswith(told)
+    assert (done.returncode, done.stderr.count("\n")) == (status, bool(message)), done.stderr
+    assert done.stderr.startswith(message)
 
 
 def test_a_bug_of_ours_keeps_its_traceback_and_debug_shows_the_users_too():

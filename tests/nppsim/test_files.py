@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, and what cannot be written is told before the work."""
+"""Files appear whole or not at all; unwritable outputs are reported before the work."""
 
 import errno
 import json
@@ -46,11 +46,11 @@ def test_what_cannot_be_written_is_named(tmp_path):
             raise OSError(*error, *([str(temporary)] if len(error) == 2 and error[0] == errno.EFBIG else []))
 
     for number in (errno.ENOSPC, errno.EFBIG):  # without the name of a file, and with that of the temporary one
-        with pytest.raises(OSError, match="told") as caught:
-            write(tmp_path, number, "told")
+        with pytest.raises(OSError, match="message") as caught:
+            write(tmp_path, number, "message")
         assert (caught.value.errno, caught.value.filename) == (number, str(tmp_path / "a.txt"))
     with pytest.raises(PermissionError) as caught:
-        write(tmp_path, errno.EACCES, "told", "other")
+        write(tmp_path, errno.EACCES, "message", "other")
     assert caught.value.filename == "other"
     with pytest.raises(OSError, match="^damaged$"), naming("x"):
         raise OSError("damaged")

@@ -1,4 +1,4 @@
-"""Files from anywhere: sizes are bounded, and what is no JSON, or not of the expected shape, is told in one sentence."""
+"""Untrusted files: sizes are bounded; invalid JSON and unexpected shapes are refused in one sentence."""
 
 import json
 import os

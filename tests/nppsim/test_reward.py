@@ -210,7 +210,7 @@ def test_the_audit_names_each_fault(config, words):
 
 
 def test_the_arithmetic_of_the_audit_agrees_with_playing():
-    """A death at once, standing still to the end, and a run at top speed, discounted by hand."""
+    """An immediate death, standing still to the end, and a run at top speed, discounted by hand."""
     gamma, config = 0.99, RewardConfig(shaping=0.0)
     level = WORLDS["no exit"]
     sim = BatchSimulator([level], 1, reward=config, gamma=gamma, observations=("state",))

@@ -20,11 +20,11 @@ def usual(monkeypatch):
 
 
 def test_the_first_is_noted_and_a_second_ctrl_c_does_not_wait():
-    told = []
-    with deferred_signals(told.append) as stop:
+    message = []
+    with deferred_signals(message.append) as stop:
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGTERM)
-        assert (stop.by, told) == ("SIGTERM", ["SIGTERM"])
+        assert (stop.by, message) == ("SIGTERM", ["SIGTERM"])
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):

@@ -164,9 +164,9 @@ def test_copy_decides_who_owns_the_observations(bank):
     for copy in (True, False):
         envs = NppVectorEnv(bank, 2, ("state",), copy=copy)
         before, _ = envs.reset(seed=0)
-        kept = before["game_state"].copy()
+        copied = before["game_state"].copy()
         envs.step([RIGHT, RIGHT])
-        assert np.array_equal(before["game_state"], kept) == copy
+        assert np.array_equal(before["game_state"], copied) == copy
 
 
 def test_masks_leave_something_to_do(bank):

@@ -44,21 +44,21 @@ def change(path, place, index, value):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "index", "told"),
+    ("dataset", "index", "message"),
     [
         ("frames", (7, 1), "frame 8: y is"),
         ("frames", (9, 9), "frame 10: gold is"),
         ("entity_state", (5, 0), "frame 6: entity"),
     ],
 )
-def test_one_wrong_number_is_found_and_placed(copy, dataset, index, told, capsys):
+def test_one_wrong_number_is_found_and_placed(copy, dataset, index, message, capsys):
     with h5py.File(copy) as file:
         case = next(iter(file["gold_exit"]))
         value = file["gold_exit"][case][dataset][index]
     change(copy, f"gold_exit/{case}/{dataset}", index, value + 1)
     result = nppsim.verify(copy)["gold_exit"]
     assert result.exact == result.cases - 1
-    assert result.first_divergence.startswith(f"{case}: {told}")
+    assert result.first_divergence.startswith(f"{case}: {message}")
     assert main(["verify", str(copy)]) == 1
     assert "diverges" in capsys.readouterr().out
 

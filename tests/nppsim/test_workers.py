@@ -1,4 +1,4 @@
-"""What a process may use: affinity, quotas of control groups, memory; here and on other systems."""
+"""Limits of a process: affinity, quotas of control groups, memory; here and on other systems."""
 
 import os
 import signal
@@ -143,9 +143,7 @@ def test_no_worker_outlives_a_killed_parent():
         assert worker.exists()
         parent.kill()
     for _ in range(100):
-        if (
-            not worker.exists() or ") Z " in (worker / "stat").read_text()
-        ):  # ended, though perhaps nobody has waited for it
+        if not worker.exists() or ") Z " in (worker / "stat").read_text():  # ended, though perhaps not yet waited for
             break
         time.sleep(0.1)
     else:
@@ -179,5 +177,5 @@ def test_all_processes_of_a_job_may_be_told_to_end_at_once(tmp_path):
     ) as process:
         assert process.stdout.readline() == "at work\n"
         os.killpg(process.pid, signal.SIGTERM)
-        _, told = process.communicate(timeout=30)
-    assert (process.returncode, told.strip()) == (130, "interrupted: by SIGTERM")
+        _, message = process.communicate(timeout=30)
+    assert (process.returncode, message.strip()) == (130, "interrupted: by SIGTERM")

@@ -118,7 +118,7 @@ def test_a_difficulty_narrows_spans_towards_their_harder_end(category, seed, eas
     assert len(set(families)) == 1
     for whole, low, high in zip(*map(spans, parameters), strict=True):
         if len(whole) == 2:
-            assert whole == low == high, "what is no span stays as it is"
+            assert whole == low == high, "single values stay unchanged"
             continue
         name, first, last = whole
         assert first <= low[1] <= low[2] <= last and first <= high[1] <= high[2] <= last
@@ -213,7 +213,7 @@ def test_beside_a_mine_on_a_wall_there_is_room_to_pass():
         assert max(abs(x - 2), abs(y - 10)) >= 4 * 2
         assert min(x % 4, y % 4) == 1 or max(x % 4, y % 4) == 3, "6 px from the wall"
     assert all(max(abs(a[1] - b[1]), abs(a[2] - b[2])) >= 9 for a in mines for b in mines if a is not b)
-    assert line_with_mines(rng, np.zeros((1, 30), np.uint8), 99, []) == [], "nobody could pass"
+    assert line_with_mines(rng, np.zeros((1, 30), np.uint8), 99, []) == [], "no way past would be left"
 
 
 def test_the_switch_of_a_locked_door_is_reached_without_passing_it():
@@ -498,10 +498,10 @@ def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, c
     ]
     assert script.main(arguments) == 0
     lost = len(LevelSet.open(tmp_path / "set" / UNFINISHED))
-    told = f"6 levels of category simple; the planner could not finish {lost} more ({lost / (6 + lost):.1%})"
-    assert told in capsys.readouterr().out
+    message = f"6 levels of category simple; the planner could not finish {lost} more ({lost / (6 + lost):.1%})"
+    assert message in capsys.readouterr().out
     assert script.main(arguments) == 0
-    assert told in capsys.readouterr().out, "nothing is made or counted a second time"
+    assert message in capsys.readouterr().out, "nothing is made or counted a second time"
     assert script.main([*arguments[:-1], "0.9"]) == 2
     assert "error: " in capsys.readouterr().err
 

@@ -235,8 +235,8 @@ def test_what_creates_nothing_is_a_warning():
 
 
 def test_what_moves_on_the_half_cells_and_stands_in_the_border_is_a_warning():
-    told = warning_of(level_of((20, 100, 97, 0, 0), (20, 1, 1, 0, 0)))
-    assert told.startswith(
+    expected = warning_of(level_of((20, 100, 97, 0, 0), (20, 1, 1, 0, 0)))
+    assert expected.startswith(
         "byte 1235: a thwump (type 20; the first of 2 such records) stands in the border, at (600, 582) px"
     )
     assert not level_of((26, 4, 96, 0, 0), (17, 0, 0, 0, 0)).warnings

@@ -1,4 +1,4 @@
-"""Levels as text: both ways, typed by hand, and what is told of mistakes."""
+"""Levels as text: reading, writing, and messages about mistakes."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_the_largest_level_is_read_whole_and_a_longer_text_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (("nppsim level 1", "nppsim level 2"), "line 1 is 'nppsim level 2': expected 'nppsim level 1'"),
         (("title:", "name:"), "line 2 .* expected 'title: ...' or 'tiles:'"),
@@ -97,8 +97,8 @@ def test_the_largest_level_is_read_whole_and_a_longer_text_refused(tmp_path):
         ((TYPED[TYPED.index("ninja") :], ""), "there are no records; the first is the ninja's"),
     ],
 )
-def test_mistakes_are_named_with_their_line(change, told):
-    with pytest.raises(LevelError, match=f"mine.level: .*{told}"):
+def test_mistakes_are_named_with_their_line(change, message):
+    with pytest.raises(LevelError, match=f"mine.level: .*{message}"):
         Level.from_text(TYPED.replace(*change, 1), "mine.level")
 
 

@@ -50,18 +50,18 @@ def test_results_are_a_table_of_figures(monkeypatch, capsys):
 
 
 def test_settings_out_of_range_are_errors(capsys):
-    for flags, told in (
+    for flags, message in (
         (["--rounds", "0"], "--rounds 0: give a whole number of at least 1"),
         (["--threads", "4096"], "this machine has cores for 1.."),
     ):
         assert main(["bench", "--json", "--traces", str(EXCERPT), *flags]) == 2
-        assert told in capsys.readouterr().err
-    for flags, told in (
+        assert message in capsys.readouterr().err
+    for flags, message in (
         (["--themes", "mines"], "give --traces FILE.h5 too"),
         (["--traces", str(EXCERPT), "--themes", "none"], "no theme 'none'; it has boostpad"),
         (["--start", "--levels", "datasets/test"], "--start measures the start alone"),
     ):
         assert main(["bench", *flags]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert main(["bench", "--levels", "no/such/folder"]) == 2
     assert "does not exist" in capsys.readouterr().err

@@ -34,11 +34,11 @@ def test_pairs_cancel_what_they_share():
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(1)
-    held = 0
+    covered = 0
     for _ in range(200):
         found = ratio_of_means(rng.normal(3.0, 0.3, 20), rng.normal(2.0, 0.2, 20))
-        held += found.low <= 1.5 <= found.high
-    assert 0.88 <= held / 200 <= 0.99
+        covered += found.low <= 1.5 <= found.high
+    assert 0.88 <= covered / 200 <= 0.99
 
 
 # By hand with z = 1.959964: centre (k + z²/2) / (n + z²), half width z / (n + z²) · sqrt(k (n - k) / n + z² / 4).

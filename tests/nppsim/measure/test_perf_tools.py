@@ -277,7 +277,7 @@ def test_a_regression_needs_the_whole_interval(stored, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"machine__cpu": "another"}, "machine: cpu is "),
         ({"versions__numba": "0.1"}, "versions: numba is "),
@@ -286,11 +286,11 @@ def test_a_regression_needs_the_whole_interval(stored, tmp_path):
         ({"version": 99}, "not a benchmark result of version 1"),
     ],
 )
-def test_comparison_across_keys_is_refused_with_4_before_anything_runs(stored, tmp_path, capsys, changes, told):
+def test_comparison_across_keys_is_refused_with_4_before_anything_runs(stored, tmp_path, capsys, changes, message):
     other = altered(stored, tmp_path / "other.json", **changes)
     assert perf_benchmark.main([*SMALL, "--baseline", other]) == 4
     captured = capsys.readouterr()
-    assert told in captured.err
+    assert message in captured.err
     assert "decisions/s" not in captured.out
 
 
@@ -300,7 +300,7 @@ def test_another_build_is_what_one_compares(stored, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (["--no-such-flag"], "unknown flag --no-such-flag"),
         (["--rounds", "1"], "--rounds 1: give a whole number of at least 2"),
@@ -316,10 +316,10 @@ def test_another_build_is_what_one_compares(stored, tmp_path):
         (["--report", "docs"], "holds no benchmark results"),
     ],
 )
-def test_bad_input_ends_with_4(flags, told, capsys):
+def test_bad_input_ends_with_4(flags, message, capsys):
     assert perf_benchmark.main(flags) == 4
     error = capsys.readouterr().err
-    assert error.startswith("error: ") and told in error
+    assert error.startswith("error: ") and message in error
 
 
 def test_where_nothing_can_be_stored_nothing_is_measured(monkeypatch, tmp_path, capsys):

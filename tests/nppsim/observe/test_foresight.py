@@ -1,4 +1,4 @@
-"""What ``foresight`` says, against what then happens; its slow twin is in test_observations and the shadow tests."""
+"""``foresight`` agrees with what then happens; its slow twin is in test_observations and the shadow tests."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_what_it_says_is_what_happens(seed, continuation):
         before, said = sim.snapshot(0), seen(sim)
         start, taken = sim.state.ninja[0].copy(), int(sim.state.ninja["switch_taken"][0])
         for action in range(NUM_ACTIONS):
-            told = said[action, continuation]
+            message = said[action, continuation]
             sim.restore(0, before)
             played = 0
             for decision in range(DECISIONS):
@@ -56,15 +56,15 @@ def test_what_it_says_is_what_happens(seed, continuation):
             now = sim.state.ninja[0]
             soon = np.float32(1 - (played - 1) / HORIZON)
             outcome = sim.episode["outcome"][0] if sim.terminated[0] else 0
-            assert told[AHEAD.death] == (soon if outcome == DIED else 0)
-            assert told[AHEAD.win] == (soon if outcome == WON else 0)
-            assert told[AHEAD.dx] == np.float32(now["x"] - start["x"])
-            assert told[AHEAD.dy] == np.float32(now["y"] - start["y"])
-            assert told[AHEAD.vx] == np.float32(now["vx"])
-            assert told[AHEAD.vy] == np.float32(now["vy"])
-            assert told[AHEAD.airborne] == now["airborne"]
-            assert told[AHEAD.switch] == now["switch_taken"] - taken
-            assert told[AHEAD.gold] == now["gold"] - start["gold"]
+            assert message[AHEAD.death] == (soon if outcome == DIED else 0)
+            assert message[AHEAD.win] == (soon if outcome == WON else 0)
+            assert message[AHEAD.dx] == np.float32(now["x"] - start["x"])
+            assert message[AHEAD.dy] == np.float32(now["y"] - start["y"])
+            assert message[AHEAD.vx] == np.float32(now["vx"])
+            assert message[AHEAD.vy] == np.float32(now["vy"])
+            assert message[AHEAD.airborne] == now["airborne"]
+            assert message[AHEAD.switch] == now["switch_taken"] - taken
+            assert message[AHEAD.gold] == now["gold"] - start["gold"]
         sim.restore(0, before)
         sim.observe()
 

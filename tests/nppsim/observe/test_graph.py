@@ -199,6 +199,6 @@ def test_levels_without_a_way_show_their_free_cells():
 
 
 def test_every_kind_of_entity_but_gold_is_some_node():
-    told = {kind for kind in kinds.CREATING if module._TYPE_OF_KIND[kind] != NONE} | set(kinds.DOORS)
-    assert told == set(kinds.CREATING) - {kinds.GOLD}
+    message = {kind for kind in kinds.CREATING if module._TYPE_OF_KIND[kind] != NONE} | set(kinds.DOORS)
+    assert message == set(kinds.CREATING) - {kinds.GOLD}
     assert (module._TYPE_OF_KIND[[kinds.THWUMP, kinds.LASER]] == HAZARD).all()

@@ -21,7 +21,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def play_to(sim, rng, decisions, actions=6):
-    """Random actions, each held for some decisions; stops before the first episode ends."""
+    """Random actions, each repeated for some decisions; stops before the first episode ends."""
     sim.reset()
     before = sim.snapshot(0)
     for _ in range(decisions):

@@ -148,9 +148,9 @@ def test_one_environment_can_be_put_back_or_begin_anew():
     sim.reset()
     for _ in range(4):
         sim.step(np.full(3, 2))
-    before, kept = sim.obs["game_state"].copy(), sim.snapshot(1)
+    before, snapshot = sim.obs["game_state"].copy(), sim.snapshot(1)
     sim.step(np.full(3, 2))
-    sim.restore(1, kept)
+    sim.restore(1, snapshot)
     sim.observe(np.array([1]))
     same({"one": sim.obs["game_state"][1]}, {"one": before[1]})
     sim.forget_frames(np.array([1]))

@@ -77,7 +77,7 @@ def play(level, *inputs):
 
 
 def random_inputs(rng, frames):
-    """Inputs that are held for some frames each."""
+    """Inputs that last some frames each."""
     return np.repeat(rng.integers(0, 8, frames), rng.integers(1, 20, frames))[:frames].astype(np.uint8)
 
 
@@ -102,9 +102,9 @@ def test_free_flight_follows_its_closed_form_up_to_the_terminal_speed():
     assert 9.982 < s.GRAVITY_FALL / (1 - s.DRAG) < 9.984
 
 
-@pytest.mark.parametrize(("held", "slow"), [(1, 1), (10, 10), (46, 46), (60, 46)])
-def test_a_jump_has_as_many_frames_of_low_gravity_as_it_is_held_up_to_46(held, slow):
-    run = play(room(), (20, 0), (held, 1), (100 - held, 0))
+@pytest.mark.parametrize(("pressed", "slow"), [(1, 1), (10, 10), (46, 46), (60, 46)])
+def test_a_jump_has_as_many_frames_of_low_gravity_as_the_key_is_pressed_up_to_46(pressed, slow):
+    run = play(room(), (20, 0), (pressed, 1), (100 - pressed, 0))
     before, after = run.velocity[20:70, 1], run.velocity[21:71, 1]  # all in the air
     gravity = after - before * s.DRAG
     assert np.isclose(gravity, s.GRAVITY_JUMP, atol=1e-9).sum() == slow

@@ -337,7 +337,7 @@ SCENARIOS = {
         """,
         records=[(kind, x, 46, 0, 0) for kind, x in THINGS],
     ),
-    "a drone before a door held open": Scenario(
+    "a drone before a door that stays open": Scenario(
         [], (38, 46), [(200, 0)],
         """
         1 228 276.066666667 0 0.066666667 4 | 370.857143 276
@@ -409,7 +409,7 @@ def events(run):
             [(41, 2, 0, 1), (65, 21, 0, 2), (73, 21, 0, 0), (100, 4, 0, 1), (117, 5, 0, 1), (134, 5, 0, 0)]
             + [(137, 6, 0, 1), (191, 8, 0, 0)],
         ),
-        ("a drone before a door held open", [(1, 5, 0, 1)]),
+        ("a drone before a door that stays open", [(1, 5, 0, 1)]),
     ],
 )
 def test_every_event_of_a_scenario_falls_on_its_frame(name, wanted):

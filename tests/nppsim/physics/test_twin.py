@@ -24,7 +24,7 @@ def test_half_cell_edges_derived_from_the_shapes_are_those_of_the_table():
 
 
 def held_inputs(rng, frames):
-    """Input bytes, each held for some frames; self-destruct now and then, late."""
+    """Input bytes, each repeated for some frames; self-destruct now and then, late."""
     inputs = np.repeat(rng.integers(0, 8, frames), rng.integers(1, 16, frames))[:frames]
     inputs[frames * 3 // 4 :] |= 8 * (rng.random(frames - frames * 3 // 4) < 0.1)
     return inputs

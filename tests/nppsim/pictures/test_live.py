@@ -19,7 +19,7 @@ LEVELS = [straight(name="short"), straight(length=24, name="long")]
 
 
 def fresh(env):
-    """The present picture drawn from nothing, without what was kept: uint8[H, W, 3]."""
+    """The present picture drawn without any cache: uint8[H, W, 3]."""
     view = env._renderer._views[0]
     stage = view._stage
     looks = stage.scene.looks_now(view._geometry, env.simulator.state.entities[0], env.simulator.state.movers[0])

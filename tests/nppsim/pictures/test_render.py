@@ -182,7 +182,7 @@ def test_a_ghost_is_pale_and_runs_beside():
     level = corridor(width=14)
     still, running = np.zeros(60, np.uint8), np.full(60, RIGHT, np.uint8)
     alone = list(frames(level, still))
-    both = list(frames(level, still, FilmLook(ghost=running, ghost_name="somebody")))
+    both = list(frames(level, still, FilmLook(ghost=running, ghost_name="another")))
     stage = alone[0].shape[0] - PANEL_HEIGHT
     changed = [
         np.flatnonzero((a[:stage] != b[:stage]).any(axis=2).any(axis=0)) for a, b in zip(alone, both, strict=True)
@@ -240,7 +240,7 @@ def test_frames_show_the_ninja_moving_the_keys_and_nothing_else():
 
 
 def test_a_film_ends_as_its_parts_were_drawn_at_once():
-    """Redrawing boxes gives what drawing the whole last picture anew gives, but for the joints of the thin trace."""
+    """Redrawing boxes gives the same as drawing the whole last picture, except at joints of the thin trace."""
     level = corridor(width=14, extra=[(1, 60, 39, 0, 0), (21, 35, 44, 0, 0), (2, 40, 46, 0, 0)])
     inputs = np.full(90, RIGHT, np.uint8)
     inputs[30:50] |= JUMP

@@ -19,8 +19,8 @@ IMAGES = ROOT / "docs" / "images"
 def test_a_figure_of_the_rulebook_is_what_the_code_draws_today(name):
     """If a rule has changed, draw them again: python -m nppsim render --rulebook docs/images."""
     drawn = np.asarray(rulebook.FIGURES[name](), np.int16)
-    with Image.open(IMAGES / f"{name}.png") as kept:
-        stored = np.asarray(kept.convert("RGB"), np.int16)
+    with Image.open(IMAGES / f"{name}.png") as image:
+        stored = np.asarray(image.convert("RGB"), np.int16)
     assert drawn.shape == stored.shape
     different = (np.abs(drawn - stored).max(axis=2) > 48).mean()
     assert different < 0.004, "letters may differ a little between versions of the font library, lines may not"

@@ -181,8 +181,8 @@ def test_the_command_writes_a_replay_or_says_why_not(tmp_path, capsys):
     assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "none.replay"), "--budget", "10"]) == 2
     assert "raise --budget" in capsys.readouterr().err
     varied = ["--min-hold", "2", "--noise", "20", "--polish", "50000"]
-    assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "held.replay"), *varied]) == 0
-    assert Replay.load(tmp_path / "held.replay").success
+    assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "long.replay"), *varied]) == 0
+    assert Replay.load(tmp_path / "long.replay").success
     assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "none.replay"), "--min-hold", "0"]) == 2
     assert "--min-hold 0: give a whole number from 1 to 1,000" in capsys.readouterr().err
     assert not (tmp_path / "none.replay").exists()

@@ -101,8 +101,8 @@ def test_the_command_prints_text_json_and_a_picture(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "inputs part     in frame 21\n" in text and len(text.splitlines()) == 17
     assert main([*arguments, "--json", "--sections", "3"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["inputs_part"] == 21 and len(told["marks"]) == 3 and told["outcomes"] == ["won", "won"]
+    message = json.loads(capsys.readouterr().out)
+    assert message["inputs_part"] == 21 and len(message["marks"]) == 3 and message["outcomes"] == ["won", "won"]
     image = pytest.importorskip("PIL.Image")
     assert main([*arguments, "--out", str(tmp_path / "both.png")]) == 0
     assert image.open(tmp_path / "both.png").width == 1056

@@ -40,7 +40,7 @@ def short_bank(levels=LEVELS, time_limit=80):
 
 
 def play(sim, steps, seed=0):
-    """Random actions, each held for four decisions, mostly to the right; random levels.  Returns how episodes ended."""
+    """Random actions, each repeated for four decisions, mostly to the right; random levels.  Returns how episodes ended."""
     rng, outcomes = np.random.default_rng(seed), []
     sim.reset()
     for step in range(steps):

@@ -17,7 +17,7 @@ ADDRESS = "http://127.0.0.1:8765"
 
 
 class Page:
-    """What a page of the studio can do: requests with its token and its origin.  Without entering it, no thread is left."""
+    """Client that sends requests with the token and origin of a page.  Unless entered, it leaves no thread."""
 
     def __init__(self, studio, access):
         self.studio, self.access = studio, access

@@ -81,7 +81,7 @@ def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
 
 
 @pytest.mark.parametrize(
-    ("data", "name", "told"),
+    ("data", "name", "message"),
     [
         (b"", "a.map", "a.map: 0 bytes; an N++ map has at least 1235"),
         (b"\0" * 100, "a", "a is neither a level nor a replay, or it is damaged (as a level: 100 bytes;"),
@@ -92,8 +92,8 @@ def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
         (b"\x89HDF\r\n\x1a\n" + b"\0" * 3000, "a.h5", "--replays"),
     ],
 )
-def test_files_that_are_neither_are_refused_with_the_reason(page, data, name, told):
-    assert told in page.post("open", data, 400, **{"X-File-Name": name})["error"]
+def test_files_that_are_neither_are_refused_with_the_reason(page, data, name, message):
+    assert message in page.post("open", data, 400, **{"X-File-Name": name})["error"]
 
 
 def test_defects_that_are_tolerated_are_told(page, winning):
@@ -197,9 +197,9 @@ def test_kept_runs_are_in_no_file_until_they_are_downloaded_or_become_demonstrat
     assert unsaved() == [False, True, True]
     page.get(f"recordings/{numbers[1]}/file?format=attract")
     assert unsaved() == [False, False, True]
-    (tmp_path / "kept.h5").write_bytes(page.get("recordings/file").content)
+    (tmp_path / "stored.h5").write_bytes(page.get("recordings/file").content)
     assert unsaved() == [False, False, False]
-    again = Library(replays=[tmp_path / "kept.h5"]).replays()["replays"]
+    again = Library(replays=[tmp_path / "stored.h5"]).replays()["replays"]
     assert [(one["label"], one["frames"]) for one in again] == [
         ("mine", winning.frames + n) for n in (0, 1, 9 - winning.frames)
     ]
@@ -247,7 +247,7 @@ THROUGH_THE_GAP = [2] * 23 + [3] * 5 + [2] * 95
 
 
 @pytest.mark.parametrize(
-    ("level", "inputs", "outcome", "told"),
+    ("level", "inputs", "outcome", "message"),
     [
         (straight(), [0] * 30, "running", "stops on the way at frame 30"),
         (gap(), [2] * 100, "died", "the ninja dies"),
@@ -255,12 +255,12 @@ THROUGH_THE_GAP = [2] * 23 + [3] * 5 + [2] * 95
         (gap(), THROUGH_THE_GAP, "won", "cannot be re-timed"),
     ],
 )
-def test_a_run_that_training_would_leave_out_is_refused_and_nothing_written(page, level, inputs, outcome, told):
+def test_a_run_that_training_would_leave_out_is_refused_and_nothing_written(page, level, inputs, outcome, message):
     page.studio.library.add(level)
     assert nppsim.simulate(level, np.array(inputs, np.uint8)).outcome == outcome
     number = keep(page, level, inputs, outcome)
     error = page.post(f"recordings/{number}/demonstration", status=409)["error"]
-    assert told in error
+    assert message in error
     assert not page.studio.demonstrations.folder.exists()
 
 

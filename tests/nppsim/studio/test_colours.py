@@ -1,4 +1,4 @@
-"""What is written can be read: contrast of texts and their grounds, light and dark, as WCAG 2 has it (AA: 4.5 to 1)."""
+"""Texts are legible: contrast of texts and their backgrounds, light and dark, as WCAG 2 has it (AA: 4.5 to 1)."""
 
 import re
 

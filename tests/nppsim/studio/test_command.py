@@ -1,4 +1,4 @@
-"""The command: what it prints, what it refuses, and a server that answers and ends when it is told to."""
+"""The command: output, refusals, and start and end of the server."""
 
 import json
 import re
@@ -77,7 +77,7 @@ def test_a_port_that_is_taken_is_refused_in_one_line(capsys):
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "expected"),
     [
         (["--levels", "nowhere"], "nowhere does not exist"),
         (["--replays", "nowhere"], "nowhere does not exist"),
@@ -86,7 +86,7 @@ def test_a_port_that_is_taken_is_refused_in_one_line(capsys):
         ([], "cannot listen at 192.0.2.1"),
     ],
 )
-def test_what_cannot_be_served_is_refused_before_it_is(flags, told, capsys):
+def test_what_cannot_be_served_is_refused_before_it_is(flags, expected, capsys):
     not_ours = ["--host", "192.0.2.1"]  # an address for documents, so that nothing can be served
     assert main(["studio", "--no-browser", *not_ours, *flags]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What the page is told of levels, frames and runs is what the simulator says, bit for bit where it is not rounded."""
+"""Documents of levels, frames and runs agree with the simulator, bit for bit where they are not rounded."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ from worlds import KINDS, mixed_level, straight
 
 
 def play(seed, kinds_of_level, frames=150):
-    """A level, its bank, random inputs held for a while, and what the simulator says of them."""
+    """A level, its bank, random inputs in long blocks, and the run of the simulator."""
     level = mixed_level(seed, kinds=kinds_of_level)
     inputs = np.repeat(np.random.default_rng(seed).integers(0, 8, frames // 6), 6).astype(np.uint8)
     bank = LevelBank([level])
@@ -56,8 +56,8 @@ def test_frame_documents_add_up_to_the_run_that_the_simulator_records(kind):
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 def test_run_documents_give_any_frame_within_a_sixteenth_of_a_pixel(kind):
     bank, inputs, run = play(kind, KINDS[kind])
-    document = json.loads(json.dumps(run_document(bank, inputs, "somebody", "#f00")))
-    assert (document["frames"], document["outcome"], document["label"]) == (run.frames, run.outcome, "somebody")
+    document = json.loads(json.dumps(run_document(bank, inputs, "a name", "#f00")))
+    assert (document["frames"], document["outcome"], document["label"]) == (run.frames, run.outcome, "a name")
     assert base64.b64decode(document["inputs"]) == inputs[: run.frames].tobytes()
     track = np.frombuffer(base64.b64decode(document["track"]), "<i2").reshape(-1, 8)
     assert np.abs(track[:, :2] / documents.POSITION_STEPS - run.position).max() <= 1 / 32

@@ -102,13 +102,13 @@ def test_what_is_no_draft_is_refused_in_words(change, said):
         level_of(draft)
 
 
-def told(draft):
-    """What is said about a draft."""
+def findings_of(draft):
+    """Findings about a draft."""
     return [(finding.severity, finding.text) for finding in findings(draft)]
 
 
 def test_a_level_that_can_be_finished_has_nothing_said_about_it():
-    assert told(draft_of(corridor())[0]) == []
+    assert findings_of(draft_of(corridor())[0]) == []
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,6 @@ def test_a_level_that_can_be_finished_has_nothing_said_about_it():
 def test_what_is_wrong_is_said_in_words(change, severity, said):
     draft = copy.deepcopy(draft_of(corridor())[0])
     change(draft)
-    found = told(draft)
+    found = findings_of(draft)
     assert [text for kind, text in found if kind == severity and said in text], found
     assert not any(text.startswith("byte") for _, text in found)

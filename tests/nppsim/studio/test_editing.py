@@ -126,9 +126,9 @@ def test_an_agent_tries_the_level_as_it_is(page, tmp_path):
     page.studio.roster = Roster([tmp_path / "agent"], find=Runner)
     with page.client, page.socket("edit") as socket:
         socket.send_text(json.dumps({"tries": DRAFT, "agent": "0", "number": 1}))
-        told = [socket.receive_json()["tries"] for _ in range(8)]
-    assert told[0] == {"wins": 4, "tries": 8, "of": 64}
-    assert told[-1] == {"wins": 32, "tries": 64, "of": 64}
+        expected = [socket.receive_json()["tries"] for _ in range(8)]
+    assert expected[0] == {"wins": 4, "tries": 8, "of": 64}
+    assert expected[-1] == {"wins": 32, "tries": 64, "of": 64}
 
 
 def test_only_so_many_editors_are_open(page, monkeypatch):

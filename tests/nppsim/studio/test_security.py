@@ -1,4 +1,4 @@
-"""Nobody but a page of the studio gets an answer, and a page can do no more than it should."""
+"""Only pages of the studio get an answer, and they can do no more than intended."""
 
 import pytest
 from starlette.testclient import WebSocketDenialResponse
@@ -61,7 +61,7 @@ def test_without_the_token_of_this_start_there_are_no_data(page, token):
     for path in ("state", "levels", "replays", "recordings"):
         assert page.client.get(f"/api/{path}", headers=headers(page, X_Studio_Token=token)).status_code == 401
     assert page.client.post("/api/open", headers=headers(page, X_Studio_Token=token)).status_code == 401
-    assert page.client.get("/").status_code == 200  # what everybody can read in the source needs none
+    assert page.client.get("/").status_code == 200  # static files need no token
 
 
 def test_tokens_are_long_random_and_not_shown_by_accident():
@@ -120,7 +120,7 @@ def test_no_path_leads_out_of_what_the_studio_shows(page, path):
 def test_what_is_too_large_is_not_read(page):
     assert page.post("open", b"\0" * (security.MAX_BODY + 1), 413)["error"].startswith("more than")
 
-    pieces = (b"\0" * 65536 for _ in range(security.MAX_BODY // 65536 + 1))  # whose length is not told before
+    pieces = (b"\0" * 65536 for _ in range(security.MAX_BODY // 65536 + 1))  # without a declared length
     assert page.post("open", pieces, 413)["error"].startswith("more than")
 
 

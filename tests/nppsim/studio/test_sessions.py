@@ -115,7 +115,7 @@ def test_a_closed_tab_frees_its_simulator(page):
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         ("", "not JSON"),
         ("{", "not JSON"),
@@ -144,13 +144,13 @@ def test_a_closed_tab_frees_its_simulator(page):
         ('{"start": "LEVEL", "inputs": 5}', "base64"),
     ],
 )
-def test_a_message_that_is_none_leaves_the_game_as_it_was(page, message, told):
+def test_a_message_that_is_none_leaves_the_game_as_it_was(page, message, expected):
     level = straight().fingerprint
     with page.socket() as socket:
         ask(socket, start=level)
         ask(socket, step=[2, 2, 2])
         socket.send_text(message.replace("LEVEL", level))
-        assert told in socket.receive_json()["error"]
+        assert expected in socket.receive_json()["error"]
         assert ask(socket, step=[2])["frames"][0]["f"] == 4
 
 

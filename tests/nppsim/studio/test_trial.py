@@ -1,4 +1,4 @@
-"""The planner beside the server: it finishes levels, says when it cannot, and is given up at once."""
+"""The planner beside the server: it finishes levels, reports failure, and is cancelled immediately."""
 
 import asyncio
 import base64
@@ -12,7 +12,7 @@ from nppsim.studio.trial import Trials
 
 from worlds import corridor
 
-OPEN = Level.build(np.zeros((23, 42), np.uint8), (20, 96), exits=[((160, 8), (80, 8))])  # a sky that nobody reaches
+OPEN = Level.build(np.zeros((23, 42), np.uint8), (20, 96), exits=[((160, 8), (80, 8))])  # out of reach
 
 
 def test_levels_are_finished_and_searches_given_up():

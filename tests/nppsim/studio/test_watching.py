@@ -24,7 +24,7 @@ SEEN = ("game_state", "surroundings", "player_frame")
 
 
 class Presser:
-    """An agent of one idea: right.  Tells how many of its episodes have begun and how many were closed."""
+    """An agent that always goes right; counts its episodes that began and were closed."""
 
     name, frame_skip, observations = "presser", 4, SEEN
 
@@ -193,7 +193,7 @@ def test_deaths_are_counted_on_a_level_and_in_a_category(watched):
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         ("no JSON", "not JSON"),
         ({"dance": 1}, "one of watch, at, deaths, stop"),
@@ -214,10 +214,10 @@ def test_deaths_are_counted_on_a_level_and_in_a_category(watched):
         ({"stop": "everything"}, "watch or deaths"),
     ],
 )
-def test_what_is_not_understood_is_told(watched, message, told):
+def test_what_is_not_understood_is_told(watched, message, expected):
     with watched.socket("watch") as socket:
         socket.send_text(message if isinstance(message, str) else json.dumps(message))
-        assert told in socket.receive_json()["error"]
+        assert expected in socket.receive_json()["error"]
 
 
 def test_one_run_that_cannot_be_shown_leaves_the_others(watched):
@@ -272,16 +272,16 @@ def test_agents_of_the_same_file_name_have_their_folders_too(page, plugin, tmp_p
 
 
 def test_an_agent_of_an_experiment_stays_the_same_when_another_training_begins(plugin, tmp_path):
-    def told(label):
+    def expected(label):
         return {"label": label, "seed": 1, "checkpoint": {"path": str(tmp_path / label), "name": label, "written": 0.0}}
 
-    runs, loaded = [told("later")], []
+    runs, loaded = [expected("later")], []
     (tmp_path / "later").touch()
     plugin.read_experiment = lambda folder: {"name": "x", "runs": [dict(run) for run in runs]}
     plugin.load_agent = lambda path: loaded.append(path.name)
     roster = Roster(experiment=tmp_path, find=lambda: plugin)
     id = roster.experiment()["runs"][0]["agent"]
-    runs.insert(0, told("earlier"))
+    runs.insert(0, expected("earlier"))
     roster.agent(id)
     assert loaded == ["later"]
     with pytest.raises(StudioError, match="no agent 'run other, seed 1' here"):
@@ -302,10 +302,10 @@ def test_an_experiment_is_followed_without_its_paths(watched, plugin, tmp_path):
     assert not watched.get("state").json()["follows"]
     watched.studio.roster = Roster(experiment=tmp_path, find=lambda: plugin)
     assert watched.get("state").json()["follows"]
-    told = watched.get("experiment").json()
-    assert told["runs"][0]["checkpoint"] == {"name": "a", "written": 0.0}
-    assert str(tmp_path) not in json.dumps(told)
-    assert watched.studio.roster.agent(told["runs"][0]["agent"]) is plugin.agent
+    expected = watched.get("experiment").json()
+    assert expected["runs"][0]["checkpoint"] == {"name": "a", "written": 0.0}
+    assert str(tmp_path) not in json.dumps(expected)
+    assert watched.studio.roster.agent(expected["runs"][0]["agent"]) is plugin.agent
 
 
 def test_agents_that_are_asked_for_are_checked_at_the_start(plugin):
