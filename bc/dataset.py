@@ -9,11 +9,10 @@ the sources of simulator and recording code, and the settings.
 import hashlib
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -34,7 +33,6 @@ from bc.dataset_file import (
     write_tables,
 )
 from bc.demonstrations import (
-    MIRRORED,
     Demonstration,
     DemonstrationSet,
     LeftOut,
@@ -133,7 +131,6 @@ def load_or_build(
         dataset = BCDataset.open(path, available_bytes=available_bytes)
         if dataset.key != key:
             raise DatasetError(f"{path}: has key {dataset.key}, which differs from its name; {REBUILD}")
-        _check_origin(dataset, files, config)
         log(dataset.report)
         return dataset
     found = load_demonstrations(
@@ -150,17 +147,6 @@ def load_or_build(
     dataset = BCDataset.open(path, available_bytes=available_bytes, bank=bank)
     log(dataset.report)
     return dataset
-
-
-def _check_origin(dataset: "BCDataset", files: Sequence[ReplayFile], config: DatasetConfig) -> None:
-    """Raise DatasetError unless a cached dataset was made with these settings from these files."""
-    wanted = json.loads(json.dumps(asdict(config)))
-    stored = dataset.settings
-    other = [f"{name} {stored.get(name)}, not {value}" for name, value in wanted.items() if stored.get(name) != value]
-    names = {file.name for file in files}
-    other += [f"demonstration {name}" for name in dataset.names if name.removesuffix(MIRRORED) not in names][:3]
-    if other:
-        raise DatasetError(f"{dataset.path}: made with other settings or replays: {', '.join(other)}; {REBUILD}")
 
 
 def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: Collection[str] = ()) -> str:
@@ -318,7 +304,6 @@ class BCDataset:
     images: renders images on demand; None without image observations.
     bank: levels, for images or graphs.
     stacking: frames per observation.
-    settings: of the file; empty without one.
     """
 
     path: str
@@ -337,7 +322,6 @@ class BCDataset:
     images: StoredImages | None = None
     bank: LevelBank | None = None
     stacking: Stacking = NO_STACKS
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: str | Path, available_bytes: int | None = None, bank: LevelBank | None = None) -> "BCDataset":
@@ -403,7 +387,6 @@ class BCDataset:
             images=images,
             bank=bank if drawn or GRAPH in keys else None,
             stacking=NO_STACKS,
-            settings=about["settings"],
         )
 
     def __len__(self) -> int:

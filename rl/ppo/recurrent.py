@@ -100,8 +100,7 @@ class RecurrentPPO(PPO):
             raise ValueError(f"{architecture} has no memory; use {architecture}+gru")
         self.buffer_settings = {"memory": size}
         self.states = np.zeros((env.sim.num_envs, size), np.float32)
-        self._after = np.zeros_like(self.states)  # states after decision ``_after_decision``, ignoring ends of episodes
-        self._after_decision = -1
+        self._after = np.zeros_like(self.states)  # states after the latest decision, ignoring ends of episodes
         super().__init__(env, architecture, config, plan, **keywords)
         self.rollout_buffer.set_segment_length(segment_length(config, plan))
 
@@ -113,21 +112,12 @@ class RecurrentPPO(PPO):
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
         """Add the recurrent state after decision t."""
-        return with_memory(final_obs, self._after if t == self._after_decision else self._states_after(t))
-
-    @torch.no_grad()
-    def _states_after(self, t: int) -> np.ndarray:
-        """Recompute the states float32[N, size] after an earlier decision."""
-        envs = self.sim.num_envs
-        index = torch.arange(t * envs, (t + 1) * envs, device=self.device)
-        states = self.policy.step(self.rollout_buffer.observations(index))[2]
-        assert states is not None
-        return states.cpu().numpy()
+        return with_memory(final_obs, self._after)
 
     def policy_outputs(self, t: int, rows: slice, obs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         logits, values, states = self.policy.step(obs)
         assert states is not None
-        self._after[rows], self._after_decision = states.cpu().numpy(), t
+        self._after[rows] = states.cpu().numpy()
         return logits, values
 
     def after_decision(self, t: int) -> None:
