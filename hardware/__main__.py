@@ -11,12 +11,11 @@ from functools import partial
 
 from hardware.detect import GB, Gpu, Machine, detect
 from hardware.figures import MACHINE, on_gpu, stored_figures
-from hardware.gpus import KNOWN, known_gpu
 from hardware.memory import estimate_update
 from hardware.plan import plan
 from hardware.plan_report import PlanReport, Speed, plan_table
 from hardware.plan_request import PlanRequest
-from hardware.profiles import PROFILE_NAMES, PlanError, find_profile
+from hardware.profiles import KNOWN_GPUS, PROFILE_NAMES, PlanError, find_profile, known_gpu
 from nppsim import errors
 from nppsim.errors import ConfigError
 from nppsim.settings import Parser, Setting
@@ -81,7 +80,7 @@ def _parser() -> Parser:
     flag(Setting("host memory; 1 GB = 1e9 bytes", flag="memory-gb", kind=float, above=0), other)
     flag(Setting("number of GPUs", flag="gpus", kind=int, low=0), other)
     flag(Setting("memory of each GPU", flag="gpu-memory-gb", kind=float, above=0), other)
-    other.add_argument("--gpu", metavar="NAME", help=f"model of the GPUs: {', '.join(KNOWN)}")
+    other.add_argument("--gpu", metavar="NAME", help=f"model of the GPUs: {', '.join(KNOWN_GPUS)}")
     return parser
 
 

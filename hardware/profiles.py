@@ -1,12 +1,13 @@
-"""Named hardware profiles.
+"""Named hardware profiles and known GPU models, for plans for other machines.
 
 Rollouts are short (64 decisions) with many environments, so that a run has hundreds of updates.  Learning rates grow with
 the square root of the minibatch.
+Compute capabilities of GPUs: https://developer.nvidia.com/cuda-gpus.
 """
 
 from dataclasses import dataclass
 
-from hardware.detect import GB, Gpu, Machine
+from hardware.detect import GB, Gpu, Machine, fast_bf16
 from nppsim.errors import UserError, did_you_mean
 
 BASE_LEARNING_RATE = 1e-3  # default of PPO
@@ -37,9 +38,38 @@ class Profile:
         return Machine(f"profile {self.name}", self.cores, memory, memory, gpus=self.gpus, present=False)
 
 
-_A100_80GB = Gpu("A100-80GB", 80 * GB, bf16=True)
-_A100_40GB = Gpu("A100-40GB", 40 * GB, bf16=True)
-_V100_32GB = Gpu("V100-32GB", 32 * GB, bf16=False)
+# Name -> memory in GB, compute capability.
+KNOWN_GPUS: dict[str, tuple[int, float]] = {
+    "GTX-1080-Ti": (11, 6.1),
+    "P100": (16, 6.0),
+    "V100-16GB": (16, 7.0),
+    "V100-32GB": (32, 7.0),
+    "T4": (16, 7.5),
+    "RTX-2080-Ti": (11, 7.5),
+    "A100-40GB": (40, 8.0),
+    "A100-80GB": (80, 8.0),
+    "A10": (24, 8.6),
+    "A40": (48, 8.6),
+    "RTX-3060": (12, 8.6),
+    "RTX-3090": (24, 8.6),
+    "L4": (24, 8.9),
+    "L40S": (48, 8.9),
+    "RTX-4070": (12, 8.9),
+    "RTX-4090": (24, 8.9),
+    "H100": (80, 9.0),
+    "H200": (141, 9.0),
+    "B200": (180, 10.0),
+    "RTX-5090": (32, 12.0),
+}
+
+
+def known_gpu(name: str) -> Gpu:
+    """Return the GPU model ``name``; raise PlanError with the nearest name if it is unknown."""
+    found = {known.lower(): known for known in KNOWN_GPUS}.get(name.lower())
+    if found is None:
+        raise PlanError(f"unknown GPU {name!r}; known: {', '.join(KNOWN_GPUS)}{did_you_mean(name, KNOWN_GPUS)}")
+    memory_gb, capability = KNOWN_GPUS[found]
+    return Gpu(found, memory_gb * GB, fast_bf16(capability))
 
 
 def _rate(minibatch_size: int) -> float:
@@ -50,6 +80,7 @@ def _rate(minibatch_size: int) -> float:
     return BASE_LEARNING_RATE * (minibatch_size / BASE_MINIBATCH) ** 0.5
 
 
+_A100_80GB, _A100_40GB, _V100_32GB = map(known_gpu, ("A100-80GB", "A100-40GB", "V100-32GB"))
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (

@@ -25,9 +25,9 @@ from hardware import (
 from hardware.__main__ import main
 from hardware.detect import GB
 from hardware.figures import stored_figures
-from hardware.gpus import known_gpu
-from hardware.limits import MOST, largest
 from hardware.memory import REMEMBERED_BYTES, TRANSITION_BYTES, observation_bytes
+from hardware.plan_report import MOST, largest
+from hardware.profiles import known_gpu
 from hardware.sizes import DEVICE_SHARE, HOST_SHARE
 from nppsim.observe import layout
 from rl.experiment.plan import measured
