@@ -182,12 +182,11 @@ def with_settings(config: ExperimentConfig, wanted: Sequence[tuple[str, Setting,
 
 def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
     """ConfigError unless both have the same settings, HOW excepted."""
-    theirs, ours = _values(stored), _values(given)
-    different = [name for name in theirs if theirs[name] != ours[name]]
+    different = changes(stored, given)
     if different:
-        values = (f"{name} is {_text(theirs[name])} in the run and {_text(ours[name])} here" for name in different)
+        values = (f"{name} is {_text(was)} in the run and {_text(now)} here" for name, (was, now) in different.items())
         fixed = {name for name, section, known in known_settings() if dotted(section, known.name) in FIXED}
-        accepted = " ".join(f"{name}={_text(ours[name])}" for name in different)
+        accepted = " ".join(f"{name}={_text(now)}" for name, (_, now) in different.items())
         change = "begin a new run" if fixed & set(different) else f"accept the change with --resume-override {accepted}"
         raise ConfigError(
             f"began with other settings: {'; '.join(values)}. Leave them out to resume it unchanged, or {change}",
