@@ -188,7 +188,7 @@ def _work_there() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]:
 
     def nppsim_work(ours: dict[str, str], function: bytes, batch: bytes) -> tuple[str, list]:
         try:
-            from nppsim import cluster, executor
+            from nppsim import cluster, workers
         except ImportError as error:
             import platform
 
@@ -200,7 +200,7 @@ def _work_there() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]:
         theirs = cluster.installed([name for name in ours if name not in ("nppsim", "Python")])
         if refusal := cluster.refused(ours, theirs):
             return refusal, []
-        return "", executor.work(function, batch)
+        return "", workers.work(function, batch)
 
     return nppsim_work
 

@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager
-from functools import lru_cache
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from nppsim.cluster import connected
-from nppsim.workers import usable_cores, worker_pool
+from nppsim.workers import usable_cores, work, worker_pool
 
 # Limit of pending and finished batches per process: iterables may be infinite, and one slow batch delays all later results.
 WINDOW = 64
@@ -122,13 +121,3 @@ def _results(
     finally:
         for handle in handles:
             workforce.cancel(handle)
-
-
-def work(function: bytes, batch: bytes) -> list:
-    """Apply a pickled function to each item of a pickled batch, in a worker process."""
-    return list(map(_unpickled(function), pickle.loads(batch)))
-
-
-@lru_cache(maxsize=1)
-def _unpickled(function: bytes) -> Callable[[Any], Any]:
-    return pickle.loads(function)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import threading
@@ -10,8 +11,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import InvalidStateError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import lru_cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from nppsim.errors import needed
 
@@ -65,7 +68,7 @@ def usable_memory() -> tuple[int, int]:
 
 @contextmanager
 def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[ProcessPoolExecutor]:
-    """Processes to work in; what they have not begun is dropped at the end.  Raises ``error`` if one of them dies."""
+    """Start worker processes for the block; pending work is cancelled at its end.  Raises ``error`` if a process dies."""
     # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, _begin_work)
@@ -113,6 +116,16 @@ def _begin_work() -> None:
 def _end_with(parent: BaseProcess) -> None:
     parent.join()
     os._exit(1)
+
+
+def work(function: bytes, batch: bytes) -> list:
+    """Apply a pickled function to each item of a pickled batch, in a worker process."""
+    return list(map(_unpickled(function), pickle.loads(batch)))
+
+
+@lru_cache(maxsize=1)
+def _unpickled(function: bytes) -> Callable[[Any], Any]:
+    return pickle.loads(function)
 
 
 def control_groups(
