@@ -13,9 +13,9 @@ from pathlib import Path
 
 from bc.demonstrations import DemonstrationError
 from nppsim.executor import Executor, open_executor
+from nppsim.files import locked
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
-from nppsim.lock import locked
 from nppsim.planner import plan
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay

@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-from nppsim import _cache, compiling
+from nppsim import _cache, progress
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -13,4 +13,4 @@ from nppsim.simulate import Run, simulate
 from nppsim.vector_env import NppVectorEnv
 from nppsim.verify import verify
 
-compiling.announce()
+progress.announce()

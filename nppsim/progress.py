@@ -1,12 +1,23 @@
-"""Progress bar for long operations, shown on terminals only."""
+"""Progress on stderr: a bar for long operations, and messages while Numba compiles kernels.
 
+Numba compiles a kernel at its first call; later processes load it (``nppsim._cache``).  A listener on Numba's events
+reports the progress in every program that uses the package.
+"""
+
+import multiprocessing
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from numba.core import event
+
+from nppsim import _cache
 from nppsim.errors import needed
 
 MANY = 10_000  # totals from here on are shown in thousands and millions
+_PATIENCE_S = 10.0  # between two lines where stderr is no terminal
+_PACKAGE = __name__.partition(".")[0]
 
 
 def progress_bar(
@@ -24,3 +35,60 @@ def progress_bar(
     large = total is not None and total >= MANY
     silent = sys.stderr is None or not sys.stderr.isatty()
     return tqdm(items, title, total, leave=False, unit=unit, unit_scale=large, disable=silent)
+
+
+class Announcement(event.Listener):
+    """Print a line when the first function of this package is compiled, and then the number of compiled functions.
+
+    count: functions compiled so far.
+    """
+
+    def __init__(self, write: Callable[[str], object] | None = None, clock: Callable[[], float] = time.monotonic):
+        self.count = 0
+        self._write = write
+        self._clock = clock
+        self._depth = 0  # running compilations: compiling a function compiles its callees
+        self._began = self._printed = 0.0
+
+    def on_start(self, event: event.Event) -> None:
+        """Handle the start of a compilation."""
+        if not event.data["dispatcher"].py_func.__module__.startswith(f"{_PACKAGE}."):
+            return
+        if not self._printed:
+            self._began = self._printed = self._clock()
+            self._print(
+                f"nppsim: compiling for this machine, once per version: up to {_functions()} functions, one to two minutes "
+                "alone on a fast machine, several on a slow or busy one ...\n"
+            )
+        self._depth += 1
+
+    def on_end(self, event: event.Event) -> None:
+        """Handle the end of a compilation, also of a failed one."""
+        if not event.data["dispatcher"].py_func.__module__.startswith(f"{_PACKAGE}."):
+            return
+        self._depth -= 1
+        self.count += 1
+        now, terminal = self._clock(), sys.stderr is not None and sys.stderr.isatty()
+        line = f"nppsim: {self.count} functions compiled in {now - self._began:.0f} s"
+        if terminal:
+            self._print(f"\r{line} " + ("" if self._depth else "\n"))
+        elif now - self._printed > _PATIENCE_S:
+            self._print(f"{line}\n")
+            self._printed = now
+
+    def _print(self, text: str) -> None:
+        if self._write is not None:
+            self._write(text)
+        elif sys.stderr is not None:
+            print(text, end="", file=sys.stderr, flush=True)
+
+
+def _functions() -> int:
+    """Count the compiled functions of the package; a program uses some of them."""
+    return sum(len(_cache.COMPILED_FUNCTION.findall(text)) for text in _cache.kernel_sources().values())
+
+
+def announce() -> None:
+    """Register the listener; of several worker processes, only the first one prints."""
+    if multiprocessing.parent_process() is None or multiprocessing.current_process().name.endswith("-1"):
+        event.register("numba:compile", Announcement())

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nppsim.errors import UserError, needed, redact
-from nppsim.files import write_json
-from nppsim.lock import LOCK
+from nppsim.files import LOCK, write_json
 from nppsim.reading import mismatch, read_json
 from rl.config import UploadConfig
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from nppsim.errors import UserError
 from nppsim.executor import open_executor
+from nppsim.files import locked
 from nppsim.generate import CATEGORIES, generate, recipe
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet
-from nppsim.lock import locked
 from nppsim.workers import usable_cores
 
 UNFINISHED = "unfinished"  # sub-folder of a level set

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nppsim.errors import REDACTED, ConfigError, did_you_mean
-from nppsim.plain import PlainError, from_plain
-from nppsim.reading import read_json
+from nppsim.reading import PlainError, from_plain, read_json
 from nppsim.settings import Setting, settings_of
 from rl.config import ExperimentConfig, HardwareConfig, plugins
 

@@ -26,8 +26,7 @@ import torch
 
 from nppsim.errors import UserError, did_you_mean, redact
 from nppsim.files import table, write_json
-from nppsim.plain import PlainError, from_plain
-from nppsim.reading import read_json
+from nppsim.reading import PlainError, from_plain, read_json
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 MARKS = {OK: "✓", WARNING: "!", FAILED: "✗", SKIPPED: "–"}

@@ -20,8 +20,7 @@ import numpy as np
 
 from nppsim.cluster import project_digest
 from nppsim.errors import ConfigError
-from nppsim.files import table, write_bytes, write_json, write_text
-from nppsim.lock import locked
+from nppsim.files import locked, table, write_bytes, write_json, write_text
 from nppsim.measure import machine, timing
 from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_of_ratios
 from nppsim.reading import mismatch, read_json

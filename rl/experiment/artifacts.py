@@ -40,8 +40,7 @@ from nppsim.files import write_json
 from nppsim.levels.level import Level
 from nppsim.measure.machine import environment, git_state, machine
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.plain import from_plain
-from nppsim.reading import inflate, mismatch, read_json
+from nppsim.reading import from_plain, inflate, mismatch, read_json
 from nppsim.replays.replay import MAX_BYTES
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.resume import FINISHED_FILE, dotted, known_settings

@@ -17,10 +17,9 @@ import torch
 from hardware import DEVICES
 from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_folder, new_folder, write_json
+from nppsim.files import check_output_folder, locked, new_folder, write_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
-from nppsim.lock import locked
 from nppsim.outcomes import DIED, NAMES
 from nppsim.progress import progress_bar
 from nppsim.replays.replay import Replay

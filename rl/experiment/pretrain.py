@@ -21,9 +21,8 @@ from bc.demonstrations import places_text
 from bc.train import BCConfig, Hooks, pretrain
 from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_folder, new_folder, write_json
+from nppsim.files import check_output_folder, locked, new_folder, write_json
 from nppsim.levels.level_set import LevelSet
-from nppsim.lock import locked
 from nppsim.observe.stacking import ADVICE
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting

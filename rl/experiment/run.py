@@ -14,8 +14,7 @@ from pathlib import Path
 
 import hardware
 from nppsim.errors import ConfigError
-from nppsim.files import new_folder, write_text
-from nppsim.lock import locked
+from nppsim.files import locked, new_folder, write_text
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig

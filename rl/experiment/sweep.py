@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nppsim.errors import ConfigError
-from nppsim.files import table, write_json, write_text
-from nppsim.lock import locked
+from nppsim.files import locked, table, write_json, write_text
 from nppsim.reading import read_json
 from nppsim.signals import end_interrupted
 from rl.config import ExperimentConfig

@@ -18,9 +18,8 @@ from typing import Any
 from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
-from nppsim.files import check_output_folder, new_folder, replacing, table, write_json
+from nppsim.files import check_output_folder, locked, new_folder, replacing, table, write_json
 from nppsim.levels.level import oddities
-from nppsim.lock import locked
 from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.progress import progress_bar

@@ -13,7 +13,7 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
-from nppsim.plain import PlainError, from_plain
+from nppsim.reading import PlainError, from_plain
 from nppsim.reward import GAMMA, TERMS
 from nppsim.simulate import simulate
 from nppsim.studio.agents import Decision, Ending

@@ -27,10 +27,8 @@ import numpy as np
 
 from nppsim._cache import CACHE_FOLDER
 from nppsim.errors import INTERRUPTED, REFUSED, UNHEARD, UserError
-from nppsim.files import table
-from nppsim.lock import LOCK
-from nppsim.plain import PlainError, from_plain
-from nppsim.reading import read_json
+from nppsim.files import LOCK, table
+from nppsim.reading import PlainError, from_plain, read_json
 from tests.chaos.integrity import damaged, left_over
 from tests.chaos.targets import ROOT, TARGETS, Target, make_world, names_of, run_of
 from tests.fuzz import damage

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from nppsim.lock import FolderError, locked
+from nppsim.files import FolderError, locked
 
 from places import ROOT
 
 HOLD = """
 import sys, time
-from nppsim.lock import locked
+from nppsim.files import locked
 with locked(sys.argv[1]):
     print("locked", flush=True)
     time.sleep(60)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from nppsim.lock import FolderError, locked
+from nppsim.files import FolderError, locked
 from rl.experiment.log_file import LOG_FILE, LogFile
 
 

@@ -10,9 +10,8 @@ import torch
 
 import hardware
 from nppsim.errors import ConfigError
-from nppsim.files import write_json
+from nppsim.files import FolderError, locked, write_json
 from nppsim.levels.level_set import LevelSet
-from nppsim.lock import FolderError, locked
 from rl.config.command_line import resolve
 from rl.doctor.divergence import first_divergence
 from rl.doctor.doctor import read_findings

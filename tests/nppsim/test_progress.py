@@ -7,7 +7,7 @@ import numba
 import pytest
 from numba.core import event
 
-from nppsim.compiling import Announcement
+from nppsim.progress import Announcement
 
 
 class Clock:
