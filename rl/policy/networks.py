@@ -29,6 +29,7 @@ PIXEL_SCALE = 1.0 / 255.0  # uint8 observations are scaled to 0..1, in ByteLinea
 CLAMP = 10.0  # largest absolute value of a normalised number; one outlier must not drown the others
 TOKEN = 64  # features of a modality in attention
 CHANNELS = 16  # features of an image patch
+PATCHES = {"player_frame": (12, 12), "global_view": (16, 20)}  # pixels; 7x7 and 11x5 of them
 LEAK = 0.1  # negative slope of these: with 0, all 16 of a patch can be dead, and the patch ignored
 CONVERTED = 2**19  # bytes converted to floats together on a CPU; fits into its cache
 
@@ -210,7 +211,7 @@ class ImageCNN(nn.Module):
     arithmetic takes twice the time, most of it in the backward pass.
     """
 
-    def __init__(self, shape: tuple[int, int], patch: tuple[int, int], size: int, frames: int):
+    def __init__(self, shape: tuple[int, int], patch: tuple[int, int], size: int, frames: int = 1):
         super().__init__()
         self.shape, self.patch, self.frames = shape, patch, frames
         rows, columns = shape[0] // patch[0], shape[1] // patch[1]
@@ -222,26 +223,6 @@ class ImageCNN(nn.Module):
         if self.frames > 1:
             cells = cells.unflatten(0, (-1, self.frames)).permute(0, 2, 3, 1, 4).flatten(3)
         return F.relu(self.linear(F.leaky_relu(self.embedding(cells), LEAK).flatten(1)))
-
-
-def _picture(key: str) -> tuple[int, int]:
-    """Height and width of an image observation, pixels."""
-    height, width, _ = layout.SPECS[key].shape
-    return height, width
-
-
-class PlayerFrameCNN(ImageCNN):
-    """The 84x84 frame around the ninja in 7x7 patches, each as large as a tile."""
-
-    def __init__(self, size: int, frames: int = 1):
-        super().__init__(_picture("player_frame"), (12, 12), size, frames)
-
-
-class GlobalViewCNN(ImageCNN):
-    """The 176x100 view of the whole level in 11x5 patches of 4x5 tiles."""
-
-    def __init__(self, size: int, frames: int = 1):
-        super().__init__(_picture("global_view"), (16, 20), size, frames)
 
 
 class SurroundingsMLP(nn.Module):
@@ -362,9 +343,11 @@ class Encoder(BaseFeaturesExtractor):
             return
         self.vectors = nn.ModuleList(VectorMLP(self._columns(keys), sizes) for keys, sizes in chosen.vectors)
         self.images = nn.ModuleDict()
-        for key, cnn in (("player_frame", PlayerFrameCNN), ("global_view", GlobalViewCNN)):
+        for key, patch in PATCHES.items():
             if getattr(chosen, key):
-                self.images[key] = cnn(getattr(chosen, key), self.stacking.frames(key))
+                height, width, _ = layout.SPECS[key].shape
+                frames = self.stacking.frames(key)
+                self.images[key] = ImageCNN((height, width), patch, getattr(chosen, key), frames)
         if chosen.surroundings:
             self.images["surroundings"] = SurroundingsMLP(chosen.surroundings)
         widths = [sizes[-1] for _, sizes in chosen.vectors] + [getattr(chosen, key) for key in self.images]

@@ -76,10 +76,9 @@ def transfer(
     if mapping is None:
         mapping = {name: name for name in source_state if name not in skipped_names}
     problems = [
-        *_unknown("fresh", fresh, target_state),
-        *_unknown("skipped", skipped, source_state),
-        *_source_problems(source_state, mapping, skipped_names),
-        *_target_problems(target_state, mapping, fresh_names),
+        *(f"fresh names {name!r}, which does not exist" for name in _unused(fresh, target_state)),
+        *(f"skipped names {name!r}, which does not exist" for name in _unused(skipped, source_state)),
+        *_name_problems(source_state, target_state, mapping, skipped_names, fresh_names),
         *_tensor_problems(source_state, target_state, mapping),
     ]
     if problems:
@@ -113,45 +112,26 @@ def _expand(patterns: str | Iterable[str], state: State) -> set[str]:
     return {name for name in state for pattern in _patterns(patterns) if _fits(name, pattern)}
 
 
-def _unknown(argument: str, patterns: str | Iterable[str], state: State) -> list[str]:
-    return [
-        f"{argument} names {pattern!r}, which does not exist"
-        for pattern in _patterns(patterns)
-        if not any(_fits(name, pattern) for name in state)
-    ]
+def _unused(patterns: str | Iterable[str], state: State) -> list[str]:
+    """Patterns that fit no name."""
+    return [pattern for pattern in _patterns(patterns) if not any(_fits(name, pattern) for name in state)]
 
 
-def _listed(found: Mapping[str, Iterable[str]]) -> list[str]:
-    """Format each non-empty kind of mistake as "kind: name, name"."""
-    return [f"{what}: {', '.join(names)}" for what, names in found.items() if names]
-
-
-def _source_problems(source: State, mapping: Mapping[str, str], skipped: set[str]) -> list[str]:
-    """Source tensors that are not used exactly once or skipped."""
-    return _listed(
-        {
-            "mapped, but not in the source": [name for name in mapping if name not in source],
-            "mapped and skipped": [name for name in mapping if name in skipped],
-            "in the source, but neither mapped nor skipped": [
-                name for name in source if name not in mapping and name not in skipped
-            ],
-        }
-    )
-
-
-def _target_problems(target: State, mapping: Mapping[str, str], fresh: set[str]) -> list[str]:
-    """Target tensors that are not filled exactly once or fresh."""
+def _name_problems(
+    source: State, target: State, mapping: Mapping[str, str], skipped: set[str], fresh: set[str]
+) -> list[str]:
+    """Format source tensors not used exactly once or skipped, and target tensors not filled exactly once or fresh."""
     filled = Counter(mapping.values())
-    return _listed(
-        {
-            "not in the target": [name for name in filled if name not in target],
-            "filled twice": sorted(name for name, times in filled.items() if times > 1),
-            "filled and fresh": [name for name in filled if name in fresh],
-            "in the target, but neither filled nor fresh": [
-                name for name in target if name not in filled and name not in fresh
-            ],
-        }
-    )
+    found = {
+        "mapped, but not in the source": [name for name in mapping if name not in source],
+        "mapped and skipped": [name for name in mapping if name in skipped],
+        "in the source, but neither mapped nor skipped": [n for n in source if n not in mapping and n not in skipped],
+        "not in the target": [name for name in filled if name not in target],
+        "filled twice": sorted(name for name, times in filled.items() if times > 1),
+        "filled and fresh": [name for name in filled if name in fresh],
+        "in the target, but neither filled nor fresh": [n for n in target if n not in filled and n not in fresh],
+    }
+    return [f"{problem}: {', '.join(names)}" for problem, names in found.items() if names]
 
 
 def _tensor_problems(source: State, target: State, mapping: Mapping[str, str]) -> list[str]:
