@@ -103,7 +103,7 @@ def test_training_learns_and_beats_the_trivial_predictors():
     json.dumps(result.as_dict(), allow_nan=False)
 
 
-def test_the_best_weights_are_kept_and_patience_ends_training():
+def test_the_best_weights_are_returned_and_patience_ends_training():
     dataset, policy = toy_dataset(separable=False), ToyPolicy()
     config = BCConfig(epochs=60, patience=3, learning_rate=1e-2)
     result = pretrain(policy, dataset, config, log=lambda line: None)
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_weights():
     assert weights(0) == weights(0) != weights(1)
 
 
-def test_two_threads_learn_what_one_learns_and_repeatably():
+def test_two_threads_are_repeatable_and_equal_one():
     def learned(threads):
         policy = ToyPolicy()
         result = pretrain(policy, toy_dataset(), BCConfig(epochs=2), pool=ThreadPool(threads), log=lambda line: None)
@@ -218,7 +218,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
         (["--output-dir", f"{__file__}/out"], f"out: cannot be written ({__file__} is a file)"),
     ],
 )
-def test_the_script_answers_bad_input_with_one_line(tmp_path, capsys, extra, message):
+def test_bad_input_of_the_script_is_an_error_of_one_line(tmp_path, capsys, extra, message):
     folder = replay_folder(tmp_path / "replays")
     command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path / "out")]
     assert load_script("pretrain_bc").main([*command, *extra]) == 2

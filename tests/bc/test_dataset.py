@@ -83,7 +83,7 @@ def test_a_demonstration_that_ends_elsewhere_in_the_batch_simulator_is_an_error(
         bc.dataset.record((2, true_length), range(2), wave, DatasetConfig(observations=STATE))
 
 
-def test_the_dataset_agrees_with_playing_back_alone(tmp_path):
+def test_the_dataset_agrees_with_single_playback(tmp_path):
     folder = replay_folder(tmp_path / "replays")
     dataset = load_or_build(
         folder, tmp_path, DatasetConfig(observations=("state", "player_frame")), log=lambda text: None
@@ -106,7 +106,7 @@ def test_the_dataset_agrees_with_playing_back_alone(tmp_path):
             simulator.step([action])
 
 
-def test_images_are_drawn_as_they_were_seen_with_everything_that_moves():
+def test_images_are_rendered_as_they_were_observed():
     levels = [generate("advanced", seed)[0] for seed in range(6)] + [generate("complex", seed)[0] for seed in range(2)]
     simulator = nppsim.BatchSimulator(nppsim.LevelBank(levels), 8, observations=layout.IMAGES)
     simulator.reset(np.arange(8))
@@ -138,7 +138,7 @@ def test_the_cache_is_used_only_for_the_same_content(tmp_path, monkeypatch):
     assert load_or_build(folder, tmp_path / "cache", config, log=log.append).key != first.key
 
 
-def test_a_cache_that_cannot_be_written_is_one_error_and_nothing_crashes(tmp_path, largest_file):
+def test_an_unwritable_cache_is_an_error(tmp_path, largest_file):
     """HDF5 writes to memory: on a disk, a failed write has crashed the interpreter, immediately or at its end."""
     folder = replay_folder(tmp_path / "replays")
     config, log = DatasetConfig(observations=STATE), []
@@ -199,7 +199,7 @@ def test_levels_are_split_never_samples():
         split_by_level(demonstrations[:2], 0.2, seed=0)
 
 
-def test_a_demonstration_beyond_the_time_limit_is_left_out_and_counted(tmp_path, monkeypatch):
+def test_a_demonstration_beyond_the_time_limit_is_excluded_and_counted(tmp_path, monkeypatch):
     class Impatient(nppsim.LevelBank):
         @property
         def time_limit(self):

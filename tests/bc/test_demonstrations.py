@@ -70,7 +70,7 @@ def test_a_folder_without_replays_is_an_error(tmp_path):
         (tmp_path / "a.map").write_bytes(b"")
 
 
-def test_replay_sets_are_read_beside_files(tmp_path):
+def test_replay_sets_and_files_are_read(tmp_path):
     won = winning_inputs(level())
     (tmp_path / "deep").mkdir()
     with ReplayWriter(tmp_path / "deep" / "more.h5") as writer:
@@ -123,7 +123,7 @@ def test_an_hdf5_file_that_is_no_replay_set_is_one_clear_error(tmp_path):
         find_replays(tmp_path)
 
 
-def test_the_command_tells_what_becomes_of_every_replay(tmp_path, capsys):
+def test_the_command_lists_every_replay(tmp_path, capsys):
     replay_folder(tmp_path / "replays")
     for i in range(12):
         Replay(level(), np.zeros(i + 1, np.uint8)).save(tmp_path / "replays" / f"idle{i:02}.replay")
@@ -135,7 +135,7 @@ def test_the_command_tells_what_becomes_of_every_replay(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_too_many_replays_are_drawn_by_lot_before_they_are_played(tmp_path):
+def test_replays_are_sampled_before_playback(tmp_path):
     def file(name, category):
         return ReplayFile(name, name, category, Replay(level(), np.zeros(3, np.uint8)).to_bytes())
 
@@ -158,7 +158,7 @@ def test_too_many_replays_are_drawn_by_lot_before_they_are_played(tmp_path):
     assert not any(item.reason == "not drawn" for item in load_demonstrations(files, 4, max_per_category=8).left_out)
 
 
-def test_what_is_no_demonstration_is_left_out_and_counted(monkeypatch):
+def test_unusable_replays_are_excluded_and_counted(monkeypatch):
     def file(name, inputs, success=True, of=None):
         return ReplayFile(name, name, "simple", Replay(of or level(), np.array(inputs, np.uint8), success).to_bytes())
 
@@ -307,7 +307,7 @@ def way_of_minari(files, folder, tmp_path):
     ("way", "levels", "plays", "looked_at"),
     [(way_of_a_dataset, 6, 5 + 4, 0), (way_of_a_report, 4, 5, 0), (way_of_minari, 3, 5, 4)],
 )
-def test_a_replay_is_parsed_once_and_a_level_compiled_once_on_the_whole_way(
+def test_replays_are_parsed_once_and_levels_compiled_once(
     tmp_path, monkeypatch, counted, way, levels, plays, looked_at
 ):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))

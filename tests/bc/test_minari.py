@@ -60,7 +60,7 @@ def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_it_becomes_the_same_demonstrations_again(found):
+def test_export_and_import_restore_the_demonstrations(found):
     names = export_minari(found, About("human", **ABOUT))
     files = [file for name in names for file in import_minari(name)]
     assert [len(file.replay.inputs) for file in files] == [len(d.inputs) for d in found.demonstrations]
@@ -92,7 +92,7 @@ def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_of_two_exports_at_once_the_one_that_ends_last_is_refused_and_the_other_one_kept(found, tmp_path, monkeypatch):
+def test_the_later_of_two_simultaneous_exports_is_an_error(found, tmp_path, monkeypatch):
     about = About("planner", **ABOUT)
 
     def meanwhile(demonstrations):
@@ -108,7 +108,7 @@ def test_of_two_exports_at_once_the_one_that_ends_last_is_refused_and_the_other_
     assert not list((tmp_path / "minari").glob(".nppsim_*"))
 
 
-def test_what_is_not_there_or_has_no_name_is_refused(found):
+def test_unknown_and_invalid_names_are_an_error(found):
     with pytest.raises(DemonstrationError, match="npp/simple/human-v0: no such dataset"):
         import_minari("npp/simple/human-v0")
     with pytest.raises(DemonstrationError, match="single words"):
@@ -129,7 +129,7 @@ def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
         import_minari(name)
 
 
-def test_what_does_not_fit_into_memory_is_refused_before_anything_is_played(found, monkeypatch):
+def test_datasets_larger_than_memory_are_an_error_before_playback(found, monkeypatch):
     monkeypatch.setattr(bc.minari, "check_memory", partial(check_memory, available_bytes=1000))
     with pytest.raises(DatasetError, match="npp/simple/planner-v0"):
         export_minari(found, About("planner", **ABOUT))

@@ -121,7 +121,7 @@ def test_workers_and_interruptions_change_nothing(levels, tmp_path, monkeypatch)
     assert content(tmp_path / "parts") == content(tmp_path / "whole")
 
 
-def test_an_interruption_between_the_runs_of_a_level_costs_none(levels, tmp_path, monkeypatch):
+def test_an_interruption_between_runs_of_a_level_loses_none(levels, tmp_path, monkeypatch):
     varied = PlannerSettings(runs=2, noise=30.0)
     make_demonstrations(levels, tmp_path / "whole", varied, workers=1)
     append, left = ReplayWriter.append, iter(range(3))
@@ -155,7 +155,7 @@ def test_runs_that_are_the_same_or_not_found_are_counted(levels, tmp_path, monke
     assert made.written + made.duplicates + made.failed == 6 * 4  # all levels but the sealed one, runs of each
 
 
-def test_runs_of_another_length_than_the_index_says_are_told(levels, tmp_path, monkeypatch):
+def test_runs_of_another_length_than_par_are_reported(levels, tmp_path, monkeypatch):
     def longer(level, frame_skip, **more):
         found = plan(level, frame_skip, **more)
         if found is None:
@@ -172,7 +172,7 @@ def test_runs_of_another_length_than_the_index_says_are_told(levels, tmp_path, m
     assert made.differing[0] == f"a/000000.map: {frames} frames, the index says {par}"
 
 
-def test_files_made_otherwise_are_refused(levels, tmp_path):
+def test_files_with_other_settings_are_an_error(levels, tmp_path):
     make_demonstrations(levels, tmp_path / "out", USUAL, workers=1)
     before = content(tmp_path / "out")
     with pytest.raises(DemonstrationError, match=r"a\.h5: replay 0 was made with .*'noise': 12\.0.*another folder"):
@@ -192,7 +192,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_worker_that_dies_is_told(levels, tmp_path, monkeypatch):
+def test_a_crashed_worker_is_an_error(levels, tmp_path, monkeypatch):
     monkeypatch.setattr(bc.planned_demonstrations, "_plan_level", die)
     with pytest.raises(DemonstrationError, match="a worker process died, .* fewer workers"):
         make_demonstrations(levels, tmp_path / "out", workers=2)

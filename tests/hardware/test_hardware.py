@@ -143,7 +143,7 @@ def test_any_number_of_environments_alone_can_be_planned(observations, num_envs,
 # --- sources ---
 
 
-def test_a_flag_beats_the_profile_and_says_so():
+def test_a_flag_overrides_the_profile():
     chosen = plan(layout.ALL, PlanRequest(profile="1xA100-80GB", num_envs=100, learning_rate=1e-3), machine=SERVER)
     sources = {name: setting.source for name, setting in chosen.settings.items()}
     assert (chosen.num_envs, sources["num_envs"]) == (100, "flag")
@@ -153,7 +153,7 @@ def test_a_flag_beats_the_profile_and_says_so():
     assert "does not go with the flags" in chosen.settings["minibatch_size"].note
 
 
-def test_every_other_flag_wins_too():
+def test_all_flags_override_the_profile():
     given = {
         "epochs": 7,
         "torch_threads": 3,
@@ -173,7 +173,7 @@ def test_every_other_flag_wins_too():
         assert chosen.settings[name].source == "flag"
 
 
-def test_a_memory_limit_shrinks_what_nobody_asked_for_and_says_so():
+def test_a_memory_limit_reduces_sizes_without_a_flag():
     small = replace(LAPTOP, memory_bytes=int(2.5 * GB), available_bytes=int(2.5 * GB))
     chosen = plan(layout.ALL, machine=small)
     assert chosen.settings["num_envs"].source == "memory limit"
@@ -215,7 +215,7 @@ def benchmark(wall, processor=None, others=0.0):
     return run
 
 
-def test_threads_and_precision_are_the_fastest_of_all_that_were_timed_with_the_real_minibatch():
+def test_threads_and_precision_are_the_fastest_candidates():
     by_threads = {1: 1.0, 2: 0.7, 4: 0.69, 6: 3.0}
     wall = {("float32", n): 3 * s for n, s in by_threads.items()} | {("bf16", n): s for n, s in by_threads.items()}
     chosen = plan(layout.VISION_FREE, machine=replace(LAPTOP, cores=6, bf16=""), benchmark=benchmark(wall))
@@ -227,7 +227,7 @@ def test_threads_and_precision_are_the_fastest_of_all_that_were_timed_with_the_r
     )
 
 
-def test_while_others_have_the_cores_threads_cannot_be_judged_and_precision_goes_by_processor_time():
+def test_on_a_busy_machine_threads_are_not_compared_and_precision_follows_processor_time():
     wall = {("float32", 1): 1.0, ("float32", 2): 3.0, ("bf16", 1): 1.2, ("bf16", 2): 2.0}
     processor = {("float32", 1): 0.9, ("float32", 2): 0.9, ("bf16", 1): 0.3, ("bf16", 2): 0.3}
     chosen = plan(layout.VISION_FREE, machine=LAPTOP, benchmark=benchmark(wall, processor, others=0.6))
@@ -235,7 +235,7 @@ def test_while_others_have_the_cores_threads_cannot_be_judged_and_precision_goes
     assert chosen.settings["torch_threads"].note.startswith("not compared: other programs used 60%")
 
 
-def test_bf16_must_be_worth_its_rounding():
+def test_bf16_needs_a_minimum_gain():
     times = {("float32", 1): 1.0, ("float32", 2): 0.5, ("bf16", 1): 0.9, ("bf16", 2): 0.48}
     chosen = plan(layout.VISION_FREE, machine=LAPTOP, benchmark=benchmark(times))
     assert (chosen.torch_threads, chosen.precision) == (2, "float32")
@@ -244,7 +244,7 @@ def test_bf16_must_be_worth_its_rounding():
 @pytest.mark.parametrize(
     ("plan_request", "expected"), [({"torch_threads": 1}, (1, "bf16")), ({"precision": "float32"}, (2, "float32"))]
 )
-def test_what_was_asked_for_is_not_raced_against(plan_request, expected):
+def test_requested_values_are_not_timed(plan_request, expected):
     times = {("float32", 1): 3.0, ("float32", 2): 2.0, ("bf16", 1): 2.0, ("bf16", 2): 1.0}
     raced = []
 
@@ -259,7 +259,7 @@ def test_what_was_asked_for_is_not_raced_against(plan_request, expected):
     assert len(raced) == 2 and value in {candidate for candidates in raced for candidate in candidates}
 
 
-def test_on_a_gpu_nothing_is_raced():
+def test_on_a_gpu_nothing_is_timed():
     chosen = plan(layout.ALL, machine=SERVER, benchmark=lambda size, candidates: 1 / 0)
     assert (chosen.device, chosen.precision, chosen.torch_threads) == ("cuda", "bf16", 1)
 
@@ -377,7 +377,7 @@ def test_a_gpu_profile_needs_its_gpu():
         ({"minibatch_size": 2**20, "num_envs": 2**15, "rollout_length": 32}, "lower the minibatch size"),
     ],
 )
-def test_errors_name_the_number_and_the_remedy(plan_request, message):
+def test_errors_name_number_and_remedy(plan_request, message):
     with pytest.raises(PlanError, match=message):
         plan(layout.ALL, PlanRequest(**plan_request), machine=LAPTOP)
 
@@ -474,7 +474,7 @@ def test_the_command_plans_for_a_profile_that_is_not_here(capsys):
         (["--measure", "--cores", "2"], "--measure:"),
     ],
 )
-def test_the_command_answers_mistakes_with_one_line(capsys, arguments, message):
+def test_mistakes_are_errors_of_one_line(capsys, arguments, message):
     status, printed = run(capsys, "--architecture", "mlp_baseline", *arguments)
     assert status == 2
     assert printed.err.startswith("error: ")
@@ -509,7 +509,7 @@ def test_networks_of_a_plugin_are_planned_for(capsys, monkeypatch, tmp_path):
     assert status == 2 and "--plugin" in printed.err and "none.py: cannot be imported" in printed.err
 
 
-def test_small_machines_may_go_less_far_than_large_ones(capsys):
+def test_small_machines_have_smaller_limits(capsys):
     found = {}
     for memory in ("4", "64"):
         _, printed = run(capsys, "--memory-gb", memory, "--gpus", "0", "--json")
@@ -519,7 +519,7 @@ def test_small_machines_may_go_less_far_than_large_ones(capsys):
         assert all(small[size] <= large[size] for size in small) and small["num_envs"] < large["num_envs"]
 
 
-def test_what_does_not_fit_is_a_row_too(capsys):
+def test_architectures_that_do_not_fit_have_a_row(capsys):
     flags = ["--memory-gb", "2.2", "--gpus", "0", "--num-envs", "256", "--architectures", "vision_free", "full_hgt"]
     status, printed = run(capsys, *flags, "--json")
     fits, too_large = json.loads(printed.out)["architectures"]
@@ -569,7 +569,7 @@ def test_stored_memory_is_what_an_update_takes(name, close):
 
 
 @pytest.mark.parametrize(("name", "carried"), [("vision_free+gru", 256), ("vision_free+subtasks5", 50)])
-def test_what_is_carried_from_decision_to_decision_counts_as_it_is_stored(name, carried, one_thread):
+def test_carried_bytes_count_as_stored(name, carried, one_thread):
     from learners import make_ppo
 
     def stored(architecture):
@@ -584,7 +584,7 @@ def test_what_is_carried_from_decision_to_decision_counts_as_it_is_stored(name, 
     assert more[1].bytes - plain[1].bytes == 2 * 64 * carried
 
 
-def test_the_command_knows_what_stands_behind_the_plus(capsys):
+def test_the_command_accepts_suffixes_of_architectures(capsys):
     names = ["vision_free", "vision_free+gru", "vision_free+subtasks50", "mlp_baseline+visual4", "vision_free+deep2"]
     status, printed = run(capsys, "--architectures", *names, "--memory-gb", "16", "--gpus", "0", "--json")
     rows = {one["architecture"]: one for one in json.loads(printed.out)["architectures"]}
@@ -603,13 +603,13 @@ def test_encoded_graphs_count():
     assert "encoded graphs" not in {row.name for row in plain.memory}
 
 
-def test_a_network_that_does_not_fit_is_an_answer_where_speed_is_measured_too():
+def test_measuring_a_network_that_does_not_fit_is_an_error():
     answer = measured("mlp_baseline", PlanRequest(num_envs=65_536, rollout_length=1024), detect())
     assert isinstance(answer.plan, PlanError) and answer.architecture == "mlp_baseline"
 
 
 @pytest.mark.parametrize(("name", "bf16"), [("V100-32GB", False), ("T4", False), ("rtx-3090", True), ("H100", True)])
-def test_which_gpus_have_fast_bf16_is_known_by_their_compute_capability(name, bf16, capsys):
+def test_fast_bf16_follows_the_compute_capability(name, bf16, capsys):
     assert known_gpu(name).bf16 == bf16
     status, printed = run(capsys, "--architecture", "mlp_baseline", "--gpu", name, "--memory-gb", "32", "--json")
     document = json.loads(printed.out)

@@ -37,5 +37,5 @@ def faults_per_array(how: str) -> float:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
-def test_arrays_of_threads_take_no_fresh_pages():
+def test_threads_reuse_freed_memory():
     assert faults_per_array("stays") < 10, "a page fault is 4 KiB: 1,024 for an array that is all fresh"

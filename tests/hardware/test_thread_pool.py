@@ -12,14 +12,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize(("threads", "rows"), [(1, 5), (2, 5), (3, 100), (4, 3)])
-def test_parts_cover_all_rows_in_order_and_are_as_even_as_can_be(threads, rows):
+def test_parts_cover_all_rows_in_order_and_are_even(threads, rows):
     parts = ThreadPool(threads).map_rows(rows, lambda part: part)
     assert [row for part in parts for row in range(rows)[part]] == list(range(rows))
     sizes = {part.stop - part.start for part in parts}
     assert len(parts) == min(threads, rows) and max(sizes) - min(sizes) <= 1
 
 
-def test_results_come_in_order_from_threads_that_compute_alone_and_ours_gets_its_torch_threads_back():
+def test_results_are_in_order_and_torch_threads_are_restored():
     torch.set_num_threads(2)
 
     def slow_first(part):

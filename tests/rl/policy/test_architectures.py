@@ -28,7 +28,7 @@ ONE_PER_KIND = sorted({"vision_free_foresight", "full_hgt_frame_stacked", "simpl
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_no_name_and_no_part_is_left_out():
+def test_all_architectures_and_suffixes_are_covered():
     assert {*ARCHITECTURES, *ALIASES} <= set(EVERY_NAME)
     chosen = [get_architecture(name) for name in ONE_PER_KIND]
     for part in ("graph", "attention", "player_frame", "global_view", "stacking", "deep", "memory", "subtasks"):
@@ -45,7 +45,7 @@ def wrong_formats(found):
 
 
 @pytest.mark.parametrize("name", ONE_PER_KIND)
-def test_every_kind_is_cloned_transferred_fine_tuned_resumed_saved_loaded_and_evaluated(name, tmp_path):
+def test_every_architecture_is_pretrained_transferred_fine_tuned_resumed_saved_loaded_and_evaluated(name, tmp_path):
     network = get_architecture(name)
     dataset = dataset_of(name, LEVELS)
     torch.manual_seed(3)

@@ -53,7 +53,7 @@ def tampered(path, **changes):
     return path
 
 
-def test_a_policy_comes_back_bit_for_bit(policy, saved):
+def test_a_policy_is_restored_bit_for_bit(policy, saved):
     torch.manual_seed(7)
     expected_draw = torch.rand(3)
     torch.manual_seed(7)
@@ -74,7 +74,7 @@ def test_a_policy_comes_back_bit_for_bit(policy, saved):
     assert load_policy(saved, precision="float32")[0].precision == "float32"
 
 
-def test_training_state_comes_back_with_types_and_values(policy, tmp_path):
+def test_training_state_is_restored_with_types_and_values(policy, tmp_path):
     rng = np.random.default_rng(4)
     episodes = np.zeros(3, np.dtype([("level", "i4"), ("ret", "f8")]))
     episodes["ret"] = rng.normal(size=3)
@@ -123,7 +123,7 @@ def test_training_continues_bit_for_bit(policy, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(policy.parameters(), other.parameters(), strict=True))
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(policy, saved, monkeypatch):
+def test_a_failed_write_leaves_the_old_file_only(policy, saved, monkeypatch):
     before = saved.read_bytes()
 
     def disk_full(descriptor):
@@ -283,7 +283,7 @@ def test_statistics_of_other_observations_are_refused(saved):
         load_policy(tampered(saved, statistics=statistics.to_dict()))
 
 
-def test_weights_that_are_not_finite_are_refused_before_anybody_acts_with_them(policy, saved):
+def test_non_finite_weights_are_an_error_on_loading(policy, saved):
     weights = checkpoint._read(saved)["policy"]
     weights["action_net.bias"][1] = torch.nan
     with pytest.raises(CheckpointError, match=r"the weights are not finite: action_net\.bias: copy it again"):
@@ -351,7 +351,7 @@ def test_an_archive_becomes_a_checkpoint_if_it_is_trusted(archive, tmp_path, cap
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", {"data": b"{}"}, {"data": b"x"}, {"policy.pth": b"x"}])
-def test_what_is_no_archive_is_not_converted(content, tmp_path, capsys):
+def test_other_files_are_not_converted(content, tmp_path, capsys):
     path = tmp_path / "bad.zip"
     if isinstance(content, dict):
         with zipfile.ZipFile(path, "w") as file:
@@ -373,7 +373,7 @@ class Bomb:
         return Path.touch, (Path("it_ran"),)
 
 
-def test_files_of_others_are_told_apart_and_nothing_in_them_runs(tmp_path, monkeypatch):
+def test_foreign_files_are_recognised_without_running_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     safetensors.torch.save_file({"a": torch.zeros(2)}, tmp_path / "list.safetensors")
     with pytest.raises(CheckpointError, match="a safetensors file"):
@@ -393,7 +393,7 @@ def test_files_of_others_are_told_apart_and_nothing_in_them_runs(tmp_path, monke
     assert not (tmp_path / "it_ran").exists()
 
 
-def test_the_former_name_of_a_checkpoint_leads_to_the_present_one(saved):
+def test_the_old_suffix_of_a_checkpoint_names_the_new_one(saved):
     with pytest.raises(CheckpointError, match=r"model\.pt: no such checkpoint: give .*model\.safetensors"):
         load_policy(saved.with_suffix(".pt"))
 

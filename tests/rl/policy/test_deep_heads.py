@@ -63,7 +63,7 @@ def test_heads_compute_what_their_formula_says(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_a_name_says_all_of_it(shape):
+def test_names_of_deep_heads_are_parsed_and_formatted(shape):
     assert ResidualBlocks.named(shape.name) == shape
     assert get_architecture(f"vision_free+{shape.name}").deep == shape
     asked = HeadsConfig(deep=True, blocks=shape.count, residual=shape.residual, layer_norm=shape.layer_norm)

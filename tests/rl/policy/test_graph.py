@@ -52,7 +52,7 @@ def permuted(graph, rng):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_graph_is_encoded_the_same_whatever_is_beside_it(kind, graphs):
+def test_the_encoding_of_a_graph_does_not_depend_on_other_graphs(kind, graphs):
     network = layers(kind)
     together = network(GraphBatch.join(graphs, CPU))
     alone = torch.cat([network(GraphBatch.join([graph], CPU)) for graph in graphs])
@@ -184,7 +184,7 @@ def test_a_decision_does_not_depend_on_the_minibatch_it_is_in(name, bank):
     torch.testing.assert_close(alone, together[5:6], atol=1e-5, rtol=1e-4)
 
 
-def test_what_is_remembered_is_what_would_be_computed_and_is_forgotten_with_the_weights(bank):
+def test_cached_graphs_equal_computed_ones_and_are_cleared_with_the_weights(bank):
     policy, obs = policy_and_obs("vision_free_gat", bank)
     tensors, encoder = policy.to_tensors(obs), policy.features_extractor.graph
     calls = []
@@ -212,7 +212,7 @@ def test_what_is_remembered_is_what_would_be_computed_and_is_forgotten_with_the_
     assert encoder._cache is None
 
 
-def test_minibatches_of_graphs_hold_every_decision_once_and_few_environments():
+def test_minibatches_of_graphs_have_every_decision_once_and_few_environments():
     rng = np.random.default_rng(0)
     order = grouped_order(8, 32, 32, rng)
     assert sorted(order) == list(range(256))
@@ -221,7 +221,7 @@ def test_minibatches_of_graphs_hold_every_decision_once_and_few_environments():
     assert sorted(grouped_order(7, 5, 10, rng)) == list(range(35)), "sizes that do not divide"
 
 
-def test_the_graph_teaches_what_nothing_else_shows(bank):
+def test_a_policy_can_learn_from_the_graph_alone(bank):
     """Overfit check: only the graph shows whether a level has many mines."""
     policy, obs = policy_and_obs("vision_free_gcn", bank)
     tensors = {key: values[:1].expand(len(bank), *values.shape[1:]) for key, values in policy.to_tensors(obs).items()}

@@ -88,7 +88,7 @@ def test_an_exported_network_plays_as_its_policy_does(networks, levels, name):
     assert 0 < found.largest_logit < 1e-3 and found.decisions - found.same_actions < 5
 
 
-def test_rows_are_many_or_one_and_masks_are_heeded(networks):
+def test_batches_of_any_size_and_masks(networks):
     policy, data = networks["own"]
     network = OnnxPolicy(data)
     rng = np.random.default_rng(0)
@@ -110,7 +110,7 @@ def test_rows_are_many_or_one_and_masks_are_heeded(networks):
         network.compute({"game_state": np.zeros((1, 26))})
 
 
-def test_a_network_that_computes_something_else_is_found(networks, levels):
+def test_a_network_with_other_outputs_is_an_error(networks, levels):
     policy, data = networks["own"]
     model = onnx.load_from_string(data)
     (weights,) = [one for one in model.graph.initializer if list(one.dims) == [6, 8]]
@@ -177,7 +177,7 @@ def altered(data, **changes):
     return model.SerializeToString()
 
 
-def test_files_that_cannot_be_played_are_told_in_one_line(networks, tmp_path):
+def test_unusable_files_are_an_error_of_one_line(networks, tmp_path):
     _, data = networks["own"]
     plain = onnx.load_from_string(data)
     del plain.metadata_props[:]
@@ -199,7 +199,7 @@ def test_files_that_cannot_be_played_are_told_in_one_line(networks, tmp_path):
         OnnxPolicy.load(tmp_path / "none.onnx")
 
 
-def test_the_script_exports_checks_writes_a_folder_and_plays_it(networks, tmp_path, monkeypatch, capsys):
+def test_the_script_exports_verifies_and_evaluates(networks, tmp_path, monkeypatch, capsys):
     policy, _ = networks["own"]
     monkeypatch.setitem(architectures.ARCHITECTURES, "own", replace(SMALL["own"], name="own"))
     config = {"train_dataset": ["/home/me/secret/levels"], "upload": {"bucket": "mine"}, "seeds": [3], "bc": None}

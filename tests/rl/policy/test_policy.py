@@ -78,12 +78,12 @@ def test_mlp_baseline_reads_everything_and_vision_free_no_images():
         ("xyz", "unknown architecture 'xyz'; available: mlp_baseline, mlp_baseline_foresight, vision_free"),
     ],
 )
-def test_other_names_are_refused_with_a_sentence(name, message):
+def test_other_names_are_an_error(name, message):
     with pytest.raises(ArchitectureError, match=message):
         get_architecture(name)
 
 
-def test_the_predecessors_names_of_graph_networks_are_all_there():
+def test_names_of_graph_networks_of_the_predecessor_exist():
     names = "full_hgt simplified_hgt gat gcn vision_free_gat vision_free_gcn vision_free_simplified no_global_view attention"
     plain = {chosen.name: chosen for chosen in map(get_architecture, names.split())}
     assert all(chosen.graph for chosen in plain.values())
@@ -167,7 +167,7 @@ def test_there_is_no_layer_that_behaves_differently_in_training(policy, obs):
 # ------------------------------------------------------------------ normaliser
 
 
-def test_the_normaliser_centres_and_scales_and_cuts_off(policy):
+def test_the_normaliser_centres_scales_and_clamps(policy):
     sample = random_observations(policy.observations, 200)  # the data that the statistics come from
     normalize = policy.features_extractor.normalize
     vectors = normalize(policy.to_tensors(sample))
@@ -192,7 +192,7 @@ def test_the_normaliser_is_in_the_state_dict_and_frozen(policy, obs):
     assert all(torch.equal(after[name], value) for name, value in buffers.items())
 
 
-def test_statistics_come_back_out_of_the_network(policy):
+def test_statistics_can_be_read_from_the_network(policy):
     wanted = statistics_of(random_observations(policy.observations, 200))
     found = policy.statistics
     assert (found.count, found.fingerprint) == (200, wanted.fingerprint)
@@ -357,7 +357,7 @@ def test_samples_have_the_frequencies_of_the_softmax():
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_all_doors_of_stable_baselines_agree_with_logits_and_values(policy, obs, precision):
+def test_methods_of_stable_baselines3_agree_with_logits_and_values(policy, obs, precision):
     policy.precision = precision
     tensors = policy.to_tensors(obs)
     logits, values = policy.logits_and_values(tensors)
@@ -467,7 +467,7 @@ def test_an_archive_of_the_baseline_loads_in_plain_ppo(tmp_path):
     assert (found == policy.act(observations, deterministic=True)).all()
 
 
-def test_a_policy_saved_alone_comes_back(policy, obs, tmp_path):
+def test_a_policy_saved_alone_can_be_loaded(policy, obs, tmp_path):
     policy.save(tmp_path / "policy.pth")
     loaded = NppPolicy.load(tmp_path / "policy.pth", device="cpu")
     assert (loaded.act(obs, deterministic=True) == policy.act(obs, deterministic=True)).all()

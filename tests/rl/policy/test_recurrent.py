@@ -91,7 +91,7 @@ def test_names_with_a_memory(name, tmp_path):
         ("vision_free_gcn+gru", "give .gru to a network without a graph"),
     ],
 )
-def test_names_that_have_none(name, message):
+def test_names_without_a_memory(name, message):
     with pytest.raises(ArchitectureError, match=message):
         get_architecture(name)
 
@@ -108,7 +108,7 @@ def test_weights_of_a_memory_are_transferred_and_compared_with_something_in_it()
         check_same_policy(clone, other, probe)
 
 
-def test_who_forgets_everything_between_two_calls_may_not_act():
+def test_calls_that_lose_the_state_are_an_error():
     policy, obs = made_up_policy(NAME, rows=2)
     probe = {key: values.numpy() for key, values in obs.items()}
     for ask in (lambda: policy.act(probe, deterministic=True), lambda: policy.predict(probe)):
@@ -116,7 +116,7 @@ def test_who_forgets_everything_between_two_calls_may_not_act():
             ask()
 
 
-def test_a_player_carries_the_memory_of_each_environment_and_forgets_with_its_episode():
+def test_a_player_carries_states_and_resets_them_with_episodes():
     policy, obs = made_up_policy(NAME, rows=12)
     rows = {key: values.numpy().reshape(4, 3, *values.shape[1:]) for key, values in obs.items()}
     player, only = player_of(policy, 3), np.array([0, 2])
@@ -135,7 +135,7 @@ def test_a_player_carries_the_memory_of_each_environment_and_forgets_with_its_ep
         np.testing.assert_array_equal(player.states, states.numpy())
 
 
-def test_the_precision_of_the_network_leaves_the_memory_in_float32():
+def test_the_memory_is_float32_for_any_precision():
     policy, obs = made_up_policy(NAME, rows=4)
     policy.precision = "bf16"
     with torch.no_grad():

@@ -47,7 +47,7 @@ def test_the_example_of_the_batched_environment_runs(monkeypatch):
     assert names["env"].num_envs == 2
 
 
-def test_the_extractor_reads_everything_there_is_on_one_scale():
+def test_the_extractor_scales_all_observations():
     env = NppEnv([straight()], layout.ALL)
     model = PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}, **TINY)
     model.learn(8)

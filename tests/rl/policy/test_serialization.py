@@ -48,12 +48,12 @@ def same(a, b):
 
 @settings(max_examples=150, deadline=None)
 @given(nested)
-def test_everything_comes_back_through_json(value):
+def test_data_are_restored_through_json(value):
     plain, found = pack(value, "x")
     assert same(value, unpack(json.loads(json.dumps(plain, allow_nan=False)), found))
 
 
-def test_numbers_that_json_lacks_come_back():
+def test_numbers_that_json_lacks_are_restored():
     values = [float("nan"), float("inf"), -float("inf"), np.float32(0.1), np.int8(-3), np.bool_(True)]
     plain, _ = pack(values, "x")
     found = unpack(json.loads(json.dumps(plain, allow_nan=False)), {})
@@ -87,7 +87,7 @@ json_like = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(json_like)
-def test_what_was_never_packed_is_refused_or_harmless(plain):
+def test_invalid_packed_data_are_an_error_or_harmless(plain):
     try:
         unpack(plain, {"t": torch.zeros(3)})
     except PackingError:
@@ -104,6 +104,6 @@ def test_what_was_never_packed_is_refused_or_harmless(plain):
         ({"$code": "t"}, "unknown kind of packed data"),
     ],
 )
-def test_each_tensor_is_named_once_and_by_a_known_mark(plain, message):
+def test_each_tensor_is_named_once_and_by_a_known_kind(plain, message):
     with pytest.raises(PackingError, match=message):
         unpack(plain, {"t": torch.zeros(3)})

@@ -105,7 +105,7 @@ def test_every_frame_is_normalised_as_one_alone():
     assert many.state_dict().keys() == plain.state_dict().keys()
 
 
-def test_images_of_a_stack_are_seen_as_channels_of_one():
+def test_images_of_a_stack_are_channels():
     """Against a convolution over channels, the frames."""
     torch.manual_seed(0)
     cnn = ImageCNN((24, 36), (8, 12), 5, frames=3)
@@ -129,7 +129,7 @@ def test_every_frame_of_a_stack_has_an_effect(made_up):
         assert not any(parts_without_effect(policy, sample).values())
 
 
-def test_a_checkpoint_brings_stacks_back(made_up, tmp_path):
+def test_checkpoints_restore_stacks(made_up, tmp_path):
     policy, obs = made_up
     path = checkpoint.save(tmp_path / "agent.safetensors", policy, frame_skip=4)
     loaded, facts = checkpoint.load_policy(path)

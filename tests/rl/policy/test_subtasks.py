@@ -82,7 +82,7 @@ def test_the_exit_ends_the_episode():
     assert sim.terminated[0]
 
 
-def test_a_mine_lies_behind():
+def test_a_mine_is_passed():
     sim = start(MINED)
     assert can(sim) == {"exit_switch", "mine", "explore"}
     begun = facts(sim.obs)
@@ -93,7 +93,7 @@ def test_a_mine_lies_behind():
         assert is_completed(np.array([MINE]), begun, now)[0] == passed
 
 
-def test_exploring_means_to_get_away():
+def test_exploring_ends_at_a_distance():
     sim = start(corridor(spawn=20, switch=60, door=80))
     x = sim.obs["entity_positions"][0, 0]
     assert follow(sim, EXPLORE, RIGHT)[1]
@@ -104,7 +104,7 @@ def test_time_ends_every_subtask():
     assert follow(start(LOCKED), EXIT_SWITCH, LEFT, longest=7) == (7, False)
 
 
-def test_targets_are_where_things_are():
+def test_targets_are_offsets_to_entities():
     sim = start(LOCKED)
     (found,) = targets({key: torch.from_numpy(values) for key, values in sim.obs.items()})
     assert found[EXIT_SWITCH].tolist() == [240, 0]  # 40 steps of 6 px
@@ -112,7 +112,7 @@ def test_targets_are_where_things_are():
     assert found[EXIT].tolist() == found[MINE].tolist() == [0, 0]  # not open, none near
 
 
-def test_the_low_level_is_told_only_of_its_subtask():
+def test_the_low_level_observes_only_its_subtask():
     sim = start(LOCKED)
     obs = {key: torch.from_numpy(values) for key, values in sim.obs.items()}
     found = command_features(obs, torch.tensor([[LOCKED_DOOR, 10]]), longest=20)[0].view(len(SUBTASKS), -1)
@@ -121,7 +121,7 @@ def test_the_low_level_is_told_only_of_its_subtask():
     assert not command_features(obs, torch.tensor([[NO_SUBTASK, 0]]), longest=20).any()
 
 
-def test_commands_come_back():
+def test_commands_are_restored():
     sim, commands = start(LOCKED), Commands(1, 50)
     commands.start(np.array([0]), np.array([LOCKED_DOOR]), sim.obs)
     commands.step(sim.obs, np.array([False]))
@@ -145,7 +145,7 @@ def test_names_of_networks_with_subtasks():
 @pytest.mark.parametrize(
     "name", ["subtasks", "subtasks0", "subtasks05", "subtasks-3", "subtasks10001", "subtasks5+deep2"]
 )
-def test_names_that_mean_nothing(name):
+def test_invalid_names_are_an_error(name):
     with pytest.raises(ArchitectureError, match="give subtasksK|is not possible there"):
         get_architecture(f"vision_free+{name}")
 

@@ -42,7 +42,7 @@ def test_a_whole_policy_is_transferred_normaliser_included():
     assert target.action_net.weight.data_ptr() != source.action_net.weight.data_ptr()
 
 
-def test_a_fresh_value_head_keeps_its_values():
+def test_a_fresh_value_head_is_unchanged():
     source, target = make_policy(1), make_policy(2)
     before = target.value_net.weight.clone()
     critic = ("value_net.", "mlp_extractor.value_net.")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.mark.parametrize("critic_only", [False, True])
 @pytest.mark.parametrize("threads", [2, 3])
-def test_gradients_added_up_over_parts_are_those_of_the_whole_batch(threads, critic_only):
+def test_gradients_summed_over_parts_equal_those_of_the_batch(threads, critic_only):
     """All losses of PPO, 50 decisions, in float64: parts of 25 and 25, or of 16, 17 and 17."""
     torch.manual_seed(1)
     inputs, network = torch.randn(50, 4).double(), torch.nn.Linear(4, 7).double()
@@ -36,7 +36,7 @@ def test_gradients_added_up_over_parts_are_those_of_the_whole_batch(threads, cri
     assert of_unused is None and all(gradient.is_contiguous() for gradient in found)
 
 
-def test_training_with_two_threads_is_repeatable_and_is_that_of_one_but_for_rounding():
+def test_two_threads_are_repeatable_and_equal_one_thread_up_to_rounding():
     def trained(threads):
         ppo, _ = make_ppo(n_epochs=2)
         ppo.pool = ThreadPool(threads)

@@ -117,7 +117,7 @@ def test_choices_before_every_decision_have_the_usual_advantages():
         {"architecture": "vision_free+subtasks1"},
     ],
 )
-def test_sound_training_sets_off_nothing(changes):
+def test_audits_do_not_warn_about_sound_training(changes):
     ppo, _ = hierarchical(**changes)
     before = weights(ppo.policy)
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_sound_training_sets_off_nothing(changes):
     assert all(not torch.equal(tensor, before[name]) for name, tensor in ppo.policy.named_parameters())
 
 
-def test_the_update_begins_where_the_rollout_was_played():
+def test_all_ratios_are_1_before_the_first_step():
     """With the stored subtask and time, all ratios are 1 before the first step, whatever subtask is active then."""
     ppo, _ = hierarchical()
     roll_out(ppo)
@@ -164,7 +164,7 @@ def test_shares_and_durations_are_logged():
     assert row["train/command_value_loss"] > 0
 
 
-def test_a_run_goes_on_bit_for_bit():
+def test_a_run_resumes_bit_for_bit():
     ours, _ = hierarchical()
     roll_out(ours)
     ours.update()
@@ -184,7 +184,7 @@ def test_a_run_goes_on_bit_for_bit():
 # ------------------------------------------------------------------ from plain PPO, and from imitation
 
 
-def test_before_its_stage_it_is_plain_ppo_and_the_switch_changes_no_action():
+def test_before_its_stage_it_is_plain_ppo_and_the_start_of_subtasks_changes_no_action():
     ppo, scalars = hierarchical(from_stage="simpler", curriculum=STAGES)
 
     def once():
@@ -219,18 +219,18 @@ def test_before_its_stage_it_is_plain_ppo_and_the_switch_changes_no_action():
     assert other.commanding
 
 
-def test_a_stage_that_there_is_not():
+def test_an_unknown_stage_is_an_error():
     with pytest.raises(ConfigError, match=r"--hierarchical-from-stage medium: .*only simplest, simpler, mined"):
         make_ppo(architecture=NAME, from_stage="medium")
 
 
-def test_a_plain_network_is_no_hierarchy():
+def test_a_network_without_subtasks_is_an_error():
     plan = make_plan()
     with pytest.raises(ValueError, match="vision_free has no subtasks"):
         HierarchicalPPO(make_env(), "vision_free", None, plan, statistics=statistics())
 
 
-def test_a_clone_fills_the_low_level_and_the_rest_is_named():
+def test_a_bc_policy_fills_the_low_level_and_other_tensors_are_fresh():
     torch.manual_seed(3)
     clone = build_policy("vision_free", statistics())
     with torch.no_grad():
@@ -259,7 +259,7 @@ def test_a_clone_fills_the_low_level_and_the_rest_is_named():
 # ------------------------------------------------------------------ play
 
 
-def test_evaluation_follows_subtasks_and_its_proof_knows_them(tmp_path):
+def test_evaluation_uses_subtasks(tmp_path):
     ppo, _ = hierarchical(learning_rate=3e-2, target_kl=None)
     for _ in range(3):
         roll_out(ppo)
@@ -287,7 +287,7 @@ def test_evaluation_follows_subtasks_and_its_proof_knows_them(tmp_path):
     assert len({tuple(episode.commands[:, 0]) for episode in episodes}) > 1
 
 
-def test_without_a_command_it_follows_the_likeliest_subtask():
+def test_without_a_command_the_most_probable_subtask_is_used():
     """As at the start of an episode: for tools that look at single states, such as the search of ``solve``."""
     ppo, _ = hierarchical(learning_rate=3e-2, target_kl=None)
     roll_out(ppo)

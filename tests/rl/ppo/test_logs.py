@@ -26,7 +26,7 @@ def rows(folder):
         return list(csv.DictReader(file))
 
 
-def test_curves_are_cut_back_to_the_checkpoint_and_go_on(tmp_path):
+def test_curves_are_truncated_to_the_checkpoint_and_continue(tmp_path):
     log = ScalarLog(tmp_path)
     write(log, [1, 2], b=0.5)
     written = log.written
@@ -44,7 +44,7 @@ def test_curves_are_cut_back_to_the_checkpoint_and_go_on(tmp_path):
     assert not (tmp_path / "progress.csv").exists()
 
 
-def test_events_of_imitation_stay_and_those_of_repeated_epochs_go(tmp_path):
+def test_events_of_imitation_remain_except_those_of_repeated_epochs(tmp_path):
     def imitate(epochs):
         with EventWriter(tmp_path / "tensorboard") as writer:
             for epoch in epochs:
@@ -63,7 +63,7 @@ def test_events_of_imitation_stay_and_those_of_repeated_epochs_go(tmp_path):
     assert event_files(tmp_path / "tensorboard") == []
 
 
-def test_settings_are_on_the_board_once_and_stay(tmp_path):
+def test_settings_are_in_tensorboard_once(tmp_path):
     settings = {"ppo.gamma": {"value": 0.995, "source": "default"}, "seeds": {"value": [1, 2], "source": "a | b"}}
     board = tmp_path / "tensorboard"
     write_settings(board, settings)

@@ -175,7 +175,7 @@ def pulled_losses(logits, cloned, **settings):
     return ppo_losses(logits, values, pulled_samples(cloned), LossWeights(0.2, 0.5, 0.01, **settings))
 
 
-def test_the_pull_adds_its_weight_times_the_divergence_from_the_clone():
+def test_the_kl_penalty_adds_its_coefficient_times_the_divergence_from_the_bc_policy():
     logits, cloned = random_log_probs(2), random_log_probs(1)
     free, pulled = (measured(pulled_losses(logits, c, bc_kl_coef=0.3)) for c in (None, cloned))
     expected = torch_kl_divergence(Categorical(logits=cloned), Categorical(logits=logits)).mean().item()
@@ -184,7 +184,7 @@ def test_the_pull_adds_its_weight_times_the_divergence_from_the_clone():
     assert measured(pulled_losses(cloned, cloned, bc_kl_coef=0.3)).bc_kl == pytest.approx(0, abs=1e-6)
 
 
-def test_own_wins_are_imitated_as_much_as_they_surprised():
+def test_self_imitation_is_weighted_by_the_advantages_of_wins():
     logits, samples = random_log_probs(2).requires_grad_(), pulled_samples(None)
     win_advantages = torch.zeros(SAMPLES)
     win_advantages[3] = 2.0
@@ -201,7 +201,7 @@ def test_own_wins_are_imitated_as_much_as_they_surprised():
     assert not logits.grad[torch.arange(SAMPLES) != 3].abs().gt(1e-8).any()
 
 
-def test_the_pull_raises_what_the_clone_does_more_often():
+def test_the_kl_penalty_increases_the_probability_of_the_bc_policys_actions():
     """The gradient of KL(clone || policy) in the logits is policy minus clone, in probabilities."""
     logits, cloned = random_log_probs(2).requires_grad_(), random_log_probs(1)
     pulled_losses(logits, cloned).bc_kl.backward()

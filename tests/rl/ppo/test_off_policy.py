@@ -80,7 +80,7 @@ def test_v_trace_is_what_its_definition_says_and_without_ratios_it_is_gae(steps,
         np.testing.assert_allclose(returns.numpy(), usual + values, rtol=1e-6, atol=1e-6)
 
 
-def test_later_passes_are_estimated_anew_from_current_values_time_outs_included():
+def test_later_epochs_use_targets_of_current_values_including_time_outs():
     """The critic is moved by hand between two passes; the targets of the second are those of its values, those of the first
     and the rollout itself are unchanged."""
     ppo, _ = make_ppo(frame_skip=16, rollout_length=64, returns_from="current", n_epochs=2)
@@ -179,7 +179,7 @@ def test_minibatches_are_drawn_in_proportion_to_the_advantages():
 
 @settings(deadline=None, max_examples=30)
 @given(alpha=st.floats(0.1, 2), seed=st.integers(0, 2**32 - 1))
-def test_their_weights_undo_the_drawing(alpha, seed):
+def test_importance_weights_correct_for_the_sampling(alpha, seed):
     """With beta 1, the expected weighed sum is the plain mean, whatever alpha; with beta 0 there are no weights."""
     rng = np.random.default_rng(seed)
     advantages, values = rng.normal(size=(2, 50))
@@ -188,7 +188,7 @@ def test_their_weights_undo_the_drawing(alpha, seed):
     assert importance_weights(chances, 0.0).tolist() == [1.0] * 50
 
 
-def test_weighed_losses_and_clipped_values_are_those_of_their_formulas():
+def test_weighted_losses_and_clipped_values_match_their_formulas():
     rng = np.random.default_rng(1)
     rows = 60
 
@@ -260,7 +260,7 @@ def trained_as_usual():
     return weights(ppo.policy)
 
 
-def test_gradients_are_described_as_they_were_and_describing_them_changes_no_bit():
+def test_gradient_statistics_are_correct_and_do_not_change_training():
     def trained(freq):
         ppo, scalars = make_ppo(n_epochs=1, minibatch_size=128, gradient_statistics_freq=freq)
         roll_out(ppo)
@@ -301,7 +301,7 @@ def test_clip_ranges_are_lines_and_schedules_can_be_off():
     assert (still.ent_coef_at(1), still.learning_rate_at(1)) == (still.ent_coef_start, 1e-3)
 
 
-def test_the_clip_range_of_values_in_force_is_the_schedules_and_is_logged():
+def test_the_clip_range_of_values_follows_its_schedule_and_is_logged():
     ppo, scalars = make_ppo(clip_range_vf=0.8, clip_range_vf_end=0.2, total_timesteps=256)
     for wanted in (0.5, 0.2):  # after 128 and 256 decisions
         roll_out(ppo)

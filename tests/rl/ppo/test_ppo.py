@@ -104,7 +104,7 @@ def test_a_rollout_is_what_stable_baselines3_collects_with_the_same_actions():
     assert ours.num_timesteps == theirs.num_timesteps == 480
 
 
-def test_a_time_out_is_worth_the_value_of_its_last_observation_and_an_end_is_not(monkeypatch):
+def test_time_outs_are_bootstrapped_and_other_ends_are_not(monkeypatch):
     """Without inputs every episode times out; the value is replaced by 10 plus one of the inputs."""
     ours, _ = make_ppo(frame_skip=16, rollout_length=64)
     monkeypatch.setattr(ppo_module, "sample_actions", lambda logits, rng: torch.zeros(len(logits), dtype=torch.int64))
@@ -132,7 +132,7 @@ def test_a_time_out_is_worth_the_value_of_its_last_observation_and_an_end_is_not
     np.testing.assert_allclose(advantages[truncated], (expected - values.numpy())[truncated], rtol=1e-4, atol=1e-5)
 
 
-def test_the_sampler_hears_of_every_episode_and_the_logs_count_them():
+def test_the_sampler_and_the_logs_get_every_episode():
     ours, scalars = make_ppo(frame_skip=16, rollout_length=64)
     roll_out(ours)
     row = logged(ours, scalars)
@@ -198,7 +198,7 @@ def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(
     assert row["train/approx_kl"] > 0
 
 
-def test_while_the_critic_warms_up_no_bit_of_the_actor_moves():
+def test_the_critic_warm_up_does_not_change_the_actor():
     ours, scalars = make_ppo(critic_warmup_max_updates=2, n_epochs=2, scale_value_loss=False)
     ours.set_reference(build_policy("vision_free", statistics()))
     before = weights(ours.policy)
@@ -222,7 +222,7 @@ def test_while_the_critic_warms_up_no_bit_of_the_actor_moves():
     assert logged(ours, scalars)["train/bc_kl"] > 0
 
 
-def test_without_a_clone_nothing_warms_up_and_nothing_pulls():
+def test_without_a_bc_policy_there_is_no_warm_up_and_no_kl_penalty():
     ours, scalars = make_ppo(learning_rate=1e-3)
     roll_out(ours)
     assert not ours.critic_only
@@ -253,7 +253,7 @@ def test_the_critic_learns_alone_until_it_explains_half_of_the_returns(monkeypat
     assert ours.actor_updates == 4 - alone
 
 
-def test_the_learning_rate_of_a_clone_rises_when_its_actor_begins_to_learn():
+def test_the_learning_rate_warms_up_with_the_actors_first_updates():
     ours, scalars = make_ppo(
         critic_warmup_max_updates=1, critic_warmup_min_updates=1, learning_rate_warmup_updates=3, learning_rate=1e-3,
         anneal_learning_rate=False,
@@ -289,7 +289,7 @@ def test_the_value_loss_counts_in_units_of_the_variance_of_the_returns():
     assert update(10, False)[0] - plain == pytest.approx(0.5 * 99 * value_loss, rel=1e-3)
 
 
-def test_the_pull_brings_the_policy_nearer_to_the_clone():
+def test_the_kl_penalty_reduces_the_distance_to_the_bc_policy():
     def distance_after(**settings):
         ours, scalars = make_ppo(**AT_ONCE, n_epochs=10, learning_rate=1e-3, target_kl=None, **settings)
         torch.manual_seed(9)
@@ -310,7 +310,7 @@ def test_the_pull_brings_the_policy_nearer_to_the_clone():
     assert pulled < 0.8 * free
 
 
-def test_imitating_own_wins_makes_their_actions_likelier():
+def test_self_imitation_increases_the_probability_of_winning_actions():
     def of_surprises(coefficient):
         ours, scalars = make_ppo(
             frame_skip=16, rollout_length=120, n_epochs=5, learning_rate=1e-3, target_kl=None, self_imitation_coef=coefficient
@@ -329,7 +329,7 @@ def test_imitating_own_wins_makes_their_actions_likelier():
     assert of_surprises(1.0)[1] > without + 0.02
 
 
-def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
+def test_target_kl_ends_an_update_before_the_next_step():
     """A learning rate of 0.1 changes the policy so much that the second minibatch is not used."""
     ours, scalars = make_ppo(learning_rate=0.1, target_kl=0.01, n_epochs=4)
     roll_out(ours)
@@ -349,7 +349,7 @@ def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
     assert {int(state["step"]) for state in free.policy.optimizer.state.values()} == {16}
 
 
-def test_gradients_are_clipped_and_logged_as_they_were():
+def test_gradients_are_clipped_and_logged_before_clipping():
     ours, scalars = make_ppo(minibatch_size=128, max_grad_norm=0.01)
     roll_out(ours)
     ours.update()
@@ -358,7 +358,7 @@ def test_gradients_are_clipped_and_logged_as_they_were():
     assert logged(ours, scalars)["train/grad_norm"] > 0.02
 
 
-def test_clipped_apart_the_critic_shortens_nobody_elses_gradient():
+def test_separate_clipping_of_the_critic_does_not_change_other_gradients():
     def norms(factor):
         ours, scalars = make_ppo(minibatch_size=128, max_grad_norm=0.01, clip_apart=True, scale_value_loss=False)
         roll_out(ours)
@@ -397,7 +397,7 @@ def test_schedules_follow_the_progress_of_training(done, share):
     assert row["train/bc_kl_coef"] == pytest.approx(0.4 * max(0, 1 - share / 0.5))
 
 
-def test_the_learning_rate_is_steered_towards_the_desired_divergence():
+def test_the_learning_rate_adapts_to_the_desired_kl():
     """By 1.5 where an update moved the policy less than half or more than twice as far as it should, within limits."""
     assert adapted(1e-3, 0.009, 0.02) == pytest.approx(1.5e-3)
     assert adapted(1e-3, 0.041, 0.02) == pytest.approx(1e-3 / 1.5)
@@ -407,7 +407,7 @@ def test_the_learning_rate_is_steered_towards_the_desired_divergence():
 
 
 @pytest.mark.parametrize(("desired", "factor"), [(1e-9, 1 / 1.5), (1.0, 1.5)])
-def test_a_steered_rate_follows_what_updates_do_and_its_target_is_what_is_annealed(desired, factor):
+def test_the_adaptive_rate_follows_the_kl_of_updates_and_its_target_is_annealed(desired, factor):
     ours, scalars = make_ppo(learning_rate=1e-3, desired_kl=desired, target_kl=None)
     for update in range(3):
         roll_out(ours)
@@ -421,7 +421,7 @@ def test_a_steered_rate_follows_what_updates_do_and_its_target_is_what_is_anneal
     assert other.adaptive_rate == ours.adaptive_rate == pytest.approx(1e-3 * factor**3)
 
 
-def test_the_critic_alone_steers_nothing():
+def test_the_critic_warm_up_does_not_adapt_the_rate():
     ours, _ = make_ppo(learning_rate=1e-3, desired_kl=0.01)
     ours.set_reference(build_policy("vision_free", statistics()))
     roll_out(ours)
@@ -441,7 +441,7 @@ def test_the_time_budget_counts_if_it_is_used_up_first():
     assert ours.progress == 1
 
 
-def test_numbers_that_are_not_finite_end_training_with_a_sentence():
+def test_non_finite_numbers_end_training_with_an_error():
     ours, _ = make_ppo()
     roll_out(ours)
     ours.rollout_buffer.returns[3] = torch.nan
@@ -459,7 +459,7 @@ def test_a_gradient_that_is_not_finite_is_noticed_after_the_last_step():
 
 @pytest.mark.parametrize("start_states", [False, True])
 @pytest.mark.parametrize("strategy", CURRICULA)
-def test_training_goes_on_where_its_state_was_taken(strategy, start_states):
+def test_training_resumes_from_its_state(strategy, start_states):
     """Weights, optimiser, shuffling, sampling, counters, curriculum, and environments in the middle of their episodes."""
     curriculum = CurriculumConfig(strategy=strategy, start_states=start_states)
     ours, _ = make_ppo(**AT_ONCE, curriculum=curriculum)
@@ -481,7 +481,7 @@ def test_training_goes_on_where_its_state_was_taken(strategy, start_states):
     assert list(ours.episode_returns) == list(other.episode_returns)
 
 
-def test_other_environments_cannot_go_on_with_it():
+def test_states_of_other_environments_are_an_error():
     ours, _ = make_ppo()
     roll_out(ours)
     state = training_state.training_state(ours)
@@ -517,7 +517,7 @@ def test_settings_that_contradict_each_other_are_refused():
         PPO(make_env(), "vision_free", unsettled, make_plan(), statistics=statistics())
 
 
-def test_waiting_levels_are_drawn_anew_after_each_update():
+def test_next_levels_are_drawn_again_after_each_update():
     ppo, scalars = make_ppo(num_envs=8)
     roll_out(ppo)
     ended, updates = ppo.sampler.metrics()["curriculum/episodes"], ppo.sampler.updates
@@ -529,7 +529,7 @@ def test_waiting_levels_are_drawn_anew_after_each_update():
     assert logged(ppo, scalars)["sim/curriculum_s"] >= 0
 
 
-def test_first_episodes_can_be_cut_to_random_lengths():
+def test_first_episodes_can_have_random_lengths():
     """Whoever waits runs out of time: together, or spread evenly; from the second episode on all have the whole time."""
 
     def ends(**settings):

@@ -40,7 +40,7 @@ def profiled(tmp_path_factory):
     return folder
 
 
-def test_a_profiled_run_is_the_same_bit_for_bit(profiled):
+def test_profiling_does_not_change_results(profiled):
     plain, with_it = read_trail(profiled.with_name("plain")), read_trail(profiled)
     assert len(plain) == len(with_it) == UPDATES + 1
     assert first_divergence(plain, with_it) is None
@@ -65,7 +65,7 @@ def test_a_trace_opens_in_chrome_and_has_a_table(profiled):
     assert not (profiled / FOLDER / "trace_2.json.gz").exists(), "only as often as asked for"
 
 
-def test_snapshots_of_memory_can_be_read_by_people(profiled):
+def test_snapshots_of_memory_are_readable(profiled):
     text = (profiled / FOLDER / "memory.txt").read_text()
     assert text.count("decisions: process ") == 2, (
         "after the first update, and after the one in which 20 steps are over"
@@ -73,6 +73,6 @@ def test_snapshots_of_memory_can_be_read_by_people(profiled):
     assert "MiB since the first" in text and "made in" in text
 
 
-def test_nothing_is_watched_unless_asked_for(tmp_path):
+def test_profilers_are_off_by_default(tmp_path):
     assert profilers(ProfilingConfig(), tmp_path) == []
     assert not torch.autograd.profiler._is_profiler_enabled

@@ -87,7 +87,7 @@ def train(ppo, updates=2):
 # ------------------------------------------------------------------ rollouts
 
 
-def test_states_are_stored_as_played_and_episodes_begin_with_none():
+def test_states_are_stored_and_reset_at_the_start_of_episodes():
     """Over two rollouts, with a player of its own that is shown what the environments showed."""
     ppo, ends = recurrent(desync_episodes=True), 0
     player, all_envs = RecurrentPlayer(ppo.policy, 4), np.arange(4)
@@ -104,7 +104,7 @@ def test_states_are_stored_as_played_and_episodes_begin_with_none():
     np.testing.assert_allclose(ppo.states, player.states, atol=1e-6)
 
 
-def test_a_minibatch_is_whole_segments_and_sequences_end_with_their_episodes():
+def test_minibatches_are_complete_segments_and_sequences_end_with_episodes():
     ppo = recurrent(memory_segment=8)
     roll_out(ppo)
     buffer, rng = ppo.rollout_buffer, np.random.default_rng(0)
@@ -121,7 +121,7 @@ def test_a_minibatch_is_whole_segments_and_sequences_end_with_their_episodes():
     assert FOLLOWS not in buffer.observations(torch.arange(0, 256, 5))
 
 
-def test_the_policy_that_played_says_the_same_in_sequences_and_by_steps():
+def test_sequences_and_single_steps_give_equal_outputs():
     ppo = recurrent()
     roll_out(ppo)
     buffer = ppo.rollout_buffer
@@ -161,7 +161,7 @@ def test_gradients_are_those_of_steps_by_hand(burn_in, threads, size):
     assert found["memory.cell.weight_hh_l0"].abs().max() > 0
 
 
-def test_burn_in_gives_the_state_that_present_weights_come_to():
+def test_burn_in_computes_states_with_the_current_weights():
     """A walk by hand over the decisions before a segment; the first segment of a rollout begins as it was played."""
     ppo = recurrent(memory_segment=16, memory_burn_in=5)
     roll_out(ppo)
@@ -201,7 +201,7 @@ def test_every_parameter_is_trained(changes):
     assert all(not torch.equal(tensor, before[name]) for name, tensor in ppo.policy.named_parameters())
 
 
-def test_a_clone_is_pulled_towards_by_sequences_too():
+def test_the_kl_penalty_uses_sequences():
     ppo = recurrent(n_epochs=2, memory_segment=16)
     ppo.set_reference(ppo.policy)
     train(ppo)
@@ -225,7 +225,7 @@ def test_incompatible_settings_are_refused(changes, message):
 # Checkpoints and evaluation
 
 
-def test_a_run_goes_on_bit_for_bit_in_mid_episode():
+def test_a_run_resumes_bit_for_bit_within_an_episode():
     ours, other = recurrent(), recurrent(seed=5)
     roll_out(ours)
     ours.update()
@@ -242,7 +242,7 @@ def test_a_run_goes_on_bit_for_bit_in_mid_episode():
     assert (ours.states == other.states).all()
 
 
-def test_evaluation_carries_the_memory_and_its_proof_does_too():
+def test_evaluation_carries_the_recurrent_state():
     policy = recurrent().policy
     with torch.no_grad():
         policy.memory.told.weight.mul_(30)  # so that the state matters

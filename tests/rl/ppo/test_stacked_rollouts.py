@@ -84,7 +84,7 @@ def watched_rollouts(ppo, count):
 
 
 @pytest.mark.parametrize("architecture", [STATES, REPEATED, IMAGES])
-def test_what_is_decided_on_and_learned_from_is_what_a_queue_holds(architecture):
+def test_rollout_and_update_use_the_same_stacks(architecture):
     ppo, _ = make_ppo(architecture=architecture, **SIZES)
     ppo.pool = ThreadPool(1)  # so that all environments are asked about together
     soon_over(ppo)

@@ -53,7 +53,7 @@ def test_a_resumed_run_has_the_settings_of_its_stage():
     assert other.gamma == other.sim.gamma == 0.95
 
 
-def test_they_are_refused_where_they_mean_nothing():
+def test_meaningless_stage_settings_are_an_error():
     with pytest.raises(ConfigError, match="stage_gamma.*has no effect with --curriculum plr, only with stages"):
         CurriculumConfig(strategy="plr", stage_gamma=("simple=0.99",))
     for name, text in (

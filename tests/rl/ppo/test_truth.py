@@ -61,7 +61,7 @@ def advantages_by_definition(rewards, values, ends, last_values, gamma, gae_lamb
     end_share=st.sampled_from([0, 0.1, 0.5, 1]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_advantages_are_sums_of_discounted_surprises(steps, gamma, gae_lambda, end_share, seed):
+def test_advantages_are_sums_of_discounted_td_errors(steps, gamma, gae_lambda, end_share, seed):
     rng = np.random.default_rng(seed)
     buffer = RolloutBuffer(steps, observation_space(("game_state",)), spaces.Discrete(6), n_envs=3)
     rewards, values = rng.normal(size=(2, steps, 3))
@@ -241,7 +241,7 @@ def test_gradients_shared_among_threads_are_those_of_one_backward_pass(threads, 
 # Statistics and logging
 
 
-def test_what_the_network_reads_is_the_observations_z_score():
+def test_network_inputs_are_z_scores():
     """Mean and spread of all observations together with numpy, in float64; components that vary less than a tenth of their
     scale are divided by that tenth, and everything is cut off at 10."""
     ppo, _ = make_ppo()
@@ -259,7 +259,7 @@ def test_what_the_network_reads_is_the_observations_z_score():
     )
 
 
-def test_what_a_rollout_logs_are_plain_means_over_its_episodes():
+def test_logged_figures_are_means_over_episodes():
     ppo, scalars = make_ppo(frame_skip=16, rollout_length=64)
     ended, begin_next = [], ppo.sampler.next_episodes
 

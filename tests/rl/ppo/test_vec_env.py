@@ -50,7 +50,7 @@ def test_observations_rewards_and_dones_have_the_declared_form():
         assert all(np.isfinite(values).all() for values in obs.values())
 
 
-def test_what_a_step_returned_is_not_overwritten_by_the_next():
+def test_results_of_a_step_are_not_overwritten_by_the_next():
     env = make()
     env.reset()
     first = env.step(np.full(4, 2))
@@ -86,7 +86,7 @@ def test_infos_exist_only_for_environments_that_have_just_finished():
     assert finished > 20
 
 
-def test_episodes_from_start_states_are_no_successes_of_other_algorithms():
+def test_episodes_from_start_states_are_not_counted():
     env = make(num_envs=16)
     sampler = make_sampler(CATEGORIES, CurriculumConfig(start_states=True), 0)
     sampler.starts.add({LEVELS[2].fingerprint: np.full(6, 2)})  # six decisions before the mine
@@ -101,7 +101,7 @@ def test_episodes_from_start_states_are_no_successes_of_other_algorithms():
     assert counted == sampler.metrics()["curriculum/episodes"]
 
 
-def test_a_time_out_is_a_truncation_with_the_observation_that_was_cut_off():
+def test_a_time_out_is_a_truncation_with_its_final_observation():
     env = make()
     limit = int(np.ceil(env.sim.bank.time_limit.max() / env.sim.frame_skip))
     seen = [info for _, _, _, infos in play(env, limit, action=0) for info in infos if info]
@@ -112,7 +112,7 @@ def test_a_time_out_is_a_truncation_with_the_observation_that_was_cut_off():
         assert env.observation_space.contains(info["terminal_observation"])
 
 
-def test_the_sampler_hears_each_episode_once_under_the_level_that_was_played():
+def test_the_sampler_gets_each_episode_once_with_its_level():
     env = make(curriculum=False)
     played = np.zeros(3)
     for *_, infos in play(env, 300):
@@ -125,7 +125,7 @@ def test_the_sampler_hears_each_episode_once_under_the_level_that_was_played():
     assert metrics["curriculum_stages/simplest_success_rate"] == 1
 
 
-def test_the_curriculum_decides_what_is_played():
+def test_the_curriculum_chooses_levels():
     env = make(curriculum=True, num_envs=64)
     env.reset()
     assert env.get_attr("level").count(CATEGORIES.index("simplest")) > 48
@@ -179,7 +179,7 @@ def test_writing_into_the_shared_info_is_noticed():
         env.step(np.zeros(4, int))
 
 
-def test_a_curriculum_that_learns_from_advantages_is_refused_where_nobody_tells_them():
+def test_a_curriculum_that_needs_advantages_is_an_error():
     sim = BatchSimulator(LEVELS, 2, observations=("game_state",), threads=1)
     env = BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(strategy="plr"), 0))
     env.reset()
@@ -187,7 +187,7 @@ def test_a_curriculum_that_learns_from_advantages_is_refused_where_nobody_tells_
         env.step(np.zeros(2, int))
 
 
-def test_misuse_is_named():
+def test_misuse_is_an_error():
     with pytest.raises(RuntimeError, match="step_async"):
         make().step_wait()
     sampler = make_sampler(["simple"], CurriculumConfig(), 0)
@@ -199,7 +199,7 @@ def test_misuse_is_named():
         env.step(np.full(4, 6))
 
 
-def test_plain_ppo_trains_with_it_and_plain_evaluation_plays_it():
+def test_stable_baselines3_can_train_and_evaluate():
     env = make(num_envs=8)
     model = PPO("MultiInputPolicy", env, n_steps=32, batch_size=64, n_epochs=1, seed=0, device="cpu")
     before = model.policy.action_net.weight.detach().clone()
