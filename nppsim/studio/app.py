@@ -20,7 +20,7 @@ from nppsim.replays.replay import FORMATS
 from nppsim.studio import editing, sessions, watching
 from nppsim.studio.errors import StudioError
 from nppsim.studio.library import LEVEL_FORMATS, Library
-from nppsim.studio.recordings import ALL_KEPT, Demonstrations, Recordings
+from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings
 from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access, Guard
 
@@ -32,10 +32,10 @@ class Studio:
     """All that the handlers share: ``request.app.state.studio``.
 
     library: levels and replays.
-    recordings, demonstrations: runs that were kept.
-    sessions: the games that are being played, one per open socket.
+    recordings, demonstrations: stored runs.
+    sessions: running games, one per open socket.
     roster: agents, and the experiment that is followed.
-    watching: those who watch them.
+    watching: open watch sockets.
     editors: the open ones.
     """
 
@@ -146,7 +146,7 @@ async def replay_run(request: Request) -> JSONResponse:
 
 
 async def recordings(request: Request) -> JSONResponse:
-    """The runs that were kept, and the folder of demonstrations."""
+    """Return the stored runs and the folder of demonstrations."""
     studio = _studio(request)
     return await answered(
         lambda: {"recordings": studio.recordings.cards(), "demonstrations": studio.demonstrations.summary()}
@@ -154,45 +154,45 @@ async def recordings(request: Request) -> JSONResponse:
 
 
 async def recording_run(request: Request) -> JSONResponse:
-    """The run document of a kept run."""
+    """Return the run document of a stored run."""
     studio = _studio(request)
-    kept = studio.recordings.recording(request.path_params["number"])
-    studio.library.add(kept.level)
-    return await answered(studio.library.run, kept.level, kept.inputs, kept.label)
+    run = studio.recordings.recording(request.path_params["number"])
+    studio.library.add(run.level)
+    return await answered(studio.library.run, run.level, run.inputs, run.label)
 
 
 async def recording_file(request: Request) -> Response:
-    """A kept run as a replay file."""
-    format, kept = _one_of(request, "format", FORMATS), _studio(request).recordings
-    name, data = kept.recording(request.path_params["number"]).file(format)
-    kept.saved(request.path_params["number"])
+    """Return a stored run as a replay file."""
+    format, stored = _one_of(request, "format", FORMATS), _studio(request).recordings
+    name, data = stored.recording(request.path_params["number"]).file(format)
+    stored.saved(request.path_params["number"])
     return _download(data, name)
 
 
 async def recordings_file(request: Request) -> Response:
-    """All kept runs as one replay set."""
-    kept = _studio(request).recordings
-    data, numbers = await run_in_threadpool(kept.file_of_all)
-    kept.saved(*numbers)
-    return _download(data, ALL_KEPT)
+    """Return all stored runs as one replay set."""
+    stored = _studio(request).recordings
+    data, numbers = await run_in_threadpool(stored.file_of_all)
+    stored.saved(*numbers)
+    return _download(data, FILE_OF_ALL)
 
 
 async def remove_recording(request: Request) -> JSONResponse:
-    """Forget a kept run."""
+    """Delete a stored run."""
     _studio(request).recordings.remove(request.path_params["number"])
     return JSONResponse({})
 
 
 async def add_demonstration(request: Request) -> JSONResponse:
-    """Check a kept run and write it to the folder of demonstrations."""
+    """Check a stored run and write it to the folder of demonstrations."""
     studio = _studio(request)
-    kept = studio.recordings.recording(request.path_params["number"])
-    studio.library.add(kept.level)
+    run = studio.recordings.recording(request.path_params["number"])
+    studio.library.add(run.level)
 
     def add() -> Any:
-        told = studio.demonstrations.add(kept, studio.library.bank(kept.level.fingerprint))
-        studio.recordings.saved(kept.number)
-        return told
+        added = studio.demonstrations.add(run, studio.library.bank(run.level.fingerprint))
+        studio.recordings.saved(run.number)
+        return added
 
     return await answered(add)
 

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> None:
         if not arguments.no_browser:
             webbrowser.open(address)
         studio = Studio(library, arguments.demonstrations, roster)
-        recordings = None if arguments.end_with_input else studio.recordings  # nobody reads what is said then
+        recordings = None if arguments.end_with_input else studio.recordings  # its output is not read
         serve(create_app(studio, access), listener, recordings)
 
 
@@ -139,9 +139,9 @@ def address_of(listener: socket.socket, host: str, access: Access) -> str:
 
 
 def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | None" = None) -> None:
-    """Answer until Ctrl-C or a signal, which is how a studio ends well.
+    """Answer until Ctrl-C or a signal, which end it.
 
-    recordings: kept runs; while some are in no file, the first Ctrl-C says so and only the second one ends.
+    recordings: stored runs; while some are in no file, the first Ctrl-C only prints a warning.
     """
     import uvicorn
 
@@ -152,7 +152,7 @@ def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | N
             count = recordings.unsaved if recordings is not None else 0
             if sig == signal.SIGINT and count and not self.warned:
                 self.warned = True
-                runs = "1 kept run is" if count == 1 else f"{count} kept runs are"
+                runs = "1 stored run is" if count == 1 else f"{count} stored runs are"
                 print(
                     f"{runs} in no file: save all under Runs in the page, or press Ctrl-C again to lose them",
                     flush=True,

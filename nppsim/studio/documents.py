@@ -1,13 +1,13 @@
-"""What is sent to the page: levels, frames and runs as JSON ("documents").
+"""Messages to the page: levels, frames and runs as JSON ("documents").
 
-All positions are px of the stage, y grows downward, the border of one tile (24 px) included.  Entities are told by their
-index: their place in the order of ``Run.entities``.
+All positions are px of the stage, y grows downward, the border of one tile (24 px) included.  Entities are identified
+by their index in the order of ``Run.entities``.
 
 level document
     id         ``Level.fingerprint``
-    name       for people
+    name       shown on the page
     category   of its level set, or null
-    par        frames in which somebody is known to finish it, or null
+    par        frames of the best known run, or null
     title      of the file's header
     size       [1056, 600], px
     tiles      23 rows of 42 tile ids; tile (row, column) covers the 24 px from (24 column + 24, 24 row + 24)
@@ -17,7 +17,7 @@ level document
                0..7 and mode of the record.  Doors have "door": [x1, y1, x2, y2], the line that they close.  An exit has
                "switch" and its switch "exit": the index of the other.
     start      the frame document of the start, with all entities
-    warnings   what is odd about the level, in sentences
+    warnings   unusual properties of the level, in sentences
 
 frame document: the state after a frame
     f          frames since the start
@@ -120,9 +120,9 @@ def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:
 
 
 class FrameWriter:
-    """Writes the frame documents of one stream: each tells what has changed since the one before.
+    """Writes the frame documents of one stream, each with the changes since the previous one.
 
-    geometry: of the level, as compiled.
+    geometry: compiled geometry of the level.
     """
 
     def __init__(self, geometry: LevelGeometry):
@@ -147,7 +147,7 @@ class FrameWriter:
 
         input_byte: what led there.
         """
-        fields = ninja.item()  # all at once: a field at a time takes three times as long
+        fields = ninja.item()  # one field at a time takes three times as long
         document: Document = {
             "f": fields[_FRAME],
             "n": [fields[i] for i in _NINJA],
@@ -161,7 +161,7 @@ class FrameWriter:
         return document
 
     def changes(self, entities: np.ndarray, movers: np.ndarray) -> dict[int, list[float]]:
-        """What frame documents have of the entities that changed since the last call; all of them, in a stream's first."""
+        """Return the part ``c`` of a frame document: entities changed since the last call; all of them at first."""
         memory = entities.tobytes() + movers.tobytes()
         if memory == self._memory:  # in most frames of most levels
             return {}
@@ -190,9 +190,9 @@ class FrameWriter:
 
 
 class RunWriter:
-    """Writes a run as it is played: the start of its document, then parts that are put behind each other.
+    """Writes a run while it is played: the start of its document, then parts to append.
 
-    bank: of one level.  game: as far as it was played.  start: the frame document of the start.
+    bank: of one level.  game: its current state.  start: the frame document of the start.
     """
 
     def __init__(self, bank: LevelBank):

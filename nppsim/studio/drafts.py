@@ -104,7 +104,7 @@ def draft_of(level: Level) -> tuple[dict, list[str]]:
         "entities": entities,
     }
     if not lost and level_of(draft) != level:
-        lost.append("the file is an odd one: saved from here, its records are written anew, in the game's order")
+        lost.append("the order of records in the file is unusual; saving writes them in the game's order")
     return draft, lost
 
 
@@ -203,11 +203,11 @@ def _missing(draft: dict) -> Iterator[Finding]:
     if draft["spawn"] is None:
         yield Finding("error", "There is no spawn: place the ninja.")
     if not any(entity["kind"] == kinds.EXIT for entity in draft["entities"]):
-        yield Finding("warning", "There is no exit: nobody can finish the level. Place an exit and its switch.")
+        yield Finding("warning", "There is no exit, so the level cannot be finished. Place an exit and its switch.")
 
 
 def _misplaced(draft: dict) -> Iterator[Finding]:
-    """What stands outside the stage, and what has to be touched and is buried."""
+    """Yield findings: things outside the stage, and buried things that have to be touched."""
     solid = _solid_pixels(draft["tiles"])
     for what, x, y, touched in _things(draft):
         if x > MIRROR_X or y > BOTTOM_Y:
@@ -256,7 +256,7 @@ def _solid_pixels(rows: list[list[int]]) -> np.ndarray:
 
 
 def _buried(solid: np.ndarray, x: int, y: int) -> bool:
-    """Whether nothing is open within a step around a place."""
+    """Return True if nothing is open within a step around a place."""
     row, column = POSITION_UNIT * y, POSITION_UNIT * x
     top, left = max(row - POSITION_UNIT, 0), max(column - POSITION_UNIT, 0)
     return bool(solid[top : row + POSITION_UNIT, left : column + POSITION_UNIT].all())

@@ -1,4 +1,4 @@
-"""The editor's side of the server: drafts become levels and files, and are checked while they are being drawn.
+"""Server side of the editor: drafts become levels and files, and are checked while they are edited.
 
     GET  /api/edit/drafts/{id}  {"draft", "lost"} of a level of the library; see ``drafts.draft_of``
     POST /api/edit/level        {"draft"} -> {"level": id}: the library has the level then, to be played or downloaded
@@ -6,9 +6,9 @@
     POST /api/edit/save         {"draft", "folder": number, "name", "replace"} -> {"saved": name of the file}, or
                                 {"exists": name} where there is such a file, and it is not to be replaced
 
-The socket /ws/edit takes two messages; what is under way for an earlier one is given up.  All answers have its "number".
+The socket /ws/edit takes two messages; a new one cancels the work for earlier ones.  All answers have its "number".
 
-    {"check": draft, "number"}         -> {"findings"} at once; then, for what is a level, {"search": {"state"}}, which is
+    {"check": draft, "number"}         -> {"findings"}; then, for a valid level, {"search": {"state"}}, which is
                                           "starting" or "searching" and in the end "found" (with ``trial``'s answer), "none",
                                           "barred" (no way leads to an exit), "timeout" or "failed" (with "why")
     {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries", "of"}} as the agent's episodes end
@@ -40,9 +40,9 @@ from nppsim.studio.trial import TrialError, Trials
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
 
-MAX_EDITORS = 8  # open at once; each may have a process of the planner
+MAX_EDITORS = 8  # open at a time; each may have a process of the planner
 TRIES = 64  # of an agent
-_TOGETHER = 8  # episodes that are told at once
+_TOGETHER = 8  # episodes per message
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
 
@@ -113,7 +113,7 @@ def place_of(folders: list[Path], number: int, name: str) -> Path:
 
 
 class Checker:
-    """What one open editor is told about its level.
+    """Checks the level of one open editor.
 
     socket: where the answers go.
     trials: the planner's process, of this editor alone.

@@ -4,12 +4,12 @@ decision document
     f        frame at which it was made
     a        action 0..5;  p: probabilities of the six actions;  v: value;  h: entropy, nats
     r        reward terms that are not 0: {name: reward}
-    note     such as the subtask in force, or absent
+    note     such as the current subtask, or absent
     s        what the agent saw: key of ``observe.layout`` -> numbers of a vector in a flat list, rounded; a picture as
              base64 of uint8, in the layout's order of axes
 
 ``way`` of a run part: base64 of little-endian uint16[4539], the length of the way to the objective from each point of a
-lattice of 12 px, x first, in steps of 1.2 px (65534 and 65535: none), from that decision on; null where it is as before.
+lattice of 12 px, x first, in steps of 1.2 px (65534 and 65535: none), from that decision on; null if unchanged.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def decision_document(one: Decision, frame: int) -> Document:
 
 
 def _seen(key: str, values: np.ndarray) -> str | list[float]:
-    """What the agent saw under one key."""
+    """Encode the observation of one key."""
     return packed_text(values) if SPECS[key].dtype == "uint8" else _numbers(values, _DIGITS)
 
 
@@ -93,7 +93,7 @@ def _numbers(values: np.ndarray, digits: int) -> list[float]:
 
 
 def layout_document(keys: Sequence[str]) -> Document:
-    """What ``s`` holds: key -> {"shape", "picture": whether it is one, "components": names along the last axis}."""
+    """Layout of ``s``: key -> {"shape", "picture": whether it is one, "components": names along the last axis}."""
     return {
         key: {
             "shape": list(SPECS[key].shape),

@@ -28,7 +28,7 @@ from nppsim.studio.errors import StudioError
 MAX_LEVELS = 20_000  # that a gallery shows; more make no good page
 MAX_REPLAYS = 20_000
 MAX_OPENED = 500  # levels opened or made in the page; the oldest are forgotten
-_BANKS = 32  # compiled levels that are kept
+_BANKS = 32  # compiled levels in memory
 _NOT_FOUND = 404
 LEVEL_FORMATS = {"map": ".map", "text": ".level"}  # that a level is given as: endings of their names
 _HDF5 = b"\x89HDF"  # begins a replay set
@@ -37,7 +37,7 @@ _ENDINGS = (*LEVEL_FORMATS.values(), REPLAY_SUFFIX, ".attract")  # that names of
 
 @dataclass(frozen=True)
 class ShownLevel:
-    """A level of the gallery.  category, par: as in its level set; None where nobody has said."""
+    """A level of the gallery.  category, par: as in its level set; None if unknown."""
 
     level: Level
     name: str
@@ -45,7 +45,7 @@ class ShownLevel:
     par: int | None = None
 
     def card(self) -> Document:
-        """What the gallery knows of it: without tiles and places."""
+        """Entry of the gallery, without tiles and positions."""
         inside = np.argwhere(self.level.tiles != SOLID)
         extent = np.ptp(inside, axis=0) + 1 if len(inside) else np.zeros(2, int)
         types = Counter(t for t in self.level.records[1:, TYPE].tolist() if t < len(kinds.ENTITY_NAMES))
@@ -128,7 +128,7 @@ class Library:
         return level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
 
     def add(self, level: Level, name: str = "", category: str | None = None, par: int | None = None) -> str:
-        """Take a level that the page opened or made; returns its id.  One that is in the folders stays as it is there."""
+        """Add a level that the page opened or created; return its id.  Levels of the folders are not replaced."""
         id = level.fingerprint
         with self._lock:
             self._cards  # noqa: B018  # finds the places

@@ -1,7 +1,7 @@
-"""Runs that were kept, and what becomes of them: files to download, demonstrations to learn from.
+"""Stored runs, as files to download or demonstrations for training.
 
-Kept runs live as long as the studio does, in memory; which of them are in no file yet is known, so that nobody loses one
-unawares.  Only ``Demonstrations.add`` writes a file, in its own folder.
+Runs are stored in memory until the studio ends.  The class knows which of them are in no file yet, so that the user can be
+warned.  Only ``Demonstrations.add`` writes a file, in its own folder.
 """
 
 import re
@@ -26,8 +26,8 @@ from nppsim.simulate import simulate
 from nppsim.studio.documents import Document
 from nppsim.studio.errors import StudioError
 
-MAX_KEPT = 500
-ALL_KEPT = "kept_runs.h5"  # what the file of all kept runs is called
+MAX_RUNS = 500
+FILE_OF_ALL = "runs.h5"
 DATA_SET = 20  # recordings that make a data set worth training on
 _NOT_FOUND = 404
 _NO_DEMONSTRATION = 409
@@ -35,7 +35,7 @@ _NO_DEMONSTRATION = 409
 
 @dataclass(frozen=True)
 class Recording:
-    """A run that was kept.
+    """A stored run.
 
     number: its name on the page.
     inputs: uint8[frames], what was pressed, up to the end of the run.
@@ -52,11 +52,11 @@ class Recording:
 
     @property
     def won(self) -> bool:
-        """Whether it finishes its level."""
+        """True if the run finishes its level."""
         return self.outcome == "won"
 
     def card(self, saved: bool = False) -> Document:
-        """What the page lists.  saved: whether it is in a file."""
+        """Entry in the list of the page.  saved: True if the run is in a file."""
         return {
             "number": self.number,
             "saved": saved,
@@ -77,36 +77,36 @@ class Recording:
 
 
 class Recordings:
-    """The runs kept in this studio, by number."""
+    """The stored runs of this studio, by number."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Recording] = {}
+        self._stored: dict[int, Recording] = {}
         self._saved: set[int] = set()
         self._lock = threading.Lock()
         self._next = 1
 
     def keep(self, level: Level, inputs: np.ndarray, outcome: str, label: str, category: str | None) -> Recording:
-        """Keep a run.  Raises StudioError for one without frames, or one too many."""
+        """Store a run.  Raises StudioError for one without frames, or one too many."""
         with self._lock:
             if not len(inputs):
-                raise StudioError("nothing has been played yet, so there is nothing to keep")
-            if len(self._kept) >= MAX_KEPT:
-                raise StudioError(f"{MAX_KEPT} runs are kept; download what you need and remove some")
+                raise StudioError("nothing has been played yet, so there is nothing to store")
+            if len(self._stored) >= MAX_RUNS:
+                raise StudioError(f"{MAX_RUNS} runs are stored; download the ones you need and remove some")
             recording = Recording(self._next, label, level, inputs.copy(), outcome, category)
-            self._kept[recording.number] = recording
+            self._stored[recording.number] = recording
             self._next += 1
             return recording
 
     def cards(self) -> list[Document]:
         """All of them, oldest first."""
         with self._lock:
-            return [one.card(number in self._saved) for number, one in self._kept.items()]
+            return [one.card(number in self._saved) for number, one in self._stored.items()]
 
     @property
     def unsaved(self) -> int:
-        """How many are in no file yet, and go with the studio."""
+        """Number of runs in no file, which are lost at the end of the studio."""
         with self._lock:
-            return len(self._kept.keys() - self._saved)
+            return len(self._stored.keys() - self._saved)
 
     def saved(self, *numbers: int) -> None:
         """Note that these are in a file now: one that was downloaded, or a demonstration."""
@@ -116,31 +116,31 @@ class Recordings:
     def file_of_all(self) -> tuple[bytes, list[int]]:
         """(a replay set of all of them, their numbers); ``--replays`` takes such a file.  Raises StudioError without any."""
         with self._lock:
-            kept = list(self._kept.values())
-        if not kept:
-            raise StudioError("no run has been kept, so there is nothing to save", _NOT_FOUND)
+            runs = list(self._stored.values())
+        if not runs:
+            raise StudioError("no run has been stored, so there is nothing to save", _NOT_FOUND)
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / ALL_KEPT
+            file = Path(folder) / FILE_OF_ALL
             with ReplayWriter(file) as writer:
-                for one in kept:
+                for one in runs:
                     replay = Replay(one.level, one.inputs, success=one.won, name=one.label)
                     writer.append(replay, category=one.category or "", source="studio")
-            return file.read_bytes(), [one.number for one in kept]
+            return file.read_bytes(), [one.number for one in runs]
 
     def recording(self, number: int) -> Recording:
         """One of them.  Raises StudioError if there is none of this number."""
         with self._lock:
-            if number not in self._kept:
+            if number not in self._stored:
                 raise StudioError(
                     f"there is no recording {number}; it was removed, or is of an earlier start", _NOT_FOUND
                 )
-            return self._kept[number]
+            return self._stored[number]
 
     def remove(self, number: int) -> None:
         """Forget one; its demonstration, if it became one, stays."""
         self.recording(number)
         with self._lock:
-            self._kept.pop(number, None)
+            self._stored.pop(number, None)
 
 
 class Demonstrations:

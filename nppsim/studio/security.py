@@ -1,8 +1,8 @@
-"""Who may talk to the studio, and what a page of it may do.
+"""Access control of the studio.
 
-The studio runs on the user's own machine, where any web page that is open in a browser can send requests, too.  So each is
-held against four questions: is it addressed to this machine by a name of this machine (a foreign name that resolves to it
-is how DNS rebinding begins), does it come from a page of the studio itself (``Origin``), does it know the token that was
+The studio runs on the user's own machine, where any web page that is open in a browser can send requests, too.  Each
+request is checked by four questions: is it addressed to a name of this machine (a foreign name that resolves to it is how DNS
+rebinding begins), does it come from a page of the studio itself (``Origin``), does it know the token that was
 printed at the start, and is it small.  The answers forbid scripts, frames and connections that are not the studio's own.
 """
 
@@ -43,7 +43,7 @@ _FORBIDDEN, _NO_TOKEN, _TOO_LARGE = 403, 401, 413
 
 @dataclass(frozen=True)
 class Access:
-    """What a request needs to be answered.
+    """Conditions for answering a request.
 
     host: the address that the studio listens at.
     token: random, for one start of the studio.
@@ -81,19 +81,19 @@ class Access:
         return 0, ""
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a Host header names this machine, and is nothing but a name.  Its port may be another one, of a tunnel."""
+        """Return True if a Host header names this machine and contains only a name; the port may be that of a tunnel."""
         found = _HOST.fullmatch(host)
         name = (found["name"] or found["address"]).lower() if found else ""
         return name in self.names or (not is_local(self.host) and _is_address(name))
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Return True if only this machine reaches the address."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _is_address(name: str) -> bool:
-    """Whether it is an IP address, not a name that a foreign server resolves."""
+    """Return True for an IP address, False for a name that a foreign server resolves."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -147,7 +147,7 @@ async def _body(receive: "Receive") -> bytes | None:
 
 
 def _replayed(body: bytes, receive: "Receive") -> "Receive":
-    """What the application receives: the body that was read already, then whatever follows."""
+    """Return a ``receive`` that gives the body already read, then what follows."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> "Message":
@@ -161,8 +161,8 @@ def _with_headers(send: "Send") -> "Send":
 
     async def sending(message: "Message") -> None:
         if message["type"] == "http.response.start":
-            kept = [pair for pair in message.get("headers", []) if pair[0].lower().decode() not in HEADERS]
-            message = {**message, "headers": kept + added}
+            others = [pair for pair in message.get("headers", []) if pair[0].lower().decode() not in HEADERS]
+            message = {**message, "headers": others + added}
         await send(message)
 
     return sending

@@ -34,7 +34,7 @@ _SHAPES: dict[str, Any] = {"step": [int], "rewind": int, "restart": bool, "keep"
 
 
 class Session:
-    """One game and how it came about.  library: where its level comes from.  recordings: where kept runs go."""
+    """One game with its inputs.  library: source of levels.  recordings: receives stored runs."""
 
     def __init__(self, library: Library, recordings: Recordings):
         self._library, self._recordings = library, recordings
@@ -91,25 +91,25 @@ class Session:
         assert self._game is not None
         if not 0 <= frame <= len(self._inputs):
             raise StudioError(f"rewind to frame {frame} of {len(self._inputs)}: give one that was played")
-        kept = frame // self._every
-        again = np.frombuffer(bytes(self._inputs[kept * self._every : frame]), np.uint8)
-        self._game.restore(self._snapshots[kept])
+        snapshot = frame // self._every
+        again = np.frombuffer(bytes(self._inputs[snapshot * self._every : frame]), np.uint8)
+        self._game.restore(self._snapshots[snapshot])
         self._game.play(again)
-        del self._inputs[frame:], self._snapshots[kept + 1 :]
+        del self._inputs[frame:], self._snapshots[snapshot + 1 :]
         return {"frame": self._frame(all=True)}
 
     def _keep(self, label: str) -> Document:
         assert self._game is not None
         if len(label) > MAX_LABEL:
-            raise StudioError(f"the label has {len(label)} characters; at most {MAX_LABEL} are kept")
+            raise StudioError(f"the label has {len(label)} characters; at most {MAX_LABEL} are allowed")
         if not label.isprintable():
             raise StudioError(f"the label {label!r} has characters that no file can hold; use printable ones")
         inputs = np.frombuffer(bytes(self._inputs), np.uint8)
         level, category = self._game.level, self._library.level(self._id).category
-        return {"kept": self._recordings.keep(level, inputs, self._game.outcome, label, category).card()}
+        return {"stored": self._recordings.keep(level, inputs, self._game.outcome, label, category).card()}
 
     def _play(self, inputs: np.ndarray) -> int:
-        """Play inputs, and keep them and the snapshots on the way; returns the number of frames played."""
+        """Play inputs, store them and snapshots between; returns the number of frames played."""
         assert self._game is not None
         played = 0
         while played < len(inputs):

@@ -1,10 +1,10 @@
-"""Whether the planner finishes a level: a process of its own searches, so that a search can be given up at any moment.
+"""Search by the planner in a process of its own, so that it can be cancelled at any moment.
 
     python -m nppsim.studio.trial
 
 reads one job per line from standard input, ``{"level": base64 of a level file, "budget": simulated frames}``, and answers
 each with a line: ``{"par": frames, "inputs": base64, "route": [[x, y], ...]}`` (px, the spawn first, then after each frame),
-or ``{"par": null, "reachable": whether a way leads over an exit switch to its exit}`` where no run was found.  It ends with
+or ``{"par": null, "reachable": whether a path leads over an exit switch to its exit}`` where no run was found.  It ends with
 its input.
 """
 
@@ -39,8 +39,8 @@ class Trials:
     process: None where none is running.
     asked: searches that the process was given.
 
-    A search that is given up (``finish`` cancelled) ends with its process; the next one starts a new one.  A process that is
-    still starting, which on a fresh machine takes minutes of compiling, is kept for the next search.
+    Cancelling ``finish`` ends the process; the next one starts a new one.  A process that is
+    still starting, which on a fresh machine takes minutes of compiling, continues for the next search.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Trials:
 
     @property
     def ready(self) -> bool:
-        """Whether the process has been started, so that an answer is a matter of seconds."""
+        """True if the process has started, so that an answer takes seconds."""
         return self._started is not None and self._started.done()
 
     async def finish(self, level: Level, budget: int = PlannerSettings.budget) -> dict:

@@ -52,7 +52,7 @@ _SHAPES: dict[str, Any] = {
 
 
 class Watcher:
-    """What one socket watches.  studio: library and roster.  limiter: of the threads that play for all sockets."""
+    """Runs that one socket watches.  studio: library and roster.  limiter: for the playing threads of all sockets."""
 
     def __init__(self, socket: WebSocket, limiter: CapacityLimiter):
         self._socket, self._studio, self._limiter = socket, socket.app.state.studio, limiter
@@ -113,8 +113,8 @@ class Watcher:
                 group.start_soon(self._play, {"watch": wish["number"], "run": number}, run, bank, pressed)
         for number in sorted(pressed)[1:]:
             first = min(pressed)
-            told = await self._beside(_difference, bank.levels[0], pressed[first], pressed[number])
-            await self._send({"watch": wish["number"], "runs": [first, number], "difference": told})
+            difference = await self._beside(_difference, bank.levels[0], pressed[first], pressed[number])
+            await self._send({"watch": wish["number"], "runs": [first, number], "difference": difference})
 
     async def _play(self, head: Document, run: Document, bank: LevelBank, pressed: dict[int, np.ndarray]) -> None:
         """One of the runs; its inputs are in ``pressed`` when it is over.  head: of its messages."""
@@ -162,8 +162,8 @@ class Watcher:
             replay, label = await self._beside(self._studio.library.replay, run["replay"])
             level, inputs = replay.level, replay.inputs
         else:
-            kept = self._studio.recordings.recording(run["recording"])
-            level, inputs, label = kept.level, kept.inputs, kept.label
+            stored = self._studio.recordings.recording(run["recording"])
+            level, inputs, label = stored.level, stored.inputs, stored.label
         if level.fingerprint != bank.levels[0].fingerprint:
             raise StudioError(f"{label} was recorded on another level")
         return inputs, label
@@ -259,7 +259,7 @@ async def _agents(request: Request) -> JSONResponse:
 
 
 async def _experiment(request: Request) -> JSONResponse:
-    """The experiment that is followed, as it is now; null where none is."""
+    """Return the current state of the followed experiment; null if none is followed."""
     roster = request.app.state.studio.roster
     return JSONResponse(await to_thread.run_sync(roster.experiment) if roster.has_experiment else None)
 

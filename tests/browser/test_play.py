@@ -121,9 +121,9 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
     with page.expect_download() as download:
         page.click("text=as one file")
     page.wait_for_selector(".unsaved", state="detached")
-    assert download.value.suggested_filename == "kept_runs.h5"
-    with ReplaySet(download.value.path()) as kept:
-        assert {1, replay.frames} <= {kept.entry(i).frames for i in range(len(kept))}
+    assert download.value.suggested_filename == "runs.h5"
+    with ReplaySet(download.value.path()) as runs:
+        assert {1, replay.frames} <= {runs.entry(i).frames for i in range(len(runs))}
 
 
 def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_over(page, studio):
@@ -188,7 +188,7 @@ def test_keys_can_be_changed_and_stay_so(page, studio):
     page.focus(".stage canvas")
     page.keyboard.down("l")
     wait_for_frame(page, 5)
-    page.wait_for_selector(".keys kbd.held:has-text('→')")
+    page.wait_for_selector(".keys kbd.pressed:has-text('→')")
 
 
 def test_two_tabs_do_not_disturb_each_other_and_free_their_games(new_page, studio):
@@ -213,7 +213,7 @@ def test_thumbs_play_on_a_touch_screen(new_page, studio):
     page.mouse.down()
     wait_for_frame(page, 20)
     page.mouse.up()
-    page.wait_for_selector(".keys kbd.held", state="detached")
+    page.wait_for_selector(".keys kbd.pressed", state="detached")
 
 
 # A stand-in for the browser's gamepads, which no test can press.

@@ -180,7 +180,7 @@ def test_a_recording_that_is_removed_is_gone(page, winning):
     page.get(f"recordings/{number}/file", 404)
 
 
-def test_kept_runs_are_in_no_file_until_they_are_downloaded_or_become_demonstrations(page, winning, tmp_path):
+def test_stored_runs_are_in_no_file_until_they_are_downloaded_or_become_demonstrations(page, winning, tmp_path):
     numbers = [
         keep(page, winning.level, inputs) for inputs in (winning.inputs, [0, *winning.inputs], winning.inputs[:9])
     ]
@@ -209,7 +209,7 @@ def test_kept_runs_are_in_no_file_until_they_are_downloaded_or_become_demonstrat
 
 
 def test_the_number_of_recordings_is_bounded(page, winning, monkeypatch):
-    monkeypatch.setattr(recordings, "MAX_KEPT", 1)
+    monkeypatch.setattr(recordings, "MAX_RUNS", 1)
     keep(page, winning.level, winning.inputs)
     with pytest.raises(ValueError, match="remove some"):
         keep(page, winning.level, winning.inputs)

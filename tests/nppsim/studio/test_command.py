@@ -62,7 +62,7 @@ def test_the_studio_is_served_where_it_says_and_ends_when_told_but_not_with_runs
         with pytest.raises(InvalidStatus, match="403"), connect(f"{socket.partition('=')[0]}={key}", origin=whose):
             pass
     process.send_signal(signal.SIGINT)
-    assert process.stdout.readline().startswith("1 kept run is in no file")
+    assert process.stdout.readline().startswith("1 stored run is in no file")
     process.send_signal(signal.SIGINT)
     rest = process.stdout.read()
     assert process.wait(LIMIT_S) == 0, rest

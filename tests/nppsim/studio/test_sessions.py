@@ -41,12 +41,12 @@ def test_a_recording_made_over_the_socket_plays_back_bit_for_bit(page, tmp_path)
         frames = [ask(socket, start=level.fingerprint)["frame"]]
         for part in np.split(inputs, [1, 2, 3, 10, 60, 61, 150]):
             frames += ask(socket, step=part.tolist())["frames"]
-        kept = ask(socket, keep={"label": "mine"})["kept"]
-    (tmp_path / "mine.replay").write_bytes(page.get(f"recordings/{kept['number']}/file").content)
+        stored = ask(socket, keep={"label": "mine"})["stored"]
+    (tmp_path / "mine.replay").write_bytes(page.get(f"recordings/{stored['number']}/file").content)
     replay = Replay.load(tmp_path / "mine.replay")
     run = nppsim.simulate(replay.level, replay.inputs)
     assert replay.level == level and replay.inputs.tolist() == inputs[: run.frames].tolist()
-    assert (run.frames, run.outcome) == (kept["frames"], kept["outcome"]) == (len(frames) - 1, frames[-1]["o"])
+    assert (run.frames, run.outcome) == (stored["frames"], stored["outcome"]) == (len(frames) - 1, frames[-1]["o"])
     assert [frame["n"][:4] for frame in frames[1:]] == np.hstack([run.position, run.velocity]).tolist()
     looks = {}
     for frame, states, places in zip(frames[1:], run.entity_state, run.entity_position, strict=True):
@@ -71,11 +71,11 @@ def test_after_a_rewind_the_game_goes_on_as_if_it_had_never_been_further(page):
             ask(socket, step=inputs[frame:].tolist())
         ask(socket, rewind=30)
         ask(socket, step=other)
-        kept = ask(socket, keep={"label": ""})["kept"]
-    recording = page.studio.recordings.recording(kept["number"])
-    assert recording.inputs.tolist() == [*inputs[:30], *other][: kept["frames"]]
+        stored = ask(socket, keep={"label": ""})["stored"]
+    recording = page.studio.recordings.recording(stored["number"])
+    assert recording.inputs.tolist() == [*inputs[:30], *other][: stored["frames"]]
     played = nppsim.simulate(moving_level(), recording.inputs)
-    assert (played.frames, played.outcome) == (kept["frames"], kept["outcome"])
+    assert (played.frames, played.outcome) == (stored["frames"], stored["outcome"])
 
 
 def test_practice_begins_at_any_frame_of_a_run(page, winning):

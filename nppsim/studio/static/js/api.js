@@ -75,8 +75,8 @@ async function ask(method, path, body, headers = {}) {
   }
   if (answer.ok) return answer;
   if (answer.status === 401) document.dispatchEvent(new Event("studiolost"));
-  const told = await answer.json().catch(() => ({})); // a crash of the server has no JSON
-  throw new ApiError(told.error ?? `the studio failed (${answer.status}); its terminal says why`, answer.status);
+  const reply = await answer.json().catch(() => ({})); // a crash of the server has no JSON
+  throw new ApiError(reply.error ?? `the studio failed (${answer.status}); its terminal says why`, answer.status);
 }
 
 /** A socket below /ws/ whose messages are JSON.  onclose: called when it ends without having been closed here.
@@ -91,7 +91,7 @@ export class Socket {
       this.socket.onopen = resolve;
       this.refuse = reject;
     });
-    this.opened.catch(() => {}); // told to those who ask, and by onclose
+    this.opened.catch(() => {}); // reported to callers, and by onclose
     this.socket.onmessage = ({ data }) => this.receive(JSON.parse(data));
     this.socket.onclose = ({ code, reason }) => this.end(code, reason);
   }
@@ -111,7 +111,7 @@ export class Socket {
 
   /** Send a message that has no answer of its own. */
   send(message) {
-    this.opened.then(() => this.isOpen && this.socket.send(JSON.stringify(message)), () => {}); // onclose tells
+    this.opened.then(() => this.isOpen && this.socket.send(JSON.stringify(message)), () => {}); // reported by onclose
   }
 
   receive(message) {

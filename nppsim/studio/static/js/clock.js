@@ -12,7 +12,7 @@ export class Clock {
     this.reset();
   }
 
-  /** Begin anew: what passed before does not count. */
+  /** Restart: earlier time does not count. */
   reset() {
     [this.before, this.lag] = [null, 0];
   }

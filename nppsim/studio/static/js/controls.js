@@ -15,17 +15,17 @@ export const ACTIONS = {
   left: ["run left", ["ArrowLeft", "KeyA"]],
   right: ["run right", ["ArrowRight", "KeyD"]],
   jump: ["jump", ["Space", "ArrowUp", "KeyW", "ShiftLeft", "ShiftRight", "KeyZ"]],
-  restart: ["restart at once", ["KeyR", "Enter"]],
+  restart: ["restart immediately", ["KeyR", "Enter"]],
   pause: ["pause, go on", ["KeyP", "Escape"]],
   slower: ["slow motion", ["KeyQ"]],
   step: ["one frame on, with the keys held", ["Period"]],
   back: ["one frame back", ["Comma"]],
-  rewind: ["rewind while held", ["Backspace"]],
+  rewind: ["rewind while pressed", ["Backspace"]],
   mark: ["practise from here; again: from the spawn", ["KeyM"]],
   keep: ["keep this run", ["KeyK"]],
   view: ["closer, following the ninja; all of the level", ["KeyV"]],
 };
-const HELD = [...Object.keys(BITS), "rewind"]; // what counts while it is held
+const LASTING = [...Object.keys(BITS), "rewind"]; // actions that last while the key is down
 // Standard gamepad: button -> action.
 const PAD = { 0: "jump", 1: "jump", 3: "restart", 4: "rewind", 5: "slower", 6: "view", 8: "keep", 9: "pause", 14: "left", 15: "right" };
 const STICK = 0.4; // of its way
@@ -81,7 +81,7 @@ export class Controls {
 
   /** Something (a key's code, "touch", a pad's button) presses an action. */
   press(action, by) {
-    if (HELD.includes(action)) {
+    if (LASTING.includes(action)) {
       if (!this.down.has(action)) this.down.set(action, new Set());
       this.down.get(action).add(by);
       this.tapped.add(action);
@@ -110,7 +110,7 @@ export class Controls {
     this.padDown = now;
   }
 
-  /** Let a key do an action from now on, and nothing else; kept in the browser. */
+  /** Let a key do an action from now on, and nothing else; stored in the browser. */
   bind(action, code) {
     for (const codes of Object.values(this.bindings)) if (codes.includes(code)) codes.splice(codes.indexOf(code), 1);
     this.bindings[action].push(code);

@@ -20,10 +20,10 @@ export class Deaths {
     this.button = element("button", { type: "button", text: "Count", onclick: () => (this.counting ? this.stop() : this.count()) });
     this.progress = element("i");
     this.meter = element("div", { class: "meter", hidden: true }, this.progress);
-    this.told = element("p", { class: "small", "aria-live": "polite" });
+    this.status = element("p", { class: "small", "aria-live": "polite" });
     this.more = element("div");
     this.panel = element("section", { class: "panel deaths" }, element("h2", { text: "Where it dies" }),
-      element("div", { class: "bar" }, this.agent, this.where, this.episodes, this.button), this.meter, this.told, this.more);
+      element("div", { class: "bar" }, this.agent, this.where, this.episodes, this.button), this.meter, this.status, this.more);
   }
 
   destroy() {
@@ -35,7 +35,7 @@ export class Deaths {
     this.button.textContent = "Stop";
     this.meter.hidden = false;
     this.progress.style.width = "0";
-    this.told.textContent = "";
+    this.status.textContent = "";
     this.more.replaceChildren();
     this.heat(null);
     const whole = this.where.value === "category";
@@ -62,7 +62,7 @@ export class Deaths {
     if (message.deaths !== this.number || !this.counting) return true; // of an earlier question
     if ("levels" in message) [this.levels, this.total] = [message.levels, message.episodes];
     if ("endings" in message) this.take(message.endings);
-    if ("error" in message) this.told.textContent = message.error;
+    if ("error" in message) this.status.textContent = message.error;
     if ("error" in message || "counted" in message) this.end();
     return true;
   }
@@ -72,7 +72,7 @@ export class Deaths {
     this.progress.style.width = `${(100 * this.endings.length) / this.total}%`;
     const count = (outcome) => this.endings.filter((one) => one[1] === outcome).length;
     const share = Math.round((100 * count("won")) / this.endings.length);
-    this.told.textContent = `${count("won")} of ${this.endings.length} won (${share} %), ${count("died")} died, ${count("timeout")} ran out of time`;
+    this.status.textContent = `${count("won")} of ${this.endings.length} won (${share} %), ${count("died")} died, ${count("timeout")} ran out of time`;
     const places = this.endings.filter((one) => one[1] === "died").map(([, , , x, y]) => [x, y]);
     if (this.levels.length === 1) this.heat(places);
     else this.showCategory(places);

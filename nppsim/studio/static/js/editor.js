@@ -12,12 +12,12 @@ import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
 const ZOOM = 1.3;
 // The level in hand outlives a reload in the tab's storage; what was not saved outlives the tab in the browser's.
 const STORED = "nppsim.draft";
-let kept = null; // the desk, while other views are shown
+let stored = null; // the desk, while other views are shown
 let tried = null; // {id, state} of the level that was played or saved last
 
 export async function show(view, studio, id) {
-  kept ??= restored();
-  const desk = kept;
+  stored ??= restored();
+  const desk = stored;
   const inHand = id && tried?.id === id && tried.state === desk.state;
   if (id && !inHand && (desk.history.isSaved || (await askToDrop()))) await take(desk, studio, id);
   if (id) history.replaceState(null, "", "#/edit"); // coming back goes on with it
@@ -80,7 +80,7 @@ async function take(desk, studio, id) {
   const { draft, lost } = id === "new" ? { draft: null, lost: [] } : await get(`edit/drafts/${encodeURIComponent(id)}`);
   desk.rest();
   desk.history.load(draft ? stateOf(draft) : emptyState());
-  for (const text of lost) studio.toast(`This level cannot be kept as it is: ${text}.`, "bad");
+  for (const text of lost) studio.toast(`This level cannot be stored unchanged: ${text}.`, "bad");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

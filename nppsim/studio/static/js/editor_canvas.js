@@ -229,7 +229,7 @@ export class EditorCanvas {
     } else if (event.key === " " && !event.repeat) {
       this.desk.press(this.desk.cursor);
     } else if (event.key === "Enter" && !event.repeat) {
-      if (this.desk.held) this.desk.letGo();
+      if (this.desk.pressed) this.desk.letGo();
       else {
         this.desk.press(this.desk.cursor);
         if (this.desk.tool !== "select" && this.desk.tool !== "tile") this.desk.letGo();

@@ -6,9 +6,9 @@ import { draftOf } from "./level_model.js";
 
 const PAUSE_MS = 500; // without a change, after which the level is checked
 const SEARCHES = {
-  starting: "The planner is starting (minutes the first time on a machine, as it is compiled) …",
+  starting: "The planner is starting (minutes the first time on a machine, for compilation) …",
   searching: "The planner is looking for a run …",
-  barred: "It cannot be finished as it is.",
+  barred: "It cannot be finished in this state.",
   none: "Not finished: the planner has found no run. A person still may.",
   timeout: "Not finished: the planner has found no run in its time. A person still may.",
 };
@@ -18,12 +18,12 @@ export function showChecks(panel, desk, canvas, studio) {
   const verdict = element("p", { id: "editor-verdict", role: "status" });
   const list = element("ul", { class: "findings", id: "editor-findings" });
   const choice = element("select", { "aria-label": "Agent", hidden: true });
-  const told = element("span", { class: "small", id: "editor-tries", role: "status" });
+  const status = element("span", { class: "small", id: "editor-tries", role: "status" });
   const button = element("button", { type: "button", text: "64 tries by an agent", onclick: () => tryAgent().catch((error) => {
-    told.textContent = "";
+    status.textContent = "";
     studio.failed(error);
   }) });
-  panel.append(element("h2", { text: "Check" }), verdict, list, element("div", { class: "bar" }, choice, button, told));
+  panel.append(element("h2", { text: "Check" }), verdict, list, element("div", { class: "bar" }, choice, button, status));
   const checks = new Checks({
     found(findings) {
       list.replaceChildren(...findings.map((one) => element("li", { class: one.severity }, sentence(one, desk, canvas))));
@@ -40,7 +40,7 @@ export function showChecks(panel, desk, canvas, studio) {
       }
     },
     failed(message) {
-      told.textContent = "";
+      status.textContent = "";
       say(message, "bad");
     },
     tried: (tries) => showTries(tries),
@@ -52,25 +52,25 @@ export function showChecks(panel, desk, canvas, studio) {
   }
 
   function showTries({ wins, tries, of }) {
-    told.textContent = `${wins} of ${tries}${tries < of ? " so far" : ""} finished (${Math.round((100 * wins) / tries)} %)`;
+    status.textContent = `${wins} of ${tries}${tries < of ? " so far" : ""} finished (${Math.round((100 * wins) / tries)} %)`;
   }
 
   // The agents are loaded when they are first wanted: that takes seconds.
   async function tryAgent() {
     if (!choice.options.length) {
-      told.textContent = "Loading the agents …";
+      status.textContent = "Loading the agents …";
       const { agents, why_none: why } = await get("agents");
       choice.replaceChildren(...agents.map(({ id, name }) => element("option", { value: id, text: name })));
       choice.hidden = agents.length < 2;
-      if (why) told.textContent = why;
+      if (why) status.textContent = why;
     }
     if (!choice.options.length) return;
-    told.textContent = `${choice.selectedOptions[0].text} plays …`;
+    status.textContent = `${choice.selectedOptions[0].text} plays …`;
     checks.tries(desk.state, choice.value);
   }
 
   const change = () => {
-    told.textContent = "";
+    status.textContent = "";
     checks.later(desk.state);
   };
   say("Checking …", "muted");

@@ -32,7 +32,7 @@ export class Desk extends EventTarget {
     this.part = null; // the part that is selected
     this.region = null; // or the region
     this.pending = null; // an entity that has been placed, but for its switch
-    this.held = null; // what is under way: {from, part?, before?, erasing?}
+    this.pressed = null; // what is under way: {from, part?, before?, erasing?}
   }
 
   get state() { return this.history.state; }
@@ -107,7 +107,7 @@ export class Desk extends EventTarget {
   press(at, { erasing = this.tool === "erase" } = {}) {
     this.#goTo(at);
     this.history.begin();
-    this.held = { from: this.cursor, last: tileOf(this.cursor), erasing };
+    this.pressed = { from: this.cursor, last: tileOf(this.cursor), erasing };
     const tile = tileOf(this.cursor);
     if (erasing) this.#erase();
     else if (this.tool === "tile") this.#draw(tile, this.tile);
@@ -120,33 +120,33 @@ export class Desk extends EventTarget {
 
   move(at) {
     this.#goTo(at);
-    const { held } = this;
+    const { pressed } = this;
     const tile = tileOf(this.cursor);
-    if (held?.erasing) this.#draw(tile, 0);
-    else if (held && this.tool === "tile") this.#draw(tile, this.tile);
-    else if (held?.part) this.history.apply(movePart(this.state, held.part, this.cursor));
-    else if (held && this.tool === "select" && (held.dragging || tile.join() !== held.last.join())) {
-      held.dragging = true;
-      this.region = regionBetween(held.last, tile);
+    if (pressed?.erasing) this.#draw(tile, 0);
+    else if (pressed && this.tool === "tile") this.#draw(tile, this.tile);
+    else if (pressed?.part) this.history.apply(movePart(this.state, pressed.part, this.cursor));
+    else if (pressed && this.tool === "select" && (pressed.dragging || tile.join() !== pressed.last.join())) {
+      pressed.dragging = true;
+      this.region = regionBetween(pressed.last, tile);
     }
-    if (held) this.#tell();
+    if (pressed) this.#tell();
     else this.dispatchEvent(new Event("cursor")); // nothing but the cursor has moved
   }
 
   letGo() {
-    if (!this.held) return;
-    const { held } = this;
-    this.held = null;
+    if (!this.pressed) return;
+    const { pressed } = this;
+    this.pressed = null;
     this.history.end();
-    if (held.dragging) this.#say(`region of ${this.region.width} by ${this.region.height} tiles`);
-    else if (held.part) this.#say(`${describe(this.state, held.part)} at ${this.inTiles(placeOf(this.state, held.part))}`);
+    if (pressed.dragging) this.#say(`region of ${this.region.width} by ${this.region.height} tiles`);
+    else if (pressed.part) this.#say(`${describe(this.state, pressed.part)} at ${this.inTiles(placeOf(this.state, pressed.part))}`);
     this.#tell();
   }
 
   // Give up what is under way; else what is selected.
   cancel() {
-    if (this.held) {
-      const { part, from } = this.held;
+    if (this.pressed) {
+      const { part, from } = this.pressed;
       if (part) this.history.apply(movePart(this.state, part, from));
       this.letGo();
     } else if (this.pending) {
@@ -170,8 +170,8 @@ export class Desk extends EventTarget {
   }
 
   #draw(tile, id) {
-    const from = this.held.last;
-    this.held.last = tile;
+    const from = this.pressed.last;
+    this.pressed.last = tile;
     this.history.apply(drawLine(this.state, from, tile, id));
   }
 
@@ -185,7 +185,7 @@ export class Desk extends EventTarget {
     if (part) {
       this.#say(`${describe(this.state, part)} removed`);
       this.history.apply(removePart(this.state, part));
-      this.held = null;
+      this.pressed = null;
       this.history.end();
     } else {
       this.#draw(tileOf(this.cursor), 0);
@@ -213,8 +213,8 @@ export class Desk extends EventTarget {
     const part = partAt(this.state, at, REACH) ?? partAt(this.state, this.cursor, REACH);
     [this.part, this.region] = [part, null];
     if (!part) return;
-    this.held.part = part;
-    this.cursor = this.held.from = placeOf(this.state, part);
+    this.pressed.part = part;
+    this.cursor = this.pressed.from = placeOf(this.state, part);
     this.#say(`${describe(this.state, part)} selected`);
   }
 
@@ -233,11 +233,11 @@ export class Desk extends EventTarget {
   // -------------------------------------------------------------------------------------------------------------------
   // The cursor
 
-  // By tiles or steps, whichever the tool goes by; far: by tiles anyway.  What is held comes along.
+  // By tiles or steps, whichever the tool goes by; far: by tiles anyway.  A dragged part moves along.
   step(dx, dy, far) {
     const by = far || BY_TILES.has(this.tool) ? STEPS_PER_TILE : 1;
     this.move([this.cursor[0] + by * dx, this.cursor[1] + by * dy]);
-    if (!this.held) this.#say(this.whatIsHere());
+    if (!this.pressed) this.#say(this.whatIsHere());
   }
 
   // Put the cursor on a place.

@@ -6,8 +6,8 @@ import { draftOf } from "./level_model.js";
 
 const KEYS = [
   ["Arrows", "move the cursor: by tiles, or by quarter tiles for entities (with Shift by tiles)"],
-  ["Space", "press, as the mouse does; held while the cursor moves it draws or drags"],
-  ["Enter", "press; for drawing and selecting once more to let go"],
+  ["Space", "press, like the mouse button; while it is down, moving the cursor draws or drags"],
+  ["Enter", "press; for drawing and selecting again to release"],
   ["V B F A E", "tools: select, draw, fill, place, erase"],
   ["I", "pick: take in hand what is under the cursor"],
   ["[ ]  , .", "the tile before, the next tile"],

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { element, seconds, takesKeys } from "./elements.js";
 import { Scene } from "./scene.js";
 
-const PAGE = 120; // cards that are made at once
+const PAGE = 120; // cards created at a time
 const ORDERS = {
   "as in the folder": () => 0,
   "par time": (a, b) => (a.par ?? Infinity) - (b.par ?? Infinity),
@@ -17,7 +17,7 @@ const PARS = { any: () => true, "under 5 s": (par) => par !== null && par < 300,
 const SUCCESS = { any: () => true, "never finished": (runs) => runs && !runs.won, "not always finished": (runs) => runs && runs.won < runs.all,
   "always finished": (runs) => runs && runs.won === runs.all, "not played": (runs) => !runs };
 
-const kept = { search: "", category: "", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // while other views are shown
+const chosen = { search: "", category: "", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // while other views are shown
 
 /** A level's category; one that is in none of the folders was opened or made here. */
 function categoryOf({ category }) {
@@ -60,10 +60,10 @@ class Gallery {
     this.keys = (event) => this.key(event);
     document.addEventListener("keydown", this.keys);
     this.filter();
-    const top = kept.top;
+    const top = chosen.top;
     while (this.more.getBoundingClientRect().top + scrollY < top + innerHeight && this.add());
     scrollTo(0, top);
-    this.scrolled = () => (kept.top = scrollY);
+    this.scrolled = () => (chosen.top = scrollY);
     addEventListener("scroll", this.scrolled, { passive: true });
   }
 
@@ -78,7 +78,7 @@ class Gallery {
     const categories = [...new Set(this.levels.map(categoryOf))];
     const kinds = [...new Set(this.levels.flatMap(({ entities }) => Object.keys(entities)))].sort();
     const file = element("input", { type: "file", multiple: true, hidden: true, onchange: () => this.studio.openFiles(file.files) });
-    this.search = element("input", { type: "search", placeholder: "Search levels  ( / )", "aria-label": "Search levels", value: kept.search,
+    this.search = element("input", { type: "search", placeholder: "Search levels  ( / )", "aria-label": "Search levels", value: chosen.search,
       oninput: () => this.choose("search", this.search.value) });
     return element("div", { class: "bar" }, this.search,
       this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one])]),
@@ -92,25 +92,25 @@ class Gallery {
   }
 
   chooser(name, label, choices) {
-    const options = choices.map(([value, text]) => element("option", { value, text, selected: value === kept[name] }));
+    const options = choices.map(([value, text]) => element("option", { value, text, selected: value === chosen[name] }));
     const made = element("select", { "aria-label": label, onchange: () => this.choose(name, made.value) }, options);
     return made;
   }
 
   choose(name, value) {
-    kept[name] = value;
+    chosen[name] = value;
     this.filter();
   }
 
   filter() {
-    const words = kept.search.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = chosen.search.toLowerCase().split(/\s+/).filter(Boolean);
     this.shown = this.levels.filter((card) => {
       const text = `${card.name} ${card.category ?? ""} ${card.id.slice(0, 12)}`.toLowerCase();
-      return words.every((word) => text.includes(word)) && (!kept.category || categoryOf(card) === kept.category)
-        && (!kept.entity || card.entities[kept.entity]) && SIZES[kept.size](card.extent[0] * card.extent[1]) && PARS[kept.par](card.par)
-        && SUCCESS[this.runs.size ? kept.success : "any"](this.runs.get(card.id));
+      return words.every((word) => text.includes(word)) && (!chosen.category || categoryOf(card) === chosen.category)
+        && (!chosen.entity || card.entities[chosen.entity]) && SIZES[chosen.size](card.extent[0] * card.extent[1]) && PARS[chosen.par](card.par)
+        && SUCCESS[this.runs.size ? chosen.success : "any"](this.runs.get(card.id));
     });
-    this.shown.sort(ORDERS[kept.order]);
+    this.shown.sort(ORDERS[chosen.order]);
     this.count.textContent = this.shown.length ? `${this.shown.length} of ${this.levels.length} levels` : "No level is like that: widen the filters.";
     this.cards.replaceChildren();
     this.made = 0;

@@ -1,4 +1,4 @@
-/* Ghosts to play against: one's own best run, kept recordings and replays of the level, the planner, agents. */
+/* Ghosts to play against: your best run, stored runs and replays of the level, the planner, agents. */
 
 import { Socket, get } from "./api.js";
 import { element, seconds } from "./elements.js";

@@ -7,49 +7,49 @@ import { element, seconds } from "./elements.js";
 export function keepDialog(game, level, studio) {
   const { o, f } = game.frame;
   const field = element("input", { type: "text", maxlength: 100, value: `my run, ${seconds(f)}`, "aria-label": "Name", autocomplete: "off" });
-  const told = element("p", { class: "small", role: "status" });
+  const status = element("p", { class: "small", role: "status" });
   const close = element("button", { type: "button", text: "Close", onclick: () => dialog.close() });
   const dialog = element("dialog", { class: "keep", "aria-label": "Keep this run" });
   const ending = { won: "finishes the level", died: "ends in death", running: "stops on the way" }[o];
 
   const keep = async () => {
-    let kept;
+    let stored;
     try {
-      kept = await game.keep(field.value.trim() || "my run");
+      stored = await game.keep(field.value.trim() || "my run");
     } catch (error) {
-      told.textContent = error.message;
-      told.className = "small bad";
+      status.textContent = error.message;
+      status.className = "small bad";
       return;
     }
     const act = (text, job, attributes = {}) => element("button", { type: "button", text, ...attributes, onclick: async (event) => {
       try {
         await job(event.currentTarget);
       } catch (error) {
-        told.textContent = error.message;
-        told.className = "small bad";
+        status.textContent = error.message;
+        status.className = "small bad";
       }
     } });
     const demonstrate = async (button) => {
-      const { added, demonstrations: d } = await post(`recordings/${kept.number}/demonstration`);
+      const { added, demonstrations: d } = await post(`recordings/${stored.number}/demonstration`);
       button.disabled = true;
-      told.className = "small good";
+      status.className = "small good";
       const how = added.retimed ? `re-timed to one action per decision (${added.deviation_px} px off on average), still finishes` : "as played";
       const missing = d.missing ? `${d.missing} more make a data set` : "enough for a data set";
-      told.textContent = `Added ${how}: ${added.file}. ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
+      status.textContent = `Added ${how}: ${added.file}. ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
     };
     const main = act("Add to my demonstrations", demonstrate, { class: "primary", id: "demonstrate" });
     dialog.replaceChildren(
-      element("h2", { text: kept.label }), element("p", { class: "muted", text: `Kept until the studio ends: ${seconds(kept.frames)}, ${ending}. To keep it for longer:` }),
+      element("h2", { text: stored.label }), element("p", { class: "muted", text: `Stored until the studio ends: ${seconds(stored.frames)}, ${ending}. To save it:` }),
       element("div", { class: "bar" }, main,
-        act("Compact replay", () => download(`recordings/${kept.number}/file?format=compact`)),
-        act("Attract file", () => download(`recordings/${kept.number}/file?format=attract`), { title: "to watch in the real game" })),
-      told, element("div", { class: "bar" }, element("span", { class: "spacer" }), close));
+        act("Compact replay", () => download(`recordings/${stored.number}/file?format=compact`)),
+        act("Attract file", () => download(`recordings/${stored.number}/file?format=attract`), { title: "to watch in the real game" })),
+      status, element("div", { class: "bar" }, element("span", { class: "spacer" }), close));
     main.focus();
   };
 
   const form = element("form", { method: "dialog", onsubmit: (event) => { event.preventDefault(); keep(); } },
     element("h2", { text: "Keep this run" }), element("p", { class: "muted", text: `${seconds(f)}, ${ending}.` }),
-    element("label", {}, "Name ", field), told,
+    element("label", {}, "Name ", field), status,
     element("div", { class: "bar" }, element("button", { type: "submit", class: "primary", text: "Keep" }),
       element("button", { type: "button", text: "Cancel", onclick: () => dialog.close() })));
   dialog.append(form);

@@ -14,7 +14,7 @@ export const STEPS_Y = STEPS_PER_TILE * (ROWS + 2);
 const UNDO_DEPTH = 500;
 
 export const NINJA = 0, GOLD = 2, EXIT = 3, REGULAR_DOOR = 5, LOCKED_DOOR = 6, TRAP_DOOR = 8;
-const UPWARD = [6, 7, 0, 1, 2, 3, 4, 5]; // all, the likeliest first
+const UPWARD = [6, 7, 0, 1, 2, 3, 4, 5]; // all, the most probable first
 const STRAIGHT = [0, 2, 4, 6];
 const DOWNWARD = [2, 4, 6, 0];
 const DRONE_MODES = ["follows walls, clockwise", "follows walls, counter-clockwise", "wanders, clockwise", "wanders, counter-clockwise"];

@@ -66,7 +66,7 @@ export class LiveGame {
 
   /** Keep the run so far; resolves to its card. */
   async keep(label) {
-    return (await this.ask({ keep: { label } })).kept;
+    return (await this.ask({ keep: { label } })).stored;
   }
 
   close() {

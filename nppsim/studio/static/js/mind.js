@@ -9,7 +9,7 @@ const PICTURES = { player_frame: "What is around it", global_view: "The whole le
 
 /** element: the panels; thoughts are given with ``set`` and shown with ``seek``. */
 export class Mind {
-  /** seek: called with a frame that somebody points at.  changed: called when another overlay is wanted. */
+  /** seek: called with the frame under the pointer.  changed: called when another overlay is wanted. */
   constructor({ seek, changed }) {
     this.chosen = new Set(["foresight"]);
     this.changed = changed;
@@ -46,7 +46,7 @@ export class Mind {
     for (const chart of Object.values(this.charts)) chart.destroy();
   }
 
-  /** Show another run's thoughts; null: of somebody who tells none. */
+  /** Show another run's decisions; null: a run without any. */
   set(thoughts) {
     this.thoughts = thoughts;
     for (const panel of this.panels) panel.hidden = !thoughts;
@@ -76,7 +76,7 @@ export class Mind {
     this.charts.entropy.show({ lines: [{ x, y: decisions.map(({ h }) => h) }], range: [0, 1] });
   }
 
-  /** Show the decision in force at a frame. */
+  /** Show the decision of a frame. */
   seek(frame) {
     if (!this.thoughts) return;
     const decision = this.thoughts.at(frame);
@@ -137,12 +137,12 @@ export class Thoughts {
     if (way) this.ways.push({ f: decision.f, text: way });
   }
 
-  /** The decision in force at a frame: the last one made until then. */
+  /** The decision of a frame: the last one made until then. */
   at(frame) {
     return last(this.decisions, frame);
   }
 
-  /** The way that held then: {f, text}. */
+  /** The path at that time: {f, text}. */
   wayAt(frame) {
     return last(this.ways, frame);
   }

@@ -34,15 +34,15 @@ function running(stride) {
   ];
 }
 
-/** Follows a run and tells the ninja's look after each frame. */
+/** Follows a run and returns the ninja's look after each frame. */
 export class Gait {
   constructor() {
     [this.facing, this.stride, this.tilt, this.pose] = [1, 0, 0, POSES[STANDING]];
   }
 
-  /** The look after one more frame.  n: of a frame document; held: its input byte. */
-  after([x, y, vx, , state, floorX, floorY, airborne], held) {
-    const wanted = held & LEFT ? -1 : held & RIGHT ? 1 : 0;
+  /** The look after one more frame.  n: of a frame document; keys: its input byte. */
+  after([x, y, vx, , state, floorX, floorY, airborne], keys) {
+    const wanted = keys & LEFT ? -1 : keys & RIGHT ? 1 : 0;
     if ((state === RUNNING || state === WALL_SLIDING) && wanted) this.facing = wanted;
     else if (state !== WALL_SLIDING && Math.abs(vx) > 0.01) this.facing = Math.sign(vx);
     this.stride += Math.abs(vx) / STRIDE_PX;

@@ -39,7 +39,7 @@ class Play {
     [this.studio, this.level] = [studio, level];
     [this.phase, this.mark, this.attempts] = ["ready", 0, 1];
     this.assisted = false; // rewound, slowed down or taken over: no best time
-    this.armed = true; // a key that is held starts the run
+    this.armed = true; // a pressed key starts the run
     this.clock = new Clock();
     this.pacing = new Pacing();
     this.build(root);
@@ -160,7 +160,7 @@ class Play {
     actions[action]?.();
   }
 
-  /** Back to the spawn, or to the mark of practice.  armed: keys that are held now count. */
+  /** Back to the spawn, or to the mark of practice.  armed: keys that are down count. */
   async restart(armed) {
     this.ghosts.endPreview();
     this.armed = armed;
@@ -181,7 +181,7 @@ class Play {
     this.drawPhase();
   }
 
-  /** One frame on with the keys that are held now. */
+  /** Advance one frame with the pressed keys. */
   async stepOnce() {
     if (this.phase === "over" || !this.game.settled) return;
     this.assisted = true;
@@ -247,7 +247,7 @@ class Play {
     this.scene.draw({ world: game.world, age, ghosts: this.ghosts.at(f), trails: [{ points }] });
     this.time.textContent = seconds(f);
     this.numbers.textContent = `frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;
-    this.caps.forEach((cap, k) => cap.classList.toggle("held", (i & CAPS[k][0]) !== 0));
+    this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (i & CAPS[k][0]) !== 0));
   }
 
   /** Show a frame of another run instead; null: the game again. */

@@ -102,8 +102,8 @@ export class Player {
     this.clock.textContent = `${seconds(f)} · frame ${f}`;
     const over = f >= recording.frames && recording.outcome !== "running" ? ` · ${recording.outcome}` : "";
     this.state.textContent = `${recording.speed(f).toFixed(2)} px/frame · gold ${recording.gold(f)}${over}`;
-    const held = f <= recording.frames ? recording.input(f) : 0;
-    this.caps.forEach((cap, i) => cap.classList.toggle("held", (held & KEYS[i][0]) !== 0));
+    const keys = f <= recording.frames ? recording.input(f) : 0;
+    this.caps.forEach((cap, i) => cap.classList.toggle("pressed", (keys & KEYS[i][0]) !== 0));
   }
 
   /** Play from here, or from the start if the end is reached. */
@@ -167,7 +167,7 @@ export class Player {
     root.replaceChildren(
       element("div", { class: "stage" }, this.canvas,
         element("div", { class: "hud" }, this.clock, this.state),
-        element("div", { class: "keys", "aria-label": "Keys held" }, this.caps)),
+        element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps)),
       element("div", { class: "transport" },
         element("div", { class: "buttons" },
           button("«", "to the start", () => this.step(-Infinity)), button("‹", "one frame back", () => this.step(-1)), this.button,

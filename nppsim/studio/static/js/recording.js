@@ -5,7 +5,7 @@ import { World } from "./world.js";
 
 const COLUMNS = 8; // of a track
 const [POSITION_STEPS, SPEED_STEPS, NORMAL_STEPS, AIRBORNE] = [16, 256, 16384, 16];
-const KEY_FRAMES = 240; // frames between two of which all entities are kept
+const KEY_FRAMES = 240; // frames between two that store all entities
 const APART_PX = 1; // positions farther from each other than this have parted, as in nppsim/replays/diff.py
 
 /** label, colour, outcome, frames: of the document; inputs: Uint8Array[frames]; points: [x, y] at frame 0, 1, ...;
@@ -21,7 +21,7 @@ export class Recording {
     this.track = new Int16Array(bytes(run.track).buffer);
     this.start = run.start;
     this.world = new World({ ...level, start: run.start });
-    this.kept = new Map([[0, [[...this.world.looks], 0]]]); // frame -> looks, changes taken in
+    this.stored = new Map([[0, [[...this.world.looks], 0]]]); // frame -> looks, changes taken in
     [this.at, this.taken] = [0, 0];
     this.gait = new Gait();
     [this.looks, this.points] = [[], []];
@@ -84,9 +84,9 @@ export class Recording {
 
   jump(wanted) {
     let key = wanted - (wanted % KEY_FRAMES);
-    while (!this.kept.has(key)) key -= KEY_FRAMES;
+    while (!this.stored.has(key)) key -= KEY_FRAMES;
     if (wanted > this.at && key < this.at) return;
-    const [looks, taken] = this.kept.get(key);
+    const [looks, taken] = this.stored.get(key);
     [this.at, this.taken, this.world.looks] = [key, taken, [...looks]];
     this.world.version += 1;
   }
@@ -97,7 +97,7 @@ export class Recording {
       const [, index, ...values] = this.changes[this.taken];
       this.world.change(index, values);
     }
-    if (this.at % KEY_FRAMES === 0) this.kept.set(this.at, [[...this.world.looks], this.taken]);
+    if (this.at % KEY_FRAMES === 0) this.stored.set(this.at, [[...this.world.looks], this.taken]);
   }
 
   row(frame) {

@@ -1,10 +1,10 @@
-/* Runs: those kept in this studio, and the replays of its folders; each is watched beside others of its level. */
+/* Runs: those stored in this studio, and the replays of its folders; each is watched beside others of its level. */
 
 import { download, get, post, remove } from "./api.js";
 import { element, seconds } from "./elements.js";
 import { Player } from "./player.js";
 
-const MOST_ROWS = 200; // that are listed at once; the search finds the others
+const MOST_ROWS = 200; // listed at a time; the search finds the others
 const MOST_OTHERS = 8; // runs of the same level that are offered beside one
 
 /** The view; see app.js.  #/replays lists; #/replays/recordings/3, #/replays/replays/7 and #/replays/opened show one run. */
@@ -12,7 +12,7 @@ export async function show(root, studio, kind, number) {
   if (!kind) return list(root, studio);
   const run = kind === "opened" ? studio.opened : await get(`${kind}/${number}/run`);
   if (!run) {
-    studio.go("#/replays"); // the page was loaded anew: nothing is open
+    studio.go("#/replays"); // the page was reloaded: nothing is open
     return undefined;
   }
   return watch(root, studio, run, `${kind}/${number}`);
@@ -47,7 +47,7 @@ async function watch(root, studio, run, path) {
   return () => player.destroy();
 }
 
-/** Kept runs, newest first, then replays; each with the path of its address. */
+/** Stored runs, newest first, then replays; each with the path of its address. */
 async function known() {
   const [{ recordings }, { replays }] = await Promise.all([get("recordings"), get("replays")]);
   const pathed = (kind) => (one) => ({ ...one, kind, path: `${kind}/${one.number}` });
@@ -72,20 +72,20 @@ async function list(root, studio) {
     count.textContent = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ${found.length} runs` : `${found.length} runs`;
     rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
   };
-  const kept = runs.filter(({ kind }) => kind === "recordings").length;
-  const saveAll = kept ? element("button", { type: "button", text: kept === 1 ? "Save the kept run as a file" : `Save all ${kept} kept runs as one file`,
+  const stored = runs.filter(({ kind }) => kind === "recordings").length;
+  const saveAll = stored ? element("button", { type: "button", text: stored === 1 ? "Save the stored run as a file" : `Save all ${stored} stored runs as one file`,
     title: "a replay set, which --replays takes", onclick: () => download("recordings/file").then(() => {
       for (const note of rows.querySelectorAll(".unsaved")) note.remove();
     }, studio.failed) }) : null;
   const heads = ["run", "level", "time", "ending", ""].map((text) => element("th", { scope: "col", text }));
-  root.append(element("div", { class: "page" }, folder, told(problems), element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
+  root.append(element("div", { class: "page" }, folder, listOf(problems), element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
     runs.length ? element("div", { class: "wide" }, element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
       : element("p", { class: "notice", text: "No runs yet. Play a level and keep your run, or start the studio with --replays FOLDER." })));
   fill();
   return undefined;
 }
 
-function told(problems) {
+function listOf(problems) {
   return problems.map((text) => element("p", { class: "warn small", text }));
 }
 
@@ -127,5 +127,5 @@ function showFolder(panel, { folder, recordings, levels, wanted, missing, catego
     element("p", {}, `${recordings} of ${wanted} recordings, of ${levels} levels. `,
       missing ? `${missing} more make a data set.` : "Enough for a data set.", lacking.length ? ` None yet of: ${lacking.join(", ")}.` : ""),
     element("div", { class: "meter", role: "img", "aria-label": `${recordings} of ${wanted}` }, share),
-    element("p", { class: "small muted" }, counts ? `${counts}. ` : "", "Train on them: --replay-data-dir ", element("code", { text: folder })), ...told(problems));
+    element("p", { class: "small muted" }, counts ? `${counts}. ` : "", "Train on them: --replay-data-dir ", element("code", { text: folder })), ...listOf(problems));
 }

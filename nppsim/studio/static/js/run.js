@@ -59,8 +59,8 @@ class Run {
 
   async refresh() {
     try {
-      const told = await get("experiment");
-      if (!this.ended) this.tell(told);
+      const experiment = await get("experiment");
+      if (!this.ended) this.tell(experiment);
     } catch (error) {
       this.studio.failed(error);
     }
@@ -144,7 +144,7 @@ class Run {
     this.watching.show([{ agent: run.agent, seed: this.episodes, deterministic: false }]);
   }
 
-  /** When an episode has been shown to its end, the next begins; not while somebody looks at it. */
+  /** When an episode has been shown to its end, the next begins; not while the user looks at it. */
   settled() {
     clearTimeout(this.next);
     if (!this.watching?.runs || !this.watching.done) return;

@@ -1,12 +1,12 @@
-/* Light, dark, or as the system wants it; kept in the browser. */
+/* Light, dark, or by the system; stored in the browser. */
 
 const KEY = "nppsim.theme";
 const CHOICES = ["auto", "light", "dark"];
 
 /** What was chosen: "auto", "light" or "dark". */
 export function chosenTheme() {
-  const kept = localStorage.getItem(KEY);
-  return CHOICES.includes(kept) ? kept : "auto";
+  const stored = localStorage.getItem(KEY);
+  return CHOICES.includes(stored) ? stored : "auto";
 }
 
 /** Use a theme from now on. */

@@ -43,14 +43,14 @@ function loop(points) {
 /** The part of a polygon on the left of a line. */
 function cut(points, [x1, y1, x2, y2]) {
   const side = ([x, y]) => (y - y1) * (x2 - x1) - (x - x1) * (y2 - y1);
-  const kept = [];
+  const clipped = [];
   points.forEach((point, i) => {
     const next = points[(i + 1) % points.length];
     const [a, b] = [side(point), side(next)];
-    if (a <= 0) kept.push(point);
-    if (a * b < 0) kept.push([0, 1].map((k) => point[k] + ((next[k] - point[k]) * a) / (a - b)));
+    if (a <= 0) clipped.push(point);
+    if (a * b < 0) clipped.push([0, 1].map((k) => point[k] + ((next[k] - point[k]) * a) / (a - b)));
   });
-  return kept;
+  return clipped;
 }
 
 function quarter(corner, convex) {

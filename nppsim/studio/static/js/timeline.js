@@ -8,7 +8,7 @@ const ROW = 5; // px
 const GAP = 6; // px between two lanes
 
 export class Timeline {
-  /** root: an element that it fills; seek: called with the frame that somebody points at. */
+  /** root: an element that it fills; seek: called with the frame under the pointer. */
   constructor(root, seek) {
     this.canvas = element("canvas");
     this.head = element("i");
@@ -90,13 +90,13 @@ function mark(c, x, top, colours) {
   c.fillRect(x - 0.5, top, 1, KEYS.length * ROW);
 }
 
-/** [from, to) frames in which a key is held. */
+/** [from, to) frames in which a key is down. */
 function* stretches(inputs, bit) {
   let from = null;
   for (let f = 0; f <= inputs.length; f++) {
-    const held = f < inputs.length && (inputs[f] & bit) !== 0;
-    if (held && from === null) from = f;
-    if (!held && from !== null) {
+    const down = f < inputs.length && (inputs[f] & bit) !== 0;
+    if (down && from === null) from = f;
+    if (!down && from !== null) {
       yield [from, f];
       from = null;
     }

@@ -21,7 +21,7 @@ export async function show(root, studio, id) {
     return undefined;
   }
   const [level, agents, { replays }, { recordings }] = await Promise.all([get(`levels/${id}`), get("agents"), get("replays"), get("recordings")]);
-  const recorded = (list, kind) => list.filter((one) => one.level === id).map(({ number, label }) => ({ label, wish: { [kind]: number } }));
+  const recorded = (list, kind) => list.filter((one) => one.level === id).map(({ number, label }) => ({ label, request: { [kind]: number } }));
   const view = new Watch(root, studio, { level, levels, ...agents, recorded: [...recorded(recordings, "recording").reverse(), ...recorded(replays, "replay")] });
   return () => view.destroy();
 }
@@ -46,10 +46,10 @@ class Watch {
     });
     const stage = this.build(root, whyNone);
     this.watching = new Watching(stage, level, {
-      socket: this.socket, failed: studio.failed, mind: this.mind, changed: () => this.settled(), differs: (told) => this.showDifference(told),
+      socket: this.socket, failed: studio.failed, mind: this.mind, changed: () => this.settled(), differs: (difference) => this.showDifference(difference),
     });
-    this.wishes = agents.slice(0, AT_FIRST).map(({ id }) => ({ agent: id, seed: 1, deterministic: false }));
-    if (!this.wishes.length) this.wishes = [{ planner: true }];
+    this.requests = agents.slice(0, AT_FIRST).map(({ id }) => ({ agent: id, seed: 1, deterministic: false }));
+    if (!this.requests.length) this.requests = [{ planner: true }];
     this.begin();
   }
 
@@ -77,7 +77,7 @@ class Watch {
       element("div", { class: "bar" }, element("h2", { text: this.level.name }), step(-1, "‹", "the level before"), step(1, "›", "the next level")),
       whyNone && element("p", { class: "small warn", text: whyNone }), this.list, this.adding,
       element("div", { class: "bar" },
-        element("button", { type: "button", class: "primary", text: "Once more", title: "with other random numbers", onclick: () => this.nextTry() }),
+        element("button", { type: "button", class: "primary", text: "Again", title: "with other random numbers", onclick: () => this.nextTry() }),
         element("label", { class: "small" }, this.again, "again and again"),
         element("span", { class: "spacer" }), element("a", { class: "small", href: `#/play/${this.level.id}`, text: "play it" })));
     const deaths = this.agents.length ? this.deaths.panel : null;
@@ -88,12 +88,12 @@ class Watch {
   begin() {
     clearTimeout(this.timer);
     this.difference.hidden = true;
-    this.watching.show(this.wishes);
+    this.watching.show(this.requests);
     this.listRuns();
   }
 
   nextTry() {
-    this.wishes = this.wishes.map((wish) => ("seed" in wish ? { ...wish, seed: wish.seed + 1 } : wish));
+    this.requests = this.requests.map((request) => ("seed" in request ? { ...request, seed: request.seed + 1 } : request));
     this.begin();
   }
 
@@ -106,39 +106,39 @@ class Watch {
   }
 
   listRuns() {
-    this.list.replaceChildren(...this.wishes.map((wish, index) => this.row(wish, index)));
+    this.list.replaceChildren(...this.requests.map((request, index) => this.row(request, index)));
     const choices = [
       ...this.agents.map(({ id, name }) => [name, { agent: id, seed: 1, deterministic: false }]),
       ["the planner", { planner: true }],
-      ...this.recorded.slice(0, MOST_OFFERED).map(({ label, wish }) => [label, wish]),
+      ...this.recorded.slice(0, MOST_OFFERED).map(({ label, request }) => [label, request]),
     ];
     const select = element("select", { "aria-label": "Who else" }, choices.map(([text], i) => element("option", { value: i, text })));
     const add = () => {
-      const wish = { ...choices[Number(select.value)][1] };
-      if ("seed" in wish) wish.seed += this.wishes.filter(({ agent }) => agent === wish.agent).length;
-      this.wishes = [...this.wishes, wish];
+      const request = { ...choices[Number(select.value)][1] };
+      if ("seed" in request) request.seed += this.requests.filter(({ agent }) => agent === request.agent).length;
+      this.requests = [...this.requests, request];
       this.begin();
     };
-    this.adding.replaceChildren(select, element("button", { type: "button", text: "Add", disabled: this.wishes.length >= MOST_RUNS, onclick: add }));
+    this.adding.replaceChildren(select, element("button", { type: "button", text: "Add", disabled: this.requests.length >= MOST_RUNS, onclick: add }));
   }
 
-  row(wish, index) {
+  row(request, index) {
     const dot = element("i");
     dot.style.background = RUN_COLOURS[index % RUN_COLOURS.length];
     const change = (values) => {
-      this.wishes = this.wishes.map((one, i) => (i === index ? { ...one, ...values } : one));
+      this.requests = this.requests.map((one, i) => (i === index ? { ...one, ...values } : one));
       this.begin();
     };
-    const drop = element("button", { type: "button", class: "quiet icon", "aria-label": "remove", title: "remove", text: "×", disabled: this.wishes.length < 2, onclick: () => {
-      this.wishes = this.wishes.filter((_, i) => i !== index);
+    const drop = element("button", { type: "button", class: "quiet icon", "aria-label": "remove", title: "remove", text: "×", disabled: this.requests.length < 2, onclick: () => {
+      this.requests = this.requests.filter((_, i) => i !== index);
       this.begin();
     } });
-    const agent = this.agents.find(({ id }) => id === wish.agent);
-    const same = (other) => other.wish.replay === wish.replay && other.wish.recording === wish.recording;
-    const name = agent?.name ?? (wish.planner ? "planner" : this.recorded.find(same)?.label);
-    const how = agent && element("select", { class: "small", "aria-label": "How it chooses", onchange: (event) => change({ deterministic: event.target.value === "likeliest" }) },
-      [["draws", "draws its actions"], ["likeliest", "takes the likeliest"]].map(([value, text]) => element("option", { value, text, selected: wish.deterministic === (value === "likeliest") })));
-    const seed = agent && element("span", { class: "small muted", text: `try ${wish.seed}` });
+    const agent = this.agents.find(({ id }) => id === request.agent);
+    const same = (other) => other.request.replay === request.replay && other.request.recording === request.recording;
+    const name = agent?.name ?? (request.planner ? "planner" : this.recorded.find(same)?.label);
+    const how = agent && element("select", { class: "small", "aria-label": "How it chooses", onchange: (event) => change({ deterministic: event.target.value === "greedy" }) },
+      [["draws", "draws its actions"], ["greedy", "takes the most probable"]].map(([value, text]) => element("option", { value, text, selected: request.deterministic === (value === "greedy") })));
+    const seed = agent && element("span", { class: "small muted", text: `try ${request.seed}` });
     const about = agent && Object.entries(agent.facts).map(([fact, words]) => `${fact}: ${words}`).join("\n");
     return element("li", {}, element("div", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), drop), agent && element("div", {}, seed, how));
   }
@@ -162,7 +162,7 @@ class Watch {
       element("table", {}, element("thead", {}, element("tr", {}, ["left", first, "leads by"].map((text) => element("th", { text })))), element("tbody", {}, rows)));
     const parts = element("div", {}, element("h3", { text: `${first} – ${other}` }), element("dl", { class: "facts" },
       element("dt", { text: "inputs part" }), element("dd", {}, jump(inputs)), element("dt", { text: "positions part" }), element("dd", {}, jump(positions)),
-      total === null ? null : element("dt", { text: "faster by" }), total === null ? null : element("dd", { text: `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "nobody"}` })), table || null);
+      total === null ? null : element("dt", { text: "faster by" }), total === null ? null : element("dd", { text: `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "neither"}` })), table || null);
     if (this.difference.hidden) this.difference.replaceChildren(element("h2", { text: "Where they part" }));
     this.difference.hidden = false;
     this.difference.append(parts);

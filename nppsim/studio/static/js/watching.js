@@ -23,22 +23,22 @@ export class Watching {
   constructor(root, level, { socket, failed, mind = null, changed = () => {}, differs = () => {} }) {
     [this.level, this.socket, this.failed, this.mind, this.changed, this.differs] = [level, socket, failed, mind, changed, differs];
     [this.root, this.player, this.heat] = [root, null, null];
-    [this.wishes, this.number] = [[], 0];
+    [this.requests, this.number] = [[], 0];
   }
 
-  /** Begin anew with these runs. */
-  show(wishes) {
+  /** Restart with these runs. */
+  show(requests) {
     this.player?.destroy();
-    this.wishes = wishes;
-    this.runs = wishes.map(() => ({ index: null, thoughts: null, over: null, error: null }));
-    [this.told, this.ways] = [0, new Map()];
+    this.requests = requests;
+    this.runs = requests.map(() => ({ index: null, thoughts: null, over: null, error: null }));
+    [this.reported, this.ways] = [0, new Map()];
     this.root.replaceChildren();
     this.player = new Player(this.root, { level: this.level });
     this.player.overlay = (frame) => this.overlay(frame);
     this.player.growing = true;
     this.player.state.textContent = "getting ready …";
     this.number = ++questions;
-    this.socket.send({ watch: { number: this.number, level: this.level.id, runs: wishes } });
+    this.socket.send({ watch: { number: this.number, level: this.level.id, runs: requests } });
     this.changed();
   }
 
@@ -70,7 +70,7 @@ export class Watching {
     one.index = this.player.runs.length;
     one.thoughts = layout ? new Thoughts(layout) : null;
     one.facts = facts;
-    const name = this.wishes[run].seed > 0 ? `${label} · ${this.wishes[run].seed}` : label;
+    const name = this.requests[run].seed > 0 ? `${label} · ${this.requests[run].seed}` : label;
     this.player.add({ label: name, colour: RUN_COLOURS[run % RUN_COLOURS.length], outcome: "running", frames: 0, inputs: "", track: "", changes: [], start });
     if (run === 0) this.player.follow(one.index); // whoever was ready first
     if (this.player.runs.length === 1) this.player.play();
@@ -98,10 +98,10 @@ export class Watching {
     return this.runs.find(({ index }) => index !== null && index === this.player.main) ?? null;
   }
 
-  /** What is drawn over the level at a frame; also tells server and mind where the player is. */
+  /** What is drawn over the level at a frame; also reports the position of the player to server and mind. */
   overlay(frame) {
-    if (Math.abs(frame - this.told) >= TOLD_EVERY) {
-      this.told = frame;
+    if (Math.abs(frame - this.reported) >= TOLD_EVERY) {
+      this.reported = frame;
       this.socket.send({ at: frame });
     }
     const one = this.followed;

@@ -1,4 +1,4 @@
-/* What the frame documents of one stream say: the entities of a level as they are now, and the ninja. */
+/* State from the frame documents of one stream: the entities of a level and the ninja. */
 
 import { MOVING } from "./figures.js";
 import { Gait } from "./ninja.js";
