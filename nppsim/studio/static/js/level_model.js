@@ -36,10 +36,14 @@ export const KINDS = new Map([
   [28, { name: "shove thwump" }],
   [14, { name: "zap drone", turns: STRAIGHT, modes: DRONE_MODES }],
   [15, { name: "chaser drone", turns: STRAIGHT, modes: DRONE_MODES }],
+  [12, { name: "chaingun drone", turns: STRAIGHT, modes: DRONE_MODES }],
+  [13, { name: "laser drone", turns: STRAIGHT, modes: DRONE_MODES }],
   [26, { name: "mini drone", turns: STRAIGHT, modes: DRONE_MODES }],
   [16, { name: "floor guard" }],
   [25, { name: "death ball" }],
   [23, { name: "laser turret", turns: UPWARD, modes: ["clockwise", "counter-clockwise"] }],
+  [18, { name: "rocket turret" }],
+  [19, { name: "gauss turret" }],
   [24, { name: "boost pad" }],
 ]);
 
