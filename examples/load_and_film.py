@@ -1,4 +1,4 @@
-"""Load a trained agent, let it play a level, film it: python examples/load_and_film.py [CHECKPOINT] [LEVEL] [OUT.mp4]"""
+"""Load a trained agent, play a level with it, write a video: python examples/load_and_film.py [CHECKPOINT] [LEVEL] [OUT]"""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ SHIPPED = Path(__file__).parents[1] / "datasets" / "agents" / "vision_free_fores
 def main(
     checkpoint: str = str(SHIPPED), level: str = str(STARTER_LEVELS / "simple" / "000000.map"), out: str = "agent.mp4"
 ) -> str:
-    """Returns how the episode ended."""
+    """Play and film one episode; return its outcome."""
     policy, facts = load_policy(checkpoint)
     seen = {"observations": policy.observations, "stacking": policy.stacking}
     env = NppEnv([Level.load(level)], frame_skip=facts["frame_skip"], **seen)

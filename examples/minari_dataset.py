@@ -1,4 +1,4 @@
-"""Demonstrations as a Minari dataset, read by whoever reads those: python examples/minari_dataset.py [REPLAYS]"""
+"""Export demonstrations as a Minari dataset and read it: python examples/minari_dataset.py [REPLAYS]"""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ SHIPPED = Path(__file__).parents[1] / "datasets" / "demonstrations" / "simplest.
 
 
 def main(replays: str = str(SHIPPED), most: int = 20) -> list[int]:
-    """Returns the number of episodes of each dataset."""
+    """Export at most ``most`` replays; return the number of episodes of each dataset."""
     found = load_demonstrations(find_replays(replays)[:most], frame_skip=4)
     about = About("example", author="you", author_email="you@example.com", code_permalink="https://example.com")
     counts = []

@@ -1,6 +1,6 @@
-"""Levels of one's own, typed as text: python examples/own_levels.py [FOLDER]
+"""Make your own levels as text: python examples/own_levels.py [FOLDER]
 
-A level is drawn with characters, proven finishable by the planner, written into a level set with its par, and played.
+Type a level as characters, let the planner prove that it can be finished, and write it into a level set.
 """
 
 import sys
@@ -28,20 +28,20 @@ mine 8 7.5
 
 
 def typed_level() -> Level:
-    """The room in the upper left corner of a level that is full otherwise."""
+    """Build a level that is solid except for the room in its upper left corner."""
     rows = [("##" + row).ljust(WIDTH, "#") for row in ROOM]
     rows = ["#" * WIDTH] * 2 + rows + ["#" * WIDTH] * (HEIGHT - 2 - len(rows))
     return Level.from_text("nppsim level 1\ntitle: Mind the gap\ntiles:\n" + "\n".join(rows) + "\nrecords:" + RECORDS)
 
 
 def main(folder: str = "my_levels") -> int:
-    """Returns the par of the level, frames."""
+    """Write the level and a replay; return the length of the replay in frames."""
     level = typed_level()
-    assert LevelBank([level]).reachable[0], "no way leads over the switch to the exit"
+    assert LevelBank([level]).reachable[0], "the exit switch or the exit cannot be reached"
     run = plan(level, budget=1_000_000)
     assert run is not None, "the planner finds no run: make it easier, or raise the budget"
     LevelSet.write(folder, [(level, LevelEntry("mine", par_frames=run.frames))])
-    level.save(Path(folder) / ".as_text.level")  # hidden, so that it is no second level of the set
+    level.save(Path(folder) / ".as_text.level")  # a hidden file is not part of the level set
     Replay(level, run.inputs, success=True).save(f"{folder}.replay")
     env = NppEnv(levels=folder)
     env.reset(seed=0)

@@ -1,4 +1,4 @@
-"""A network of one's own, any nn.Module: python examples/own_network.py [--steps N]
+"""Train with your own network, any nn.Module: python examples/own_network.py [--steps N]
 
 The surroundings go through convolutions, the vectors through a layer; Stable-Baselines3 does the rest.
 """
@@ -34,7 +34,7 @@ class MyNetwork(BaseFeaturesExtractor):
 
 
 def main(argv: list[str] | None = None) -> PPO:
-    """Returns the trained model."""
+    """Train and return the model."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=50_000)
     parser.add_argument("--rollout", type=int, default=512)

@@ -1,6 +1,6 @@
-"""Rewards of one's own: python examples/own_reward.py
+"""Define your own rewards: python examples/own_reward.py
 
-Weights of the built-in terms are numbers; anything else is a Gymnasium wrapper.
+A RewardConfig sets the weights of the built-in terms; a Gymnasium wrapper adds anything else.
 """
 
 import gymnasium
@@ -10,7 +10,7 @@ from nppsim.reward import PRESETS, RewardConfig
 
 
 class GoldCounts(gymnasium.Wrapper):
-    """A tenth of a point for each piece of gold."""
+    """Adds 0.1 to the reward for each piece of gold."""
 
     def reset(self, **kwargs):
         self._gold = 0
@@ -25,7 +25,7 @@ class GoldCounts(gymnasium.Wrapper):
 
 
 def main() -> dict[str, float]:
-    """Plays a second to the right with each; returns the returns."""
+    """Move right for one second under each reward; return the returns."""
     rewards = {**PRESETS, "mine": RewardConfig(win=10.0, death=-2.0, time=-0.0005)}
     envs = {name: NppEnv(reward=reward) for name, reward in rewards.items()}
     envs["gold counts"] = GoldCounts(NppEnv())

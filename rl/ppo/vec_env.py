@@ -1,10 +1,10 @@
 """BatchVecEnv: the batched simulator as a Stable-Baselines3 vector environment, for plain SB3 algorithms.
 
-    levels = LevelSet.open("datasets/train")
-    categories = [levels.category(i) for i in range(len(levels))]
-    sampler = make_sampler(categories, CurriculumConfig(use_curriculum=True), seed=0)
-    env = BatchVecEnv(BatchSimulator(levels, 64), sampler)
+    env = make_sb3("datasets/train", num_envs=64)  # levels drawn uniformly
     PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}).learn(100_000)
+
+    sampler = make_sampler(categories, CurriculumConfig(use_curriculum=True), seed=0)  # or with a curriculum
+    env = BatchVecEnv(BatchSimulator(levels, 64), sampler)
 
 ``ScaledFeatures`` (``rl.policy.sb3``) scales the raw observations; without it, plain networks learn slowly.
 
@@ -27,11 +27,12 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
+from nppsim.env import Levels, as_bank
 from nppsim.errors import ConfigError
 from nppsim.outcomes import NAMES, WON
 from nppsim.spaces import as_spaces_have_it, observation_space
 from nppsim.states import impossible
-from rl.curriculum import CurriculumManager
+from rl.curriculum import CurriculumConfig, CurriculumManager, make_sampler
 
 EPISODES_PER_UPDATE = 256  # of the curriculum, for algorithms without a hook for updates
 
@@ -197,6 +198,17 @@ class BatchVecEnv(VecEnv):
 
     def _observations(self) -> dict[str, np.ndarray]:
         return {key: values.copy() for key, values in as_spaces_have_it(self.sim.obs).items()}
+
+
+def make_sb3(levels: Levels | None = None, num_envs: int = 64, *, seed: int = 0, **settings: Any) -> BatchVecEnv:
+    """Make a fast vector environment for Stable-Baselines3; each episode is on a uniformly drawn level.
+
+    levels: as for ``NppEnv``; None: the levels shipped with nppsim.
+    settings: of ``BatchSimulator``, e.g. observations, frame_skip, reward, gamma, threads.
+    """
+    bank = as_bank(levels)
+    sampler = make_sampler([""] * len(bank), CurriculumConfig(), seed)
+    return BatchVecEnv(BatchSimulator(bank, num_envs, **settings), sampler)
 
 
 def desynchronize(sim: BatchSimulator, rng: np.random.Generator) -> None:
