@@ -312,9 +312,12 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
     if wrong := mismatch(plain, {"plan": _PLAN, "played": {method: [_EPISODE] for method in METHODS}}):
         raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
     try:
-        played = {method: [_decode_episode(one, levels) for one in plain["played"][method]] for method in METHODS}
-        if len({tuple(sorted(one.level_index for one in episodes)) for episodes in played.values() if episodes}) > 1:
-            raise ValueError("its policies did not play the same levels")
+        played = {method: [_decode_episode(one, levels) for one in some] for method, some in plain["played"].items()}
+        tests = [
+            sorted((one.level_index, one.category) for one in episodes) for episodes in played.values() if episodes
+        ]
+        if played.keys() != METHODS.keys() or any(one != tests[0] for one in tests):
+            raise ValueError(f"its policies should be {', '.join(METHODS)}, which have played the same levels")
         run: RunRecord = from_plain(RunRecord, plain | {"folder": folder, "played": played})
         return run
     except (KeyError, TypeError, ValueError, IndexError) as error:
