@@ -107,8 +107,7 @@ class BatchSimulator:
         self.stacking = stacking
         self.reward_config = rewards.reward_config(reward)
         self.threads = threads or usable_cores()
-        spread = self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD
-        self._pool = ThreadPoolExecutor(self.threads - 1, "nppsim") if spread else None
+        self._pool = self._make_pool() if self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD else None
         self._allocate_state()
         self._allocate_observations()
         self._static = static or self._make_static()
@@ -123,6 +122,10 @@ class BatchSimulator:
             from nppsim import shadow as twins  # rarely needed, and slow to import
 
             self.shadow = twins.Shadow(self)
+
+    def _make_pool(self) -> ThreadPoolExecutor:
+        self._pool_process = os.getpid()
+        return ThreadPoolExecutor(self.threads - 1, "nppsim")
 
     def _allocate_state(self) -> None:
         parts: list[tuple[np.dtype, tuple[int, ...]]] = [
@@ -285,6 +288,10 @@ class BatchSimulator:
         if self._pool is None or not getattr(advance, "overloads", ()):
             advance(0, self.num_envs, *arguments)
             return
+        if (
+            self._pool_process != os.getpid()
+        ):  # threads do not survive a fork: without new ones, this would wait forever
+            self._pool = self._make_pool()
         edges = np.linspace(0, self.num_envs, 2 * self.threads + 1).astype(int).tolist()
         parts = iter(list(itertools.pairwise(edges)))
 

@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 
 from nppsim import outcomes
@@ -244,6 +245,20 @@ class NppEnv(gymnasium.Env):
         self._window = Window("N++", self.metadata["render_fps"]) if render_mode == "human" else None
         self._inputs: list[np.ndarray] = []  # of this episode
         self._playing = False
+        self._spec: EnvSpec | None = None
+
+    @property  # type: ignore[override]  # an attribute in gymnasium.Env
+    def spec(self) -> EnvSpec | None:
+        """Arguments of ``gymnasium.make``, with paths as text, so that ``spec.to_json()`` can write them."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        if spec is not None:
+            spec.kwargs = {
+                name: str(value) if isinstance(value, Path) else value for name, value in spec.kwargs.items()
+            }
+        self._spec = spec
 
     @property
     def bank(self) -> LevelBank:

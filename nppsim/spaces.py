@@ -115,14 +115,14 @@ def simulated_keys(observations: Sequence[str]) -> tuple[str, ...]:
 
 
 def graph_instance(state: np.ndarray) -> spaces.GraphInstance:
-    """Look up the graph of a ``graph_state`` int64[8].
+    """Return a copy of the graph of a ``graph_state`` int64[8].
 
     nodes float32[N, 45] (``observe.graph.FEATURES``), edges int64[E] (indices into EDGE_TYPES), edge_links int32[E, 2]
     (source, target).
     """
     graph = graph_of(state)
     links, types = graph.edges
-    return spaces.GraphInstance(graph.features, types, links)
+    return spaces.GraphInstance(graph.features.copy(), types.copy(), links.copy())  # graphs are cached
 
 
 def as_spaces_have_it(observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

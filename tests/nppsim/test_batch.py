@@ -2,7 +2,9 @@
 
 import copy
 import hashlib
+import os
 import pickle
+import signal
 import time
 
 import numpy as np
@@ -489,3 +491,23 @@ def test_misuse_is_refused_with_what_was_expected():
         BatchSimulator([room()], 1, frame_skip=0)
     with pytest.raises(ValueError, match="at least one level"):
         LevelBank([])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+def test_a_forked_child_steps_on_with_threads_of_its_own():
+    sim = BatchSimulator(short_bank(), 64, observations=("state",), threads=2)
+    sim.reset()
+    actions = np.zeros(64, np.int64)
+    sim.step(actions)
+    sim.step(actions)  # with threads: they start once the kernel is compiled
+    child = os.fork()
+    if child == 0:
+        sim.step(actions)
+        os._exit(0)
+    deadline = time.monotonic() + 30
+    while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if not ended[0]:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended == (child, 0)

@@ -188,3 +188,11 @@ def test_learners_that_mask_actions_find_the_masks_through_wrappers(bank):
         *_, terminated, truncated, _ = env.step(int(rng.choice(np.flatnonzero(mask))))
         over = terminated or truncated
     assert masked > 0
+
+
+def test_the_spec_of_an_environment_with_a_path_can_be_written_as_json(tmp_path, bank):
+    LevelSet.write(tmp_path / "levels", ((level, LevelEntry("0.map")) for level in bank.levels[:1]))
+    env = gymnasium.make(ENV_ID, levels=tmp_path / "levels")
+    spec = gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json())
+    assert spec.kwargs["levels"] == str(tmp_path / "levels")
+    assert gymnasium.make(spec).unwrapped.bank.levels == env.unwrapped.bank.levels

@@ -193,6 +193,10 @@ def test_graphs_are_handed_out_as_gymnasium_has_them():
     assert len(graph.edges) == len(graph.edge_links)
     assert (together["graph"][1].nodes == graph.nodes).all()
     assert len(together["graph"][0].nodes) == len(graph.nodes)
+    before = graph.nodes.copy()
+    for array in graph:
+        array[:] = 1  # a copy: later observations stay right
+    assert (one.reset(options={"level": 1})[0]["graph"].nodes == before).all()
     assert one.observation_space.contains(one.step(2)[0])
     many.step(np.array([2, 2]))
     with pytest.raises(ValueError, match="unknown observation 'graph'; known: state"):
