@@ -201,7 +201,7 @@ def _lock(folder: Path) -> None:
 
 
 def _in_use(folder: Path) -> bool:
-    """Tell if a process uses the folder; always True on Windows, which has no such lock."""
+    """Return True if a process uses the folder; always True on Windows, which has no such lock."""
     if sys.platform == "win32":
         return True
     import fcntl

@@ -49,8 +49,8 @@ def _compiled(**options: bool | str) -> Callable[[Function], Function]:
 kernel = _compiled(_nrt=False)
 inlined = _compiled(_nrt=False, forceinline=True)
 merged = _compiled(_nrt=False, inline="always")
-allocating = _compiled(_nrt=True)  # said explicitly: a callee inherits what its caller has
+allocating = _compiled(_nrt=True)  # explicit, because a callee inherits the setting of its caller
 
-# What Numba's annotations do not tell: an intrinsic is called without its typing context, and its settings have names.
+# Numba's annotations omit that an intrinsic is called without its typing context, and that settings are attributes.
 intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
 numba_config: Any = numba.config

@@ -1,7 +1,7 @@
 """Profiling of a step: a nanosecond clock for kernels, and the phases that it distinguishes.
 
 A kernel keeps the time of its last stamp and calls ``stamp`` at the end of every phase.  ``laps`` is int64[NUM_PHASES],
-or empty to measure nothing; where it is None, nothing of all this is compiled.
+or empty to measure nothing; where it is None, no measuring code is compiled.
 """
 
 import time
@@ -64,7 +64,7 @@ if numba_config.DISABLE_JIT:  # plain Python cannot call an intrinsic
 
 @inlined
 def begin(laps):
-    """Time of the first stamp, 0 if nothing is measured."""
+    """Return the time of the first stamp, 0 if nothing is measured."""
     return clock_ns() if len(laps) else 0
 
 

@@ -19,9 +19,9 @@ from nppsim.paths import MAX_PATH
 from nppsim.physics.grid import GRID_SIZE
 from nppsim.physics.lasers import place_lasers
 
-TIME_LIMIT_BASE = 300  # frames of an episode on a level whose way has no length
-TIME_LIMIT_PER_PX = 2.0  # frames more for each px of the way; a straight run at top speed takes 0.3
-MAX_TIME_LIMIT = 6000  # frames, however long the way
+TIME_LIMIT_BASE = 300  # frames of an episode on a level whose path has length 0
+TIME_LIMIT_PER_PX = 2.0  # additional frames per px of path; a straight run at top speed takes 0.3
+MAX_TIME_LIMIT = 6000  # frames, for any length of path
 
 # One level.  ``*_first`` and ``*_end`` are rows of the arrays that all levels share.
 LEVEL_DTYPE = np.dtype(
@@ -80,8 +80,8 @@ class LevelPaths(NamedTuple):
     nodes: np.ndarray  # uint8[L, 4539]
     distance: np.ndarray  # uint16[L, 2, 4539]
     hop: np.ndarray  # uint8[L, 2, 4539]
-    switch_to_exit: np.ndarray  # int64[L], units of way from an exit switch to its exit, the least of any exit
-    length: np.ndarray  # float32[L], px from spawn over the switch to the exit; MAX_PATH where there is no way
+    switch_to_exit: np.ndarray  # int64[L], length of the shortest path from an exit switch to its exit, in units
+    length: np.ndarray  # float32[L], px from spawn via the switch to the exit; MAX_PATH without a path
     time_limit: np.ndarray  # int32[L], frames after which an episode is truncated
 
 
@@ -127,12 +127,12 @@ class LevelBank:
 
     @property
     def path_length(self) -> np.ndarray:
-        """float32[L], px from the spawn over the switch to the exit; MAX_PATH where there is no way (``reachable``)."""
+        """float32[L], px from the spawn via the switch to the exit; MAX_PATH without a path (``reachable``)."""
         return self.paths.length
 
     @property
     def reachable(self) -> np.ndarray:
-        """bool[L]: whether a way leads over an exit switch to its exit."""
+        """bool[L]: True if a path leads via an exit switch to its exit."""
         return self.paths.length < MAX_PATH
 
     @property
@@ -150,7 +150,7 @@ class LevelBank:
         return len(self.levels)
 
     @property
-    def ways_change(self) -> bool:
+    def paths_change(self) -> bool:
         """True if any level has doors with a switch, or several exits: its paths then depend on what was touched."""
         level = self.world.level
         doors, exits = level["switches_end"] > level["switches_first"], level["exits_end"] > level["exits_first"] + 2

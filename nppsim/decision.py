@@ -29,11 +29,11 @@ BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of the blocks whose first visit ``
 RESTING, ASLEEP = -1, -2  # in place of an action, see ``advance``
 NUM_BLOCKS = sum(-(-CELLS_X // size) * -(-CELLS_Y // size) for size in BLOCK_SIZES)
 
-# How far the present episode of an environment has come.
+# Progress of the current episode of an environment.
 PROGRESS_DTYPE = np.dtype(
     [
         ("potential", "f8"),  # phi of the present state
-        ("path_start", "f8"),  # px, length of the level's way
+        ("path_start", "f8"),  # px, path length of the level
         ("best", "f8"),  # px, smallest straight distance to the current objective so far
         ("decisions", "i4"),
         ("near", "i4"),  # bit p: the proximity reward of phase p has been given
@@ -72,7 +72,7 @@ Output = namedtuple("Output", "rewards terminated truncated level outcome frames
 
 def make_fields(bank: LevelBank, count: int) -> Fields:
     """Path fields of a bank, with room for ``count`` environments' own ones where doors can change."""
-    rows = count if bank.ways_change else 1
+    rows = count if bank.paths_change else 1
     return Fields(
         bank.paths.nodes,
         bank.paths.distance,
@@ -106,7 +106,7 @@ def _compute_own_fields(i, state, world, fields):
 def has_own_fields(i, state, world, fields):
     """Return True if the doors or exits of environment i have changed since the start of its level.
 
-    If so, its own path fields hold instead of the level's; they are computed now unless they are there already.
+    If so, its own path fields replace the level's; they are computed now unless they are up to date.
     """
     level = state.ninja[i]["level"]
     exits, exits_end = world.level[level]["exits_first"], world.level[level]["exits_end"]
@@ -131,8 +131,8 @@ def has_own_fields(i, state, world, fields):
 
 
 @inlined
-def way(i, state, world, fields):
-    """(px of way that environment i has left, the lattice point that it leads over, or -1)."""
+def remaining_path(i, state, world, fields):
+    """Return (px of the path that environment i has left, the next lattice point on it, or -1)."""
     ninja = state.ninja[i]
     phase = 1 if ninja["switch_taken"] else 0
     if has_own_fields(i, state, world, fields):
@@ -162,7 +162,7 @@ def _potential(i, state, world, fields, weights):
     if weights["potential"] == rewards.STRAIGHT_LINE_SHAPING:
         distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
         return weights["shaping"] * (1.0 - distance / rewards.STAGE_DIAGONAL)
-    length, _node = way(i, state, world, fields)
+    length, _node = remaining_path(i, state, world, fields)
     reach = state.progress[i]["path_start"]
     return weights["shaping"] * (reach - min(length, 2.0 * reach)) / max(reach, rewards.MIN_PATH)
 
@@ -199,7 +199,7 @@ def _explore(ninja, visited):
 
 @inlined
 def _closer(i, switched, state, world):
-    """px by which environment i has come closer to its objective than ever before; the switch makes it another one."""
+    """Return px by which environment i is closer to its objective than ever before; 0 when the objective changes."""
     ninja, progress = state.ninja[i], state.progress[i]
     distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
     gained = 0.0
@@ -226,7 +226,7 @@ def _near_first(i, state, world):
 
 @merged
 def _play(i, input_byte, frame_skip, state, world, weights, laps):
-    """The frames of one decision; returns how many cells and blocks were visited for the first time, if that counts."""
+    """Play the frames of one decision; return the number of newly visited cells and blocks, if they are rewarded."""
     ninja = state.ninja[i]
     new_blocks = 0
     for _ in range(frame_skip):
@@ -240,7 +240,7 @@ def _play(i, input_byte, frame_skip, state, world, weights, laps):
 
 @merged
 def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out, laps):
-    """One decision of one environment: frames, end of the episode, reward."""
+    """Take one decision in one environment: frames, end of the episode, reward."""
     since = clock.begin(laps)
     ninja, progress, weights = state.ninja[i], state.progress[i], static.reward[0]
     had_switch, first_frame = ninja["switch_taken"], ninja["frame"]
@@ -296,8 +296,8 @@ def _record_end(i, outcome, state, out):
 
 
 @merged
-def _observe_way(i, row, state, world, fields, views, laps):
-    """Write ``reachability_features`` from the path fields that hold for environment i now."""
+def _observe_path(i, row, state, world, fields, views, laps):
+    """Write ``reachability_features`` from the path fields that are valid for environment i now."""
     since = clock.begin(laps)
     ninja, out = state.ninja[i], views.reachability_features[row]
     level, path_start = ninja["level"], state.progress[i]["path_start"]
@@ -316,7 +316,7 @@ def _observe_way(i, row, state, world, fields, views, laps):
 
 @merged
 def _look_ahead(i, row, frame_skip, state, world, fields, views, laps):
-    """Write ``foresight`` from the path fields that hold for environment i now."""
+    """Write ``foresight`` from the path fields that are valid for environment i now."""
     since = clock.begin(laps)
     ninja, entities, movers, out = state.ninja[i], state.entities[i], state.movers[i], views.foresight[row]
     if has_own_fields(i, state, world, fields):
@@ -329,7 +329,7 @@ def _look_ahead(i, row, frame_skip, state, world, fields, views, laps):
 
 @merged
 def _draw(i, row, state, world, static, views, laps):
-    """Draw the images of environment i that are wanted into a row of ``views``."""
+    """Draw the requested images of environment i into a row of ``views``."""
     since = clock.begin(laps)
     ninja, entities, movers = state.ninja[i], state.entities[i], state.movers[i]
     level = ninja["level"]
@@ -343,7 +343,7 @@ def _draw(i, row, state, world, static, views, laps):
 
 @merged
 def _observe(i, row, frame_skip, state, world, fields, static, views, laps):
-    """Write the observations of environment i that are wanted into a row of ``views``."""
+    """Write the requested observations of environment i into a row of ``views``."""
     ninja, entities, movers = state.ninja[i], state.entities[i], state.movers[i]
     level = ninja["level"]
     since = clock.begin(laps)
@@ -351,7 +351,7 @@ def _observe(i, row, frame_skip, state, world, fields, static, views, laps):
         vectors.game_state(ninja, views.game_state[row])
         clock.stamp(laps, PHASE.game_state, since)
     if len(views.reachability_features):
-        _observe_way(i, row, state, world, fields, views, laps)
+        _observe_path(i, row, state, world, fields, views, laps)
     since = clock.begin(laps)
     if len(views.entity_positions):
         vectors.entity_positions(ninja, entities, world, level, views.entity_positions[row])
@@ -388,11 +388,11 @@ def _phases_timed(i, turn, out):
 def advance(
     begin, end, turn, actions, next_level, every_end, frame_skip, gamma, state, world, fields, static, out, views
 ):
-    """A decision, restart and observations of environments ``begin`` to ``end``.
+    """Advance environments ``begin`` to ``end`` by one decision, with restarts and observations.
 
-    actions[i] below 0: no decision, and a restart in any case; else one at the end of an episode.  ASLEEP: nothing at all.
+    actions[i]: RESTING: no decision, but a restart; ASLEEP: neither; otherwise a restart follows the end of an episode.
     next_level[i] below 0: no restart.
-    every_end: keep the last observations of deaths and wins too, not only of time-outs.
+    every_end: write the last observations of deaths and wins too, not only of time-outs.
     """
     for i in range(begin, end):
         laps = out.laps[i, : _phases_timed(i, turn, out)]
@@ -414,14 +414,14 @@ def advance(
 
 @kernel
 def masks(state, out):
-    """bool[N, 6] of ``vectors.action_mask``."""
+    """Fill bool[N, 6] with ``vectors.action_mask`` of each environment."""
     for i in range(len(out)):
         vectors.action_mask(state.ninja[i], out[i])
 
 
 @kernel
 def prepare_static(stage, solid, background):
-    """Fill what observations need of each level: ``vectors.solid_map``, and ``images.background`` if it is wanted."""
+    """Fill what observations need of each level: ``vectors.solid_map``, and ``images.background`` if it is requested."""
     for level in range(len(solid)):
         vectors.solid_map(stage[level], solid[level])
     for level in range(len(background)):

@@ -1,12 +1,12 @@
 """Geodesic path distances for a body of the ninja's size, on a lattice of 12 px.
 
 A lattice point is free if a circle of radius ``BODY`` around it meets nothing solid.  For each level, and for each state
-of its doors, two fields are computed: the length of the way to the exit before an exit switch is taken (over the
-switch) and after.  Gravity is ignored; mines make a way longer, they do not block it.
+of its doors, two fields are computed: the length of the path to the exit before an exit switch is taken (via the
+switch) and after.  Gravity is ignored; mines make a path longer, they do not block it.
 
-Where doors close the way, it leads to the switch of a locked door, and from there on as if all locked doors were open.
-The same holds for the way from an exit switch to its exit where doors separate them: a ninja that has reached the switch
-has opened doors on the way there.
+Where doors block the path, it leads to the switch of a locked door, and from there as if all locked doors were open.
+The same applies to the path from an exit switch to its exit if doors separate them: a ninja that has reached the switch
+has opened doors before.
 """
 
 import math
@@ -28,13 +28,13 @@ MINE_WEIGHT = 6  # times its length there
 STRAIGHT, DIAGONAL = 10, 14  # lengths of a step, in units
 UNIT = SPACING / STRAIGHT  # px
 MAX_PATH = 8000.0  # px; path distances are cut off here, and an unreachable goal reads this value
-UNREACHABLE = 65535  # distance of a free lattice point that no way leads from
+UNREACHABLE = 65535  # distance of a free lattice point without a path to a goal
 WALL = 65534  # distance of a blocked one
-NO_HOP = 255  # next hop of a goal, and of points without a way
+NO_HOP = 255  # next hop of a goal, and of points without a path
 EXIT_REACH = 22.0  # px, touching distances
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
-FREE, BLOCKED, MINED = range(3)  # what a lattice point is
+FREE, BLOCKED, MINED = range(3)  # kinds of lattice points
 
 # By hop: straight ones first.
 STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
@@ -123,7 +123,7 @@ def _seed(nodes, x, y, reach, offset, distance, queue, tail):
 
 @allocating
 def _spread(nodes, distance, hop, queue, tail):
-    """Shortest ways from the seeds over free points: label-correcting search with a ring of pending points."""
+    """Find shortest paths from the seeds over free points: label-correcting search with a ring of pending points."""
     pending = np.zeros(NUM_NODES, np.uint8)
     for k in range(tail):
         pending[queue[k]] = 1
@@ -148,7 +148,7 @@ def _spread(nodes, distance, hop, queue, tail):
             length = here + weight * (DIAGONAL if d >= 4 else STRAIGHT)
             if length < distance[other] and length < WALL:
                 distance[other] = length
-                hop[other] = d ^ 1 if d < 4 else 11 - d  # back the way we came
+                hop[other] = d ^ 1 if d < 4 else 11 - d  # opposite direction of the step
                 if pending[other] == 0:
                     pending[other] = 1
                     queue[tail % NUM_NODES] = other
@@ -157,16 +157,16 @@ def _spread(nodes, distance, hop, queue, tail):
 
 @kernel
 def _at(distance, x, y):
-    """Length of the way from a point in whole units; UNREACHABLE if there is none."""
+    """Return the path length from a point in whole units; UNREACHABLE if there is no path."""
     value, _node = nearest_node(distance, x, y)
     return UNREACHABLE if value >= MAX_PATH else int(value / UNIT)
 
 
 @kernel
 def nearest_node(distance, x, y):
-    """(length of the way from a point in px, lattice point that it leads over); (MAX_PATH, -1) if there is none.
+    """Return (path length from a point in px, first lattice point of the path); (MAX_PATH, -1) if there is no path.
 
-    It leads over one of the four lattice points around; where all four are blocked, over one of those around them.
+    The first point is one of the four around; if all four are blocked, one of those around them.
     (Where one is free but not reached, a point farther away that is reached may lie beyond a closed door.)
     """
     i, j = int(x / SPACING), int(y / SPACING)
@@ -188,7 +188,7 @@ def nearest_node(distance, x, y):
 
 @kernel
 def _clear(nodes, distance, hop):
-    """A field in which nothing is reached."""
+    """Reset a field: no point is reached."""
     hop[:] = NO_HOP
     for node in range(NUM_NODES):
         distance[node] = WALL if nodes[node] == BLOCKED else UNREACHABLE
@@ -196,9 +196,9 @@ def _clear(nodes, distance, hop):
 
 @allocating
 def _field(nodes, nodes_open, world, level, closed, onward_of, distance, hop, onward):
-    """One field: distances (uint16 units) and next hops towards the goals that ``onward_of`` names.
+    """Compute one field: distances (uint16 units) and next hops towards the goals in ``onward_of``.
 
-    onward_of: int64, one per exit door or exit switch of the level: length of the way that is left from there in units;
+    onward_of: int64, one per exit door or exit switch of the level: path length from there in units;
     UNREACHABLE: no goal.  onward: uint16[4539], filled with what the distances were if locked doors were open.
     """
     queue = np.empty(NUM_NODES, np.int32)
@@ -242,7 +242,7 @@ def _seed_goals(nodes, world, level, onward_of, distance, queue):
 
 @allocating
 def compute_fields(world, nodes, level, closed, opened, distance, hop):
-    """Both fields of a level for one state of its doors and exits: 0 before an exit switch is taken, 1 after.
+    """Compute both fields of a level for one state of its doors and exits: 0 before an exit switch is taken, 1 after.
 
     nodes: uint8[4539] of the level (``static_nodes``).
     closed: uint8[n], one flag per door with a switch, in type order.

@@ -1,8 +1,9 @@
 """Rewards: named terms, presets, and the arithmetic that checks them before training.
 
-The reward of a decision is the sum of its terms; the simulator keeps a ledger of every term of every episode, and the
-ledger sums to the return.  Shaping is potential-based, F = gamma * phi(s') - phi(s), with the very gamma that PPO uses and
-phi = 0 at every terminal state, so that it telescopes: it can make learning faster but not change what is best.
+The reward of a decision is the sum of its terms; the simulator records the sum of each term in each episode;
+these sums add up to the return.  Shaping is potential-based, F = gamma * phi(s') - phi(s), with
+the gamma of PPO and phi = 0 at every terminal state, so that it telescopes: it can speed up learning, but does not change
+the optimal policy.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ class RewardConfig:
     win, death, switch: when the exit is reached, at death, when the exit switch is taken (once).
     time: per frame.
     shaping: size of the potential; of that along the path, which grows from 0 at the start, the value at the exit
-        of a way of MIN_PATH or more; along a shorter one it grows as fast.
+        of a path of MIN_PATH or more; along a shorter one it grows at the same rate.
     potential: PATH_SHAPING: share of the path covered, negative behind the start; STRAIGHT_LINE_SHAPING: 1 - straight
         distance to the current objective / stage diagonal, as in October 2025.
     closest: per px by which the smallest straight distance to the current objective shrinks.

@@ -307,12 +307,12 @@ def oddities(levels: Iterable[Level], most: int = 5) -> list[str]:
 
 
 def is_text(data: bytes) -> bool:
-    """Tell if these bytes are a level as text; a byte order mark may precede it."""
+    """Return True if these bytes are a level as text; a byte order mark may precede it."""
     return data.removeprefix(codecs.BOM_UTF8).startswith(TEXT_BEGINS)
 
 
 def is_level(data: bytes) -> bool:
-    """Tell if these bytes are a level, in the map layout (which begins with four zeros) or as text."""
+    """Return True if these bytes are a level, in the map layout (which begins with four zeros) or as text."""
     return is_text(data) or (data[:4] == bytes(4) and len(data) >= RECORDS_OFFSET + RECORD_SIZE)
 
 

@@ -1,7 +1,7 @@
-"""Foresight: what each action leads to, asked of the simulator itself.
+"""Foresight: simulator look-ahead, the outcome of each action within HORIZON frames.
 
-A copy of the environment plays every action for one decision, then goes on in each of the CONTINUATIONS, for HORIZON frames
-in all.  The agent thus consults an exact model of the game; ``docs/observations.md`` says what that means.  Sources of the
+A copy of the environment plays every action for one decision, then each of the CONTINUATIONS, for HORIZON frames in all.
+The agent thus observes an exact model of the game (see ``docs/observations.md``).  Sources of the
 idea: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents).
 
 No frame is played whose outcome is known: branches that cannot differ are played once, also those that differ by a press of
@@ -28,8 +28,8 @@ ONWARD_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JUMP, AC
 # The first continuation with the same input byte.
 SAME_AS = np.argmax(ONWARD_INPUT[:, None] == ONWARD_INPUT, axis=1)
 WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # the action with the same direction, which comes first
-JUMP_BUFFER = 5  # frames in which a press of jump can begin one: its own and those that it is remembered for
-PROGRESS_LIMIT = 300.0  # px: so short a time covers no longer way, unless the ninja loses its way altogether
+JUMP_BUFFER = 5  # frames in which a press of jump can start one: its own and those of the jump buffer
+PROGRESS_LIMIT = 300.0  # px: limit of the change of path length; larger changes mean that no path is left
 
 # Room to play in, ROWS rows for each environment: its state now, its states after each action, the ends of all branches.
 # They stay until its next decision.  words: uint64[rows, size / 8], a row's bytes.  frames: int64[rows], played until
@@ -58,7 +58,7 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
     if _settled(ninja):
         return
     record = world.level[ninja["level"]]
-    way = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
+    length = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     first = ROWS * i
     _enter(record, ninja, entities, movers, room, first)
     _go_on(record, world, frame_skip, room, first)
@@ -66,32 +66,32 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
     in_vain = 0  # bit ``action``: adding jump to it, from the first frame on, changes nothing
     for action in range(NUM_ACTIONS):
         if ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1:
-            for way_on in range(NUM_CONTINUATIONS):
-                without = HOLD if way_on == OTHER_JUMP else way_on
-                _repeat(out[WITHOUT_JUMP[action], without], out[action, way_on])
+            for continuation in range(NUM_CONTINUATIONS):
+                without = HOLD if continuation == OTHER_JUMP else continuation
+                _repeat(out[WITHOUT_JUMP[action], without], out[action, continuation])
             continue
         after = first + AFTER + action
         frames, quiet = _play(record, room, first, after, world, ACTION_INPUT[action], frame_skip)
         room.frames[after] = frames
         useless = is_over or (ninja["state"] != JUMPING and quiet >= min(frames, JUMP_BUFFER))
         press_in_vain = False
-        for way_on in range(NUM_CONTINUATIONS):
-            if SAME_AS[way_on, action] != way_on:
-                _repeat(out[action, SAME_AS[way_on, action]], out[action, way_on])
+        for continuation in range(NUM_CONTINUATIONS):
+            if SAME_AS[continuation, action] != continuation:
+                _repeat(out[action, SAME_AS[continuation, action]], out[action, continuation])
                 continue
-            if way_on == OTHER_JUMP and press_in_vain:
-                _repeat(out[action, HOLD], out[action, way_on])
+            if continuation == OTHER_JUMP and press_in_vain:
+                _repeat(out[action, HOLD], out[action, continuation])
                 continue
-            end = first + END + NUM_CONTINUATIONS * action + way_on
+            end = first + END + NUM_CONTINUATIONS * action + continuation
             if room.frames[end] == 0:
                 more, room.quiet[end] = _play(
-                    record, room, after, end, world, ONWARD_INPUT[way_on, action], HORIZON - frame_skip
+                    record, room, after, end, world, ONWARD_INPUT[continuation, action], HORIZON - frame_skip
                 )
                 room.frames[end] = frames + more
-            _report(ninja, entities, room, end, world, distance, way, room.frames[end], out[action, way_on])
+            _report(ninja, entities, room, end, world, distance, length, room.frames[end], out[action, continuation])
             more, quiet = room.frames[end] - frames, room.quiet[end]
             useless = is_over or (useless and quiet >= min(more, JUMP_BUFFER - frames))
-            if way_on == HOLD:
+            if continuation == HOLD:
                 press_in_vain = room.ninja[after]["state"] != JUMPING and quiet >= min(more, JUMP_BUFFER)
         if useless:
             in_vain |= 1 << action
@@ -136,22 +136,22 @@ def _equal(record, room, one, other):
 
 @merged
 def _go_on(record, world, frame_skip, room, first):
-    """Play on the branches of the action that led here from the last decision: they are what holding its keys leads to.
+    """Extend the branches of the last action: they are the HOLD branches of this decision.
 
     All others are marked as not played.
     """
-    taken = -1
+    last = -1
     for action in range(NUM_ACTIONS):
         after = first + AFTER + action
         if room.frames[after] > 0 and _equal(record, room, first, after):
-            taken = action
+            last = action
         room.frames[after] = 0
     holding = 0
-    for way_on in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD last: its row may be one of those that are filled
-        source = first + END + NUM_CONTINUATIONS * taken + way_on
-        if taken < 0 or room.frames[source] == 0:
+    for continuation in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD last: its row may be one of those that are filled
+        source = first + END + NUM_CONTINUATIONS * last + continuation
+        if last < 0 or room.frames[source] == 0:
             continue
-        onward = ONWARD_INPUT[way_on, taken]
+        onward = ONWARD_INPUT[continuation, last]
         action = INPUT_ACTION[onward]
         end = first + END + NUM_CONTINUATIONS * action + HOLD
         played, quiet = room.frames[source] - frame_skip, room.quiet[source]
@@ -159,9 +159,9 @@ def _go_on(record, world, frame_skip, room, first):
         room.quiet[end] = max(quiet - frame_skip, 0)
         holding |= 1 << action
     for action in range(NUM_ACTIONS):
-        for way_on in range(NUM_CONTINUATIONS):
-            if way_on != HOLD or not holding >> action & 1:
-                room.frames[first + END + NUM_CONTINUATIONS * action + way_on] = 0
+        for continuation in range(NUM_CONTINUATIONS):
+            if continuation != HOLD or not holding >> action & 1:
+                room.frames[first + END + NUM_CONTINUATIONS * action + continuation] = 0
 
 
 @inlined
@@ -206,10 +206,10 @@ def _may_jump(ninja):
 
 
 @inlined
-def _report(ninja, entities, room, row, world, distance, way, frames, out):
+def _report(ninja, entities, room, row, world, distance, length, frames, out):
     """Write the outcome of environment ``ninja`` after ``frames`` frames in a row of ``room``.
 
-    way: px that were left at first.
+    length: px of the path at the start.
     """
     then = room.ninja[row]
     soon = 1.0 - (frames - 1.0) / HORIZON
@@ -218,7 +218,7 @@ def _report(ninja, entities, room, row, world, distance, way, frames, out):
     out[AHEAD.dx], out[AHEAD.dy] = then["x"] - ninja["x"], then["y"] - ninja["y"]
     out[AHEAD.vx], out[AHEAD.vy] = then["vx"], then["vy"]
     left = paths.nearest_node(distance[1 if then["switch_taken"] else 0], then["x"], then["y"])[0]
-    out[AHEAD.progress] = min(max(way - left, -PROGRESS_LIMIT), PROGRESS_LIMIT)
+    out[AHEAD.progress] = min(max(length - left, -PROGRESS_LIMIT), PROGRESS_LIMIT)
     out[AHEAD.airborne] = then["airborne"]
     out[AHEAD.switch] = then["switch_taken"] - ninja["switch_taken"]
     out[AHEAD.gold] = then["gold"] - ninja["gold"]

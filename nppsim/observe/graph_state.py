@@ -1,6 +1,6 @@
 """``graph_state``: which graph of a level holds now, as the level's number and a flag for everything that can change in it.
 
-The graph itself is made when it is asked for (``nppsim.observe.graph``): it belongs to a level and a state of its doors,
+The graph itself is built on demand (``nppsim.observe.graph``): it belongs to a level and a state of its doors,
 exits and mines, which many decisions share, and a stored observation takes 64 bytes whatever the level's size.
 """
 

@@ -2,7 +2,7 @@
 
 Observations are raw (pixels, pixels per frame, frames, flags); the policy network normalises them.  The table in
 ``docs/observations.md`` is made from this file, and ``fingerprint`` travels inside every dataset and checkpoint,
-so that data of one layout can never meet a network of another.
+so that data of one layout cannot be used with a network of another.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ VERSION = 2  # raise when a component changes its meaning while shapes stay the 
 
 NUM_DOORS = 5  # locked doors listed in ``switch_states``
 NUM_HAZARDS = 8  # nearest hazards listed in ``hazards``
-# Of ``foresight``, what follows the first decision: the same keys, none, jump the other way round, sideways the other way.
+# Keys of ``foresight`` after the first decision: the same, none, jump inverted, left and right exchanged.
 CONTINUATIONS = ("hold", "release", "jump", "turn")
 SURROUNDINGS_SIZE = 19  # half-cells (12 px) per side of ``surroundings``
 SURROUNDINGS_PLANES = ("solid", "deadly", "one_way")

@@ -44,7 +44,7 @@ from nppsim.physics.state import (
 
 # Places of components along the last axis, by name.
 STATE = layout.slots(layout.SPECS["game_state"].components)
-WAY = layout.slots(layout.SPECS["reachability_features"].components)
+PATH = layout.slots(layout.SPECS["reachability_features"].components)
 PLACE = layout.slots(layout.SPECS["entity_positions"].components)
 DOOR = layout.slots(layout.SPECS["switch_states"].components)
 HAZARD = layout.slots(layout.SPECS["hazards"].components)
@@ -56,7 +56,7 @@ SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), colu
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
 NO_HAZARD = 2 * WINDOW_REACH  # px below the ninja: where hazards are listed that do not exist
 BEAM_RADIUS = 0.1  # px, of beams, rockets and what shoots as hazards: 0 says that there is none
-NEAR_STEPS = 3  # hops to the first way-point: about 36 px
+NEAR_STEPS = 3  # hops to the first waypoint: about 36 px
 FAR_STEPS = 10  # hops to the second one: about 120 px
 BLEND_STEPS = 16  # shares in which half-cells are blended, per axis
 DOOR_POINTS = 5  # along a closed door, whose squares are drawn solid
@@ -114,25 +114,25 @@ def reachability_features(ninja, distance, hop, switch_to_exit, path_start, out)
 
     distance, hop: the two fields of the level as its doors are now.
     switch_to_exit: units.
-    path_start: px, length of the level's way.
+    path_start: px, path length of the level.
     """
     phase = 1 if ninja["switch_taken"] else 0
     length, node = paths.nearest_node(distance[phase], ninja["x"], ninja["y"])
     out[:] = 0.0
-    out[WAY.path_to_objective] = out[WAY.path_to_exit] = paths.MAX_PATH
-    out[WAY.switch_collected] = phase
-    out[WAY.path_from_start] = path_start
+    out[PATH.path_to_objective] = out[PATH.path_to_exit] = paths.MAX_PATH
+    out[PATH.switch_collected] = phase
+    out[PATH.path_from_start] = path_start
     if node < 0:
         return
-    out[WAY.reachable] = 1.0
-    out[WAY.path_to_objective] = max(length - (0.0 if phase else switch_to_exit * paths.UNIT), 0.0)
-    out[WAY.path_to_exit] = length
+    out[PATH.reachable] = 1.0
+    out[PATH.path_to_objective] = max(length - (0.0 if phase else switch_to_exit * paths.UNIT), 0.0)
+    out[PATH.path_to_exit] = length
     near = paths.waypoint(hop[phase], node, NEAR_STEPS)
     far = paths.waypoint(hop[phase], near, FAR_STEPS - NEAR_STEPS)
-    out[WAY.waypoint1_dx] = paths.SPACING * (near // paths.NODES_Y) - ninja["x"]
-    out[WAY.waypoint1_dy] = paths.SPACING * (near % paths.NODES_Y) - ninja["y"]
-    out[WAY.waypoint2_dx] = paths.SPACING * (far // paths.NODES_Y) - ninja["x"]
-    out[WAY.waypoint2_dy] = paths.SPACING * (far % paths.NODES_Y) - ninja["y"]
+    out[PATH.waypoint1_dx] = paths.SPACING * (near // paths.NODES_Y) - ninja["x"]
+    out[PATH.waypoint1_dy] = paths.SPACING * (near % paths.NODES_Y) - ninja["y"]
+    out[PATH.waypoint2_dx] = paths.SPACING * (far // paths.NODES_Y) - ninja["x"]
+    out[PATH.waypoint2_dy] = paths.SPACING * (far % paths.NODES_Y) - ninja["y"]
 
 
 @kernel

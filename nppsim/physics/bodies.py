@@ -188,7 +188,7 @@ def _push(ninja, nx, ny, depth):
 
 @inlined
 def add_crush(ninja, nx, ny, depth):
-    """Add a push along (nx, ny) to the sums that tell whether pushes oppose each other."""
+    """Add a push along (nx, ny) to the sums that show whether pushes oppose each other."""
     ninja["crush_x"] += nx * depth
     ninja["crush_y"] += ny * depth
     ninja["crush_length"] += depth

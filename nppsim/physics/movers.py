@@ -57,7 +57,7 @@ BLOCK_SPRING = 0.02222222222222222  # px per frame^2, per px from home
 THWUMP_CHARGE = 20.0 / 7.0  # px per frame
 THWUMP_RETREAT = 8.0 / 7.0  # px per frame
 THWUMP_REACH = 11.0  # px from the centre to the faces that meet walls
-THWUMP_SIGHT = 38.0  # px that the ninja may be beside the way
+THWUMP_SIGHT = 38.0  # px that the ninja may be beside the path
 THWUMP_FAR = 100  # half-cells that it looks ahead, more than the stage has
 
 # Boost pads (section 7.11).
@@ -67,7 +67,7 @@ BOOST = 2.0  # px per frame that are added to the ninja's speed
 # Death balls (section 7.12).
 BALL_RADIUS = 5.0  # px, of what kills
 BALL_BODY = 8.0  # px, of what meets surfaces and other balls
-BALL_SWEEP = 4.0  # px, of the circle that is swept along the way
+BALL_SWEEP = 4.0  # px, of the circle that is swept along the move
 BALL_FREE_STEP = 12.0  # px along an axis: no farther, and no segment is met from a cell without any around it
 BALL_PUSHES = 16  # out of surfaces, per frame
 BALL_LEAST_PUSH = 1e-7  # px: what is less is no overlap
@@ -444,7 +444,7 @@ def _ball_velocity(ninja, ball):
 
 @kernel
 def _move_ball(x, y, vx, vy, entities, world, level):
-    """Sweep a ball along its way and push it out of surfaces: (x, y, sum of the normals x, y, how it ends)."""
+    """Sweep a ball along its move and push it out of surfaces: (x, y, sum of the normals x, y, how it ends)."""
     if world.near[level, cell_at(x, y)] & NEAR_SEGMENTS == 0 and abs(vx) < BALL_FREE_STEP and abs(vy) < BALL_FREE_STEP:
         return x + 1.0 * vx, y + 1.0 * vy, 0.0, 0.0, MOVED  # no segment within a cell's width
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
@@ -523,7 +523,7 @@ def _think_shove(ninja, mover, home, entities, world, level):
 
 @kernel
 def _travel(ninja, mover, sense, speed, entities, world, level):
-    """Move along the push (sense 1) or against it (sense -1), or turn back where the way is not free."""
+    """Move along the push (sense 1) or against it (sense -1), or turn back where the path is blocked."""
     axis = 0 if mover["push_y"] == 0 else 1
     sign = sense * np.int64(mover["push_y"] if axis else mover["push_x"])
     if not _advance(ninja, mover, axis, sign, sign * speed, 0.0, SHOVE_CORE, entities, world, level):

@@ -27,13 +27,13 @@ from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 
 SUBSTEPS = 4  # of contacts in a frame
 NOTHING_LOOKED_AT = (0.0, 0.0, 0.0, 0.0)  # as of ``cells_around``; it is not read before a query was made
-SWEEP_RADIUS = 5.0  # px, of the circle that is swept along the way
+SWEEP_RADIUS = 5.0  # px, of the circle that is swept along the move
 MAX_PUSHES = 32  # out of surfaces, per substep
 LEAST_PUSH = 1e-7  # px: what is less is no overlap
 CLEARLY_LESS = 1e-8  # px: less than LEAST_PUSH, whatever the rounding
 SAME_X = 1e-7  # px: a surface point no farther than that to the side is straight above or below
 FREE_STEP = 14.0  # px along an axis: no farther, and no segment is met from a cell without any around it
-SMALL_STEP = 3.0  # px along an axis: a sweep of no longer a way to where the ninja is settled finds nothing
+SMALL_STEP = 3.0  # px along an axis: a sweep no longer than that, to where the ninja is settled, finds nothing
 WALL_REACH = 10.1  # px from the centre in which a wall is felt
 LEVEL_WITH = 1e-5  # px: a wall's nearest point is no farther above or below the centre than that
 CRUSH_RATIO = 0.05  # length of the sum of all pushes to the sum of their lengths: below, they oppose each other
@@ -117,7 +117,7 @@ def integrate(ninja):
 #             if result == 0 or distance == 0.0 or depth < LEAST_PUSH:
 #                 break
 #             x, y = x + dx / distance * depth, y + dy / distance * depth
-#             count_contact(...); the part of the velocity that leads into the surface is taken away
+#             count_contact(...); the part of the velocity that leads into the surface is removed
 #
 # The shortcuts change no bit.  No block near, neither segment nor one-way around: only the rounding of the sweep is left,
 # which may lead into the next cell, but no nearer than a cell's width to one-ways not around this one.  Settled: the last
@@ -186,7 +186,7 @@ def _fly(ninja, x, y):
 
 @inlined
 def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, first, entities):
-    """Push the ninja out of all that it overlaps, nearest surface first; found: what ``nearest_surface`` says of (x, y).
+    """Push the ninja out of all that it overlaps, nearest surface first; found: result of ``nearest_surface`` at (x, y).
 
     Returns (x, y, vx, vy, number of pushes, settled, looked_at, no_wall: none within reach, in the cells looked at), see
     ``collide``.

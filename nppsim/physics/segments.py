@@ -33,7 +33,7 @@ FRONT_BONUS = 0.1  # px^2 by which front faces count as nearer
 CLEARLY_FARTHER = 0.2  # px^2, more than FRONT_BONUS: a bounding box farther by that holds no nearest point
 SWEEP_MARGIN = 1.0  # px around a swept circle in which cells are looked at
 SIDE = float(TILE)  # px, of a cell
-LEAST_WAY = 0.0001  # px^2: a shorter way meets nothing
+LEAST_WAY = 0.0001  # px^2: a shorter move meets nothing
 
 # Of shortcuts: far above any rounding.
 BOX_MARGIN = 0.01  # px around bounding boxes
@@ -156,7 +156,7 @@ def cells_around(x, y, radius):
 
 @inlined
 def looks_at(x, y, radius, cells):
-    """Return True if a query looks at these cells, see ``cells_around``; never said of one that reaches beyond the stage."""
+    """Return True if a query looks at these cells, see ``cells_around``; False if it reaches beyond the stage."""
     left, right, top, bottom = cells
     left, right = (x - radius) - left, (x + radius) - right
     top, bottom = (y - radius) - top, (y + radius) - bottom
@@ -261,7 +261,7 @@ def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
 
 @kernel
 def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
-    """Fraction of the move (wx, wy) after which a circle first touches a segment, in [0, 1]; 1: the way is free.
+    """Fraction of the move (wx, wy) after which a circle first touches a segment, in [0, 1]; 1: the move is free.
 
     A segment whose bounding box the swept circle stays clear of, by a hundredth of a pixel, cannot be hit: its exact
     test is left out.  Section 4.6.
@@ -299,7 +299,7 @@ def sweep_to(x, y, wx, wy, sweep_radius, radius, segments, cell_start, first, en
     """Move a body by (wx, wy) until a circle of sweep_radius around its centre touches a segment.
 
     Returns (x, y, what ``nearest_surface`` finds there within radius).  The sweep is made only where what is found at the
-    end of the way does not rule out that it hits something.
+    end of the move does not rule out that it hits something.
     """
     to_x, to_y = x + 1.0 * wx, y + 1.0 * wy
     found = nearest_surface(to_x, to_y, radius, segments, cell_start, first, entities)

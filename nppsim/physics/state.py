@@ -1,6 +1,6 @@
 """The state of an environment as flat records, and the constants of the ninja.
 
-Snapshot, restore, clone and compare are copies of bytes: nothing that the future depends on lives anywhere else.
+Snapshot, restore, clone and compare are copies of bytes: no state that affects the future is stored elsewhere.
 Source: docs/physics.md, sections 1, 6.1 and 7; section numbers below are those of that page.
 """
 
@@ -78,7 +78,7 @@ ENTITY_DTYPE = np.dtype(
 # that from the ninja's centre, along an axis, nothing happens.
 ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = range(4)
 
-# What ``near`` of a level says of each cell: the block of 3 x 3 cells around it holds segments; entities that stay; one-ways.
+# Flags in ``near`` of a level: the 3 x 3 block of cells around a cell holds segments; entities that stay; one-ways.
 NEAR_SEGMENTS, NEAR_ITEMS, NEAR_ONE_WAYS = 1, 2, 4
 
 # An entity that moves, thinks for itself or enters its cell late (exits); ``bank.world.mover`` holds them at the start.

@@ -9,12 +9,12 @@ import numpy as np
 
 from nppsim._kernel import allocating, kernel
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
-from nppsim.decision import has_own_fields, way
+from nppsim.decision import has_own_fields, remaining_path
 from nppsim.paths import NODES_Y, SPACING, waypoint
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
 
-ROUTE, PATH = range(2)  # what a score measures: the distance to a recorded route, or the way left to the exit
+ROUTE, PATH = range(2)  # what a score measures: the distance to a recorded route, or the path left to the exit
 LOST = 1e12  # score of a child that is dead or not allowed
 WIN = -1.0  # score of a child that finishes the level; all others are at least 0
 
@@ -27,7 +27,7 @@ REGION = 16.0  # px: size of a region, whose visits are counted
 REGION_SPEED = 1.5  # px per frame: the same of its velocities
 NUM_REGIONS = 1 << 18  # counters; regions that share one do no harm
 SPEED_WEIGHT = 4.0  # frames: what a difference of velocity to the route counts in px
-OFF_PHASE = 60.0  # px: what it costs to have taken the switch when the route has not, or the other way round
+OFF_PHASE = 60.0  # px: cost where the switch is taken in the state but not on the route, or the reverse
 _MIX = -7046029254386353131  # odd; the golden ratio of 2^64
 
 # Parameters of a search.  width: states expanded together.  noise: px, random part of a score.  fill: px per earlier
@@ -54,7 +54,7 @@ def expand(
     visits: int32[NUM_REGIONS].
     Fills row 6 i + a of ``out`` and returns the number of frames simulated.  States without a future count as visits.
     """
-    x, y, vx, vy, taken = target[0], target[1], target[2], target[3], target[4]
+    x, y, vx, vy, switch_taken = target[0], target[1], target[2], target[3], target[4]
     simulated = 0
     for i in range(len(last_action)):
         alive = False
@@ -86,10 +86,10 @@ def expand(
                 dx, dy = ninja["x"] - x, ninja["y"] - y
                 du, dv = ninja["vx"] - vx, ninja["vy"] - vy
                 out.scores[c] = np.sqrt(dx * dx + dy * dy) + SPEED_WEIGHT * np.sqrt(du * du + dv * dv)
-                if (ninja["switch_taken"] != 0) != (taken != 0.0):
+                if (ninja["switch_taken"] != 0) != (switch_taken != 0.0):
                     out.scores[c] += OFF_PHASE
                 continue
-            length, node = way(c, children, world, fields)
+            length, node = remaining_path(c, children, world, fields)
             if node < 0:
                 continue
             out.scores[c] = max(length - taste.momentum * _speed_along(c, node, children, world, fields), 0.0)
@@ -103,7 +103,7 @@ def expand(
 
 @kernel
 def _speed_along(c, node, children, world, fields):
-    """px per frame towards the third lattice point of the way that is left to child c."""
+    """px per frame towards the third lattice point of the path that child c has left."""
     ninja = children.ninja[c]
     phase = 1 if ninja["switch_taken"] else 0
     if has_own_fields(c, children, world, fields):

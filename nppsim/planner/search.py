@@ -103,7 +103,7 @@ def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
 
 
 def wins(bank: LevelBank, inputs: np.ndarray, start: PlanStart | None) -> bool:
-    """Tell if a run on the bank's only level wins on its last frame, by playing it back."""
+    """Return True if a run on the bank's only level wins on its last frame, by playing it back."""
     _, states = first_state(bank, start)
     return play_on(states, bank.world, inputs) == len(inputs) and states.ninja[0]["state"] == CELEBRATING
 

@@ -97,7 +97,7 @@ def parse_inputs(data: bytes, name: str = "", offset: int = 0) -> tuple[np.ndarr
 
 
 def _is_zlib(data: bytes) -> bool:
-    """Tell if data begin with a zlib header.  Inputs never do: its second byte is above 15, and not a separator."""
+    """Return True if data begin with a zlib header.  Inputs never do: its second byte is above 15, and not a separator."""
     return len(data) >= 2 and data[0] & 15 == 8 and data[0] >> 4 <= 7 and (data[0] << 8 | data[1]) % 31 == 0
 
 

@@ -55,7 +55,7 @@ def play_back(replay: Replay, file: str = "") -> Playback:
 
 
 def is_named_like_replays(file: Path) -> bool:
-    """Tell if a file has the suffix of replay files or replay sets, in upper or lower case."""
+    """Return True if a file has the suffix of replay files or replay sets, in upper or lower case."""
     return file.suffix.lower() in (REPLAY_SUFFIX, REPLAY_SET_SUFFIX)
 
 

@@ -101,7 +101,7 @@ class Replay:
         return hashlib.sha256(self.level.fingerprint.encode() + self.inputs.tobytes()).hexdigest()[:16]
 
     def on_grid(self, frame_skip: int) -> bool:
-        """Tell if the inputs are constant within each block of ``frame_skip`` frames (the last block may be short)."""
+        """Return True if the inputs are constant within each block of ``frame_skip`` frames (the last block may be short)."""
         return on_grid(self.inputs, frame_skip)
 
     def to_decisions(self, frame_skip: int) -> np.ndarray:
@@ -219,7 +219,7 @@ def mirror_replay(replay: Replay) -> Replay:
 
 
 def on_grid(inputs: np.ndarray, frame_skip: int) -> bool:
-    """Tell if inputs uint8[frames] are constant within each block of ``frame_skip`` frames (the last may be short)."""
+    """Return True if inputs uint8[frames] are constant within each block of ``frame_skip`` frames (the last may be short)."""
     _check_frame_skip(frame_skip)
     inputs = np.asarray(inputs)
     changes = np.flatnonzero(inputs[1:] != inputs[:-1]) + 1
@@ -282,7 +282,7 @@ def _read_compact_header(name: str, data: bytes, version: int) -> tuple[int, int
 
 
 def _is_attract(data: bytes, start: int, demo_length: int) -> bool:
-    """Tell if a demo header (0, demo length, ..., four bytes 0xFF) is at ``start``; compact inputs are never 0xFF."""
+    """Return True if a demo header (0, demo length, ..., four bytes 0xFF) is at ``start``; compact inputs are never 0xFF."""
     header = data[start : start + _ATTRACT_HEADER]
     starts_like_one = len(header) >= 5 and struct.unpack_from("<BI", header) == (0, demo_length)
     return starts_like_one and (len(header) < _ATTRACT_HEADER or header.endswith(b"\xff" * 4))

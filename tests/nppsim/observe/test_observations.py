@@ -177,7 +177,7 @@ def test_a_wall_masks_nothing():
 
 SLOTS = {
     "game_state": vectors.STATE,
-    "reachability_features": vectors.WAY,
+    "reachability_features": vectors.PATH,
     "entity_positions": vectors.PLACE,
     "switch_states": vectors.DOOR,
     "hazards": vectors.HAZARD,
