@@ -188,7 +188,7 @@ class Analysis:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What to check before training, problems first."""
+        """Findings as sentences, problems first."""
         return tuple(_findings(self))
 
 

@@ -1,4 +1,4 @@
-"""What an installed nppsim has beside its packages: the scripts (in a wheel) and the shipped data."""
+"""Scripts (in a wheel) and shipped data of an installed nppsim."""
 
 from pathlib import Path
 

@@ -28,7 +28,7 @@ _NUMBERS = itertools.count()  # of this process's writers, so that no two name t
 class EventWriter:
     """Writes scalars and other summaries into a new event file of ``folder``, which is made if it is missing.
 
-    ``flush`` writes all of them at once, in the calling thread: where TensorBoard's own writer has a thread, whose errors
+    ``flush`` writes all of them together, in the calling thread: where TensorBoard's own writer has a thread, whose errors
     come late or never.  Raises OSError with the file's name for what cannot be written (the file then ends with the last
     flush that could), and EventsError where the file has been removed meanwhile.
     """

@@ -3,9 +3,9 @@
 python scripts/ab_compare.py --a "--frame-skip 4" --b "--frame-skip 2" --seeds 1 2 3 -- \\
     --architectures vision_free --total-timesteps 1000000
 
-Success is compared on the dev levels: what is compared is going to be chosen, so the test levels stay unseen without --test.
+Success is compared on the dev levels, because the result is used for a choice; --test also evaluates on the test levels.
 After ``--``: flags of scripts/train_and_compare.py for both.  With --out of an interrupted comparison, finished runs are
-kept.  Exit status: 0; 2 bad input or a failed run; 130 after Ctrl-C.  See docs/evaluate.md.
+reused.  Exit status: 0; 2 bad input or a failed run; 130 after Ctrl-C.  See docs/evaluate.md.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         ab.run_all(settings, arguments.out, SCRIPT, lambda line: print(line, flush=True))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"finished runs are kept; go on with --out {arguments.out}") from None
+        raise KeyboardInterrupt(f"finished runs are saved; continue with --out {arguments.out}") from None
     comparison = ab.compare_arms(settings, arguments.out, part)
     print(ab.comparison_text(comparison))
     for file in ab.write(comparison, arguments.out):
@@ -72,7 +72,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         metavar="DIR",
         help="folder of the comparison (default: experiments/ab_TIME)",
     )
-    final = "judge on the test levels, too; for a claim at the very end, not for a choice"
+    final = "evaluate on the test levels, too: for a final result, not for a choice"
     parser.add_flag(Setting(final, flag="test", kind=bool, default=False))
     share = "share of A's time that the changed part takes"
     parser.add_flag(Setting(share, flag="share", kind=float, low=0, high=1))

@@ -21,7 +21,7 @@ class Tracks:
     known: bool[N], the actions are complete; False if the state was set externally.
     """
 
-    KEPT: ClassVar[tuple[str, ...]] = ("actions", "length", "origin", "best", "best_at", "known")
+    STORED: ClassVar[tuple[str, ...]] = ("actions", "length", "origin", "best", "best_at", "known")
 
     def __init__(self, sim: BatchSimulator):
         longest = int(sim.bank.time_limit.max()) // sim.frame_skip + 2
@@ -69,11 +69,11 @@ class Tracks:
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of the arrays."""
-        return {name: getattr(self, name).copy() for name in self.KEPT}
+        return {name: getattr(self, name).copy() for name in self.STORED}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore ``state_dict``."""
-        for name in self.KEPT:
+        for name in self.STORED:
             setattr(self, name, unpacked(state[name]))
 
 

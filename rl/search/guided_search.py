@@ -1,7 +1,7 @@
 """Beam search and best-first search in the exact simulator, guided by a trained policy.
 
 **Beam search** advances all states by one decision.  The policy proposes: the most probable action sequences are simulated,
-about two per state.  The path distance selects: the resulting states nearest to the exit are kept.  A beam of width 1 plays
+about two per state.  The path distance selects: the resulting states nearest to the exit continue.  A beam of width 1 plays
 the policy's deterministic actions; the planner's beam (``nppsim.planner``) simulates all six actions of each state.
 
 **Best-first search** expands the most promising sequence of any length, which leads out of dead ends where a beam dies.

@@ -81,7 +81,7 @@ def _tasks(path: Path) -> Iterator[Task]:
 
 def _format_of_index(folder: Path) -> object:
     """Value of "format" in the index of a folder, or None."""
-    index = read_json(folder / INDEX, LevelSetError, "restore it, or delete it to use the folder as it is")
+    index = read_json(folder / INDEX, LevelSetError, "restore it, or delete it to use the folder without an index")
     return index.get("format") if isinstance(index, dict) else None
 
 

@@ -3,7 +3,7 @@
     read_experiment(folder)["runs"][0]["checkpoint"]["path"]        # can be played in the studio
 
 Plain values, as JSON has them; the fields stand in docs/lab/studio.md.  Only stored files are read, and none is locked: the
-training goes on as if nobody looked.
+training does not depend on viewers.
 """
 
 from functools import lru_cache
@@ -120,13 +120,13 @@ def _chart(chart: Chart, scalars: dict[str, Scalars]) -> dict[str, Any]:
         if tag not in scalars:
             continue
         steps, values, mean = shown_line(chart, scalars[tag])
-        kept = np.unique(np.linspace(0, max(len(steps) - 1, 0), min(POINTS, len(steps))).astype(int))
+        chosen = np.unique(np.linspace(0, max(len(steps) - 1, 0), min(POINTS, len(steps))).astype(int))
         lines.append(
             {
                 "tag": tag,
-                "steps": steps[kept].tolist(),
-                "values": _numbers(values[kept]),
-                "mean": None if mean is None else _numbers(mean[kept]),
+                "steps": steps[chosen].tolist(),
+                "values": _numbers(values[chosen]),
+                "mean": None if mean is None else _numbers(mean[chosen]),
             }
         )
     return {

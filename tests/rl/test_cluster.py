@@ -102,7 +102,7 @@ def test_a_single_level_is_not_searched_on_a_cluster(tmp_path, monkeypatch, caps
 
 
 def test_a_machine_without_the_project_says_so(monkeypatch):
-    """What is sent there is the code, not its name."""
+    """The code is sent there, not its name."""
     ray = pytest.importorskip("ray")
     sent = ray.cloudpickle.dumps(cluster._work_there())
     monkeypatch.setitem(sys.modules, "nppsim", None)
@@ -178,10 +178,10 @@ def test_what_nobody_waits_for_is_cancelled(nodes, tmp_path):
 def test_workers_with_another_version_are_refused(nodes, monkeypatch):
     ours = cluster.installed([])
     monkeypatch.setattr(nodes, "_ours", ours | {"nppsim": "0.0.1 (sources 123)"})
-    told = (
+    message = (
         rf"machine \S+ of the cluster has nppsim {ours['nppsim'].split()[0]} .*, this one nppsim 0.0.1 \(sources 123\)"
     )
-    with pytest.raises(ClusterError, match=told), Executor(nodes).map(LevelSet.open, [ROOT]) as results:
+    with pytest.raises(ClusterError, match=message), Executor(nodes).map(LevelSet.open, [ROOT]) as results:
         next(results)
 
 

@@ -75,11 +75,11 @@ def test_the_divergence_is_that_of_what_was_seen_then():
     distiller = make_distiller(
         student, teacher, DistillationConfig(name="x.safetensors", decisions=64, epochs=1, minibatch_size=64)
     )
-    told = distiller.update().divergence
+    divergence = distiller.update().divergence
     buffer = distiller._buffer
     with torch.no_grad():
         mine = F.log_softmax(frozen.logits_and_values(buffer.observations(torch.arange(64)))[0], dim=1)
-    assert told == pytest.approx(float(kl_divergence(buffer.flat("log_probs"), mine).mean()), rel=1e-4)
+    assert divergence == pytest.approx(float(kl_divergence(buffer.flat("log_probs"), mine).mean()), rel=1e-4)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -90,10 +90,10 @@ def test_distillation_resumes_bit_for_bit(threads):
         while distiller.progress < 1:
             metrics = distiller.update()
             if interrupted and distiller.updates == 3:
-                kept, state = weights(student), copy.deepcopy(distiller.state())
+                before, state = weights(student), copy.deepcopy(distiller.state())
                 student = make_policy(3)
                 distiller = make_distiller(student, teacher, threads=threads)
-                student.load_state_dict(kept)
+                student.load_state_dict(before)
                 distiller.load(state)
         return weights(student), metrics.divergence, distiller.decisions
 

@@ -1,4 +1,4 @@
-"""Event files: what was written is read back, and what cannot be written is told at once."""
+"""Event files: written values are read back, and write errors are reported immediately."""
 
 import os
 

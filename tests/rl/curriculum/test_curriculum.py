@@ -1,4 +1,4 @@
-"""The curriculum's manager with every strategy: what is drawn, counted, kept and refused."""
+"""The curriculum's manager with every strategy: drawing, counting, saving and refusals."""
 
 import json
 import sys

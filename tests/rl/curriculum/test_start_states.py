@@ -30,7 +30,7 @@ def winning(level):
         if sim.finished.size:
             assert sim.episode["outcome"][0] == WON
             return np.full(count, RIGHT)
-    raise AssertionError("nobody won")
+    raise AssertionError("no episode was won")
 
 
 RUNS = {level.fingerprint: winning(level) for level in LEVELS}
@@ -144,7 +144,7 @@ def test_the_agents_own_best_attempt_is_gone_on_with():
         sampler.update(sim)
         if any(won):
             break
-    assert any(won), "nobody came further than from the true start"
+    assert any(won), "no episode came further than from the true start"
     (run,) = sampler.starts.runs.values()
     assert run.wins
     assert len(run.actions) > 30
@@ -257,12 +257,12 @@ def test_runs_survive_a_changed_bank():
 def test_no_state_of_another_bank_is_begun_from():
     sampler, sim = made()
     play(sampler, sim, helped, 300)
-    kept = sampler.starts._prefixes
-    assert len(kept)
+    prefixes = sampler.starts._prefixes
+    assert len(prefixes)
     levels = LEVELS[::-1]
     _, elsewhere = made(levels)
     sampler.starts.attach(elsewhere, [level.fingerprint for level in levels], np.zeros(3, int))
-    assert not len(kept)
+    assert not len(prefixes)
 
 
 def test_a_stored_run_that_ends_too_early_is_an_error():
@@ -280,11 +280,11 @@ def test_a_run_that_was_saved_without_start_states_goes_on_without():
 def test_states_are_kept_for_a_while_only(monkeypatch):
     monkeypatch.setattr("rl.curriculum.prefixes.MOST_BYTES", 1)
     _, sim = made()
-    kept = Prefixes()
-    first = kept.state(sim, 0, np.full(3, RIGHT))
-    kept.state(sim, 1, np.full(3, RIGHT))
-    assert len(kept) == 1
-    assert np.array_equal(kept.state(sim, 0, np.full(3, RIGHT)), first)
+    prefixes = Prefixes()
+    first = prefixes.state(sim, 0, np.full(3, RIGHT))
+    prefixes.state(sim, 1, np.full(3, RIGHT))
+    assert len(prefixes) == 1
+    assert np.array_equal(prefixes.state(sim, 0, np.full(3, RIGHT)), first)
 
 
 def test_nothing_grows_with_the_number_of_episodes_and_start_states_are_among_what_is_told():
@@ -315,12 +315,12 @@ def test_nothing_grows_with_the_number_of_episodes_and_start_states_are_among_wh
 
 def test_states_on_the_way_are_kept_and_are_those_that_are_asked_for_alone():
     _, sim = made()
-    kept, run = Prefixes(), np.full(9, RIGHT)
-    kept.state(sim, 0, run, stops=[3, 6])
-    assert len(kept) == 3
+    prefixes, run = Prefixes(), np.full(9, RIGHT)
+    prefixes.state(sim, 0, run, stops=[3, 6])
+    assert len(prefixes) == 3
     for length in (3, 6, 9):
-        assert np.array_equal(kept.state(sim, 0, run[:length]), Prefixes().state(sim, 0, run[:length]))
-    assert len(kept) == 3
+        assert np.array_equal(prefixes.state(sim, 0, run[:length]), Prefixes().state(sim, 0, run[:length]))
+    assert len(prefixes) == 3
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def test_levels_enter_the_pool_in_place_of_those_that_teach_least():
     strategy = sampler.strategy
     inside, outside = np.flatnonzero(strategy.active), np.flatnonzero(~strategy.active)
     play(sampler, {outside[0]: [True]})
-    assert not strategy.active[outside[0]], "nobody in the pool has been played enough to leave"
+    assert not strategy.active[outside[0]], "no level in the pool has been played enough to leave"
     play(sampler, {level: [False] * 10 + [level == inside[0]] * 10 for level in inside})
     play(sampler, {outside[0]: [True], outside[1]: [True]})
     assert strategy.active[inside[0]]

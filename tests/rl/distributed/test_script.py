@@ -39,7 +39,7 @@ def begun(launcher, flags, out, *more):
 
 
 def ended(process, out):
-    """What a training that must succeed has printed, and the folder of the experiment."""
+    """Run a training that must succeed; return its output and the folder of the experiment."""
     status = process.wait(timeout=LONGEST)
     printed = (out / "printed.txt").read_text()
     assert status == 0, printed
@@ -83,13 +83,13 @@ def until(process, condition):
 
 
 def of_rank(launcher, rank):
-    """The process that torchrun has told that it has this rank."""
+    """Return the process to which torchrun gave this rank."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
             environment = (path / "environ").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue  # it has just ended, or is somebody else's
+            continue  # it has just ended, or belongs to another user
         if parent == launcher and f"RANK={rank}".encode() in environment:
             return int(path.name)
     raise AssertionError(f"no process of rank {rank}")

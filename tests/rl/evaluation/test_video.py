@@ -61,11 +61,11 @@ def test_the_decoded_pictures_are_those_drawn(tmp_path):
 def test_films_name_the_subtask_in_force():
     won = episode("won")
     commands = np.array([[i % 2, 0] for i in range(won.decisions + 1)])
-    told = replace(won, decisions=won.decisions + 1, commands=commands)
-    notes = _subtasks(told, 4)
+    changed = replace(won, decisions=won.decisions + 1, commands=commands)
+    notes = _subtasks(changed, 4)
     assert len(notes) == won.frames
     assert notes[:5] == ["subtask: exit switch"] * 4 + ["subtask: locked door"]
-    short = replace(told, inputs=told.inputs[:9], frames=9, decisions=3)
+    short = replace(changed, inputs=changed.inputs[:9], frames=9, decisions=3)
     assert _subtasks(short, 4) == notes[:9]
     assert _subtasks(won, 4) == []
     plain = list(frames(won.level, won.inputs))

@@ -142,7 +142,7 @@ def test_a_failed_run_is_named_with_its_last_words(runs):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"b": ("--frame-skip", "4")}, "same flags"),
         ({"b": ("--seeds", "7")}, "--seeds: is set for each run"),
@@ -154,8 +154,8 @@ def test_a_failed_run_is_named_with_its_last_words(runs):
         ({"common": (*COMMON, "--out", "elsewhere")}, "--out: is set for each run"),
     ],
 )
-def test_bad_plans_are_errors_before_anything_starts(changes, told, runs):
-    with pytest.raises(ConfigError, match=told):
+def test_bad_plans_are_errors_before_anything_starts(changes, message, runs):
+    with pytest.raises(ConfigError, match=message):
         ab.run_all(replace(PLAN, **changes), runs.folder, Path("unused"), quiet)
     assert not runs.names and not runs.folder.exists()
 

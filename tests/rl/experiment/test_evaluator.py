@@ -39,7 +39,7 @@ def await_failure(remote):
         except EvaluatorError as error:
             return error
         time.sleep(0.05)
-    pytest.fail("nobody has noticed")
+    pytest.fail("the failure was not noticed")
 
 
 def same(one, other):
@@ -57,10 +57,10 @@ def test_another_process_finds_the_same_tells_what_fails_and_ends_with_this_one(
         assert [path.name for path in tmp_path.iterdir()] == ["dev_levels.jsonl"]
         monkeypatch.setattr(evaluation.checkpoint, "save", lambda *arguments, **options: None)
         remote.order(policy, 200)
-        told = r"training failed: .*in_evaluation\.safetensors: no such checkpoint.*\. Go on with --resume-from"
-        with pytest.raises(EvaluatorError, match=told):
+        message = r"training failed: .*in_evaluation\.safetensors: no such checkpoint.*\. Go on with --resume-from"
+        with pytest.raises(EvaluatorError, match=message):
             remote.result()
-        with pytest.raises(EvaluatorError, match=told):
+        with pytest.raises(EvaluatorError, match=message):
             remote.check()
         remote.process.stdin.close()  # as when this process is killed
         assert remote.process.wait(DEADLINE_S) == 0
@@ -72,8 +72,8 @@ def test_somebody_who_asks_for_the_end_and_a_process_that_is_killed_are_noticed(
         with pytest.raises(KeyboardInterrupt, match="by SIGTERM"):
             remote.result()
         remote.process.kill()
-        told = str(await_failure(remote))
-        assert told.startswith(
+        message = str(await_failure(remote))
+        assert message.startswith(
             "the process that evaluates beside training died (signal 9, perhaps for lack of memory). "
         )
     assert not list(tmp_path.iterdir())
@@ -81,7 +81,7 @@ def test_somebody_who_asks_for_the_end_and_a_process_that_is_killed_are_noticed(
 
 @pytest.mark.parametrize("network", ["vision_free_foresight+state3+gru", "vision_free+subtasks5"])
 def test_a_policy_plays_the_same_from_its_checkpoint(network, tmp_path):
-    """What is handed to the other process is all that there is to these policies."""
+    """The policy sent to the other process is complete."""
     policy, suite = policy_of(network), prepare(task(network))
     path = checkpoint.save(tmp_path / "x.safetensors", policy, frame_skip=4)
     restored, _ = checkpoint.load_policy(path)

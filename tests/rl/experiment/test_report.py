@@ -89,7 +89,7 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
 
 
 def texts(page):
-    """What a reader sees, a line per element."""
+    """Return the visible text, a line per element."""
     page = re.sub(r"<(style|title)>.*?</\1>", "", page, flags=re.DOTALL)
     lines = [" ".join(line.split()) for line in html.unescape(re.sub(r"<[^>]+>", "\n", page)).split("\n")]
     return [line for line in lines if line]

@@ -51,7 +51,7 @@ for seed in seeds:
     for decisions in (1000, 2000):
         rows.append({{"decisions": decisions, "wins": [wins // 2 if decisions == 1000 else wins]}})
     (place / "new").write_text("".join(json.dumps(row) + "\\n" for row in rows))
-    (place / "new").rename(place / "dev_levels.jsonl")  # whole at once, as runs write it
+    (place / "new").rename(place / "dev_levels.jsonl")  # atomically, as runs write it
     if hopeless:
         time.sleep(60)
 """
@@ -144,14 +144,14 @@ def test_each_trial_is_judged_as_it_would_deliver(guard, success, tmp_path):
 
 
 def test_trials_that_fail_are_told_and_end_the_sweep_where_nothing_works(program, tmp_path):
-    told = []
+    lines = []
     with pytest.raises(ResultsError, match="the last 3 trials"):
-        run_trials(rates(9), tmp_path / "out", program(broken=0.0), told.append)
-    assert any("ended with status 1: error: it cannot be trained" in line for line in told)
+        run_trials(rates(9), tmp_path / "out", program(broken=0.0), lines.append)
+    assert any("ended with status 1: error: it cannot be trained" in line for line in lines)
     rows = json.loads((tmp_path / "out" / "results.json").read_text())["trials"]
     assert [row["failed"] for row in rows] == ["status 1: error: it cannot be trained"] * 3
     with pytest.raises(ResultsError, match="no trial has succeeded; see .*logs"):
-        run_trials(rates(2), tmp_path / "few", program(broken=0.0), told.append)
+        run_trials(rates(2), tmp_path / "few", program(broken=0.0), lines.append)
 
 
 def test_a_space_has_ranges_and_lists_of_any_settings(tmp_path):

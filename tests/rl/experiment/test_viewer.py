@@ -20,7 +20,7 @@ def test_the_page_is_there_while_the_block_lasts(tmp_path, capsys):
     said = []
     with viewed(tmp_path, said.append):
         address = capsys.readouterr().out.split()[2]
-        assert "token" not in "".join(said), "what is said is kept in a file"
+        assert "token" not in "".join(said), "the output is stored in a file"
         root, token = address.split("/?token=")
         request = urllib.request.Request(f"{root}/api/experiment", headers={"X-Studio-Token": token.split("#")[0]})
         with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:

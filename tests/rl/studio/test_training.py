@@ -20,12 +20,12 @@ def experiment(tmp_path_factory):
 
 
 def test_an_experiment_tells_curves_and_progress(experiment):
-    told = read_experiment(experiment)
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["name"] == experiment.name
-    assert told["log"] == ["begun", "PPO 10%"]
-    assert not told["finished"]
-    (run,) = told["runs"]
+    document = read_experiment(experiment)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert document["name"] == experiment.name
+    assert document["log"] == ["begun", "PPO 10%"]
+    assert not document["finished"]
+    (run,) = document["runs"]
     decisions = 3 * tiny_run.SETTINGS["num_envs"] * tiny_run.SETTINGS["rollout_length"]
     assert (run["seed"], run["decisions"], run["total"]) == (1, decisions, decisions)
     entropy = next(chart for chart in run["charts"] if chart["title"].startswith("Entropy"))
