@@ -1,4 +1,4 @@
-"""How many processes a run has, and what it goes on with after a failure."""
+"""Number of processes of a run, and what it resumes after a failure."""
 
 import signal
 from dataclasses import replace
@@ -38,11 +38,11 @@ def test_torchrun_says_how_many_processes_there_are(monkeypatch):
     assert as_started(CONFIG_OF_ONE, started(1)) == CONFIG_OF_ONE
 
 
-@pytest.mark.parametrize("asked", [with_processes(2), with_processes(2, resume_from="folder")])
-def test_another_number_than_asked_for_is_refused(asked):
+@pytest.mark.parametrize("config", [with_processes(2), with_processes(2, resume_from="folder")])
+def test_another_number_of_processes_than_configured_is_refused(config):
     with pytest.raises(ConfigError, match="--num-processes"):
-        as_started(asked, started(3))
-    assert as_started(asked, started(2)) == asked
+        as_started(config, started(3))
+    assert as_started(config, started(2)) == config
 
 
 def test_a_run_of_several_processes_needs_them():
@@ -50,7 +50,7 @@ def test_a_run_of_several_processes_needs_them():
         run(with_processes(2), ranks=SINGLE_PROCESS)
 
 
-def test_after_a_restart_the_newest_unfinished_experiment_goes_on(tmp_path):
+def test_after_a_restart_the_newest_unfinished_experiment_is_resumed(tmp_path):
     config = with_processes(2, output_dir=tmp_path)
     assert unfinished(config) is None
     for number, settings in enumerate([config, config, config, replace(config, seeds=(7,))]):
@@ -63,7 +63,7 @@ def test_after_a_restart_the_newest_unfinished_experiment_goes_on(tmp_path):
     assert as_started(config, started(2, restarts=1)).resume_from == unfinished(config)
 
 
-def test_of_several_failures_the_cause_is_told():
+def test_of_several_failures_the_cause_is_reported():
     killed, ended = -signal.SIGKILL, -signal.SIGTERM
     assert _cause({0: 2, 1: killed}) == (1, killed)
     assert _cause({0: ended, 1: 2}) == (1, 2)

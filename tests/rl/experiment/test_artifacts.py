@@ -68,7 +68,7 @@ def test_before_the_first_run_ends_only_the_configuration_is_written(record, tmp
     )
 
 
-def test_every_file_tells_the_same(record, tmp_path):
+def test_all_files_have_the_same_results(record, tmp_path):
     run = run_record(tmp_path)
     record = record.with_run(run)
     write_experiment(record, tmp_path)
@@ -99,7 +99,7 @@ def test_a_view_changes_nothing_in_the_record(record, tmp_path):
         assert json.dumps(view(record), default=str) == first
 
 
-def test_seeds_of_a_label_stand_together_and_titles_apart(record, tmp_path):
+def test_seeds_are_grouped_in_results_and_separate_in_the_report(record, tmp_path):
     for seed in (3, 4):
         record = record.with_run(run_record(tmp_path, seed=seed, title=f"vision_free, seed {seed}"))
     assert set(results_view(record)["architectures"]["vision_free"]["seeds"]) == {"3", "4"}
@@ -126,7 +126,7 @@ def test_the_summary_has_a_table_for_each_run(record, tmp_path):
     assert text.endswith(f"report: {tmp_path / 'report.html'}")
 
 
-def test_the_model_is_compared_with_its_clone_and_with_random_play(tmp_path):
+def test_the_model_is_compared_with_the_bc_policy_and_with_random_play(tmp_path):
     run = run_record(tmp_path, pretrained=True, ppo=4)
     assert [(c.first, c.second, c.categories["all"].difference) for c in run.comparisons] == [
         ("vision_free after PPO", "before PPO", 0.5),
@@ -180,7 +180,7 @@ def jobs(**changes):
     return list(make_jobs(config, data, hardware.detect(), Path("out"), None, print))
 
 
-def test_one_job_needs_no_folders_of_its_own():
+def test_a_single_job_has_the_architectures_folder():
     (job,) = jobs(architectures=("vision_free",))
     assert (job.label, job.title, job.folder) == ("vision_free", "vision_free", Path("out/vision_free"))
     assert (job.pretrained, job.seed) == (False, 0)
@@ -201,7 +201,7 @@ def test_several_conditions_and_seeds_each_have_a_folder_and_a_title():
     assert last.pretrained and not made[0].pretrained
 
 
-def test_a_kept_episode_knows_its_level():
+def test_a_stored_episode_finds_its_level():
     level, other = corridor(20), corridor(24)
     one = replace(episode(), level=level)
     assert _decode_episode(_encode_episode(one), [level, other]).level is level

@@ -54,7 +54,7 @@ def configuration(folders, *flags):
     ])  # fmt: skip
 
 
-def test_without_dev_levels_a_share_of_the_training_levels_is_held_back(folders):
+def test_without_dev_levels_a_share_of_the_training_levels_is_held_out(folders):
     data = load_data(configuration(folders), quiet)
     assert (len(data.train), len(data.dev), len(data.test)) == (11, 2, 3)
     assert {category for _, category in data.dev} == {"simple"}, "the only level of a category is trained on"
@@ -62,12 +62,12 @@ def test_without_dev_levels_a_share_of_the_training_levels_is_held_back(folders)
     assert load_data(configuration(folders, "--seeds", 5), quiet).fingerprints == data.fingerprints
 
 
-def test_given_dev_levels_nothing_is_held_back(folders):
+def test_given_dev_levels_nothing_is_held_out(folders):
     data = load_data(configuration(folders, "--dev-dataset", folders / "dev"), quiet)
     assert (len(data.train), len(data.dev), len(data.test)) == (13, 3, 3)
 
 
-def test_what_is_held_back_is_bounded_and_keeps_mirror_images_together():
+def test_held_out_levels_are_bounded_and_mirror_images_stay_together():
     pairs = [(shape, "many") for level, _ in halls(0, 20) for shape in (level, mirror(level))]
     train, dev = hold_back(pairs)
     assert len(dev) == 4 and {mirror(level) for level, _ in dev} == {level for level, _ in dev}
@@ -76,7 +76,7 @@ def test_what_is_held_back_is_bounded_and_keeps_mirror_images_together():
     assert len(hold_back(many)[1]) == DEV_LEVELS
 
 
-def test_demonstrations_of_what_is_held_back_are_left_out_also_mirrored(folders):
+def test_demonstrations_of_held_out_levels_are_left_out_also_mirrored(folders):
     config = configuration(folders, "--replay-data-dir", folders / "demonstrations.h5", "--mirror-demonstrations")
     data, messages = load_data(config, quiet), []
     dataset = load_demonstrations(config, data, ("game_state",), 0, messages.append)
@@ -90,7 +90,7 @@ def test_demonstrations_of_what_is_held_back_are_left_out_also_mirrored(folders)
     assert len(everything.names) == 13, "another cache"
 
 
-def test_levels_of_several_folders_are_one_list_and_what_is_twice_is_named(folders):
+def test_levels_of_several_folders_are_one_list_and_duplicates_are_named(folders):
     LevelSet.write(folders / "more", [*halls(11, 3), *halls(13, 1)])  # the first is the last of train
     messages = []
     config = configuration(folders, "--train-dataset", folders / "more", "--dev-dataset", folders / "dev")
@@ -108,13 +108,13 @@ def test_levels_of_several_folders_are_one_list_and_what_is_twice_is_named(folde
         load_data(config, quiet)
 
 
-def test_no_category_is_called_as_all_of_them_are(folders):
+def test_no_category_has_the_name_of_the_total(folders):
     LevelSet.write(folders / "named", halls(40, 1, "all"))
     with pytest.raises(LevelSetError, match='"all" .*rename the category'):
         load_data(configuration(folders, "--train-dataset", folders / "named"), quiet)
 
 
-def test_levels_may_have_been_moved_and_no_others_stand_for_them():
+def test_levels_may_move_and_not_change():
     began = {"train": "1", "train: /old/a": "2", "dev": "3"}
     assert not other_levels(began, {"train": "1", "train: /new/a": "2", "dev": "3"})
     assert other_levels(began, {"train": "1", "dev": "4"}) == ["dev"]
@@ -155,7 +155,7 @@ def test_evaluations_during_training_need_dev_levels(tmp_path):
 
 @pytest.mark.usefixtures("one_thread")
 def test_test_levels_are_played_once_by_each_method_after_everything_else(folders, monkeypatch):
-    """Whatever a run steps, imitation, training and dev levels, it steps before the first test level."""
+    """Imitation, training and dev levels are played before the first test level."""
     names = {"train": halls(0, 12) + halls(30, 1), "dev": halls(15, 3), "test": halls(20, 3)}
     name_of = {level: name for name, levels in names.items() for level, _ in levels}
     stepped, evaluated = [], []
@@ -214,7 +214,7 @@ def test_all_bad_levels_are_named_and_can_be_skipped(tmp_path):
         load_data(resolved(tmp_path), log=print)
 
 
-def test_what_is_odd_about_levels_is_told(tmp_path):
+def test_odd_levels_are_logged(tmp_path):
     for number in range(7):
         level = corridor(door=30 + number)
         (tmp_path / f"{number}.map").write_bytes(level.to_bytes() + b"\0" * (number != 6))
@@ -225,7 +225,7 @@ def test_what_is_odd_about_levels_is_told(tmp_path):
     assert log[5] == "odd: and 1 more like these"
 
 
-def test_level_files_and_levels_of_replays_stand_beside_folders(tmp_path):
+def test_level_files_and_levels_of_replays_are_joined_with_folders(tmp_path):
     for name, seed in (("train", 1), ("dev", 2), ("test", 3)):
         (tmp_path / name).mkdir()
         generate("simplest", seed)[0].save(tmp_path / name / "a.map")

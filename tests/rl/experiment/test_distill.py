@@ -23,7 +23,7 @@ AGENT = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
 
 
 class Killed(BaseException):
-    """Stands for the end of the process; nothing in the program catches it."""
+    """Simulates the end of the process; nothing in the program catches it."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def configuration(flags, out, *more):
 
 
 def run_until(config, moment):
-    """Run until a line begins like this; the lines so far."""
+    """Run until a line begins with this; return the lines so far."""
     lines = []
 
     def log(line):

@@ -1,4 +1,4 @@
-"""The whole path, end to end, at tiny size and on real levels: what the README promises, run as a user would run it."""
+"""End-to-end tests at tiny size on real levels: the README's commands, run as a user would run them."""
 
 import json
 import os
@@ -169,7 +169,7 @@ def test_pretraining_alone(data, tmp_path, capsys):
     assert list(tmp_path.rglob("bc_best.safetensors"))
 
 
-def test_a_signal_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
+def test_a_signal_leaves_a_checkpoint_to_resume_from(data, tmp_path):
     flags = [
         "--experiment-name", "stopped", "--architectures", "vision_free", "--train-dataset", data / "train",
         "--test-dataset", data / "test", "--num-envs", "16", "--eval-freq", "0", "--num-eval-episodes", "3",

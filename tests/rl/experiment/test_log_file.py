@@ -23,15 +23,15 @@ def test_a_terminal_that_has_closed_does_not_end_the_run(tmp_path):
     assert "a line\n" in (tmp_path / LOG_FILE).read_text()
 
 
-def test_a_pipe_that_nobody_reads_does(tmp_path):
+def test_a_closed_pipe_ends_the_run(tmp_path):
     with pytest.raises(BrokenPipeError), LogFile(failing(errno.EPIPE)) as log:
         log("a line")
 
 
-def test_a_folder_that_is_removed_is_missed_at_the_next_line(tmp_path):
+def test_a_folder_that_is_removed_is_noticed_at_the_next_line(tmp_path):
     folder = tmp_path / "experiment"
 
-    def told_too_late():
+    def logs_after_removal():
         with LogFile(print) as log, locked(folder) as check:
             log.open(folder, check)
             shutil.rmtree(folder)
@@ -40,5 +40,5 @@ def test_a_folder_that_is_removed_is_missed_at_the_next_line(tmp_path):
             raise AssertionError("nothing was noticed")
 
     with pytest.raises(FolderError, match="removed or replaced"):
-        told_too_late()
+        logs_after_removal()
     assert not (folder / LOG_FILE).exists()

@@ -78,7 +78,7 @@ def contents(folder):
 
 
 def test_a_resumed_run_ends_the_same(finished, flags, tmp_path):
-    """Killed in imitation, in the BC policy's evaluation, in PPO, with a checkpoint that is torn, and before the end."""
+    """Killed in imitation, in the BC policy's evaluation, in PPO, with a truncated checkpoint, and before the end."""
     run_until(configuration(flags, tmp_path), "imitation, epoch 1")
     (folder,) = tmp_path.glob("tiny_*")
     again = ["--resume-from", str(folder)]
@@ -153,7 +153,7 @@ def examined(folder):
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_run_with_images_goes_on_bit_for_bit(flags, tmp_path):
+def test_a_run_with_images_resumes_bit_for_bit(flags, tmp_path):
     begun = flags.index("--replay-data-dir")
     small = [*flags[:begun], *flags[begun + 2 :], "--no-pretraining", "--architectures", "mlp_baseline"]
     for name, value in {
@@ -183,7 +183,7 @@ def test_a_run_with_images_goes_on_bit_for_bit(flags, tmp_path):
     assert differences(whole, folder) == []
 
 
-def test_a_hierarchical_run_goes_on_bit_for_bit(flags, tmp_path):
+def test_a_hierarchical_run_resumes_bit_for_bit(flags, tmp_path):
     """From a BC policy, with doctor, audits and evaluations; killed during PPO.  Both have the same plan."""
     more = ["--use-hierarchical-ppo", "--high-level-update-freq", "5", "--total-timesteps", "1536"]
     lines = run_until(configuration(flags, tmp_path, *more), "evaluation at 0")
@@ -213,8 +213,8 @@ def interrupted(flags, name, out, *more):
     return folder, lines, [read_trail(place / name) for place in (whole, folder)]
 
 
-def test_a_run_with_a_memory_goes_on_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
-    """And what follows it: no archive of Stable-Baselines3, no search."""
+def test_a_run_with_a_memory_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
+    """Such a run has no archive of Stable-Baselines3, and search refuses its agent."""
     folder, lines, (one, other) = interrupted(flags, "vision_free+gru", tmp_path, "--memory-burn-in", "8")
     assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
     assert first_divergence(one, other) is None
@@ -224,7 +224,7 @@ def test_a_run_with_a_memory_goes_on_bit_for_bit_and_ends_with_a_film(flags, tmp
         Agent.load(folder / "vision_free+gru" / "agent.safetensors")
 
 
-def test_a_run_with_a_graph_goes_on_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
+def test_a_run_with_a_graph_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
     """Graphs that were remembered before the interruption are encoded again."""
     folder, _, (one, other) = interrupted(flags, "vision_free_gcn", tmp_path)
     assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
@@ -249,8 +249,8 @@ def test_observers_change_nothing(finished, flags, tmp_path):
     assert len(list((other / "vision_free" / "checkpoints").glob("checkpoint_*"))) == 1
 
 
-def test_evaluations_beside_training_find_what_those_in_it_find(finished, tmp_path):
-    """From the moment at which the first one is due; the same follows from it."""
+def test_remote_evaluations_have_the_same_results(finished, tmp_path):
+    """From the first evaluation on; training is the same, too."""
     folder = shutil.copytree(finished, tmp_path / finished.name)
     mine, theirs = folder / "vision_free", finished / "vision_free"
     for path in (mine / "checkpoints").iterdir():
@@ -271,7 +271,7 @@ def test_evaluations_beside_training_find_what_those_in_it_find(finished, tmp_pa
     assert not list(folder.rglob("in_evaluation*"))
 
 
-def test_more_decisions_let_a_finished_run_go_on(flags, tmp_path, monkeypatch):
+def test_more_decisions_extend_a_finished_run(flags, tmp_path, monkeypatch):
     """As if the run had started with them, where nothing else depends on their number; also for a run killed in its final
     evaluation."""
     same = ["--no-schedules", "--eval-freq", "0", "--save-freq", "512", "--no-retention-guard"]

@@ -51,7 +51,7 @@ def test_no_setting_is_left_out():
 
 
 @pytest.mark.parametrize("secret", ["verysecretvalue", "AKIAABCDEFGHIJKLMNOP"])
-def test_surroundings_are_kept_and_secrets_are_not(secret, monkeypatch):
+def test_circumstances_are_stored_without_secrets(secret, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecretvalue")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("NUMBA_NOTE", f"a {secret} inside")

@@ -23,7 +23,7 @@ NAME = "mlp_baseline+visual2-state3-repeat"
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 def winning(level, seed):
@@ -59,7 +59,7 @@ def flags(folder):
     ]  # fmt: skip
 
 
-def test_an_experiment_with_stacks_is_interrupted_and_ends_with_a_film(tmp_path):
+def test_an_experiment_with_stacks_resumes_and_ends_with_a_film(tmp_path):
     messages = []
 
     def interrupt(line):

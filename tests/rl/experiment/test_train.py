@@ -1,4 +1,4 @@
-"""Training from Python: settings arrive as from a file; what is wrong with them is said before anything is trained."""
+"""Training from Python: settings are read as from a file, and invalid ones are refused before training."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_invalid_settings_are_refused_before_training(settings, message, tmp_pat
 
 
 def test_keywords_win_over_files_and_files_over_the_recipe(tmp_path, monkeypatch):
-    """Up to the call of the main job, which tests/docs/test_plugins_page.py makes for real."""
+    """Without the call of the main job, which tests/docs/test_own_network_page.py makes."""
     (tmp_path / "mine.toml").write_text("bc-epochs = 7\n[ppo]\ngamma = 0.9\n")
     seen = []
 
