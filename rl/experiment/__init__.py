@@ -1,1 +1,1 @@
-"""The main job, its comparison and its report.  Start with ``run.py``: it runs the ``stages.py`` of each of its ``jobs.py``."""
+"""The main job, comparisons, sweeps and reports; ``run.py`` runs the stages (``stages.py``) of each job (``jobs.py``)."""
