@@ -2,7 +2,7 @@
 
 python scripts/export.py CHECKPOINT --onnx OUT.onnx [--hub FOLDER] [--results RESULTS.json] [--license MIT]
 
-Before the file is written, the exported network is compared with the policy on 1,000 observations and in 100 episodes
+Before the file is written, the exported network is compared with the policy on 500 observations
 (docs/search_and_export.md).  scripts/evaluate.py also evaluates OUT.onnx.
 """
 

@@ -1,49 +1,59 @@
-"""Export of a checkpoint, as ``scripts/export.py`` does it: an ONNX file that is checked, and a folder for a hub.
+"""Export of a checkpoint (``scripts/export.py``): an ONNX file, and a folder with a model card for a model hub.
 
     run(parse(argv))
 
-Nothing is written before the network has been compared with its policy (``rl.evaluation.agreement``).
+Settings and figures of the card come from the checkpoint and from ``--results``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
 
+import numpy as np
 import torch
 
+from nppsim.actions import ACTION_NAMES, FRAMES_PER_SECOND, NUM_ACTIONS
+from nppsim.batch import BatchSimulator
 from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_file, check_output_folder, write_bytes, write_json, write_text
 from nppsim.levels.level_set import LevelSet
+from nppsim.observe import layout
+from nppsim.reading import mismatch, read_json
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl.config import ExperimentConfig, plugins
-from rl.evaluation.agreement import Agreement, compare
-from rl.experiment.card import AGENT, NETWORK, Card, Tables, card_text, methods_of, published
+from rl.evaluation.results import STATS_SHAPE, ResultsError, Stats, format_table, load_results
 from rl.policy import checkpoint
-from rl.policy.onnx import SUFFIX, OnnxPolicy, facts_of, signature, to_onnx
+from rl.policy.architectures import get_architecture
+from rl.policy.onnx import SUFFIX, ExportError, OnnxPolicy, facts_of, signature, to_onnx
 from rl.policy.policy import NppPolicy
 
-CONFIG, CARD = "config.json", "README.md"
+AGENT, NETWORK, CONFIG, CARD = "agent.safetensors", "agent.onnx", "config.json", "README.md"
+MAX_DIFFERENCE = 1e-3  # of logits and values; differences in rounding are about 1e-5
+_COMPARED_DECISIONS, _ENVS = 25, 20
+_EVALUATION = {"suites": {...: {...: STATS_SHAPE}}, "settings": {}}
+Tables = Mapping[str, Mapping[str, Stats] | None]  # method -> category -> statistics
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for."""
+    """Settings of the command."""
 
     checkpoint: Path
     onnx: Path | None = setting(None, "write the network to this file", flag="onnx", metavar="OUT.onnx")
     hub: Path | None = setting(
         None,
-        f"write a folder for a hub: {AGENT}, {NETWORK}, {CONFIG} and a model card, {CARD}",
+        f"write a folder for a model hub: {AGENT}, {NETWORK}, {CONFIG} and a model card, {CARD}",
         flag="hub",
         metavar="FOLDER",
     )
-    name: str | None = setting(None, "of the agent, for the card; default: that of the folder", flag="name")
+    name: str | None = setting(None, "name of the agent on the card; default: name of the folder", flag="name")
     license: str | None = setting(
-        None, "for the card, an SPDX identifier such as MIT; default: the card says that there is none", flag="license"
+        None, "licence on the card, an SPDX identifier such as MIT; default: none", flag="license"
     )
     results: Path | None = setting(
-        None, "results.json of its experiment, or of evaluate.py, for the figures of the card", flag="results"
+        None, "results.json of its experiment or of evaluate.py, for the figures on the card", flag="results"
     )
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
     debug: bool = same_setting(ExperimentConfig, "debug")
@@ -57,42 +67,90 @@ class Job:
         if self.hub is None:
             for flag in ("name", "license", "results"):
                 if getattr(self, flag):
-                    raise ConfigError("stands in the model card; add --hub FOLDER", f"--{flag}", getattr(self, flag))
+                    raise ConfigError("is part of the model card; add --hub FOLDER", f"--{flag}", getattr(self, flag))
         elif self.hub.exists() and (not self.hub.is_dir() or any(self.hub.iterdir())):
-            raise ConfigError("is there already, and not empty; give a new folder", "--hub", self.hub)
+            raise ConfigError("is not empty; give a new folder", "--hub", self.hub)
         else:
             check_output_folder(self.hub, "--hub")
 
 
 def run(job: Job) -> None:
-    """Export, compare, write, and print what came of it."""
+    """Export, compare with the policy, write the files, and print their names."""
     needed("onnxruntime", "onnx")
     plugins.load(job.plugins)
     policy, fields = checkpoint.load_policy(job.checkpoint, precision="float32")
     tables = methods_of(job.results, policy.architecture) if job.results else None
     torch.set_num_threads(1)
     data = to_onnx(policy, frame_skip=fields["frame_skip"])
-    levels = LevelSet.open(STARTER_LEVELS)
-    agreement = compare(policy, OnnxPolicy(data), levels, frame_skip=fields["frame_skip"])
-    print(agreement)
+    difference = largest_difference(policy, OnnxPolicy(data), LevelSet.open(STARTER_LEVELS), fields["frame_skip"])
+    if not difference <= MAX_DIFFERENCE:
+        raise ExportError(
+            f"{policy.architecture}: the exported network's outputs differ from the policy's by {difference:.1e}, more than "
+            f"{MAX_DIFFERENCE:g}; nothing was written"
+        )
+    print(f"ONNX and torch: outputs equal within {difference:.1e} on {_COMPARED_DECISIONS * _ENVS} observations")
     if job.onnx:
         write_bytes(job.onnx, data)
         print(f"wrote {job.onnx} ({len(data):,} bytes)")
     if job.hub:
-        write_hub(job, job.hub, data, policy, fields, agreement, tables)
+        write_hub(job.hub, data, Card(job.name or job.hub.name, policy, fields, tables, job.license))
         print(f"wrote {job.hub}: {', '.join(sorted(path.name for path in job.hub.iterdir()))}")
 
 
-def write_hub(
-    job: Job,
-    folder: Path,
-    data: bytes,
-    policy: NppPolicy,
-    fields: dict,
-    agreement: Agreement,
-    tables: Tables | None,
-) -> None:
-    """The folder: network, weights without the state of training, settings and card."""
+@torch.no_grad()
+def largest_difference(policy: NppPolicy, network: OnnxPolicy, levels: LevelSet, frame_skip: int) -> float:
+    """Largest difference of logits and (relative) values on observations of random play; infinite if one is not finite.
+
+    policy: on the CPU, in float32 and evaluation mode.
+    """
+    rng = np.random.default_rng(0)
+    sim = BatchSimulator(
+        levels, _ENVS, frame_skip=frame_skip, observations=policy.observations, stacking=policy.stacking
+    )
+    obs = sim.reset(rng.integers(len(sim.bank.levels), size=_ENVS).astype(np.int32))
+    largest = 0.0
+    for _ in range(_COMPARED_DECISIONS):
+        logits, values, _greedy = network.compute(obs)
+        wanted, worth = (tensor.numpy() for tensor in policy.logits_and_values(policy.to_tensors(obs)))
+        found = max(np.abs(logits - wanted).max(), (np.abs(values - worth) / np.maximum(1.0, np.abs(worth))).max())
+        largest = max(largest, float(found) if np.isfinite(found) else np.inf)
+        obs = sim.step(rng.integers(NUM_ACTIONS, size=_ENVS))
+    return largest
+
+
+def parse(argv: Sequence[str]) -> Job:
+    """Parse the command line."""
+    parser = Parser(prog="export.py", description="Export a checkpoint as ONNX, and as a folder for a model hub.")
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training")
+    parser.add_settings(Job)
+    arguments = parser.parse_args(argv)
+    return parser.build(Job, arguments, checkpoint=arguments.checkpoint)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Folder for a model hub
+
+
+@dataclass(frozen=True)
+class Card:
+    """Contents of a model card.
+
+    name: of the agent.
+    policy, fields: of the checkpoint (``rl.policy.checkpoint.load_policy``).
+    results: statistics per category of each method; None without results.
+    licence: SPDX identifier or another name; None if none was given.
+    """
+
+    name: str
+    policy: NppPolicy
+    fields: Mapping[str, Any]
+    results: Tables | None
+    licence: str | None
+
+
+def write_hub(folder: Path, data: bytes, card: Card) -> None:
+    """Write the network, the weights without training state, the settings and the model card."""
+    policy, fields = card.policy, card.fields
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / NETWORK, data)
     config = published(fields["config"])
@@ -101,25 +159,155 @@ def write_hub(
     checkpoint.save(folder / AGENT, policy, frame_skip=fields["frame_skip"], config=config)
     facts = facts_of(policy, fields["frame_skip"])
     shapes = {key: policy.stacking.shape(key) for key in policy.observations}
-    write_json(
-        folder / CONFIG,
-        {
-            "library_name": "nppsim",
-            **vars(facts),
-            **signature(facts, shapes),
-            "agreement": agreement.to_dict(),
-            "training": config,
-            "versions": fields["versions"],
-        },
-    )
-    card = Card(job.name or folder.name, policy, fields, agreement, tables, job.license)
+    about = {"library_name": "nppsim", **vars(facts), **signature(facts, shapes)}
+    write_json(folder / CONFIG, about | {"training": config, "versions": fields["versions"]})
     write_text(folder / CARD, card_text(card))
 
 
-def parse(argv: Sequence[str]) -> Job:
-    """What the command line asks for."""
-    parser = Parser(prog="export.py", description="Export a checkpoint as ONNX, and as a folder for a hub.")
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training")
-    parser.add_settings(Job)
-    arguments = parser.parse_args(argv)
-    return parser.build(Job, arguments, checkpoint=arguments.checkpoint)
+def methods_of(path: Path, architecture: str) -> Tables:
+    """Read the tables in ``results.json`` of an experiment or of ``scripts/evaluate.py``.
+
+    architecture: to read, of an experiment.
+    Raises ResultsError if the file is missing or has no results of this architecture.
+    """
+    data = read_json(path, ResultsError, "give the results.json of an experiment or of scripts/evaluate.py")
+    if isinstance(data, dict) and "architectures" in data:
+        return _of_experiment(load_results(path), path, architecture)
+    if wrong := mismatch(data, _EVALUATION):
+        raise ResultsError(f"{path}: no results of an experiment or of scripts/evaluate.py: {wrong}")
+    return dict(data["suites"])
+
+
+def _of_experiment(data: Mapping[str, Any], path: Path, architecture: str) -> Tables:
+    known = data["architectures"]
+    runs = {  # with several conditions, each is named behind the architecture
+        f"{label}, seed {seed}".removeprefix(f"{architecture}, "): entry
+        for label in known
+        if label == architecture or label.startswith(f"{architecture}, ")
+        for seed, entry in known[label]["seeds"].items()
+    }
+    if not runs:
+        raise ResultsError(f"{path}: results of {', '.join(known)}, not of {architecture}: give those of the same run")
+    found: dict[str, Any] = {}
+    for name, entry in runs.items():
+        before = entry.get("baselines", {})
+        if wrong := mismatch(before, {...: ({...: STATS_SHAPE}, None)}, "baselines"):
+            raise ResultsError(f"{path}: no results of an experiment: {wrong}")
+        imitation = "imitation alone" if len(runs) == 1 else f"{name}, imitation alone"
+        found |= {name: entry["suites"].get("test"), imitation: before.get("bc")}
+    first: Mapping[str, Any] = next(iter(runs.values()))
+    found["random play"] = first.get("baselines", {}).get("random")  # the same episodes in all
+    return {name: tables for name, tables in found.items() if tables}
+
+
+def published(config: object) -> object:
+    """Settings without private parts: absolute paths are cut to their last part; uploads and setting files are left out."""
+    if isinstance(config, Mapping):
+        return {name: published(value) for name, value in config.items() if name not in ("upload", "sources")}
+    if isinstance(config, list | tuple):
+        return [published(value) for value in config]
+    if isinstance(config, str | Path):
+        text = str(config)
+        absolute = PurePosixPath(text).is_absolute() or PureWindowsPath(text).is_absolute()
+        return PureWindowsPath(text).name if absolute else text
+    return config
+
+
+def card_text(card: Card) -> str:
+    """Model card as Markdown, with the header of model hubs."""
+    parts = (_header(card), _about(card), _data(card), _figures(card), _limits(card), _use(card), _licence(card))
+    return "\n\n".join(parts) + "\n"
+
+
+def _header(card: Card) -> str:
+    lines = ["library_name: nppsim", "pipeline_tag: reinforcement-learning", "tags:"]
+    lines += [f"- {tag}" for tag in ("reinforcement-learning", "imitation-learning", "n-plus-plus", "onnx")]
+    licence = [f"license: {card.licence}"] if card.licence else []
+    return "\n".join(["---", *licence, *lines, "---"])
+
+
+def _about(card: Card) -> str:
+    policy, skip = card.policy, card.fields["frame_skip"]
+    known = get_architecture(policy.architecture)
+    parameters = sum(parameter.numel() for parameter in policy.parameters())
+    reads = ", ".join(f"`{key}`" for key in policy.observations)
+    return (
+        f"# {card.name}\n\nAn agent that plays levels of N++ in nppsim, an exact "
+        f"re-implementation of the game's physics.\n\n"
+        f"* Network: `{policy.architecture}` ({known.description}), {parameters:,} parameters.\n"
+        f"* Observes: {reads}; raw, the normaliser is part of the network.\n"
+        f"* Acts: one of {', '.join(ACTION_NAMES)} every {skip} frames ({FRAMES_PER_SECOND / skip:g} times a second)."
+    )
+
+
+def _data(card: Card) -> str:
+    config = card.fields["config"]
+    ppo, imitation = config.get("ppo") or {}, config.get("bc") or {}
+    rows = [
+        ("training levels", config.get("train_dataset")),
+        ("demonstrations", config.get("replay_data_dir")),
+        ("passes over them", imitation.get("epochs") if config.get("replay_data_dir") else None),
+        ("decisions of PPO", ppo.get("total_timesteps")),
+        ("minutes of PPO, at most", ppo.get("time_budget_minutes")),
+        ("rewards", config.get("reward_preset") or (config.get("reward") or {}).get("preset")),
+        ("seeds of the run", config.get("seeds")),
+        ("statistics of the normaliser", f"{card.policy.statistics.count:,} observations"),  # type: ignore[union-attr]
+    ]
+    lines = [f"* {name}: {_plain(value)}" for name, value in rows if value not in (None, "", [], ())]
+    return "\n".join(["## Data", "", *lines, "", "All settings: `config.json`."])
+
+
+def _plain(value: object) -> str:
+    shown = published(value)
+    if isinstance(shown, list):
+        return ", ".join(map(str, shown))
+    return f"{shown:,}" if isinstance(shown, int | float) else str(shown)
+
+
+def _figures(card: Card) -> str:
+    measure = f"None were given with this card. To measure: `python scripts/evaluate.py {AGENT} --levels LEVELS`."
+    return f"## Figures\n\n{measure if card.results is None else format_table(card.results)}"
+
+
+def _limits(card: Card) -> str:
+    keys = card.policy.observations
+    lines = [
+        "It observes the exact state of the simulator, which the game does not expose: it plays in nppsim, and its runs "
+        "can be watched in the game as replays.",
+        "Its success on levels unlike those of training and evaluation is unknown.",
+    ]
+    if "foresight" in keys:
+        lines.append("It observes simulator look-ahead for each action: it cannot play without a simulator.")
+    if not {"player_frame", "global_view"} & set(keys):
+        lines.append("It observes no image of the level, only its other observations.")
+    if card.policy.precision != "float32":
+        lines.append(f"It was trained in {card.policy.precision}; {NETWORK} computes in float32.")
+    lines.append(
+        f"Observations have the layout `{layout.fingerprint(keys)}`; versions of nppsim with another layout do not load it."
+    )
+    return "\n".join(["## Limits", "", *(f"* {line}" for line in lines)])
+
+
+def _use(card: Card) -> str:
+    return f"""## Use
+
+```bash
+python scripts/evaluate.py {AGENT} --levels LEVELS --record-eval-videos   # in an installed wheel: nppsim evaluate
+python scripts/evaluate.py {NETWORK} --levels LEVELS                      # the same with onnxruntime
+```
+
+```python
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession("{NETWORK}", providers=["CPUExecutionProvider"])
+# obs: raw observations of nppsim.BatchSimulator with the observations above, key -> [N, ...]
+inputs = {{key: obs[key] for key in {list(card.policy.observations)!r}}}
+inputs["action_mask"] = np.ones((len(inputs["{card.policy.observations[0]}"]), 6), bool)  # allowed actions
+logits, value, action = session.run(["logits", "value", "action"], inputs)
+```"""
+
+
+def _licence(card: Card) -> str:
+    licence = card.licence or "None was given. Name one before publishing (`license:` at the top)."
+    return f"## Licence\n\n{licence}\n\nN++ is a game by Metanet Software, who are not involved in this project."

@@ -44,9 +44,9 @@ from rl.evaluation.video import Film
 from rl.events import read_scalars
 from rl.experiment import ab, artifacts, sweep
 from rl.experiment.artifacts import ExperimentRecord, RunRecord, report_view, results_view, summary
-from rl.experiment.card import methods_of
 from rl.experiment.data import statistics_of_random_play
 from rl.experiment.examine import read_config
+from rl.experiment.export import methods_of
 from rl.experiment.space import read_space
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
