@@ -18,8 +18,7 @@ from nppsim.measure.intervals import Estimate, mean_difference, ratio_of_means
 from rl.doctor.divergence import Divergence, first_divergence
 from rl.doctor.runs import Run, differences, explanation
 from rl.evaluation.comparison import Comparison, compare, format_difference
-from rl.evaluation.history import History, level_wins
-from rl.evaluation.results import ALL, ResultsError
+from rl.evaluation.results import ALL, History, ResultsError, level_wins
 from rl.events import Scalars
 
 GRID = 50  # decisions at which learning curves are compared

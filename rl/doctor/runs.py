@@ -20,8 +20,7 @@ from nppsim.files import table
 from nppsim.reading import read_json
 from rl.config.resume import FINISHED_FILE
 from rl.doctor.divergence import Divergence
-from rl.evaluation.history import History, read_history
-from rl.evaluation.results import ResultsError
+from rl.evaluation.results import History, ResultsError, read_history
 from rl.events import Scalars, event_folders, read_scalars
 from rl.ppo.digests import Row, read_trail
 

@@ -1,8 +1,8 @@
-"""Paired comparisons: who finishes more of the same levels, and whether the difference is more than chance.
+"""Paired comparison of success on the same levels, with confidence intervals.
 
 comparison = compare("vision_free", "mlp_baseline", LevelWins.count(*of_a), LevelWins.count(*of_b))
 comparison.sentence        # "vision_free finishes 12.3 points more than mlp_baseline (95 % interval ...)."
-write_levels(folder / "test_levels.csv", {"random": ..., "ppo": ...})  # so that later runs can be compared, too
+write_levels(folder / "test_levels.csv", {"random": ..., "ppo": ...})  # for comparisons with later runs
 """
 
 import csv
@@ -26,9 +26,9 @@ _COLUMNS = ("level", "category", "episodes")  # then a column of wins for each m
 
 @dataclass(frozen=True)
 class Difference:
-    """Success of two on the same levels, shares from 0 to 1.
+    """Success rates of two policies on the same levels.
 
-    ci95: of the difference, over levels, and seeds where there are several; None where it is the same on every level.
+    ci95: of the difference, over levels (and seeds, if several); None if the difference is the same on every level.
     """
 
     first: float
@@ -38,17 +38,17 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves no doubt which is better."""
+        """True if the interval excludes 0."""
         return self.ci95 is not None and not self.ci95[0] <= 0 <= self.ci95[1]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two policies, or those of several seeds, on the same levels.
+    """Comparison of two policies, or of two trainings with several seeds, on the same levels.
 
-    first, second: their names.
-    levels, seeds: how many there were of each.
-    categories: difference of each category, and of all levels.
+    first, second: names.
+    levels, seeds: numbers.
+    categories: difference in each category, and on all levels.
     """
 
     first: str
@@ -59,13 +59,12 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """What may be claimed of all levels."""
+        """Result on all levels as a sentence."""
         total = self.categories[ALL]
         points = 100 * total.difference
         if total.ci95 is None:
-            what = f"{points:+.1f} points on every level alike"
             if total.difference:
-                return f"{self.first} against {self.second}: {what}, which allows no interval."
+                return f"{self.first} against {self.second}: {points:+.1f} points on every level, without an interval."
             return f"No difference found between {self.first} and {self.second} (0.0 points on every level)."
         low, high = (100 * bound for bound in total.ci95)
         over = (
@@ -83,15 +82,15 @@ class Comparison:
 
 
 def compare(first: str, second: str, a: LevelWins, b: LevelWins) -> Comparison:
-    """The difference a - b in every category, level by level and seed by seed.
+    """Difference a - b in every category, paired by level and seed.
 
     first, second: names of a and b.
-    Raises ResultsError unless both were judged on the same levels, equally often, with as many seeds.
+    Raises ResultsError unless both have the same levels, episodes and number of seeds.
     """
     if a.levels != b.levels or a.wins.shape != b.wins.shape or (a.episodes != b.episodes).any():
         raise ResultsError(
-            f"{first} and {second} were not judged on the same levels with as many episodes and seeds, so they cannot be "
-            "compared in pairs; evaluate them with the same settings"
+            f"{first} and {second} were not evaluated on the same levels with the same numbers of episodes and seeds; "
+            "evaluate them with the same settings"
         )
     names = (*dict.fromkeys(a.categories), ALL)
     rows = {name: _difference(a.of(name), b.of(name)) for name in names}
@@ -106,7 +105,7 @@ def _difference(a: LevelWins, b: LevelWins) -> Difference:
 
 
 def format_difference(difference: Difference) -> str:
-    """In points with its interval, e.g. "+12.3 [9.1, 15.5]"."""
+    """Difference in points with its interval, e.g. "+12.3 [9.1, 15.5]"."""
     text = f"{100 * difference.difference:+.1f}"
     if difference.ci95 is None:
         return f"{text} (no interval)"
@@ -114,7 +113,7 @@ def format_difference(difference: Difference) -> str:
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> str:
-    """A row for each comparison, over all levels, and what may be claimed."""
+    """Table with a row per comparison, over all levels, and their sentences."""
     header = ("first", "second", "first, %", "second, %", "difference, points [95 %]")
     rows = [
         (c.first, c.second, f"{100 * total.first:.1f}", f"{100 * total.second:.1f}", format_difference(total))
@@ -125,7 +124,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def write_levels(path: Path, methods: Mapping[str, LevelWins]) -> None:
-    """Write the wins on each level, a row per level and a column per method; all were judged on the same levels."""
+    """Write a table of wins: a row per level, a column per method.  All methods have the same levels."""
     (any_wins, *_) = methods.values()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -141,7 +140,7 @@ def write_levels(path: Path, methods: Mapping[str, LevelWins]) -> None:
 
 
 def read_levels(paths: Sequence[Path], method: str) -> LevelWins:
-    """The wins of a method in several runs, a seed each.  Raises ResultsError for a file that is missing or no such table."""
+    """Read the wins of a method in several runs, one seed each.  Raises ResultsError for a missing or invalid file."""
     runs = [_read(path, method) for path in paths]
     for path, run in zip(paths, runs, strict=True):
         if run.levels != runs[0].levels or (run.episodes != runs[0].episodes).any():
@@ -161,6 +160,6 @@ def _read(path: Path, method: str) -> LevelWins:
             raise ValueError("more wins than episodes")
     except (KeyError, TypeError, ValueError, OverflowError, csv.Error) as error:
         raise ResultsError(
-            f"{path}: no table of wins per level of {method!r} ({type(error).__name__}: {error}); evaluate the run again"
+            f"{path}: not a table of wins per level of {method!r} ({type(error).__name__}: {error}); evaluate the run again"
         ) from error
     return LevelWins(levels, categories, episodes, wins[None])

@@ -1,11 +1,16 @@
-"""Episodes of an evaluation, counted: success with intervals per category, tables, and ``results.json``.
+"""Results of evaluations: success with intervals per category, tables, ``results.json``, history on the dev levels.
 
 stats = aggregate(episodes)                  # {"simple": {"episodes": 100, "wins": 93, ...}, "all": {...}}
 stats = aggregate(of_seed_1, of_seed_2)      # the same over several training seeds
 print(format_table({"random": ..., "BC": ..., "PPO": stats}))
 write_json(folder / "results.json", {"architectures": {...}, "config": ..., "machine": ..., "versions": ...})
+
+history = DevHistory(folder)                 # <folder>/dev_levels.jsonl: wins of each dev level at each evaluation
+history.add(100_000, LevelWins.count(episodes))
+read_history(folder).success                 # float64[evaluations, levels]
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +21,15 @@ from typing import Any, TypedDict
 import numpy as np
 
 from nppsim.errors import UserError
-from nppsim.files import table
+from nppsim.files import table, write_text
 from nppsim.levels.level import Level
 from nppsim.measure.intervals import mean_over_levels, wilson
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
-from nppsim.reading import mismatch, read_json
+from nppsim.reading import MAX_JSON_BYTES, mismatch, parse_json, read_bytes, read_json
 
-ALL = "all"  # the row over every category
+ALL = "all"  # row of all categories
+HISTORY_FILE = "dev_levels.jsonl"
+_HISTORY_REMEDY = "compare without it, or train again"
 INTERVAL_NOTE = "success in percent, with its 95 % interval over levels (and seeds, where there are several)"
 STATS_SHAPE = {
     **dict.fromkeys(("episodes", "wins", "deaths", "timeouts"), int),
@@ -39,11 +46,11 @@ _RESULTS: dict = {
 
 
 class Stats(TypedDict):
-    """What is counted of one category's episodes.
+    """Statistics of the episodes of a category.
 
     success: share of wins, 0 to 1.
-    ci95: its 95 % interval over levels, and seeds where there are several; two numbers.
-    median_frames: of the episodes won, None if there are none.
+    ci95: its 95 % interval over levels (and seeds, if several); two numbers.
+    median_frames: of won episodes, None if there are none.
     mean_return, mean_decisions, mean_gold: of all episodes, None if there are none.
     """
 
@@ -60,7 +67,7 @@ class Stats(TypedDict):
 
 
 class ResultsError(UserError, ValueError):
-    """Results that cannot be read or counted; the message names file, place and remedy."""
+    """Results that cannot be read or counted."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +79,9 @@ class EpisodeRecord:
     outcome: "won", "died" or "timeout".
     frames, decisions: its length.
     ret: undiscounted sum of rewards.
-    path_length: px from the spawn by way of the switch to the exit.
-    commands: int64[decisions, 2], subtask and decisions since it was given, of a policy that has them; None otherwise.
-    memory: float32[size], what was remembered after the last decision, by a policy with a memory; None otherwise.
+    path_length: px from the spawn via the switch to the exit.
+    commands: int64[decisions, 2], subtask and its age in decisions, for a policy with subtasks; else None.
+    memory: float32[size], final state of a recurrent policy; else None.
     """
 
     level_index: int
@@ -93,7 +100,7 @@ class EpisodeRecord:
 
     @property
     def won(self) -> bool:
-        """Whether the exit was reached."""
+        """True if the exit was reached."""
         return self.outcome == NAMES[WON]
 
     def __post_init__(self) -> None:
@@ -107,11 +114,11 @@ class EpisodeRecord:
 
 @dataclass(frozen=True, eq=False)
 class LevelWins:
-    """How often each of L levels was won, in the order of their level set, by policies from S training seeds.
+    """Wins of policies from S training seeds on each of L levels, in the order of the level set.
 
     levels: fingerprints.
     categories: of the levels.
-    episodes: int64[L], what each policy played.
+    episodes: int64[L], played by each policy.
     wins: int64[S, L].
     """
 
@@ -132,32 +139,32 @@ class LevelWins:
                 episodes[seed, row[episode.level_index]] += 1
                 wins[seed, row[episode.level_index]] += episode.won
         if (episodes != episodes[0]).any():
-            raise ResultsError("the seeds were not judged on the same levels; evaluate them with the same settings")
+            raise ResultsError("the seeds were not evaluated on the same levels; evaluate them with the same settings")
         known = [first[level] for level in row]
         return cls(tuple(e.level.fingerprint for e in known), tuple(e.category for e in known), episodes[0], wins)
 
     @property
     def success(self) -> np.ndarray:
-        """float64[S, L]: share of wins."""
+        """Success rate float64[S, L]."""
         return self.wins / self.episodes
 
     def of(self, category: str) -> "LevelWins":
-        """The levels of one category, or of all."""
+        """Wins on the levels of a category, or on all."""
         rows = [i for i, name in enumerate(self.categories) if category in (name, ALL)]
         names, categories = (tuple(values[i] for i in rows) for values in (self.levels, self.categories))
         return LevelWins(names, categories, self.episodes[rows], self.wins[:, rows])
 
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the success.
+        """95 % interval of the success rate.
 
-        Where redrawing levels says nothing, as all were won equally often, it is Wilson's of as many trials as there are
-        levels; of the episodes where there is a single level.
+        If all levels were won equally often, it is Wilson's interval with one trial per level, or with one trial per
+        episode for a single level.
         """
         if not self.levels:
             return 0.0, 1.0
         found = mean_over_levels(self.success, self.episodes)
         if found.low is not None and found.high is not None:
-            return max(found.low, 0.0), min(found.high, 1.0)  # effects of seeds are added, and know no bounds
+            return max(found.low, 0.0), min(found.high, 1.0)  # the estimated effect of seeds may exceed the bounds
         trials = len(self.levels) if len(self.levels) > 1 else len(self.wins) * int(self.episodes[0])
         return wilson(min(found.value, 1.0) * trials, trials)
 
@@ -165,14 +172,14 @@ class LevelWins:
 def aggregate(*seeds: Sequence[EpisodeRecord]) -> dict[str, Stats]:
     """Statistics per category, in order of first appearance, and over all episodes ("all", last).
 
-    seeds: episodes of one policy, or of one for each of several training seeds.
-    Raises ResultsError for a category called "all", and for seeds that were not judged on the same levels.
+    seeds: episodes of the policy of each training seed.
+    Raises ResultsError for a category named "all", and for seeds that were not evaluated on the same levels.
     """
     wins = LevelWins.count(*seeds)
     episodes = [episode for records in seeds for episode in records]
     names = dict.fromkeys(episode.category for episode in episodes)
     if ALL in names:
-        raise ResultsError(f'a category cannot be called "{ALL}": that is the row over every category')
+        raise ResultsError(f'a category cannot be named "{ALL}", which is the row of all categories')
     return {name: _count([e for e in episodes if name in (e.category, ALL)], wins.of(name)) for name in (*names, ALL)}
 
 
@@ -199,7 +206,7 @@ def _count(episodes: list[EpisodeRecord], wins: LevelWins) -> Stats:
 
 
 def format_cell(stats: Stats | None) -> str:
-    """Success with its interval, e.g. " 93.0 % [86.3, 96.6]"; a dash where nothing was run."""
+    """Success with its interval, e.g. " 93.0 % [86.3, 96.6]"; "-" without episodes."""
     if not stats or not stats["episodes"]:
         return "-"
     low, high = stats["ci95"]
@@ -207,13 +214,13 @@ def format_cell(stats: Stats | None) -> str:
 
 
 def categories(methods: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """Every category of several methods' tables, in order of first appearance, "all" last."""
+    """Categories of all tables, in order of first appearance, then "all"."""
     names = dict.fromkeys(name for stats in methods.values() for name in stats or () if name != ALL)
     return [*names, ALL]
 
 
 def format_table(methods: Mapping[str, Mapping[str, Stats] | None]) -> str:
-    """A row per category, a column per method (name -> ``aggregate``'s answer; None: not run)."""
+    """A row per category, a column per method (name -> result of ``aggregate``; None: not run)."""
     rows = []
     for category in categories(methods):
         cells = [(stats or {}).get(category) for stats in methods.values()]
@@ -223,11 +230,11 @@ def format_table(methods: Mapping[str, Mapping[str, Stats] | None]) -> str:
 
 
 def load_results(path: str | os.PathLike) -> dict:
-    """Read and check a ``results.json``; ResultsError says what is wrong, and where."""
+    """Read a ``results.json``; ResultsError for missing or wrong entries."""
     path = Path(path)
     if not path.is_file():
         raise ResultsError(f"{path}: no such file; give the results.json of an experiment folder")
-    data = read_json(path, ResultsError, "was it cut off or edited?")
+    data = read_json(path, ResultsError, "restore it, or run the evaluation again")
     if wrong := mismatch(data, _RESULTS):
         raise ResultsError(f"{path}: not a results file: {wrong}")
     for name, architecture in data["architectures"].items():
@@ -240,3 +247,101 @@ def load_results(path: str | os.PathLike) -> dict:
                             f"{stats['episodes']} episodes"
                         )
     return data
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Success on the dev levels over training
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """E evaluations of one training on the same L dev levels.
+
+    levels, categories: fingerprint and category of each level.
+    episodes: int64[L], played in each evaluation.
+    decisions: int64[E], of training before each evaluation; 0: the BC policy.
+    wins: int64[E, L].
+    """
+
+    levels: tuple[str, ...]
+    categories: tuple[str, ...]
+    episodes: np.ndarray
+    decisions: np.ndarray
+    wins: np.ndarray
+
+    @property
+    def success(self) -> np.ndarray:
+        """float64[E, L]: share of wins."""
+        return self.wins / self.episodes
+
+    def delivered(self, guarded: bool) -> np.ndarray:
+        """Success float64[L] of the final policy of the training.
+
+        guarded: the best policy on these levels, the latest of equal ones (retention guard); else the last one.
+        """
+        means = self.success.mean(axis=1)
+        return self.success[len(means) - 1 - int(np.argmax(means[::-1])) if guarded else -1]
+
+
+def level_wins(histories: Sequence[History], shares: Sequence[np.ndarray]) -> LevelWins:
+    """Convert success rates float64[L], one array per seed, to (fractional) numbers of wins.
+
+    Raises ResultsError unless all seeds have played the same levels equally often.
+    """
+    first = histories[0]
+    if any(h.levels != first.levels or (h.episodes != first.episodes).any() for h in histories):
+        raise ResultsError(
+            "the seeds have different dev levels or numbers of episodes: evaluate with the same settings"
+        )
+    return LevelWins(first.levels, first.categories, first.episodes, np.stack(shares) * first.episodes)
+
+
+class DevHistory:
+    """Writes the file of one run; an evaluation repeated after a resume replaces the earlier one."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / HISTORY_FILE
+
+    def add(self, decisions: int, wins: LevelWins) -> None:
+        """Add an evaluation after this number of decisions; later ones, from before a resume, are removed."""
+        head = {
+            "levels": list(wins.levels),
+            "categories": list(wins.categories),
+            "episodes": wins.episodes.tolist(),
+        }
+        earlier = [row for row in _lines(self.path)[1:] if row["decisions"] < decisions] if self.path.is_file() else []
+        self._write(head, [*earlier, {"decisions": decisions, "wins": wins.wins[0].tolist()}])
+
+    def cut(self, decisions: int) -> None:
+        """Remove evaluations after this number of decisions, where training resumes."""
+        if self.path.is_file():
+            head, *rows = _lines(self.path)
+            self._write(head, [row for row in rows if row["decisions"] <= decisions])
+
+    def _write(self, head: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        write_text(self.path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in (head, *rows)))
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Header, then a row for each evaluation; ResultsError for a file that is too large or damaged."""
+    lines = read_bytes(path, ResultsError, MAX_JSON_BYTES, _HISTORY_REMEDY).splitlines()
+    return [parse_json(line, path, ResultsError, _HISTORY_REMEDY) for line in lines]
+
+
+def read_history(folder: Path) -> History | None:
+    """Read the file of ``DevHistory``; None if there is none.  Raises ResultsError for a damaged one."""
+    path = folder / HISTORY_FILE
+    if not path.is_file():
+        return None
+    lines = _lines(path)
+    try:
+        head, *rows = lines
+        levels, categories = tuple(map(str, head["levels"])), tuple(map(str, head["categories"]))
+        wins = np.array([row["wins"] for row in rows], np.int64).reshape(len(rows), len(levels))
+        decisions = np.array([row["decisions"] for row in rows], np.int64)
+        episodes = np.array(head["episodes"], np.int64).reshape(len(levels))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise ResultsError(
+            f"{path}: not a history of evaluations ({type(error).__name__}: {error}); {_HISTORY_REMEDY}"
+        ) from error
+    return History(levels, categories, episodes, decisions, wins)

@@ -1,13 +1,12 @@
-"""Evaluation: play fixed episodes on fixed levels, and keep of each exactly what is needed to play it again.
+"""Evaluation: play fixed episodes on fixed levels and record them.
 
     suite = EvaluationSuite(
         pairs, episodes_per_category=20, seed=1, frame_skip=4, observations=policy.observations, stacking=policy.stacking
     )
-    records = suite.run(policy, deterministic=False)       # as often as you like; the levels are compiled once
+    records = suite.run(policy, deterministic=False)       # can be repeated; the levels are compiled once
 
-Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends by winning,
-by dying or by the level's own limit of frames, never by the clock, so a slow machine gets the same result.  All
-episodes begun are counted: stopping once enough have ended would favour short ones.
+Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends with a win, a death
+or the level's frame limit.  All episodes begun are counted: stopping after enough have ended would favour short ones.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,39 +30,38 @@ from rl.policy.player import player_of
 
 
 class Policy(Protocol):
-    """Whatever acts."""
+    """Interface of a policy."""
 
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
-        """int64[N]: an action, 0..5, for each row of the raw observations ``obs`` (key -> [N, ...])."""
+        """Return an action int64[N], 0..5, for each row of the raw observations ``obs`` (key -> [N, ...])."""
 
 
 class RandomPolicy:
-    """Every action equally likely, deterministic or not: what any trained agent has to beat."""
+    """Uniformly random actions, also if ``deterministic``: a baseline."""
 
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
-        """int64[N]; see ``Policy``."""
+        """See ``Policy``."""
         return torch.randint(NUM_ACTIONS, (_rows(obs),), generator=rng).numpy()
 
 
 class NoOpPolicy:
-    """Presses nothing."""
+    """No action: a baseline."""
 
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
-        """int64[N], all 0; see ``Policy``."""
+        """See ``Policy``."""
         return np.zeros(_rows(obs), np.int64)
 
 
 class EvaluationSuite:
-    """Levels chosen once, to be played by any number of policies.
+    """Fixed episodes for any number of policies.
 
-    levels: a LevelSet, of which only the levels played are read, or (level, category) pairs.
-    episodes_per_category: spread over the category's levels, each played equally often give or take one, in an order
-        that ``seed`` fixes; None: every level ``episodes_per_level`` times.
+    levels: a LevelSet, of which only the chosen levels are read, or (level, category) pairs.
+    episodes_per_category: distributed evenly over the levels of the category, in an order that depends on ``seed``; None:
+        every level ``episodes_per_level`` times.
     seed: of the order, and of sampled actions.
     frame_skip, observations, stacking: as in training.
     reward, gamma: for the recorded returns.
-    num_envs: environments stepped together; like ``seed`` it is part of what makes runs comparable, since sampled
-        actions are drawn for the whole batch at once.
+    num_envs: environments stepped together.  Sampled actions depend on it, as they are drawn for the whole batch.
     threads: of the simulator.
     Raises ConfigError if there are no levels, LevelSetError for a level that cannot be read.
     """
@@ -86,14 +84,14 @@ class EvaluationSuite:
         levels = levels if isinstance(levels, LevelSet) else list(levels)
         categories = _categories(levels)
         if not categories:
-            raise ConfigError("there are no levels to evaluate on; give a folder that holds some")
+            raise ConfigError("there are no levels to evaluate on; give a folder with levels")
         for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
             if value is not None and value < 1:
                 raise ConfigError("give at least 1", f"episodes_per_{name}", value)
         self.seed = seed
         self.level_index = _schedule(categories, episodes_per_category, episodes_per_level, seed)
         chosen, rows = np.unique(self.level_index, return_inverse=True)
-        self._rows = rows.astype(np.int32)  # place in the bank of each episode's level
+        self._rows = rows.astype(np.int32)  # index in the bank of each episode's level
         self._category = [categories[i] for i in self.level_index]
         self.bank = LevelBank([_level(levels, int(i)) for i in chosen])
         self.simulator = BatchSimulator(
@@ -109,26 +107,27 @@ class EvaluationSuite:
 
     @property
     def schedule(self) -> list[tuple[str, str]]:
-        """(fingerprint of the level, category it counts for) of each episode of one run."""
+        """(fingerprint of the level, category) of each episode of a run."""
         return [(self.bank.levels[row].fingerprint, name) for row, name in zip(self._rows, self._category, strict=True)]
 
     def __len__(self) -> int:
-        """Episodes of one run."""
+        """Number of episodes of a run."""
         return len(self.level_index)
 
     def run(
         self, policy: Policy, *, deterministic: bool, progress: Callable[[int], None] | None = None
     ) -> list[EpisodeRecord]:
-        """Play all episodes and return their records in the order of the schedule.
+        """Play all episodes; return their records in the order of ``schedule``.
 
         progress: called with the number of episodes that have just ended.
-        ConfigError if the policy reads other stacks of frames than are shown.
+        Raises ConfigError if the policy has another stacking.
         """
         self._check_stacks(policy)
         rng = torch.Generator().manual_seed(self.seed)
         sim, total = self.simulator, len(self)
-        playing = np.arange(sim.num_envs)  # episode of each environment; it plays every num_envs-th, so that which
-        # environment plays what does not depend on how long episodes last.  ``total`` or more: nothing left to do.
+        # Episode of each environment; ``total`` or more: none is left.  An environment plays every num_envs-th episode, so
+        # the assignment does not depend on the lengths of episodes.
+        playing = np.arange(sim.num_envs)
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
         commands: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
         player = player_of(policy, sim.num_envs)
@@ -161,15 +160,15 @@ class EvaluationSuite:
         return [records[number] for number in range(total)]
 
     def _check_stacks(self, policy: Policy) -> None:
-        """Stacks of other lengths would not fit, stacks with another padding would, and mean something else."""
+        """Raise ConfigError for another stacking; one that differs only in padding would have the same shapes."""
         shown, read = self.simulator.stacking, getattr(policy, "stacking", None)
         if read is not None and read != shown:
             raise ConfigError(
-                f"the policy reads {read}, the evaluation shows {shown}; make it with stacking=policy.stacking"
+                f"the policy needs {read}, the evaluation has {shown}; create it with stacking=policy.stacking"
             )
 
     def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
-        """int32[N]: the bank's level of each episode; of the last one for those beyond it."""
+        """Index int32[N] in the bank of the level of each episode; that of the last one for episodes beyond it."""
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
     def _record(
@@ -180,21 +179,14 @@ class EvaluationSuite:
         commands: list[np.ndarray],
         memory: np.ndarray | None,
     ) -> EpisodeRecord:
-        skip, frames = self.simulator.frame_skip, int(episode["frames"])
-        if len(actions) != episode["decisions"] or not (len(actions) - 1) * skip < frames <= len(actions) * skip:
-            raise AssertionError(
-                f"{len(actions)} actions of {skip} frames were given in an episode of {frames} frames and "
-                f"{episode['decisions']} decisions: the recording would not play back"
-            )
-        if episode["level"] != self._rows[number]:
-            raise AssertionError(f"level {episode['level']} of the bank was played instead of {self._rows[number]}")
+        frames = int(episode["frames"])
         level = self.bank.levels[episode["level"]]
         return EpisodeRecord(
             level_index=int(self.level_index[number]),
             level_name=level.name,
             category=self._category[number],
             level=level,
-            inputs=np.repeat(ACTION_INPUT[np.array(actions)], skip)[:frames],
+            inputs=np.repeat(ACTION_INPUT[np.array(actions)], self.simulator.frame_skip)[:frames],
             outcome=outcomes.NAMES[episode["outcome"]],
             frames=frames,
             decisions=len(actions),
@@ -209,7 +201,7 @@ class EvaluationSuite:
 def _schedule(
     categories: Sequence[str], episodes_per_category: int | None, episodes_per_level: int, seed: int
 ) -> np.ndarray:
-    """int64[episodes]: the level of each episode."""
+    """Level int64[episodes] of each episode."""
     if episodes_per_category is None:
         return np.repeat(np.arange(len(categories)), episodes_per_level)
     names = np.asarray(categories)

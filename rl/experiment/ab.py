@@ -29,8 +29,7 @@ from nppsim.signals import end_interrupted
 from rl.config import ExperimentConfig
 from rl.config.command_line import options_of, resolve
 from rl.evaluation.comparison import LEVELS_FILE, compare, read_levels
-from rl.evaluation.history import History, level_wins, read_history
-from rl.evaluation.results import ALL, LevelWins, ResultsError, load_results
+from rl.evaluation.results import ALL, History, LevelWins, ResultsError, level_wins, load_results, read_history
 from rl.events import Scalars, event_folders, read_scalars
 
 PLAN = "plan.json"

@@ -1,4 +1,4 @@
-"""Evaluation of a checkpoint or an exported network, as ``scripts/evaluate.py`` does it: success per category, and films.
+"""Evaluation of a checkpoint or an exported network (``scripts/evaluate.py``): success per category, and films.
 
     run(*parse(argv))
 
@@ -7,9 +7,10 @@ Writes ``results.json`` (per category, level and episode), ``replays.h5`` with e
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,48 +18,57 @@ import torch
 from hardware import DEVICES
 from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
+from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, write_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
+from nppsim.observe.stacking import Stacking
 from nppsim.outcomes import DIED, NAMES
 from nppsim.progress import progress_bar
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
+from nppsim.workers import usable_cores
 from rl.config import plugins
 from rl.config.experiment import MOST_EPISODES, EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
 from rl.config.shipped import Shipped
 from rl.evaluation.results import EpisodeRecord, aggregate, format_table
+from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
-from rl.experiment.units import Play, play
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.policy import NppPolicy
+from rl.seeds import own_seed
 
-REPLAYS = "replays.h5"  # every episode of an evaluation, in its folder
+REPLAYS = "replays.h5"  # all episodes
+BATCH_EPISODES = (
+    128  # per batch, about; the last episodes of a small batch are slow, and few batches occupy few processes
+)
+MIN_PARALLEL = 8  # batches; fewer are played faster in one process
+
+Levels = Sequence[tuple[Level, str]]
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for, beside the films."""
+    """Settings of the command, without those of the films."""
 
     checkpoint: Path
     levels: tuple[Path, ...] = setting(
         MISSING, "folders of levels, or level files", flag="levels", aliases=("test-dataset",)
     )
-    episodes_per_level: int = setting(
-        1, "how often each level is played", flag="episodes-per-level", low=1, high=MOST_EPISODES
-    )
+    episodes_per_level: int = setting(1, "episodes of each level", flag="episodes-per-level", low=1, high=MOST_EPISODES)
     skip_bad_levels: bool = setting(
         False,
-        "leave out levels that cannot be read; without this they are an error that names them all",
+        "leave out levels that cannot be read; the default is an error that names all of them",
         flag="skip-bad-levels",
     )
     seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
     output_dir: Path = same_setting(ExperimentConfig, "output_dir")
-    device: str = setting("cpu", "where the network computes", flag="device", choices=DEVICES)
+    device: str = setting("cpu", "device of the network", flag="device", choices=DEVICES)
     workers: int | None = same_setting(Workers, "workers")
     cluster: str | None = same_setting(Workers, "cluster")
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
@@ -70,17 +80,19 @@ class Job:
         check_cluster(self.cluster, self.workers)
         if self.device != "cpu" and (self.cluster or (self.workers or 1) > 1):
             raise ConfigError(
-                "several processes play on CPUs; leave it out, or --workers and --cluster", "device", self.device
+                "several processes use CPUs only; leave out this flag, or --workers and --cluster",
+                "device",
+                self.device,
             )
 
 
 def run(job: Job, video: VideoConfig) -> None:
-    """Play, print the table, write the results and perhaps films."""
+    """Play, print the table, write results and films."""
     check_output_folder(job.output_dir, "--output-dir", video.expected_bytes())
     video.check_packages()
     plugins.load(job.plugins)
     policy, frame_skip = policy_of(job.checkpoint, job.device)
-    how = Play(
+    how = PlaySettings(
         Shipped.of(policy, job.plugins),
         observations=policy.observations,
         stacking=policy.stacking,
@@ -101,17 +113,17 @@ def run(job: Job, video: VideoConfig) -> None:
     }
     settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
     settings = {name: value for name, value in settings.items() if name not in HOW}
-    records = [facts_of(episode) | {"replay": f"{REPLAYS}#{i}"} for i, episode in enumerate(episodes)]
-    of_levels = level_results(episodes)
+    records = [episode_entry(episode) | {"replay": f"{REPLAYS}#{i}"} for i, episode in enumerate(episodes)]
+    by_level = level_results(episodes)
     folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
     with locked(folder):
         write_replays(folder / REPLAYS, episodes, frame_skip)
-        results = {"settings": settings, "suites": methods, "levels": of_levels, "episodes": records}
+        results = {"settings": settings, "suites": methods, "levels": by_level, "episodes": records}
         write_json(folder / "results.json", results)
         print(format_table(methods))
-        print(failures(of_levels))
+        print(failures(by_level))
         print(
-            f"results: {folder / 'results.json'}; every run: {folder / REPLAYS} (nppsim film {folder / REPLAYS}#0 OUT.mp4)"
+            f"results: {folder / 'results.json'}; episodes: {folder / REPLAYS} (nppsim film {folder / REPLAYS}#0 OUT.mp4)"
         )
         if video.record_eval_videos:
             films = record_evaluation(
@@ -125,23 +137,111 @@ def run(job: Job, video: VideoConfig) -> None:
             print(f"films: {len(films)} in {folder / 'videos'}")
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Episodes
+
+
+@dataclass(frozen=True)
+class PlaySettings:
+    """Agent and settings of ``EvaluationSuite``."""
+
+    agent: Shipped
+    observations: tuple[str, ...]
+    stacking: Stacking
+    frame_skip: int
+    episodes_per_level: int
+    seed: int
+    deterministic: bool
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes of the agent, of random play and of doing nothing, in the order of the levels."""
+
+    agent: list[EpisodeRecord] = field(default_factory=list)
+    random: list[EpisodeRecord] = field(default_factory=list)
+    nothing: list[EpisodeRecord] = field(default_factory=list)
+
+
+def play(
+    settings: PlaySettings,
+    levels: Levels,
+    progress: Progress,
+    *,
+    workers: int | None = None,
+    cluster: str | None = None,
+) -> Episodes:
+    """Play every level, in batches that several processes share.
+
+    The sampled actions depend on the levels of a batch, so results are independent of the number of processes.
+    progress: called with the number of the agent's episodes that have just ended.
+    workers, cluster: as in ``nppsim.cluster.Workers``.
+    Raises ConfigError without levels or if a worker dies, and ClusterError.
+    """
+    size = max(1, BATCH_EPISODES // settings.episodes_per_level)
+    starts = range(0, max(1, len(levels)), size)  # without levels, the suite raises the error
+    batches = [(number, levels[start : start + size]) for number, start in enumerate(starts)]
+    if workers is None and cluster is None:
+        workers = usable_cores() if len(batches) >= MIN_PARALLEL else 1
+    if workers is not None:
+        workers = min(workers, len(batches))
+    here = cluster is None and workers == 1
+    play_batch = partial(_play_batch, settings, progress) if here else partial(_play_batch, settings, None)
+    played = Episodes()
+    with open_executor(workers, ConfigError, cluster) as executor, executor.map(play_batch, batches) as results:
+        for start, one in zip(starts, results, strict=True):
+            for all_episodes, episodes in zip(_lists(played), _lists(one), strict=True):
+                all_episodes += [replace(episode, level_index=start + episode.level_index) for episode in episodes]
+            if not here:
+                progress(len(one.agent))
+    return played
+
+
+def _lists(played: Episodes) -> tuple[list[EpisodeRecord], ...]:
+    return played.agent, played.random, played.nothing
+
+
+def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[int, Levels]) -> Episodes:
+    """Play one batch.  progress: None in one of several processes, which has one core."""
+    number, levels = batch
+    suite = EvaluationSuite(
+        levels,
+        episodes_per_category=None,
+        episodes_per_level=settings.episodes_per_level,
+        seed=own_seed(settings.seed, number),
+        frame_skip=settings.frame_skip,
+        observations=settings.observations,
+        stacking=settings.stacking,
+        threads=1 if progress is None else None,
+    )
+    policy = settings.agent.unpack()
+    played = Episodes(
+        suite.run(policy, deterministic=settings.deterministic, progress=progress),
+        suite.run(RandomPolicy(), deterministic=False),
+        suite.run(NoOpPolicy(), deterministic=True),
+    )
+    return played
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Input
+
+
 def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
-    """The policy of a checkpoint or of an exported network, ready to play on a device, and its frames per decision."""
+    """Load the policy of a checkpoint or an exported network; return it with its frame skip."""
     if is_onnx(path):
         if device != "cpu":
-            raise ConfigError("exported networks are played on the CPU; leave it out", "--device", device)
+            raise ConfigError("exported networks run on the CPU; leave out this flag", "--device", device)
         network = OnnxPolicy.load(path)
         return network, network.facts.frame_skip
     policy, facts = load_policy(path)
     if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(
-            "there is no GPU here that torch can use; leave it out to play on the CPU", "--device", device
-        )
+        raise ConfigError("torch finds no GPU; leave out this flag to use the CPU", "--device", device)
     return policy.to(device), facts["frame_skip"]
 
 
 def levels_of(places: Sequence[Path], skip_bad_levels: bool) -> list[tuple[Level, str]]:
-    """The levels of folders and files, each once, with their categories.  LevelSetError names all that cannot be read."""
+    """Read the levels of folders and files, each once, with categories.  LevelSetError names all that cannot be read."""
     bad: list[str] = []
     sets = [readable(LevelSet.at(place), bad) for place in places]
     leave_out(bad, skip_bad_levels, print)
@@ -149,7 +249,7 @@ def levels_of(places: Sequence[Path], skip_bad_levels: bool) -> list[tuple[Level
 
 
 def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:
-    """All episodes as a replay set, in their order; what is not in a replay stands in the metadata."""
+    """Write all episodes as a replay set, with their outcomes as metadata."""
     with ReplayWriter(path) as writer:
         for episode in episodes:
             replay = Replay(episode.level, episode.inputs, episode.won, episode.level_name, frame_skip)
@@ -157,7 +257,7 @@ def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int
 
 
 def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
-    """How each level went, in the order of the level set; frames: of the quickest win, None without one."""
+    """Counts of each level, in the order of the level set.  frames: of the fastest win, or None."""
     of_level: dict[int, list[EpisodeRecord]] = {}
     for episode in episodes:
         of_level.setdefault(episode.level_index, []).append(episode)
@@ -175,7 +275,7 @@ def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
 
 
 def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
-    """A line about the levels that were never won."""
+    """One line about the levels that were never won."""
     names = [str(level["level"]) for level in levels if not level["wins"]]
     if not names:
         return f"won at least once: all {len(levels)} levels"
@@ -183,8 +283,8 @@ def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
     return f"never won: {len(names)} of {len(levels)} levels: {', '.join(names[:most])}{more}"
 
 
-def facts_of(episode: EpisodeRecord) -> dict[str, object]:
-    """What the results file says about one episode."""
+def episode_entry(episode: EpisodeRecord) -> dict[str, object]:
+    """Entry of one episode in the results file."""
     return {
         "level": episode.level_name,
         "category": episode.category,
@@ -195,7 +295,7 @@ def facts_of(episode: EpisodeRecord) -> dict[str, object]:
 
 
 def parse(argv: Sequence[str]) -> tuple[Job, VideoConfig]:
-    """What the command line asks for."""
+    """Parse the command line."""
     parser = Parser(prog="evaluate.py", description="Evaluate a checkpoint, against random play and doing nothing.")
     parser.add_argument(
         "checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training, or by export.py (*.onnx)"

@@ -29,8 +29,7 @@ import torch
 from nppsim.errors import UserError
 from nppsim.signals import StopRequest
 from rl.config import ExperimentConfig, plugins
-from rl.evaluation.history import DevHistory
-from rl.evaluation.results import ALL, LevelWins, aggregate
+from rl.evaluation.results import ALL, DevHistory, LevelWins, aggregate
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import Pairs, make_suite
 from rl.policy import checkpoint

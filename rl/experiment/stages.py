@@ -31,8 +31,7 @@ from rl.config.resume import stored_facts
 from rl.doctor.checks_learning import parts_of
 from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
-from rl.evaluation.history import DevHistory
-from rl.evaluation.results import EpisodeRecord
+from rl.evaluation.results import DevHistory, EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import Film, record_evaluation
 from rl.events import EventWriter

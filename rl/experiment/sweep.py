@@ -25,8 +25,7 @@ from nppsim.reading import read_json
 from nppsim.signals import end_interrupted
 from rl.config import ExperimentConfig
 from rl.config.command_line import options, options_of, resolve
-from rl.evaluation.history import HISTORY_FILE, History, read_history
-from rl.evaluation.results import ResultsError
+from rl.evaluation.results import HISTORY_FILE, History, ResultsError, read_history
 from rl.experiment.space import Space, drawn, toml_text
 
 if TYPE_CHECKING:

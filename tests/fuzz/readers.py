@@ -27,8 +27,7 @@ from rl.config.resume import stored_config
 from rl.doctor.reference import FORMAT as REFERENCE
 from rl.doctor.reference import VERSION, load_reference
 from rl.evaluation.comparison import read_levels, write_levels
-from rl.evaluation.history import DevHistory, read_history
-from rl.evaluation.results import EpisodeRecord, LevelWins, aggregate, load_results
+from rl.evaluation.results import DevHistory, EpisodeRecord, LevelWins, aggregate, load_results, read_history
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.ppo.digests import read_trail

@@ -10,8 +10,7 @@ import torch
 from nppsim.batch import BatchSimulator
 from nppsim.measure import intervals
 from rl.evaluation import comparison, results, suite
-from rl.evaluation.history import DevHistory
-from rl.evaluation.results import LevelWins
+from rl.evaluation.results import DevHistory, LevelWins
 from rl.evaluation.suite import EvaluationSuite, RandomPolicy
 from rl.ppo.model_selection import EarlyStopping
 from rl.ppo.ppo import PPO

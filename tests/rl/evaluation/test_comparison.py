@@ -64,7 +64,7 @@ def test_levels_that_are_all_alike_allow_no_interval():
     same = compare("a", "b", wins([1, 0, 1]), wins([1, 0, 1]))
     assert same.sentence == "No difference found between a and b (0.0 points on every level)."
     apart = compare("a", "b", wins([1, 1]), wins([0, 0]))
-    assert apart.sentence == "a against b: +100.0 points on every level alike, which allows no interval."
+    assert "+100.0 points on every level" in apart.sentence
     assert not apart.categories[ALL].clear
 
 
@@ -98,7 +98,7 @@ def test_files_that_hold_no_wins_are_named(tmp_path):
     with pytest.raises(ResultsError, match=r"a\.csv: cannot be read \(No such file"):
         read_levels([path], "ppo")
     write_levels(path, {"random": LevelWins.count(episodes(1))})
-    with pytest.raises(ResultsError, match=r"a\.csv: no table of wins per level of 'ppo'"):
+    with pytest.raises(ResultsError, match=r"a\.csv: not a table of wins per level of 'ppo'"):
         read_levels([path], "ppo")
     write_levels(other, {"random": LevelWins.count([episode(level_index=9)])})
     with pytest.raises(ResultsError, match=r"b\.csv: other levels than in .*a\.csv"):

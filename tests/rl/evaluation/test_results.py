@@ -8,8 +8,8 @@ import pytest
 
 from nppsim.files import write_json
 from nppsim.measure.intervals import wilson
-from rl.evaluation.history import DevHistory, read_history
 from rl.evaluation.results import (
+    DevHistory,
     EpisodeRecord,
     LevelWins,
     ResultsError,
@@ -17,6 +17,7 @@ from rl.evaluation.results import (
     format_cell,
     format_table,
     load_results,
+    read_history,
 )
 
 from results import episode
@@ -53,7 +54,7 @@ def test_wins_are_counted_by_level_and_seed_in_the_order_of_the_level_set():
     assert (wins.episodes.tolist(), wins.wins.tolist()) == ([2, 1], [[1, 1], [0, 1]])
     assert wins.success.tolist() == [[0.5, 1.0], [0.0, 1.0]]
     assert wins.of("easy").wins.tolist() == [[1], [0]]
-    with pytest.raises(ResultsError, match="not judged on the same levels"):
+    with pytest.raises(ResultsError, match="same levels"):
         LevelWins.count(one, other[1:])
 
 
@@ -96,7 +97,7 @@ def test_records_that_contradict_themselves_are_refused():
         episode(outcome="lost")
     with pytest.raises(ResultsError, match="0 inputs for 7 frames"):
         EpisodeRecord(0, "l", "c", None, np.zeros(0, np.uint8), "won", 7, 2, 0.0, 0, 0.0)
-    with pytest.raises(ResultsError, match="cannot be called"):
+    with pytest.raises(ResultsError, match="category"):
         aggregate([episode(category="all")])
 
 

@@ -7,7 +7,7 @@ import torch
 
 from nppsim.signals import StopRequest
 from rl.config.command_line import resolve
-from rl.evaluation.history import read_history
+from rl.evaluation.results import read_history
 from rl.experiment import evaluator as evaluation
 from rl.experiment.evaluator import DevTask, EvaluatorError, evaluator, play_dev_levels, prepare
 from rl.policy import checkpoint

@@ -13,8 +13,7 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.files import write_text
 from rl.config.command_line import resolve
-from rl.evaluation.history import DevHistory
-from rl.evaluation.results import LevelWins, ResultsError
+from rl.evaluation.results import DevHistory, LevelWins, ResultsError
 from rl.experiment import sweep as sweeps
 from rl.experiment.space import read_space, toml_text
 from rl.experiment.sweep import Sweep, over, report, run_trials

@@ -300,5 +300,5 @@ def test_exported_network_needs_the_cpu(tmp_path):
 
 def test_missing_gpu_is_an_error(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(ConfigError, match="--device cuda: there is no GPU here"):
+    with pytest.raises(ConfigError, match="--device cuda"):
         evaluate.policy_of(ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors", "cuda")

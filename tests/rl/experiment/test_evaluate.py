@@ -1,0 +1,21 @@
+"""Evaluation in batches that several processes share."""
+
+from rl.config.shipped import Shipped
+from rl.experiment import evaluate
+from rl.experiment.evaluate import PlaySettings, play
+from rl.policy.policy import build_policy
+
+from learners import CATEGORIES, LEVELS, OBSERVATIONS, statistics
+
+
+def test_each_batch_has_its_own_random_numbers(monkeypatch, one_thread):
+    """One level, one episode in each batch: with the same random numbers both would be the same episode."""
+    monkeypatch.setattr(evaluate, "BATCH_EPISODES", 1)
+    policy = build_policy("vision_free", statistics())
+    how = PlaySettings(
+        Shipped.of(policy), OBSERVATIONS, policy.stacking, 4, episodes_per_level=1, seed=0, deterministic=False
+    )
+    level = (LEVELS[0], CATEGORIES[0])
+    found = play(how, [level, level], progress=lambda count: None, workers=1)
+    for first, second in (found.agent, found.random):
+        assert first.inputs[:40].tobytes() != second.inputs[:40].tobytes()
