@@ -247,7 +247,7 @@ class NppEnv(gymnasium.Env):
         self._playing = False
         self._spec: EnvSpec | None = None
 
-    @property  # type: ignore[override]  # an attribute in gymnasium.Env
+    @property
     def spec(self) -> EnvSpec | None:
         """Arguments of ``gymnasium.make``, with paths as text, so that ``spec.to_json()`` can write them."""
         return self._spec
