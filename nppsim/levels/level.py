@@ -44,6 +44,7 @@ from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
+_SIZE_FIELDS = 8  # bytes before the header of a map file, which the game's level query leaves out
 MAX_TEXT = 1 << 20  # bytes: more than MAX_RECORDS take as text
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
@@ -121,6 +122,11 @@ class Level:
             raise LevelError(
                 f"{name or 'level'}: {len(data)} bytes; an N++ map has at least {needed} "
                 f"({RECORDS_OFFSET} of header, tiles and counts, {RECORD_SIZE} for the spawn): it is cut off or no map"
+            )
+        if _lacks_size_fields(data):
+            raise LevelError(
+                f"{name or 'level'}: a map without its first {_SIZE_FIELDS} bytes, as the game's level query returns it; put "
+                f"{_SIZE_FIELDS} zero bytes before it"
             )
         num_records, rest = divmod(len(data) - RECORDS_OFFSET, RECORD_SIZE)
         warnings: tuple[str, ...] = ()
@@ -341,6 +347,17 @@ def mirror(level: Level) -> Level:
 def symmetric_fingerprint(level: Level) -> str:
     """Return a fingerprint that a level shares with its mirror image: the smaller of both fingerprints."""
     return min(level.fingerprint, mirror(level).fingerprint)
+
+
+def _lacks_size_fields(data: bytes) -> bool:
+    """Return True if the data are a consistent level only when shifted by the two numbers that begin a map file."""
+    whole = np.frombuffer(bytes(_SIZE_FIELDS) + bytes(data), np.uint8)
+    if (len(whole) - RECORDS_OFFSET) % RECORD_SIZE:
+        return False
+    records, tiles = whole[RECORDS_OFFSET:].reshape(-1, RECORD_SIZE), whole[TILES_OFFSET:COUNTS_OFFSET]
+    exits = int((records[:, TYPE] == kinds.EXIT).sum())
+    stated = int(whole[COUNTS_OFFSET + 2 * kinds.EXIT])
+    return 0 < exits == stated and records[0, TYPE] == kinds.NINJA and bool((tiles < NUM_TILE_SHAPES).all())
 
 
 def _offset(record: int) -> int:

@@ -262,3 +262,12 @@ def test_the_mirror_image_exchanges_left_and_right():
     image = mirror(Level(tiles, np.array([SPAWN, (10, 8, 9, 1, 0), (14, 8, 9, 0, 2), (1, 8, 9, 1, 1)])))
     assert image.tiles[3, 41] == 9 and image.tiles[4, 40] == 5
     assert image.records.tolist() == [[0, 136, 50, 0, 0], [10, 168, 9, 3, 0], [14, 168, 9, 4, 3], [1, 168, 9, 1, 1]]
+
+
+def test_a_map_without_its_size_fields_is_refused():
+    """As the game's level query returns it: eight bytes shorter."""
+    tiles = np.zeros((23, 42), np.uint8)
+    data = Level.build(tiles, (20, 20), exits=[((30, 30), (40, 40))], entities=[(21, 92, 46)]).to_bytes()
+    with pytest.raises(LevelError, match="8 zero bytes"):
+        Level.from_bytes(data[8:])
+    assert Level.from_bytes(bytes(8) + data[8:]) == Level.from_bytes(data)
