@@ -73,7 +73,7 @@ def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
 
 
 def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
-    """Names of the stages in order, as the run tells it; in older runs the categories, those of nobody's making last."""
+    """Return the names of the stages in order; in older runs the categories, with unknown ones last."""
     before, after = _OF_STAGE
     found = {
         tag.removeprefix(before).removesuffix(after)
@@ -123,7 +123,7 @@ def curve_chart(
 
 
 def shown_line(chart: Chart, line: Scalars) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """What a chart shows of one tag: steps int64[n], values float64[n], and their running mean where it has one."""
+    """Return the points of one tag in a chart: steps int64[n], values float64[n], and their running mean or None."""
     steps, values = _since_start(line) if chart.since_start else line
     values = chart.factor * values
     smooth = chart.smooth > 1 and len(values) > chart.smooth

@@ -71,7 +71,7 @@ def write_report(experiment: Mapping, path: str | os.PathLike) -> Path:
 
 
 def render_report(experiment: Mapping, folder: Path) -> str:
-    """The page as text.  folder: where it will lie; paths are resolved, and links made, from there."""
+    """Return the page as text.  folder: its folder, from which paths are resolved and links made."""
     architectures: Architectures = experiment.get("architectures") or {}
     machine = experiment.get("machine")
     machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
@@ -80,7 +80,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
     return render_page(
         "experiment.html",
         title=str(experiment.get("name") or "experiment"),
-        told=[text for text in (experiment.get("created"), machine_name) if text],
+        summary=[text for text in (experiment.get("created"), machine_name) if text],
         verdicts=_verdicts(experiment, architectures),
         results=_results({name: entry.get("results") for name, entry in architectures.items()}),
         all_seeds=_results(experiment.get("all_seeds") or {}),
@@ -88,7 +88,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         notes=notes,
         curves=_curves(runs),
         colours=[(colour, name) for colour, name, _ in coloured(runs)],
-        lessons=_lessons(runs),
+        distillation=_distillation(runs),
         ledgers=_ledgers(runs),
         parts=_parts(sections),
         players=players if any(_has_players(contents["films"]) for contents in sections.values()) else None,
@@ -99,7 +99,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
 
 
 def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
-    """What the page shows of one architecture; None or empty for what was not run."""
+    """Return the sections of one architecture; None or empty for parts that were not run."""
     return {
         "bc": _cloning(entry.get("bc") or {}, entry.get("events") or ()),
         "settings": _settings(entry.get("settings") or {}),
@@ -124,7 +124,7 @@ def _parts(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[st
 
 
 def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]] | None:
-    """Rows of what was chosen, by somebody or for the machine, and of what is at its default."""
+    """Return rows of settings: those chosen by the user or for the machine, and the defaults."""
     if not settings:
         return None
     rows = [{"setting": name, "value": one["value"], "from": one["source"]} for name, one in settings.items()]
@@ -192,7 +192,7 @@ def _comparisons(experiment: Mapping, architectures: Architectures) -> dict[str,
 
 
 def _difference(values: Mapping | None) -> dict[str, Any] | None:
-    """What the page shows of a difference; bold: it leaves no doubt."""
+    """Format a difference; bold if its interval excludes 0."""
     if values is None:
         return None
     difference = Difference(**values)
@@ -228,19 +228,17 @@ def _curves(runs: Mapping[str, Mapping[str, Scalars]]) -> list[tuple[Chart, byte
     return [(chart, curve_chart(chart, runs, marks)) for chart in CHARTS] if runs else []
 
 
-def _lessons(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
-    """What lessons have brought: two charts per run that had a teacher."""
+def _distillation(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
+    """Return two charts of distillation per run that had a teacher."""
     plots = []
     for name, scalars in runs.items():
         for tag, what, unit, factor in (
             ("bc/teacher/divergence", "Divergence from the teacher", "nats", 1),
-            ("bc/teacher/success", "Success in lessons", "%", 100),
+            ("bc/teacher/success", "Success during distillation", "%", 100),
         ):
             if line := scalars.get(tag):
                 title = f"{what}, {name}"
-                plots.append(
-                    Plot(title, lines_chart(title, unit, {name: (line.steps, factor * line.values)}, "lesson"))
-                )
+                plots.append(Plot(title, lines_chart(title, unit, {name: (line.steps, factor * line.values)}, "step")))
     return plots
 
 
@@ -276,15 +274,15 @@ def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
     }
     history = bc.get("history") or ()
     charts = (
-        ("Loss while cloning", "nats", _history_lines(history, _LOSSES)),
-        ("Accuracy while cloning", "%", _history_lines(history, _ACCURACIES, 100)),
+        ("Loss of imitation", "nats", _history_lines(history, _LOSSES)),
+        ("Accuracy of imitation", "%", _history_lines(history, _ACCURACIES, 100)),
     )
-    told = ("validation", "training", "baselines", "closed_loop", "history")
+    listed = ("validation", "training", "baselines", "closed_loop", "history")
     return {
         "scores": scores,
         "closed_loop": bc.get("closed_loop") or _of_the_clone(events),
         "plots": [Plot(title, lines_chart(title, unit, lines, "epoch")) for title, unit, lines in charts if lines],
-        "rest": {key: value for key, value in bc.items() if key not in told},
+        "rest": {key: value for key, value in bc.items() if key not in listed},
     }
 
 
@@ -342,7 +340,7 @@ def _has_players(films: Mapping[str, Sequence[Mapping]]) -> bool:
 
 
 def _player(replay: Path, label: str) -> str:
-    """What becomes an interactive player of a run."""
+    """Return the data of an interactive player of a run."""
     run = Replay.load(replay)
     return player_data(LevelRuns(run.level, [(label, run.inputs)]))
 

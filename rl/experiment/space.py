@@ -1,4 +1,4 @@
-"""What a sweep draws: any settings, each from a range or from a list.
+"""Search space of a sweep: settings, each with a range or a list of values.
 
     initial-lr=1e-4..1e-2:log       a number from a range, evenly on a logarithmic scale
     ppo.gae_lambda=0.9..0.99        by its place in the configuration
@@ -78,7 +78,7 @@ Space = tuple[Dimension, ...]
 
 
 def read_space(texts: Sequence[str], file: Path | None = None) -> Space:
-    """What ``--sweep`` and a file ask for; ConfigError names what cannot be understood."""
+    """Parse ``--sweep`` and a file; raise ConfigError for values that cannot be parsed."""
     given = [(text, *_parted(text)) for text in texts]
     if file is not None:
         given += [(f"{file}: {name}", name, value) for name, value in _read_file(file)]

@@ -313,7 +313,7 @@ def report_page(
 ) -> str:
     """The page as text."""
     return render_page(
-        "solve.html", title=title, told=summary(solved), rows=rows(solved), films=films, settings=settings
+        "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=films, settings=settings
     )
 
 

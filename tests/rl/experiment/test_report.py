@@ -148,10 +148,10 @@ def test_random_play_stands_once_where_it_was_the_same_for_all(tmp_path, experim
 
 
 def test_lessons_have_charts(tmp_path, experiment):
-    assert "Lessons" not in write_report(experiment, tmp_path / "report.html").read_text()
+    assert "Divergence from the teacher" not in write_report(experiment, tmp_path / "report.html").read_text()
     write_events(tmp_path / "mlp" / "tensorboard", ("bc/teacher/divergence", "bc/teacher/success"), (1, 2, 3))
     page = write_report(experiment, tmp_path / "report.html").read_text()
-    for title in ("Divergence from the teacher, mlp_baseline", "Success in lessons, mlp_baseline"):
+    for title in ("Divergence from the teacher, mlp_baseline", "Success during distillation, mlp_baseline"):
         assert f'alt="{title}"' in page
 
 
