@@ -16,28 +16,28 @@ Kaernbach 1991 (weighted up-down method).
 """
 
 import math
-from collections import deque
-from collections.abc import Mapping
+from collections import OrderedDict, deque
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nppsim.batch import BatchSimulator
+from nppsim.errors import UserError
 from nppsim.outcomes import WON
 from rl.config.curriculum import CurriculumConfig
-from rl.curriculum.prefixes import Prefixes
 from rl.curriculum.statistics import unpacked
-from rl.curriculum.tracks import Tracks, unit
 
 STEPS = 10  # parts of a run; episodes begin at the end of a part
 MOST_LOSSES = 20  # in a row, after which an attempt of the agent is dropped
-LEAST_PROGRESS = 0.1  # smallest progress of a stored attempt, in units of ``tracks.unit``
+LEAST_PROGRESS = 0.1  # smallest progress of a stored attempt, in units of ``unit``
 MARGIN = 0.02  # additional progress needed to replace it
 FADE = 0.5  # factor of the fraction for each win from the true start
 MOST_WINS = 4  # wins from the true start after which a level has no start states
 MOST_RUNS = 4096  # levels with a run
 RECENT = 100  # episodes of the reported success rate
+MOST_BYTES = 128 << 20  # of the cached states
 
 
 @dataclass
@@ -66,6 +66,150 @@ class Run:
     def prefix(self) -> np.ndarray:
         """Actions uint8[k] before the current start."""
         return self.actions[: self.stops[int(self.position)]]
+
+
+class Tracks:
+    """Actions and progress of the current episode of N environments.
+
+    Progress is the shaping potential, plus its range once the switch is taken, relative to the start of the level.
+
+    actions: uint8[N, longest], from the start of the level, including those before a start state.
+    length: int64[N], number of actions.
+    origin: float64[N], potential at the start of the level.
+    best, best_at: float64[N], int64[N], largest progress, and the number of actions before it.
+    known: bool[N], the actions are complete; False if the state was set externally.
+    """
+
+    STORED: ClassVar[tuple[str, ...]] = ("actions", "length", "origin", "best", "best_at", "known")
+
+    def __init__(self, sim: BatchSimulator):
+        longest = int(sim.bank.time_limit.max()) // sim.frame_skip + 2
+        count = sim.num_envs
+        self.actions = np.zeros((count, longest), np.uint8)
+        self.length, self.best_at = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.origin, self.best = np.zeros(count), np.zeros(count)
+        self.known = np.zeros(count, bool)
+
+    def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
+        """Record the current progress and the next actions.  actions: int[N]."""
+        far = self._worth(sim, slice(None)) - self.origin
+        better = far > self.best
+        self.best[better], self.best_at[better] = far[better], self.length[better]
+        self.actions[np.arange(len(actions)), self.length] = actions
+        self.length += 1
+
+    def begin(self, sim: BatchSimulator, envs: np.ndarray) -> None:
+        """Start tracks at the start of the level."""
+        self.length[envs] = self.best_at[envs] = 0
+        self.best[envs] = 0.0
+        self.origin[envs] = self._worth(sim, envs)
+        self.known[envs] = True
+
+    def follow(self, sim: BatchSimulator, env: int, actions: np.ndarray) -> None:
+        """Start a track at the state after these actions."""
+        self.actions[env, : len(actions)] = actions
+        self.length[env] = self.best_at[env] = len(actions)
+        self.best[env] = self._worth(sim, env) - self.origin[env]
+
+    def forget(self) -> None:
+        """Mark all tracks as incomplete: environment states were set externally."""
+        self.length[:] = self.best_at[:] = 0
+        self.known[:] = False
+
+    def run(self, env: int, length: int) -> np.ndarray:
+        """First actions uint8[length] of an episode."""
+        return self.actions[env, :length].copy()
+
+    @staticmethod
+    def _worth(sim: BatchSimulator, envs: Any) -> Any:
+        count = sim.num_envs
+        potential, switch = sim.state.progress["potential"][:count], sim.state.ninja["switch_taken"][:count]
+        return potential[envs] + unit(sim) * switch[envs]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the arrays."""
+        return {name: getattr(self, name).copy() for name in self.STORED}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore ``state_dict``."""
+        for name in self.STORED:
+            setattr(self, name, unpacked(state[name]))
+
+
+def unit(sim: BatchSimulator) -> float:
+    """Unit of progress: range of the shaping potential; 1 without shaping."""
+    return float(abs(sim.reward_config.shaping)) or 1.0
+
+
+class StartStateError(UserError, RuntimeError):
+    """A stored run whose playback differs from its recording."""
+
+
+class Prefixes:
+    """LRU cache of states by (level, actions).
+
+    requests, hits: counts so far.
+    """
+
+    def __init__(self) -> None:
+        self.requests = self.hits = 0
+        self._states: OrderedDict[tuple[int, bytes], np.ndarray] = OrderedDict()
+        self._sim: BatchSimulator | None = None  # one environment with the same levels
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def forget(self) -> None:
+        """Drop all states, as level indices may have changed."""
+        self._states.clear()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cached states."""
+        return sum(state.nbytes for state in self._states.values())
+
+    def state(self, sim: BatchSimulator, level: int, actions: np.ndarray, stops: Collection[int] = ()) -> np.ndarray:
+        """Snapshot uint8[B] for ``sim`` after these actions, with counts of decisions and rewards reset.
+
+        The level's clock includes the actions.
+        stops: numbers of actions whose states are cached as well.
+        Raises StartStateError if the actions end the episode.
+        """
+        key = (level, actions.tobytes())
+        self.requests += 1
+        self.hits += key in self._states
+        if key not in self._states:
+            self._play(sim, level, actions, {*stops, len(actions)})
+            while len(self._states) > max(1, MOST_BYTES // self._states[key].nbytes):
+                self._states.popitem(last=False)
+        self._states.move_to_end(key)
+        return self._states[key]
+
+    def _play(self, sim: BatchSimulator, level: int, actions: np.ndarray, stops: Collection[int]) -> None:
+        if self._sim is None or self._sim.bank is not sim.bank:
+            self._sim = sim.sibling()
+        single = self._sim
+        single.reset(np.array([level]))
+        for number, action in enumerate(actions, 1):
+            single.step(np.array([action]))
+            if single.finished.size:
+                raise StartStateError(
+                    f"level {sim.bank.levels[level].fingerprint[:16]}: a stored run ends after decision {number} of "
+                    f"{len(actions)}, unlike its recording; start a new run, or train without --start-states"
+                )
+            if number in stops:
+                self._states[level, actions[:number].tobytes()] = _as_start(single)
+
+
+def _as_start(sim: BatchSimulator) -> np.ndarray:
+    """Snapshot of the environment with decisions and rewards set to 0."""
+    before = sim.snapshot(0)
+    sim.state.progress["decisions"][0] = 0
+    sim.state.terms[0] = 0.0
+    sim.forget_frames(np.zeros(1, int))
+    found = sim.snapshot(0)
+    sim.restore(0, before)
+    return found
 
 
 class StartStates:

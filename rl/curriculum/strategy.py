@@ -23,10 +23,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nppsim._kernel import kernel
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
 from rl.config.curriculum import CurriculumConfig
-from rl.curriculum.sorted_search import places
 from rl.curriculum.statistics import unpacked
 
 THIRDS = 3  # parts of the difficulty axis of a family
@@ -222,3 +222,28 @@ def mixed(weights: np.ndarray, uniform_share: float) -> np.ndarray:
     spread = weights * ((1 - uniform_share) / total)
     spread += uniform_share / count
     return spread
+
+
+def places(rising: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Number of entries <= each value, int32[n], as ``rising.searchsorted(values, side="right")``.
+
+    Searches in lockstep, which is five times as fast, as memory accesses overlap.
+
+    rising: float64[k], contiguous, k at least 1 and less than 2 ** 31.
+    values: float64[n], contiguous.
+    """
+    found = np.zeros(len(values), np.int32)
+    _search(rising, values, found)
+    return found
+
+
+@kernel
+def _search(rising: np.ndarray, values: np.ndarray, found: np.ndarray) -> None:
+    left = len(rising)
+    while left > 1:
+        half = left >> 1
+        for i in range(len(values)):
+            found[i] += half * np.int32(rising[found[i] + half - 1] <= values[i])
+        left -= half
+    for i in range(len(values)):
+        found[i] += np.int32(rising[found[i]] <= values[i])

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl.curriculum.sorted_search import places
+from rl.curriculum.strategy import places
 
 NUMBERS = st.floats(-10, 10) | st.integers(-3, 3).map(float)  # the latter so that some are equal
 

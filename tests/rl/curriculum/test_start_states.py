@@ -10,8 +10,7 @@ from nppsim.errors import ConfigError
 from nppsim.outcomes import DIED, WON
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.curriculum.prefixes import Prefixes, StartStateError
-from rl.curriculum.start_states import FADE, MOST_LOSSES, MOST_WINS, STEPS, Run
+from rl.curriculum.start_states import FADE, MOST_LOSSES, MOST_WINS, STEPS, Prefixes, Run, StartStateError
 from rl.curriculum.statistics import as_json
 
 from learners import make_ppo, roll_out
@@ -278,7 +277,7 @@ def test_a_run_that_was_saved_without_start_states_goes_on_without():
 
 
 def test_states_are_kept_for_a_while_only(monkeypatch):
-    monkeypatch.setattr("rl.curriculum.prefixes.MOST_BYTES", 1)
+    monkeypatch.setattr("rl.curriculum.start_states.MOST_BYTES", 1)
     _, sim = made()
     prefixes = Prefixes()
     first = prefixes.state(sim, 0, np.full(3, RIGHT))
