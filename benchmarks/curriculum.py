@@ -5,10 +5,9 @@
 
 How to read it: docs/curriculum.md.
 
-Episodes are artificial, because the cost of the curriculum itself is measured: all calls of training, and saving.  Two
-strategies with injected faults (a scan of all levels after each episode, unlimited memory) must be noticed, else the
-measurement is worthless.  Only start states need a simulator, with random play on the starter levels.  Times are processor
-times, which other programs do not change.
+Episodes are artificial, because the cost of the curriculum itself is measured: all calls of training, and saving.  Only
+start states need a simulator, with random play on the starter levels.  Times are processor times, which other programs do
+not change.
 """
 
 import json
@@ -31,12 +30,11 @@ from nppsim.measure.intervals import Estimate, difference_of_medians, slope
 from nppsim.outcomes import TIMEOUT, WON
 from nppsim.settings import Parser
 from rl.config.curriculum import CURRICULA, CurriculumConfig
-from rl.curriculum import STRATEGIES, CurriculumManager, Levels, Outcomes, make_sampler
+from rl.curriculum import STRATEGIES, CurriculumManager, Levels, make_sampler
 from rl.curriculum.learning_progress import DETAILED, SUMMARY, LearningProgress
 from rl.curriculum.memory_usage import Size
 from rl.curriculum.statistics import as_json
 from rl.curriculum.strategy import Strategy
-from rl.curriculum.uniform import Uniform
 
 ENVIRONMENTS = 512  # as many as train by default
 CATEGORIES = ("simplest", "simpler", "simple", "medium", "complex", "exploration", "mine_heavy")
@@ -46,35 +44,6 @@ MOST_BYTES = 1024  # by which containers may grow, beside a twentieth
 WARM_UP = 10  # a tenth of the updates, while caches fill, has no part in the slope
 STEADY_UPDATES = 100  # over which speed has to stay the same to count as constant
 START_UPDATES = 16  # of random play with start states, of which the first half only finds runs
-
-
-class NaiveRescan(Strategy):
-    """Fault injection: compute the whole distribution again after each draw and each episode, level by level."""
-
-    def draw(self, n: int) -> np.ndarray:
-        return np.concatenate([self._draw_one() for _ in range(n)])
-
-    def _draw_one(self) -> np.ndarray:
-        self.weigh(np.array([1.0 + 0.0 * level for level in range(len(self.levels))]))
-        return super().draw(1)
-
-    def update(self, outcomes: Outcomes) -> None:
-        """Nothing: all is done, again and again, when levels are drawn."""
-
-
-class Hoarder(Strategy):
-    """Fault injection: store all episodes, and search them once for each environment."""
-
-    saved = ("past",)
-
-    def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
-        super().__init__(levels, config, rng)
-        self.past: list[int] = []
-
-    def update(self, outcomes: Outcomes) -> None:
-        self.past += outcomes.levels.tolist()
-        for _ in range(ENVIRONMENTS):
-            sum(self.past)
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +260,7 @@ class RandomPlay:
 # ---------------------------------------------------------------------------------------------------------------------
 # The investigation, phase by phase
 
-STEADINESS, INJECTED = "1 Speed over the run", "10 Fault injection"
+STEADINESS = "1 Speed over the run"
 
 
 @dataclass(frozen=True)
@@ -333,16 +302,14 @@ class Benchmark:
             for name, (kind, its) in strategies.items()
             for count in self.counts
         ]
-        naive = measure("injected: rescan", NaiveRescan, config, min(1000, max(self.counts)), 3, 2 * ENVIRONMENTS)
         yield self._decay(costs)
-        yield self._recalculation(costs, naive)
+        yield self._recalculation(costs)
         yield self._resume(costs)
         yield self._statistics(costs)
         yield self._memory(costs)
         yield self._side_by_side(costs)
         yield self._pools()
         yield self._start_states()
-        yield self._planted(naive)
 
     def _decay(self, costs: list[Costs]) -> Section:
         rows = [
@@ -353,7 +320,7 @@ class Benchmark:
         header = ("strategy", "levels", "µs per episode", "change of steps/s over the run [95 %]")
         return Section(STEADINESS, header, rows, f"falls: {_names(bad)}" if bad else verdict, not bad, bad)
 
-    def _recalculation(self, costs: list[Costs], naive: Costs) -> Section:
+    def _recalculation(self, costs: list[Costs]) -> Section:
         rows = [
             (
                 c.strategy,
@@ -362,7 +329,7 @@ class Benchmark:
                 f"{c.update_ms:.2f}",
                 f"{c.update_ms * self.updates / 1e3:.2f}",
             )
-            for c in (*costs, naive)
+            for c in costs
         ]
         limit = 2 * 1000 / self.episodes
         bad = [c for c in costs if c.scans > limit]
@@ -459,46 +426,6 @@ class Benchmark:
         header = ("start states", "episodes from there", "µs per decision: simulator", "curriculum", "share of both")
         return Section("9 Start states, at random play", header, rows, verdict, None)
 
-    def _planted(self, naive: Costs) -> Section:
-        uniform = measure("uniform", Uniform, CurriculumConfig(), naive.levels, 3, 2 * ENVIRONMENTS)
-        hoarder = measure("injected: hoarding", Hoarder, CurriculumConfig(), 100, 24, 2 * ENVIRONMENTS)
-        rows = [
-            (
-                c.strategy,
-                f"{c.levels:,}",
-                f"{c.scans:.0f}",
-                f"{c.share(self.training_us):.1%}",
-                _points(c.change(self.training_us)),
-                ", ".join(c.grown) or "none",
-            )
-            for c in (uniform, naive, hoarder)
-        ]
-        unnoticed = [
-            fault
-            for fault, noticed in (
-                ("the injected scan", naive.scans >= 900 and naive.share(self.training_us) > MOST_SHARE),
-                (
-                    "the injected hoarding",
-                    _is_lost(hoarder.change(self.training_us)) and hoarder.grown[:1] == ["Hoarder.past"],
-                ),
-            )
-            if not noticed
-        ]
-        verdict = (
-            f"not noticed: {', '.join(unnoticed)}; trust nothing above"
-            if unnoticed
-            else "both injected faults are noticed"
-        )
-        header = (
-            "strategy",
-            "levels",
-            "recalculations per 1,000",
-            "share",
-            "change of steps/s",
-            "containers that grow",
-        )
-        return Section(INJECTED, header, rows, verdict, not unnoticed)
-
 
 def _is_lost(change: Estimate) -> bool:
     """Return True if speed has fallen by more than the limit, beyond its interval."""
@@ -555,8 +482,6 @@ def criteria(sections: list[Section], updates: int, training_us: float) -> list[
     """(criterion, verdict): is speed constant with learning progress, and is all known that mending a fault takes?"""
     constant = f"constant steps/s over {STEADY_UPDATES}+ updates with learning progress"
     names = (constant, "cause known", "impact quantified", "fix known")
-    if not _section(sections, INJECTED).good:
-        return [(name, "not evaluated: an injected fault was not noticed") for name in names]
     bad = [section for section in sections if section.good is False]
     confirmed = [(row[0], row[-1]) for row in outcome_table(sections) if row[-2] == "yes"]
     blamed = {(c.strategy, c.levels): c for section in bad for c in section.blamed}.values()

@@ -1,13 +1,11 @@
-"""The benchmark of the curriculum notices the injected faults; its times are not tested."""
+"""The curriculum benchmark runs and reports each section; its times are not tested."""
 
 import numpy as np
 
 from benchmarks.curriculum import (
     HYPOTHESES,
-    INJECTED,
     Benchmark,
     Costs,
-    NaiveRescan,
     Section,
     criteria,
     main,
@@ -19,24 +17,19 @@ from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES
 
 
-def test_every_strategy_recalculates_once_per_update_and_the_planted_one_after_each_episode():
-    config = CurriculumConfig()
+def test_every_strategy_recalculates_once_per_update():
     for name in CURRICULA:
         costs = measure(name, STRATEGIES[name], CurriculumConfig(strategy=name), 50, 6, 128)
         assert costs.scans <= 1000 / 128
         assert not costs.grown
-    assert measure("injected", NaiveRescan, config, 50, 3, 64).scans >= 1000
 
 
-def test_each_phase_has_a_verdict_and_counts_show_the_planted_faults():
+def test_each_phase_has_a_verdict():
     sections = list(Benchmark(counts=(10, 200), updates=6, episodes=128).sections())
-    assert [section.title.split()[0] for section in sections] == ["1", "2", "4", "5", "6", "7", "8", "9", "10"]
+    assert [section.title.split()[0] for section in sections] == ["1", "2", "4", "5", "6", "7", "8", "9"]
     assert all(section.verdict and section.rows for section in sections)
-    _, naive, hoarder = sections[-1].rows  # its verdict is by times, too
-    assert float(naive[2]) >= 900
-    assert hoarder[-1].startswith("Hoarder.past")
     assert len(outcome_table(sections)) == len(HYPOTHESES)
-    without, with_them = sections[-2].rows
+    without, with_them = sections[-1].rows
     assert [row[0] for row in (without, with_them)] == ["without", "with"]
     assert float(with_them[3]) > float(without[3]) > 0
 
@@ -53,11 +46,10 @@ def sections_of(**blamed):
     return [
         *sections,
         Section("9 Start states", (), [], "", None),
-        Section(INJECTED, (), [], "", "injected" not in blamed),
     ]
 
 
-def test_each_suspicion_says_what_its_test_shows_if_it_holds():
+def test_outcome_table():
     table = outcome_table(sections_of(section_6=[costs("plr")]))
     assert [row[3] for row in table] == ["no", "no", "yes", "no", "no"]
     assert table[2] == (
@@ -66,7 +58,7 @@ def test_each_suspicion_says_what_its_test_shows_if_it_holds():
     )
 
 
-def test_speed_is_constant_over_a_hundred_updates_of_learning_progress_or_not_judged():
+def test_constant_speed_of_learning_progress_is_evaluated_over_100_updates():
     def verdict(updates, **blamed):
         (criterion, verdict), *_ = criteria(sections_of(**blamed), updates, 100.0)
         assert criterion == "constant steps/s over 100+ updates with learning progress"
@@ -80,7 +72,7 @@ def test_speed_is_constant_over_a_hundred_updates_of_learning_progress_or_not_ju
     )
 
 
-def test_a_fault_has_a_cause_an_impact_and_a_remedy():
+def test_criteria_name_cause_impact_and_remedy():
     def verdicts(**blamed):
         return [verdict for _, verdict in criteria(sections_of(**blamed), 100, 98.0)][1:]
 
@@ -95,10 +87,9 @@ def test_a_fault_has_a_cause_an_impact_and_a_remedy():
     assert cause == "not met: 1 Speed over the run, and no suspicion is confirmed"
     assert impact == "met: stages with 1,000 levels takes 2.00% of the time"
     assert fix.startswith("not met")
-    assert verdicts(injected=True) == ["not evaluated: an injected fault was not noticed"] * 3
 
 
-def test_what_each_statistic_costs_is_told():
+def test_costs_of_each_statistic():
     assert {"summary", "pools", "raw_scores", "ginis"} == set(statistics_costs(20))
 
 
@@ -106,7 +97,6 @@ def test_the_script_prints_all_sections(capsys):
     assert main(["--levels", "10", "--updates", "6", "--episodes", "64"]) in (0, 1)
     printed = capsys.readouterr().out
     assert "Outcome" in printed
-    assert "Fault injection" in printed
     assert "expected, if so" in printed
     assert "not evaluated: " in printed
     assert main(["--levels", "0"]) == 2

@@ -3,6 +3,8 @@
 A RewardConfig sets the weights of the built-in terms; a Gymnasium wrapper adds anything else.
 """
 
+from typing import Any
+
 import gymnasium
 
 from nppsim import NppEnv
@@ -12,11 +14,11 @@ from nppsim.reward import PRESETS, RewardConfig
 class GoldCounts(gymnasium.Wrapper):
     """Adds 0.1 to the reward for each piece of gold."""
 
-    def reset(self, **kwargs):
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         self._gold = 0
         return self.env.reset(**kwargs)
 
-    def step(self, action):
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         gold = int(self.unwrapped.simulator.state.ninja["gold"][0])
         reward += 0.1 * (gold - self._gold)

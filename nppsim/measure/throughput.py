@@ -223,7 +223,7 @@ def compare_with_baseline(result: Mapping, baseline: Mapping, name: str = "the b
     """Speed of a result relative to a baseline.  Raises TimingError unless machine, versions and settings agree."""
     check_comparable(result, baseline, name)
 
-    def work(record, loop):
+    def work(record: Mapping, loop: str | None) -> np.ndarray:
         return np.multiply(record["round_s"], record["calibration"][loop] if loop else 1.0)
 
     return BaselineComparison(

@@ -56,7 +56,7 @@ class Amount:
     warmup: int = setting(2000, "decisions of each environment before the first round", low=0)
     seed: int = setting(42, "of levels, actions and the order of recordings", aliases=("seeds",), low=0)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_settings(self)
         try:
             object.__setattr__(self, "observations", layout.observation_keys(self.observations))
@@ -167,7 +167,7 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
         tiles = np.where(filled, rng.integers(1, NUM_TILE_SHAPES, (ROWS, COLUMNS)), 0).astype(np.uint8)
         tiles[10:13, 20:23] = 0  # room for the ninja, which starts in the middle
 
-        def place():
+        def place() -> tuple[int, int]:
             return int(rng.integers(6, 170)), int(rng.integers(6, 94))  # bytes: steps of 6 px, inside the border
 
         others = [

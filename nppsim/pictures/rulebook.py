@@ -9,6 +9,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Colour, Point
 from nppsim.pictures.figures import draw_entity
 from nppsim.pictures.scene import initial_look, level_entities
 from nppsim.simulate import simulate
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 PAPER: Colour = (255, 255, 255)
 GRID: Colour = (226, 227, 233)
@@ -74,7 +78,7 @@ class Figure:
         self.canvas.line((start, stem), colour, width)
         self.canvas.polygon((end, *sides), colour)
 
-    def finish(self):
+    def finish(self) -> "Image":
         """The antialiased picture, a Pillow image."""
         picture = self.canvas.finish()
         pen = needed("PIL.ImageDraw", "video").Draw(picture)
@@ -116,7 +120,7 @@ def surfaces(tile: int) -> list[tuple[list[Point], Point, Point]]:
     return found
 
 
-def _tile_sheet(draw_one: Callable[[Figure, int, float, float], None], legend: str):
+def _tile_sheet(draw_one: Callable[[Figure, int, float, float], None], legend: str) -> "Image":
     """All 38 tiles, eight in a row; ``draw_one(figure, tile, left, top)`` adds what the sheet is about."""
     pitch, left, top = 38.0, 11.0, 11.0
     figure = Figure(2 * left + 8 * pitch - 14, top + len(TILE_ROWS) * (pitch + 4) + 4, 3)
@@ -146,7 +150,7 @@ def _fill_tile(figure: Figure, tile: int, x: float, y: float) -> None:
         canvas.line(((x, y + k), (x + 24, y + k)), GRID, 0.25)
 
 
-def draw_tiles():
+def draw_tiles() -> "Image":
     """The 38 tile shapes: their solid part, their surfaces, and a tick on the open side of each."""
 
     def draw_surfaces(figure: Figure, tile: int, x: float, y: float) -> None:
@@ -157,7 +161,7 @@ def draw_tiles():
     return _tile_sheet(draw_surfaces, "grey: solid    dark: surface    orange: its open side")
 
 
-def draw_half_cells():
+def draw_half_cells() -> "Image":
     """The codes that each tile gives to its twelve half-edges of the grid that drones, guards and thwumps move on."""
 
     def draw_codes(figure: Figure, tile: int, x: float, y: float) -> None:
@@ -179,7 +183,7 @@ def _draw_code(figure: Figure, code: int, start: Point, end: Point) -> None:
 # Orientation and reach of entities
 
 
-def draw_orientations():
+def draw_orientations() -> "Image":
     """The eight orientations: their vectors, and what they mean to launch pads, one-ways, doors and thwumps."""
     shown = (
         (kinds.LAUNCH_PAD, "launch pad"),
@@ -236,7 +240,7 @@ _SQUARES = (  # what touches it with a square: (type, half side)
 )
 
 
-def draw_reach():
+def draw_reach() -> "Image":
     """Circles and squares of the entities, and (dashed) how near the ninja's centre must come to touch them."""
     columns, pitch = 7, 52.0
     shapes = [*((kind, size, False) for kind, size in _CIRCLES), *((kind, size, True) for kind, size in _SQUARES)]
@@ -285,7 +289,7 @@ def jump(pressed: int) -> np.ndarray:
     return run.position[run_up - 1 : landed + 1]
 
 
-def draw_jumps():
+def draw_jumps() -> "Image":
     """Three jumps of different length out of a full run; a dot per frame, a ring where the key is released."""
     paths = [(pressed, jump(pressed)) for pressed in (1, 15, 46)]
     left, floor = paths[0][1][0, 0] - 20, TILE * FLOOR_ROW
@@ -316,7 +320,7 @@ def landing(spawn_x: int, *more: tuple[int, int, int]) -> tuple[Point, Point, Po
     return tuple(before), tuple(free), tuple(run.position[n])
 
 
-def draw_push_out():
+def draw_push_out() -> "Image":
     """One real frame of landing on a floor, on a slope, on a corner: where the ninja was, would be, and is."""
     ramp = tuple((20 - k, 19 + k, tiles.RAMP) for k in range(-2, 1))
     ramp += tuple((20 - k, 20 + k, tiles.SOLID) for k in range(-2, 0))
@@ -342,7 +346,7 @@ def draw_push_out():
     return page
 
 
-FIGURES: dict[str, Callable] = {
+FIGURES: dict[str, "Callable[[], Image]"] = {
     "tiles": draw_tiles,
     "half_cells": draw_half_cells,
     "orientations": draw_orientations,

@@ -177,7 +177,7 @@ class Field:
         good = (hop == NO_HOP) & (at_goal | (self.distance < 0))
         price, distance = np.pad(self.price, 1), np.pad(self.distance, 1, constant_values=-1)
 
-        def moved(array, dx, dy):
+        def moved(array: np.ndarray, dx: int, dy: int) -> np.ndarray:
             return array[1 + dx : 1 + dx + COLUMNS, 1 + dy : 1 + dy + ROWS]
 
         for number, (dx, dy) in enumerate(DIRECTIONS):
