@@ -124,8 +124,8 @@ def _levels(arguments: argparse.Namespace) -> int:
     for i in range(len(level_set)):
         try:
             levels.append(level_set[i])
-        except LevelSetError as problem:
-            problems.append(str(problem))
+        except LevelSetError as error:
+            problems.append(str(error))
     if problems and not arguments.skip_bad_levels:
         raise CommandError(f"{'; '.join(problems)}; or leave these levels out with --skip-bad-levels")
     for problem in problems:
@@ -225,8 +225,8 @@ def _replays(arguments: argparse.Namespace) -> int:
 def _diff_flags(parser: Parser) -> None:
     parser.add_argument("a", metavar="A", help="replay")
     parser.add_argument("b", metavar="B", help="replay of the same level")
-    parser.add_flag(Setting("of the way", flag="sections", kind=int, default=10, low=1))
-    parser.add_argument("--out", metavar="PNG", help="draw both ways (extra: video)")
+    parser.add_flag(Setting("of the path", flag="sections", kind=int, default=10, low=1))
+    parser.add_argument("--out", metavar="PNG", help="draw both paths (extra: video)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -306,7 +306,7 @@ def _bench(arguments: argparse.Namespace) -> None:
 
 def _render_flags(parser: Parser) -> None:
     parser.add_argument("paths", nargs="*", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
-    parser.add_argument("--replay", metavar="FILE", help="draw the way of these inputs, too")
+    parser.add_argument("--replay", metavar="FILE", help="draw the path of these inputs, too")
     parser.add_argument(
         "--sheet", metavar="DIR", help="draw the levels of a folder on one page, in one scale, with their pars"
     )
@@ -316,7 +316,7 @@ def _render_flags(parser: Parser) -> None:
     parser.add_flag(Setting("of a single level", flag="scale", kind=float, default=1.0, above=0))
 
 
-@_command("render", "draw a level, the way of a replay, or a sheet of levels (extra: video)", _render_flags)
+@_command("render", "draw a level, the path of a replay, or a sheet of levels (extra: video)", _render_flags)
 def _render(arguments: argparse.Namespace) -> None:
     errors.needed("PIL", "video")
     from nppsim.pictures import render
@@ -325,7 +325,7 @@ def _render(arguments: argparse.Namespace) -> None:
         _render_rulebook(arguments)
         return
     if arguments.replays and not arguments.sheet:
-        raise CommandError("--replays belongs to --sheet; give --replay FILE for the way of one run")
+        raise CommandError("--replays belongs to --sheet; give --replay FILE for the path of one run")
     if len(arguments.paths) != (1 if arguments.sheet else 2):
         raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
     *level, out = arguments.paths
@@ -514,7 +514,9 @@ def _plan(arguments: argparse.Namespace) -> None:
     same = {"seed": settings.seed, "min_hold": settings.min_hold}
     run = plan(level, settings.frame_skip, budget=settings.budget, noise=settings.noise, **same)
     if run is None:
-        remedy = "raise --budget" if LevelBank([level]).reachable[0] else "no way leads over an exit switch to its exit"
+        remedy = (
+            "raise --budget" if LevelBank([level]).reachable[0] else "no path leads over an exit switch to its exit"
+        )
         odd = f"; what is odd about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
         raise CommandError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
     if arguments.polish:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ def path_lengths(levels: Sequence[Level]) -> list[float | None]:
     return [float(length) if found else None for length, found in zip(bank.path_length, bank.reachable, strict=True)]
 
 
-def describe(level: Level, path_length: float | None) -> dict[str, object]:
+def describe(level: Level, path_length: float | None) -> dict[str, Any]:
     """Return the facts about a level that ``nppsim levels --json`` prints."""
     counts = Counter(np.asarray(level.records[1:, TYPE]).tolist())
     names = {kind: ENTITY_NAMES[kind] if kind < len(ENTITY_NAMES) else f"type {kind}" for kind in counts}

@@ -26,7 +26,7 @@ def corridors(
     mines: Span = (0, 0),
     sides: Sequence[str] = SIDES,
 ) -> Level:
-    """A chain of corridors: the spawn in the first, the exit near the end of the last, the switch on the way.
+    """A chain of corridors: the spawn in the first, the exit near the end of the last, the switch on the path.
 
     pieces: horizontal corridors, at least 2.
     length, height: columns (at least 3) and rows of each.
@@ -38,15 +38,15 @@ def corridors(
     rng = generator("corridors", seed)
     for _ in range(MAX_TRIES):
         owner = np.zeros(BOARD, dtype=np.int16)  # number of the piece that owns a tile, 0 for rock
-        way = _draw_chain(rng, owner, draw(rng, pieces), length, height, shaft, drop, climb)
+        path = _draw_chain(rng, owner, draw(rng, pieces), length, height, shaft, drop, climb)
         rows, columns = np.nonzero(owner)
-        if way and np.ptp(rows) < ROWS and np.ptp(columns) < COLUMNS and not _pieces_touch(owner):
+        if path and np.ptp(rows) < ROWS and np.ptp(columns) < COLUMNS and not _pieces_touch(owner):
             break
     else:
         raise ValueError(f"no chain of corridors of pieces={pieces}, length={length}, drop={drop} fits the stage")
     ends = draw(rng, (0, 1)), draw(rng, (0, 1))
-    spawn, door = way[ends[0]], way[-1 - ends[1]]
-    switch = way[draw(rng, (ends[0] + 1, len(way) - 2 - ends[1]))]
+    spawn, door = path[ends[0]], path[-1 - ends[1]]
+    switch = path[draw(rng, (ends[0] + 1, len(path) - 2 - ends[1]))]
     board = np.where(owner > 0, OPEN, SOLID).astype(np.uint8)
     sketch = furnish(rng, board, spawn, switch, door).cropped()
     add_lining(rng, sketch, mines, sides)
@@ -56,18 +56,18 @@ def corridors(
 def _draw_chain(
     rng: Rng, owner: np.ndarray, pieces: int, length: Span, height: Span, shaft: Span, drop: Span, climb: Span
 ) -> list[Tile]:
-    """Draw a chain into ``owner``; the floor tiles along the way, or nothing if a piece met another."""
+    """Draw a chain into ``owner``; the floor tiles along the path, or nothing if a piece met another."""
     row, column = CENTRE
     direction, number = 1, 0
-    way: list[Tile] = []
+    path: list[Tile] = []
     for piece in range(pieces):
         columns, rows = draw(rng, length), draw(rng, height)
         number += 1
         if not _carve(owner, number, column, column + direction * (columns - 1), row - rows + 1, row):
             return []
-        way += [(column + direction * i, row) for i in range(columns)]
+        path += [(column + direction * i, row) for i in range(columns)]
         if piece == pieces - 1:
-            return way
+            return path
         wide = draw(rng, shaft)
         inner, outer = column + direction * columns, column + direction * (columns + wide - 1)
         upward = climb[1] > 0 and rng.random() < 0.5
@@ -81,7 +81,7 @@ def _draw_chain(
             column = outer + direction
         else:  # turn back
             column, direction = inner - direction, -direction
-    return way
+    return path
 
 
 def _carve(owner: np.ndarray, number: int, x0: int, x1: int, top: int, bottom: int) -> bool:

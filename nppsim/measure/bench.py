@@ -213,5 +213,7 @@ def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Work]]:
     return {
         "reset": lambda: prepare("resets", reset, layout.VISION_FREE),
         "snapshot_restore": lambda: prepare("pairs", snapshot),
-        "level_compile": lambda: Work("levels", lambda: len(LevelBank(levels).path_length)),  # with its ways searched
+        "level_compile": lambda: Work(
+            "levels", lambda: len(LevelBank(levels).path_length)
+        ),  # including the path search
     }

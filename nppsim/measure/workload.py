@@ -153,7 +153,7 @@ def generated_levels(category: str, count: int, seed: int) -> list[Level]:
 
 
 def random_levels(count: int, seed: int, *, density: float, entity_density: float) -> list[Level]:
-    """Random tiles and entities, whether or not there is a way to the exit.
+    """Random tiles and entities, whether or not the exit can be reached.
 
     density: share of the tiles that are not open, in random shapes.  entity_density: entities per tile, of random
     types of ``STREWN``.  An exit, a locked and a trap door with their switches stand in every level.

@@ -22,7 +22,7 @@ from nppsim.pictures.scene import Area, Gait, Scene, around, touched
 PICTURE_SIZE = FILM_SIZE  # px, width and height, of the pictures of every level
 _LEVELS_KEPT = 16  # backgrounds in memory, up to 12 MB each at PICTURE_SIZE
 _SPRITES_KEPT = 512  # per environment, a few kB each
-_TRACE_PX = 2  # the way so far touches no pixel farther from it (level px)
+_TRACE_PX = 2  # the path so far touches no pixel farther from it (level px)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class LivePicture:
         self._ground = self._stage.picture.copy()
         self._looks = dict(scene.looks)
         self._gait, self._ninja = Gait(), NinjaLook(level.spawn)
-        self._way, self._drawn = [level.spawn], 0  # px; index of the last point whose way is on the ground
+        self._path, self._drawn = [level.spawn], 0  # px; index of the last point whose path is on the ground
 
     def follow(self, ninja: np.void, keys: int, frames: int) -> None:
         """Record that a decision was played.
@@ -96,24 +96,24 @@ class LivePicture:
         at = (float(ninja["x"]), float(ninja["y"]))
         normal = None if ninja["airborne"] else (float(ninja["floor_x"]), float(ninja["floor_y"]))
         self._ninja = self._gait.after(at, int(ninja["state"]), float(ninja["vx"]), normal, keys, frames)
-        self._way.append(at)
+        self._path.append(at)
 
     def draw(self, entities: np.ndarray, movers: np.ndarray) -> np.ndarray:
         """uint8[height, width, 3], the caller's own.  entities, movers: the environment's rows of the simulator's state."""
         scene = self._stage.scene
         now = scene.looks_now(self._geometry, entities, movers)
-        way = np.array(self._way)
+        path = np.array(self._path)
         for entity in scene.still:
             if now[entity] != self._looks[entity]:
-                self._paint(self._ground, touched(entity, now[entity]), now, way, None)
-        if self._drawn < len(way) - 1:
-            self._paint(self._ground, around(way[self._drawn :], _TRACE_PX), now, way, None)
-            self._drawn = len(way) - 1
+                self._paint(self._ground, touched(entity, now[entity]), now, path, None)
+        if self._drawn < len(path) - 1:
+            self._paint(self._ground, around(path[self._drawn :], _TRACE_PX), now, path, None)
+            self._drawn = len(path) - 1
         self._looks = now
         picture = self._ground.copy()
         for entity in scene.moving:
             self._lay(picture, entity, now[entity])
-        self._paint(picture, around([self._ninja.at], NINJA_REACH), now, way, self._ninja)
+        self._paint(picture, around([self._ninja.at], NINJA_REACH), now, path, self._ninja)
         return picture
 
     def _paint(
@@ -121,13 +121,13 @@ class LivePicture:
         picture: np.ndarray,
         area: Area,
         looks: dict[DrawnEntity, EntityLook],
-        way: np.ndarray,
+        path: np.ndarray,
         ninja: NinjaLook | None,
     ) -> None:
         """Draw an area again; with the ninja, movers are drawn too."""
         stage = self._stage
         if (box := stage.scene.box_of(area)) is not None:
-            part = stage.scene.part(box, looks, way, ninja, movers=ninja is not None)
+            part = stage.scene.part(box, looks, path, ninja, movers=ninja is not None)
             left, top, right, bottom = box
             picture[stage.top + top : stage.top + bottom, stage.left + left : stage.left + right] = np.asarray(part)
 

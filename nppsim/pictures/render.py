@@ -1,8 +1,8 @@
 """Pictures and film frames for people, drawn with Pillow (extra ``video``).
 
     draw_level(level).save("level.png")                       # 1056 x 600
-    draw_route(level, nppsim.simulate(level, inputs))         # the way taken, coloured by time, jumps marked
-    draw_two_routes(level, (run_a, run_b), ("A", "B"))        # two ways, blue and red, with time marks, and where they part
+    draw_route(level, nppsim.simulate(level, inputs))         # the path taken, coloured by time, jumps marked
+    draw_two_routes(level, (run_a, run_b), ("A", "B"))        # two paths, blue and red, with time marks, and where they part
     contact_sheet(levels, labels, columns=4)                  # many levels on one page, in one scale
     for picture in frames(level, inputs): ...                 # uint8[H, W, 3], for a film
 
@@ -29,7 +29,7 @@ from nppsim.pictures.region import (
     used_region,
     widened,
 )
-from nppsim.pictures.routes import draw_route, draw_two_routes, way_of
+from nppsim.pictures.routes import draw_route, draw_two_routes, path_of
 from nppsim.pictures.scene import Scene, around, ninja_looks, touched
 from nppsim.pictures.sheet import contact_sheet
 from nppsim.pictures.texts import FilmPanel, seconds
@@ -119,7 +119,7 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
         ghost = ninja_looks(level, other, look.ghost)
         below = ", ".join(text for text in (below, f"ghost: {look.ghost_name}, {seconds(other.frames)}") if text)
     panel = FilmPanel(scene.width, look.scale, look.title, below)
-    ninja, way = ninja_looks(level, run, inputs), way_of(level, run)
+    ninja, path = ninja_looks(level, run, inputs), path_of(level, run)
     background = scene.picture(scene.looks, None, movers=False)
     looks, shown = scene.looks, 0
     for step in film_steps(run.frames, look.fps):
@@ -127,15 +127,15 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
             now = scene.looks_at(run, step)
             for entity in scene.still:
                 if now[entity] != looks[entity]:
-                    scene.repaint(background, touched(entity, now[entity]), now, way[: step + 1])
-            scene.repaint(background, around(way[shown : step + 1], 2), now, way[: step + 1])
+                    scene.repaint(background, touched(entity, now[entity]), now, path[: step + 1])
+            scene.repaint(background, around(path[shown : step + 1], 2), now, path[: step + 1])
             looks, shown = now, step
         picture = background.copy()
         for area in [
             *(touched(entity, looks[entity]) for entity in scene.moving),
-            around(way[step : step + 1], NINJA_REACH),
+            around(path[step : step + 1], NINJA_REACH),
         ]:
-            scene.repaint(picture, area, looks, way[: step + 1], ninja[step])
+            scene.repaint(picture, area, looks, path[: step + 1], ninja[step])
         if ghost is not None:
             scene.add_ninja(picture, ghost[min(step, len(ghost) - 1)], GHOST_OPACITY)
             scene.add_ninja(picture, ninja[step])  # in front

@@ -1,4 +1,4 @@
-"""Pictures of ways through a level: one, coloured by time, or two to compare."""
+"""Pictures of paths through a level: one, coloured by time, or two to compare."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,16 +17,16 @@ from nppsim.simulate import Run
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_WIDTH = 2.6  # of a way, level px
+_WIDTH = 2.6  # of a path, level px
 _CASING = 4.6  # of the pale line below it, which keeps it visible on tiles
-_SAME_PX = 1.5  # two ways that are nearer than this cover each other
-_DASH_PX = 9.0  # of the second way, where it covers the first
+_SAME_PX = 1.5  # two paths that are nearer than this cover each other
+_DASH_PX = 9.0  # of the second path, where it covers the first
 
 
 def draw_route(
     level: Level, run: Run, scale: float = 1.0, *, crop: bool = False, title: str = "", outcome: str | None = None
 ) -> "Image":
-    """Picture of a level with the way the ninja took: a Pillow RGB image.
+    """Picture of a level with the path the ninja took: a Pillow RGB image.
 
     The line's colour runs from blue (start) to red (end of the run) and what is long ago is faded, below what came later;
     open circles mark jumps, a ring the start, a disc in the colour of the outcome the end.  Entities are drawn in their
@@ -41,7 +41,7 @@ def draw_route(
     scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
     canvas = scene.overlay(scene.picture(scene.looks_at(run, run.frames), None))
     outcome = outcome or run.outcome
-    _paint_route(canvas, way_of(level, run), np.asarray(run.ninja_state), outcome)
+    _paint_route(canvas, path_of(level, run), np.asarray(run.ninja_state), outcome)
     return with_legend(canvas.finish(), run, title, outcome)
 
 
@@ -54,10 +54,10 @@ def draw_two_routes(
     crop: bool = True,
     parted: int | None = None,
 ) -> "Image":
-    """Picture of a level with two ways through it, blue and red, in dashes where they are the same: a Pillow RGB image.
+    """Picture of a level with two paths through it, blue and red, in dashes where they are the same: a Pillow RGB image.
 
-    A dot on each way marks every second of its run.  Entities are drawn in their initial state.  Discs mark the ends, in
-    the colours of the outcomes; the strip below names the colours of the ways.
+    A dot on each path marks every second of its run.  Entities are drawn in their initial state.  Discs mark the ends, in
+    the colours of the outcomes; the strip below names the colours of the paths.
 
     runs: two results of ``nppsim.simulate``.
     labels: their names.
@@ -67,17 +67,17 @@ def draw_two_routes(
     region = widened(used_region(level, np.vstack([run.position for run in runs]))) if crop else WHOLE_STAGE
     scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
     canvas = scene.overlay(scene.picture(scene.looks, None))
-    ways = [way_of(level, run) for run in runs]
-    for way in ways:
-        canvas.line(way.tolist(), PALETTE.pale, _CASING)
-    canvas.line(ways[0].tolist(), TWO_COLOURS[0], _WIDTH)
-    for piece in _seen_pieces(ways[1], ways[0]):
+    paths = [path_of(level, run) for run in runs]
+    for path in paths:
+        canvas.line(path.tolist(), PALETTE.pale, _CASING)
+    canvas.line(paths[0].tolist(), TWO_COLOURS[0], _WIDTH)
+    for piece in _seen_pieces(paths[1], paths[0]):
         canvas.line(piece.tolist(), TWO_COLOURS[1], _WIDTH)
     marks = []
-    for way, run, colour, above in zip(ways, runs, TWO_COLOURS, (True, False), strict=True):
-        marks += _time_marks(canvas, way, colour, above)
-        canvas.disc(way[-1], 7.5, colour)
-        canvas.disc(way[-1], 5.0, outcome_look(run.outcome)[1])
+    for path, run, colour, above in zip(paths, runs, TWO_COLOURS, (True, False), strict=True):
+        marks += _time_marks(canvas, path, colour, above)
+        canvas.disc(path[-1], 7.5, colour)
+        canvas.disc(path[-1], 5.0, outcome_look(run.outcome)[1])
     canvas.ring(level.spawn, 6.2, 2.4, PALETTE.ink)
     if parted is not None:
         canvas.ring(runs[0].position[parted - 1], 10.0, 2.4, PALETTE.amber)
@@ -85,54 +85,54 @@ def draw_two_routes(
     return with_two_labels(picture, runs, labels, parted)
 
 
-def way_of(level: Level, run: Run) -> np.ndarray:
+def path_of(level: Level, run: Run) -> np.ndarray:
     """float64[frames + 1, 2]: where the ninja was at the start and after each frame."""
     return np.vstack([[level.spawn], run.position])
 
 
-def _paint_route(canvas: Canvas, way: np.ndarray, states: np.ndarray, outcome: str) -> None:
+def _paint_route(canvas: Canvas, path: np.ndarray, states: np.ndarray, outcome: str) -> None:
     jumping = np.concatenate([[False], states == JUMPING])
     jumps = np.flatnonzero(jumping[1:] & ~jumping[:-1]).tolist()
-    for start in range(0, len(way) - 1, 4):  # each piece with its casing and jumps: later ones lie above earlier ones
-        piece = way[start : start + 5].tolist()
+    for start in range(0, len(path) - 1, 4):  # each piece with its casing and jumps: later ones lie above earlier ones
+        piece = path[start : start + 5].tolist()
         canvas.line(piece, PALETTE.pale, _CASING)
-        canvas.line(way[max(start - 4, 0) : start + 1].tolist(), _colour_at(way, max(start - 4, 0)), _WIDTH)
-        canvas.line(piece, _colour_at(way, start), _WIDTH)
+        canvas.line(path[max(start - 4, 0) : start + 1].tolist(), _colour_at(path, max(start - 4, 0)), _WIDTH)
+        canvas.line(piece, _colour_at(path, start), _WIDTH)
         while jumps and jumps[0] <= start:
             i = jumps.pop(0)
-            canvas.disc(way[i], 4.2, PALETTE.ink)
-            canvas.disc(way[i], 2.7, PALETTE.pale)
+            canvas.disc(path[i], 4.2, PALETTE.ink)
+            canvas.disc(path[i], 2.7, PALETTE.pale)
     for i in jumps:
-        canvas.disc(way[i], 4.2, PALETTE.ink)
-        canvas.disc(way[i], 2.7, PALETTE.pale)
-    canvas.disc(way[0], 7.5, PALETTE.pale)
-    canvas.ring(way[0], 6.2, 2.4, ROUTE_COLOURS[0])
-    canvas.disc(way[-1], 7.5, PALETTE.pale)
-    canvas.disc(way[-1], 5.5, outcome_look(outcome)[1])
+        canvas.disc(path[i], 4.2, PALETTE.ink)
+        canvas.disc(path[i], 2.7, PALETTE.pale)
+    canvas.disc(path[0], 7.5, PALETTE.pale)
+    canvas.ring(path[0], 6.2, 2.4, ROUTE_COLOURS[0])
+    canvas.disc(path[-1], 7.5, PALETTE.pale)
+    canvas.disc(path[-1], 5.5, outcome_look(outcome)[1])
 
 
-def _colour_at(way: np.ndarray, frame: int) -> Colour:
-    return faded_route_colour(frame / max(len(way) - 1, 1))
+def _colour_at(path: np.ndarray, frame: int) -> Colour:
+    return faded_route_colour(frame / max(len(path) - 1, 1))
 
 
-def _seen_pieces(way: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
-    """The pieces of a way that are drawn over another one: all of it where they are apart, dashes where it would cover it."""
-    if len(way) < 2:
+def _seen_pieces(path: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the pieces of a path to draw over another one: all of it where they are apart, dashes where it would cover it."""
+    if len(path) < 2:
         return
-    apart = np.array([np.hypot(*(other - point).T).min() for point in way]) > _SAME_PX
-    length = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(way, axis=0).T))])
+    apart = np.array([np.hypot(*(other - point).T).min() for point in path]) > _SAME_PX
+    length = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))])
     drawn = apart | (length // _DASH_PX % 2 == 0)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], drawn[:-1].astype(np.int8), [0]])))
     for start, stop in edges.reshape(-1, 2):
-        yield way[start : stop + 1]
+        yield path[start : stop + 1]
 
 
-def _time_marks(canvas: Canvas, way: np.ndarray, colour: Colour, above: bool) -> list[TimeMark]:
+def _time_marks(canvas: Canvas, path: np.ndarray, colour: Colour, above: bool) -> list[TimeMark]:
     """Paint a dot for each second; where their numbers are to be written."""
     marks = []
-    for frame in range(FRAMES_PER_SECOND, len(way) - 1, FRAMES_PER_SECOND):
-        canvas.disc(way[frame], 4.4, PALETTE.pale)
-        canvas.disc(way[frame], 3.2, colour)
-        x, y = way[frame].tolist()
+    for frame in range(FRAMES_PER_SECOND, len(path) - 1, FRAMES_PER_SECOND):
+        canvas.disc(path[frame], 4.4, PALETTE.pale)
+        canvas.disc(path[frame], 3.2, colour)
+        x, y = path[frame].tolist()
         marks.append(TimeMark((x, y), str(frame // FRAMES_PER_SECOND), colour, above))
     return marks

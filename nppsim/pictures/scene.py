@@ -29,7 +29,7 @@ from nppsim.simulate import Run, is_active, is_closed, own_state
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_STRIDE_PX = 5.2  # the ninja's way per radian of its stride
+_STRIDE_PX = 5.2  # the ninja's path per radian of its stride
 _RIM_PX = 1.1  # width of the darker edge of the tiles
 _BAND = 4  # rows of tiles drawn together, so that the oversampled picture stays small
 _BACKGROUND, _SOLID, _RIM = range(3)
@@ -128,7 +128,7 @@ class Scene:
     def repaint(
         self, picture: "Image", area: Area, looks: Looks, trace: np.ndarray, ninja: NinjaLook | None = None
     ) -> None:
-        """Draw the part of ``picture`` around ``area`` again, with the way so far.
+        """Draw the part of ``picture`` around ``area`` again, with the path so far.
 
         Without a ninja the movers are left out too: that is the background of a film.
         """

@@ -73,7 +73,7 @@ def seconds(frames: int) -> str:
 
 
 def with_legend(picture: "Image", run: Run, title: str, outcome: str) -> "Image":
-    """The picture of a route with a strip below: title, the colours of the way from 0 to its end, outcome."""
+    """The picture of a route with a strip below: title, the colours of the path from 0 to its end, outcome."""
     face, pen = font(_SIZE), pen_on(picture)
     word, colour = outcome_look(outcome)
     time, bar = seconds(run.frames), min(140, picture.width // 5)
@@ -128,7 +128,7 @@ def with_two_labels(picture: "Image", runs: Sequence[Run], labels: Sequence[str]
     ]
     rows = [(colour, wrapped(pen, text, face, room)) for colour, text in zip(TWO_COLOURS, texts, strict=True)]
     if parted is not None:
-        rows.append((PALETTE.amber, [f"the ways part after {seconds(parted)}; a dot marks each second"]))
+        rows.append((PALETTE.amber, [f"the paths part after {seconds(parted)}; a dot marks each second"]))
     lines = sum(len(texts) for _, texts in rows)
     page = needed("PIL.Image", "video").new("RGB", (picture.width, picture.height + lines * _LINE + 16), PALETTE.panel)
     page.paste(picture, (0, 0))

@@ -5,7 +5,7 @@
     sim.shadow.comparisons, sim.shadow.mismatches
 
 The twins here are plain Python and numpy, written from the documents by other methods (tiles are outlines cut from
-pictures of the whole level, ways are found with a heap); from the kernels' modules they take constants and layouts only.
+pictures of the whole level, paths are found with a heap); from the kernels' modules they take constants and layouts only.
 What is compared, and what it costs: ``docs/development.md``.
 """
 
@@ -217,7 +217,7 @@ class Shadow:
     ) -> None:
         """rows: ninja, entities and movers of the state that is seen."""
         simulator, now = self._simulator, twin.state_twin(*rows)
-        hop = self._check_ways(i, twin, now)
+        hop = self._check_paths(i, twin, now)
         for key, values in obs.items():
             if key == "foresight":
                 wanted = foresight(twin, *rows, simulator.bank.world, simulator.frame_skip)
@@ -225,7 +225,7 @@ class Shadow:
             elif key != "reachability_features" or len(hop):  # wrong hops lead nowhere; they are reported already
                 self._check(prefix + key, values[i], VIEWS[key](twin, now, hop), layout.SPECS[key].components)
 
-    def _check_ways(self, i: int, twin: LevelTwin, now: StateTwin) -> np.ndarray:
+    def _check_paths(self, i: int, twin: LevelTwin, now: StateTwin) -> np.ndarray:
         """The path fields of environment i; returns the simulator's hops, empty if it needed none or they are wrong."""
         simulator, config, level = self._simulator, self._simulator.reward_config, now.ninja["level"]
         ended = now.ninja["state"] in (CELEBRATING, DEAD)
@@ -238,14 +238,14 @@ class Shadow:
         else:
             fields = simulator._fields
             distance, hop, onward = fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i]
-        ways = twin.ways(now)
-        self._check("path distance", distance.reshape(2, COLUMNS, ROWS), ways.distances.reshape(2, COLUMNS, ROWS))
-        self._check("path from switch to exit", onward, UNREACHED if ways.onward is None else ways.onward)
-        wrong = ways.wrong_hops(hop)
+        wanted = twin.path_fields(now)
+        self._check("path distance", distance.reshape(2, COLUMNS, ROWS), wanted.distances.reshape(2, COLUMNS, ROWS))
+        self._check("path from switch to exit", onward, UNREACHED if wanted.onward is None else wanted.onward)
+        wrong = wanted.wrong_hops(hop)
         if len(wrong):
             index = tuple(wrong[0].tolist())
             got = hop.reshape(2, COLUMNS, ROWS)[index]
-            self._mismatch("path hop", index, "", got, "the direction of a shortest way")
+            self._mismatch("path hop", index, "", got, "the direction of a shortest path")
             return _NO_HOPS
         return hop
 

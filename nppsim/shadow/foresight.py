@@ -56,9 +56,9 @@ def _played(
 
 
 def _reported(twin: LevelTwin, now: StateTwin, then: StateTwin, frames: int) -> list[float]:
-    ways, before, after = twin.ways(now), now.ninja, then.ninja
+    fields, before, after = twin.path_fields(now), now.ninja, then.ninja
     left = [
-        (ways.to_exit if ninja["switch_taken"] else ways.to_switch).way(ninja["x"], ninja["y"])[0]
+        (fields.to_exit if ninja["switch_taken"] else fields.to_switch).path(ninja["x"], ninja["y"])[0]
         for ninja in (before, after)
     ]
     soon = 1.0 - (frames - 1) / HORIZON

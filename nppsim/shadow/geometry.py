@@ -232,6 +232,8 @@ def position(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
 def velocity(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
     """Of an entity in a state, px per frame; beams and crosshairs have none."""
     mover = now.movers.get(entity.index)
+    if mover is None:
+        return 0.0, 0.0
     if entity.kind == kinds.ROCKET_TURRET and mover.state == FIRING:
         return ROCKET_SPEEDS[mover.timer] * mover.vx, ROCKET_SPEEDS[mover.timer] * mover.vy
     if entity.kind not in kinds.MOVING or (entity.kind in kinds.SHOOTING_DRONES and mover.state != WATCHING):

@@ -9,16 +9,16 @@ from nppsim.levels.level import Level
 from nppsim.physics.state import NINJA_DTYPE
 from nppsim.shadow import paths
 from nppsim.shadow.geometry import EntityState, EntityTwin, MoverState, StateTwin, averaged, entities, raster
-from nppsim.shadow.paths import Ways
+from nppsim.shadow.paths import PathFields
 
-KEPT_WAYS = 32  # states of the doors of a level that are remembered
+CACHED_FIELDS = 32  # states of the doors of a level that are remembered
 
 
 class LevelTwin:
     """One level.  completions: with chaser drones and lasers.
 
     listed: its entities in type order.  exits: the exit doors among them, doors: the doors with switches.
-    ways_for: (closed doors, open exits) -> Ways, both tuples of indices.
+    fields_for: (closed doors, open exits) -> PathFields, both tuples of indices.
     """
 
     def __init__(self, level: Level, completions: bool = True):
@@ -28,7 +28,7 @@ class LevelTwin:
         self.doors = [e for e in self.listed if e.kind in kinds.SWITCH_OF_DOOR]
         self._num_movers = sum(e.kind in kinds.MOVERS for e in self.listed)
         lattice = paths.lattice(level, self.listed)
-        self.ways_for = functools.lru_cache(KEPT_WAYS)(functools.partial(paths.ways, lattice, self.listed))
+        self.fields_for = functools.lru_cache(CACHED_FIELDS)(functools.partial(paths.path_fields, lattice, self.listed))
         self.at_start = (tuple(e.index for e in self.doors if e.closed), ())
 
     def state_twin(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> StateTwin:
@@ -43,20 +43,20 @@ class LevelTwin:
         opened = (e.index for e in self.exits if now.states[e.index].clock) if len(self.exits) > 1 else ()
         return tuple(e.index for e in self.doors if now.states[e.index].closed), tuple(opened)
 
-    def ways(self, now: StateTwin) -> Ways:
+    def path_fields(self, now: StateTwin) -> PathFields:
         """Return the paths for the current doors and exits."""
-        return self.ways_for(*self.touched(now))
+        return self.fields_for(*self.touched(now))
 
-    def way(self, now: StateTwin) -> tuple[float, tuple[int, int] | None]:
-        """(px, lattice point) of the way that is left from the ninja over the objective to the exit."""
-        ways = self.ways(now)
-        field = ways.to_exit if now.ninja["switch_taken"] else ways.to_switch
-        return field.way(now.ninja["x"], now.ninja["y"])
+    def path(self, now: StateTwin) -> tuple[float, tuple[int, int] | None]:
+        """(px, lattice point) of the path that is left from the ninja over the objective to the exit."""
+        fields = self.path_fields(now)
+        field = fields.to_exit if now.ninja["switch_taken"] else fields.to_switch
+        return field.path(now.ninja["x"], now.ninja["y"])
 
     @functools.cached_property
     def path_start(self) -> float:
-        """Length of the way from the spawn over a switch to the exit in px, rounded to float32 as in a LevelBank."""
-        return float(np.float32(self.ways_for(*self.at_start).to_switch.way(*self.level.spawn)[0]))
+        """Length of the path from the spawn over a switch to the exit in px, rounded to float32 as in a LevelBank."""
+        return float(np.float32(self.fields_for(*self.at_start).to_switch.path(*self.level.spawn)[0]))
 
     @functools.cached_property
     def halves(self) -> np.ndarray:

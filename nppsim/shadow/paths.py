@@ -1,4 +1,4 @@
-"""Ways through a level: a search by heap on the lattice of 12 px, for any state of doors and exits.
+"""Paths through a level: a search by heap on the lattice of 12 px, for any state of doors and exits.
 
 What it means is said in ``docs/observations.md``, reachability_features; arrays are [column, row] of the lattice.
 """
@@ -19,7 +19,7 @@ COLUMNS, ROWS = 89, 51  # lattice points
 SPACING = 12  # px between them
 STRAIGHT, DIAGONAL = 10, 14  # units of a step
 UNIT = 1.2  # px
-MAX_PATH = 8000.0  # px, of a way that there is not
+MAX_PATH = 8000.0  # px, length where there is no path
 BODY = 9.4  # px, radius of what must fit through
 MINE_REACH = 14.5  # px around a mine where entering a point costs more
 MINE_PRICE = 6  # times as much
@@ -32,7 +32,7 @@ UNREACHED = 65535
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # numbers of a hop
 NO_HOP = 255
 Point = tuple[int, int]  # column and row of the lattice
-Goal = tuple[float, float, float, int]  # x, y, touching distance (px), units of way from there
+Goal = tuple[float, float, float, int]  # x, y, touching distance (px), units of path from there
 
 
 # -------------------------------------------------------------------------------------------------------------- lattice
@@ -96,7 +96,7 @@ def with_doors(price: np.ndarray, doors: Iterable[EntityTwin]) -> np.ndarray:
 
 # --------------------------------------------------------------------------------------------------------------- fields
 def dijkstra(price: np.ndarray, seeds: dict[Point, int]) -> np.ndarray:
-    """int32[89, 51], units of way left, -1: not reached.  A step costs its length times the price where it ends; corners
+    """int32[89, 51], units of path left, -1: not reached.  A step costs its length times the price where it ends; corners
     are not cut.  seeds: {point: units}."""
     width = ROWS + 2
     cost = np.pad(price, 1).ravel().tolist()  # with a border of blocked points
@@ -132,19 +132,19 @@ def seeds_around(price: np.ndarray, goals: Iterable[Goal]) -> dict[Point, int]:
 
 @dataclass(frozen=True)
 class Field:
-    """Ways to one objective.
+    """Path lengths to one objective.
 
     price: as ``lattice``.
     distance: as ``dijkstra``.
-    seeds: units of the points where the objective, or a door switch on the way, is touched.
+    seeds: units of the points where the objective, or a door switch on the path, is touched.
     """
 
     price: np.ndarray
     distance: np.ndarray
     seeds: dict[Point, int]
 
-    def way(self, x: float, y: float) -> tuple[float, Point | None]:
-        """(px, point) of the way from a place: over one of the four points around it, or over one of those around them
+    def path(self, x: float, y: float) -> tuple[float, Point | None]:
+        """(px, point) of the path from a place: over one of the four points around it, or over one of those around them
         if all four are blocked; (MAX_PATH, None) if there is none."""
         i, j = int(x / SPACING), int(y / SPACING)
         for ring in (0, 1):
@@ -153,23 +153,23 @@ class Field:
                 for a in range(max(i - ring, 0), min(i + 2 + ring, COLUMNS))
                 for b in range(max(j - ring, 0), min(j + 2 + ring, ROWS))
             ]
-            ways = [(int(self.distance[p]) * UNIT + _gap(p, x, y), p) for p in around if self.distance[p] >= 0]
-            ways = [way for way in ways if way[0] < MAX_PATH]
-            if ways:
-                return min(ways)
+            paths = [(int(self.distance[p]) * UNIT + _gap(p, x, y), p) for p in around if self.distance[p] >= 0]
+            paths = [path for path in paths if path[0] < MAX_PATH]
+            if paths:
+                return min(paths)
             if any(self.price[p] for p in around):
                 break
         return MAX_PATH, None
 
     def units(self, x: float, y: float) -> int | None:
-        """Whole units of way from a place, None if there is none."""
-        px, point = self.way(x, y)
+        """Whole units of path from a place, None if there is none."""
+        px, point = self.path(x, y)
         return None if point is None else int(px / UNIT)
 
     def wrong_hops(self, hop: np.ndarray) -> np.ndarray:
-        """bool[89, 51]: points whose hop (uint8[89, 51], a number of DIRECTIONS) is no step of a shortest way.
+        """bool[89, 51]: points whose hop (uint8[89, 51], a number of DIRECTIONS) is no step of a shortest path.
 
-        Of equally short ways any will do.  A goal has NO_HOP, and so has a point from where there is no way.
+        Of equally short paths any will do.  A goal has NO_HOP, and so has a point from where there is no path.
         """
         at_goal = np.zeros(hop.shape, bool)
         for p, length in self.seeds.items():
@@ -181,9 +181,9 @@ class Field:
             return array[1 + dx : 1 + dx + COLUMNS, 1 + dy : 1 + dy + ROWS]
 
         for number, (dx, dy) in enumerate(DIRECTIONS):
-            length = (DIAGONAL if dx and dy else STRAIGHT) * moved(price, dx, dy)
+            step = (DIAGONAL if dx and dy else STRAIGHT) * moved(price, dx, dy)
             free = (moved(price, dx, 0) > 0) & (moved(price, 0, dy) > 0) & (moved(distance, dx, dy) >= 0)
-            shortest = moved(distance, dx, dy) + length == self.distance
+            shortest = moved(distance, dx, dy) + step == self.distance
             good |= (hop == number) & free & shortest & ~at_goal & (self.distance >= 0)
         return ~good
 
@@ -199,10 +199,10 @@ def follow(hop: np.ndarray, point: Point, steps: int) -> Point:
 
 
 def field(price: np.ndarray, closed: list[EntityTwin], goals: Iterable[Goal]) -> tuple[Field, Field]:
-    """Ways to ``goals``, for one set of closed doors with switches, and what they were
+    """Path lengths to ``goals``, for one set of closed doors with switches, and what they were
     if locked doors were open.
 
-    Where the doors cut the way off, it leads to the switch of a closed locked door, and on as if locked doors were open.
+    Where the doors cut the path off, it leads to the switch of a closed locked door, and on as if locked doors were open.
     """
     shut = with_doors(price, closed)
     seeds = seeds_around(shut, goals)
@@ -220,12 +220,12 @@ def field(price: np.ndarray, closed: list[EntityTwin], goals: Iterable[Goal]) ->
 
 
 @dataclass(eq=False)
-class Ways:
+class PathFields:
     """The fields of a level for one state of its doors and exits.
 
     to_switch: over a switch to its own exit.
     to_exit: to the open exits, to all while none is open.
-    onward: least units from a switch to its exit, None if there is no way.
+    onward: least units from a switch to its exit, None if there is no path.
     accepted: hops found to be right.
     """
 
@@ -244,7 +244,7 @@ class Ways:
         return np.stack(parts).astype(np.uint16)
 
     def wrong_hops(self, hop: np.ndarray) -> np.ndarray:
-        """int64[n, 3]: (field, column, row) of the hops (uint8[2, 4539]) that are no step of a shortest way."""
+        """int64[n, 3]: (field, column, row) of the hops (uint8[2, 4539]) that are no step of a shortest path."""
         if hop.tobytes() == self.accepted:
             return np.empty((0, 3), np.int64)
         tables = hop.reshape(2, COLUMNS, ROWS)
@@ -254,8 +254,10 @@ class Ways:
         return wrong
 
 
-def ways(price: np.ndarray, listed: list[EntityTwin], closed: Iterable[int], opened: Iterable[int] = ()) -> Ways:
-    """The ways of a level.
+def path_fields(
+    price: np.ndarray, listed: list[EntityTwin], closed: Iterable[int], opened: Iterable[int] = ()
+) -> PathFields:
+    """The paths of a level.
 
     price: ``lattice``.
     closed: indices of the closed doors with switches.
@@ -272,4 +274,4 @@ def ways(price: np.ndarray, listed: list[EntityTwin], closed: Iterable[int], ope
             switches += [(switch.x, switch.y, SWITCH_REACH, units) for units in lengths if units is not None][:1]
     opened = set(opened) or {e.index for e in exits}
     to_exit, _ = field_to(tuple((e.x, e.y, EXIT_REACH, 0) for e in exits if e.index in opened))
-    return Ways(field_to(tuple(switches))[0], to_exit, min((goal[3] for goal in switches), default=None))
+    return PathFields(field_to(tuple(switches))[0], to_exit, min((goal[3] for goal in switches), default=None))

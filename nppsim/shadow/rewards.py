@@ -45,7 +45,7 @@ class Ledger:
     now: the StateTwin at the start.
 
     potential: phi of the present state.
-    path_start: px, length of the level's way.
+    path_start: px, length of the level's path.
     best: px, smallest straight distance to the objective so far.
     given: phases (switch taken) whose proximity was rewarded.
     visited: set of BLOCKS.
@@ -106,8 +106,8 @@ class Ledger:
             return 0.0
         if c.potential == STRAIGHT_LINE_SHAPING:
             return c.shaping * (1 - self._straight(now) / STAGE_DIAGONAL)
-        way, _ = self.twin.way(now)
-        return c.shaping * (self.path_start - min(way, 2 * self.path_start)) / max(self.path_start, MIN_PATH)
+        path, _ = self.twin.path(now)
+        return c.shaping * (self.path_start - min(path, 2 * self.path_start)) / max(self.path_start, MIN_PATH)
 
     def decide(self, frames: Sequence[StateTwin]) -> Terms:
         """The reward of one decision; frames: the StateTwin after each of its frames."""

@@ -39,15 +39,15 @@ def game_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
 
 
 def reachability_features(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """float32[9].  hop: uint8[2, 4539], the simulator's: of several shortest ways it says which one was chosen."""
+    """float32[9].  hop: uint8[2, 4539], the simulator's: of several shortest paths it says which one was chosen."""
     taken = now.ninja["switch_taken"]
-    px, point = twin.way(now)
+    px, point = twin.path(now)
     if point is None:
         return np.array([MAX_PATH, MAX_PATH, 0, 0, 0, 0, taken, 0, twin.path_start], np.float32)
     chosen = hop[int(taken)].reshape(COLUMNS, ROWS)
     places = [follow(chosen, point, hops) for hops in WAYPOINT_HOPS]
     offsets = [SPACING * place[axis] - now.ninja["xy"[axis]] for place in places for axis in (0, 1)]
-    beyond = 0.0 if taken else (twin.ways(now).onward or 0) * UNIT
+    beyond = 0.0 if taken else (twin.path_fields(now).onward or 0) * UNIT
     return np.array([max(px - beyond, 0.0), px, *offsets, taken, 1.0, twin.path_start], np.float32)
 
 
@@ -126,7 +126,9 @@ def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float
 
 def _beam(e: EntityTwin, now: StateTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
     """(x1, y1, x2, y2) of the beam of a laser or shooter, px from (x, y); None if there is none."""
-    shooter = now.movers.get(e.index)
+    if e.index not in now.movers:
+        return None
+    shooter = now.movers[e.index]
     if e.kind == kinds.LASER or (e.kind == kinds.GAUSS_TURRET and shooter.state == PREFIRE):
         end_x, end_y = shooter.target_x, shooter.target_y
     elif e.kind == kinds.LASER_DRONE and shooter.state == FIRING:

@@ -192,7 +192,8 @@ def findings(draft: dict) -> list[Finding]:
             ):
                 found.append(
                     Finding(
-                        "warning", "No way leads from the spawn over an exit switch to its exit: tiles or doors bar it."
+                        "warning",
+                        "No path leads from the spawn over an exit switch to its exit: tiles or doors bar it.",
                     )
                 )
             found += _remarks(draft)

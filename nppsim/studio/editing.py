@@ -10,7 +10,7 @@ The socket /ws/edit takes two messages; a new one cancels the work for earlier o
 
     {"check": draft, "number"}         -> {"findings"}; then, for a valid level, {"search": {"state"}}, which is
                                           "starting" or "searching" and in the end "found" (with ``trial``'s answer), "none",
-                                          "barred" (no way leads to an exit), "timeout" or "failed" (with "why")
+                                          "barred" (no path leads to an exit), "timeout" or "failed" (with "why")
     {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries", "of"}} as the agent's episodes end
 """
 

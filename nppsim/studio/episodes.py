@@ -8,7 +8,7 @@ decision document
     s        what the agent saw: key of ``observe.layout`` -> numbers of a vector in a flat list, rounded; a picture as
              base64 of uint8, in the layout's order of axes
 
-``way`` of a run part: base64 of little-endian uint16[4539], the length of the way to the objective from each point of a
+``way`` of a run part: base64 of little-endian uint16[4539], the length of the path to the objective from each point of a
 lattice of 12 px, x first, in steps of 1.2 px (65534 and 65535: none), from that decision on; null if unchanged.
 """
 
@@ -105,14 +105,14 @@ def layout_document(keys: Sequence[str]) -> Document:
 
 
 class PathFields:
-    """The field of ways that holds in a game, and when it becomes another one.  bank: of one level."""
+    """Path lengths of a game's current state, recomputed when a door or an exit changes.  bank: of one level."""
 
     def __init__(self, bank: LevelBank):
         self._bank = bank
         self._before: bytes | None = None
 
     def changed(self, game: Game) -> str | None:
-        """The field as ``way`` above; None if it is the one of the last call."""
+        """Return the field as ``way`` above; None if it has not changed since the last call."""
         record, entities = self._bank.world.level[0], game.entities
         base = record["entity_first"]
         doors = slice(record["switches_first"] - base, record["switches_end"] - base)

@@ -215,7 +215,7 @@ def examined(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, flo
         raise StudioError("the run has the self-destruct, which is no action of an agent", _NO_DEMONSTRATION)
     run = simulate(bank, inputs)
     if not run.won:
-        how = "the ninja dies" if run.outcome == "died" else "it stops on the way"
+        how = "the ninja dies" if run.outcome == "died" else "it stops before the exit"
         raise StudioError(f"the run does not finish its level: {how} at frame {run.frames}", _NO_DEMONSTRATION)
     inputs = inputs[: run.frames]
     if on_grid(inputs, FRAME_SKIP):

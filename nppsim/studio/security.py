@@ -119,7 +119,7 @@ class Guard:
         status, why = self.access.refusal(scope["path"], headers, scope["query_string"], is_socket)
         if is_socket:
             if status:
-                await receive()  # the wish to connect
+                await receive()  # the request to connect
                 await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})
             else:
                 await self.app(scope, receive, send)

@@ -68,31 +68,31 @@ class Watcher:
                 while (received := await self._socket.receive())["type"] == "websocket.receive":
                     data = (received.get("text") or "").encode() or received.get("bytes") or b""
                     try:
-                        verb, wish = _understood(data)
+                        verb, request = _understood(data)
                     except StudioError as error:
                         await self._send({"error": str(error)})
                         continue
                     if verb == "at":
-                        self._at, moved, self._moved = wish, self._moved, Event()
+                        self._at, moved, self._moved = request, self._moved, Event()
                         moved.set()
                         continue
-                    kind = wish if verb == "stop" else verb
+                    kind = request if verb == "stop" else verb
                     if kind in self._jobs:
                         self._jobs.pop(kind).cancel()
                     if verb != "stop":
                         self._jobs[kind] = CancelScope()
-                        group.start_soon(self._do, kind, wish, self._jobs[kind])
+                        group.start_soon(self._do, kind, request, self._jobs[kind])
                 group.cancel_scope.cancel()
         finally:
             with CancelScope(shield=True):
                 await self._trials.close()
 
-    async def _do(self, kind: str, wish: Document, scope: CancelScope) -> None:
+    async def _do(self, kind: str, request: Document, scope: CancelScope) -> None:
         with scope:
             try:
-                await (self._show(wish) if kind == "watch" else self._count_deaths(wish))
+                await (self._show(request) if kind == "watch" else self._count_deaths(request))
             except UserError as error:
-                await self._send({kind: wish["number"], "error": str(error)})
+                await self._send({kind: request["number"], "error": str(error)})
 
     async def _send(self, document: Document) -> None:
         async with self._sending:
@@ -104,17 +104,17 @@ class Watcher:
         return await to_thread.run_sync(job, *arguments, limiter=self._limiter)
 
     # ------------------------------------------------------------------------------------------------ runs side by side
-    async def _show(self, wish: Document) -> None:
+    async def _show(self, request: Document) -> None:
         self._at = 0
-        bank = await self._beside(self._studio.library.bank, wish["level"])
+        bank = await self._beside(self._studio.library.bank, request["level"])
         pressed: dict[int, np.ndarray] = {}
         async with anyio.create_task_group() as group:
-            for number, run in enumerate(wish["runs"]):
-                group.start_soon(self._play, {"watch": wish["number"], "run": number}, run, bank, pressed)
+            for number, run in enumerate(request["runs"]):
+                group.start_soon(self._play, {"watch": request["number"], "run": number}, run, bank, pressed)
         for number in sorted(pressed)[1:]:
             first = min(pressed)
             difference = await self._beside(_difference, bank.levels[0], pressed[first], pressed[number])
-            await self._send({"watch": wish["number"], "runs": [first, number], "difference": difference})
+            await self._send({"watch": request["number"], "runs": [first, number], "difference": difference})
 
     async def _play(self, head: Document, run: Document, bank: LevelBank, pressed: dict[int, np.ndarray]) -> None:
         """One of the runs; its inputs are in ``pressed`` when it is over.  head: of its messages."""
@@ -169,20 +169,20 @@ class Watcher:
         return inputs, label
 
     # ---------------------------------------------------------------------------------------------- where episodes end
-    async def _count_deaths(self, wish: Document) -> None:
+    async def _count_deaths(self, request: Document) -> None:
         library = self._studio.library
-        if wish["level"] is not None:
-            ids = [wish["level"]]
+        if request["level"] is not None:
+            ids = [request["level"]]
         else:
             cards = (await self._beside(library.levels))["levels"]
-            ids = [card["id"] for card in cards if card["category"] == wish["category"]]
+            ids = [card["id"] for card in cards if card["category"] == request["category"]]
             if not ids:
-                raise StudioError(f"there are no levels of the category {wish['category']!r}", 404)
+                raise StudioError(f"there are no levels of the category {request['category']!r}", 404)
         ids = [ids[k * len(ids) // MAX_LEVELS] for k in range(MAX_LEVELS)] if len(ids) > MAX_LEVELS else ids
-        each = -(-wish["episodes"] // len(ids))
-        agent = await self._beside(self._studio.roster.agent, wish["agent"])
+        each = -(-request["episodes"] // len(ids))
+        agent = await self._beside(self._studio.roster.agent, request["agent"])
         levels: list[Level] = [(await self._beside(library.level, id)).level for id in ids]
-        head = {"deaths": wish["number"]}
+        head = {"deaths": request["number"]}
         with closing(agent.tries(levels, each)) as endings:
             await self._send(head | {"levels": ids, "episodes": each * len(ids)})
             while group := await self._beside(lambda: list(itertools.islice(endings, _TOGETHER))):
@@ -192,28 +192,28 @@ class Watcher:
 
 
 def _understood(data: bytes) -> tuple[str, Any]:
-    """Verb and wish of a message.  Raises StudioError for one that is not of the protocol."""
+    """Verb and request of a message.  Raises StudioError for one that is not of the protocol."""
     message = parse_json(data, "the message", StudioError, _HELP)
     verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
     if len(verbs) != 1 or len(message) != 1:
         raise StudioError(f"a message has one of {', '.join(_SHAPES)}; {_HELP}")
-    verb, wish = verbs[0], message[verbs[0]]
-    wrong = mismatch(wish, _SHAPES[verb], verb)
+    verb, request = verbs[0], message[verbs[0]]
+    wrong = mismatch(request, _SHAPES[verb], verb)
     if not wrong and verb == "watch":
-        if not 1 <= len(wish["runs"]) <= MAX_RUNS:
+        if not 1 <= len(request["runs"]) <= MAX_RUNS:
             wrong = f"watch shows 1 to {MAX_RUNS} runs side by side"
-        elif not all(0 <= run.get("seed", 0) <= _MAX_SEED for run in wish["runs"]):
+        elif not all(0 <= run.get("seed", 0) <= _MAX_SEED for run in request["runs"]):
             wrong = f"a seed is a number from 0 to {_MAX_SEED}"
     if not wrong and verb == "deaths":
-        if not 1 <= wish["episodes"] <= MAX_EPISODES:
+        if not 1 <= request["episodes"] <= MAX_EPISODES:
             wrong = f"deaths are counted in 1 to {MAX_EPISODES:,} episodes"
-        elif (wish["level"] is None) == (wish["category"] is None):
+        elif (request["level"] is None) == (request["category"] is None):
             wrong = "deaths are counted on a level or in a category"
-    if not wrong and verb == "stop" and wish not in ("watch", "deaths"):
+    if not wrong and verb == "stop" and request not in ("watch", "deaths"):
         wrong = "stop ends watch or deaths"
     if wrong:
         raise StudioError(f"{wrong}; {_HELP}")
-    return verb, wish
+    return verb, request
 
 
 def _difference(level: Level, a: np.ndarray, b: np.ndarray) -> Document:

@@ -100,7 +100,7 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
     wait_for_frame(page, 1)
     keep(page)
     page.click("#demonstrate")
-    page.wait_for_selector("dialog .bad:has-text('does not finish its level: it stops on the way at frame 1')")
+    page.wait_for_selector("dialog .bad:has-text('does not finish its level: it stops before the exit at frame 1')")
     page.faults.clear()  # the browser notes the refusal on its console
     page.keyboard.press("Escape")
     page.keyboard.press("r")

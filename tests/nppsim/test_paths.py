@@ -1,4 +1,4 @@
-"""Ways through a level: the fields of the kernels against a heap-based search, and what doors do to them."""
+"""Paths through a level: the fields of the kernels against a heap-based search, and what doors do to them."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -63,25 +63,25 @@ def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed
     rng = np.random.default_rng(seed)
     for closed in (None, tuple(e.index for e in twin.doors if rng.integers(2))):
         distance, hop, units = compiled_fields(bank, closed)
-        ways = twin.ways_for(*(twin.at_start if closed is None else (closed, ())))
-        np.testing.assert_array_equal(distance, ways.distances)
-        assert len(ways.wrong_hops(hop)) == 0
-        assert units == (paths.UNREACHABLE if ways.onward is None else ways.onward)
+        fields = twin.fields_for(*(twin.at_start if closed is None else (closed, ())))
+        np.testing.assert_array_equal(distance, fields.distances)
+        assert len(fields.wrong_hops(hop)) == 0
+        assert units == (paths.UNREACHABLE if fields.onward is None else fields.onward)
     assert bank.path_length[0] == twin.path_start
     assert bool(bank.reachable[0]) == (twin.path_start < MAX_PATH)
 
 
 def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
     level = corridor(20, 60, 120)
-    ways = LevelTwin(level).ways_for((), ())
+    fields = LevelTwin(level).fields_for((), ())
     hop = LevelBank([level]).paths.hop[0].copy()
-    assert len(ways.wrong_hops(hop)) == 0
-    goal = next(point for point, length in ways.to_switch.seeds.items() if ways.to_switch.distance[point] == length)
+    assert len(fields.wrong_hops(hop)) == 0
+    goal = next(point for point, length in fields.to_switch.seeds.items() if fields.to_switch.distance[point] == length)
     beside = (15, 23)  # in the corridor, 180 px left of the switch
     for (column, row), wrong in ((beside, 1), (beside, 7), (beside, NO_HOP), (goal, 0), ((5, 5), 0)):
         broken = hop.copy()
         broken[0, column * paths.NODES_Y + row] = wrong
-        assert ways.wrong_hops(broken).tolist() == [[0, column, row]]
+        assert fields.wrong_hops(broken).tolist() == [[0, column, row]]
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -90,12 +90,12 @@ def test_hops_and_the_way_from_a_place_are_followed_alike(seed):
     level = random_level(seed, 0.3)
     bank, twin = LevelBank([level]), LevelTwin(level)
     distance, hop, _ = compiled_fields(bank)
-    ways = twin.ways_for(*twin.at_start)
+    fields = twin.fields_for(*twin.at_start)
     rng = np.random.default_rng(seed)
     for x, y in rng.uniform((24, 24), (1032, 576), (100, 2)).tolist():
-        for phase, field in enumerate((ways.to_switch, ways.to_exit)):
+        for phase, field in enumerate((fields.to_switch, fields.to_exit)):
             length, node = paths.nearest_node(distance[phase], x, y)
-            way, point = field.way(x, y)
+            way, point = field.path(x, y)
             assert (length, node) == (way, -1 if point is None else point[0] * paths.NODES_Y + point[1])
             for steps in (0, 1, 3, 10) if point else ():
                 got = divmod(int(paths.waypoint(hop[phase], node, steps)), paths.NODES_Y)
@@ -232,9 +232,9 @@ def test_more_switches_of_locked_doors_than_lattice_points_still_lead_to_the_exi
     assert len(doors) > paths.NUM_NODES
     level = Level.build(grid, (20, 50), exits=[((172, 90), (172, 60))], locked_doors=doors)
     bank, twin = LevelBank([level]), LevelTwin(level)
-    ways = twin.ways_for(*twin.at_start)
-    np.testing.assert_array_equal(bank.paths.distance[0], ways.distances)
-    assert len(ways.wrong_hops(bank.paths.hop[0])) == 0
+    fields = twin.fields_for(*twin.at_start)
+    np.testing.assert_array_equal(bank.paths.distance[0], fields.distances)
+    assert len(fields.wrong_hops(bank.paths.hop[0])) == 0
 
 
 def test_each_of_many_exits_that_opens_changes_the_way():

@@ -55,7 +55,7 @@ def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exit
     for _ in range(3):
         obs, now = play_to(sim, rng, rng.integers(0, 15)), present(sim)
         hop = sim.bank.paths.hop[0] if twin.touched(now) == twin.at_start else sim._fields.own_hop[0]
-        assert len(twin.ways(now).wrong_hops(hop)) == 0
+        assert len(twin.path_fields(now).wrong_hops(hop)) == 0
         for key, view in VIEWS.items():
             np.testing.assert_array_equal(obs[key][0], view(twin, now, hop), key)
         rows = (sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])

@@ -25,7 +25,7 @@ def fresh(env):
     looks = stage.scene.looks_now(view._geometry, env.simulator.state.entities[0], env.simulator.state.movers[0])
     box = (0, 0, stage.scene.width, stage.scene.height)
     whole = stage.picture.copy()
-    part = np.asarray(stage.scene.part(box, looks, np.array(view._way), view._ninja, movers=True))
+    part = np.asarray(stage.scene.part(box, looks, np.array(view._path), view._ninja, movers=True))
     whole[stage.top : stage.top + box[3], stage.left : stage.left + box[2]] = part
     return whole
 

@@ -249,7 +249,7 @@ THROUGH_THE_GAP = [2] * 23 + [3] * 5 + [2] * 95
 @pytest.mark.parametrize(
     ("level", "inputs", "outcome", "message"),
     [
-        (straight(), [0] * 30, "running", "stops on the way at frame 30"),
+        (straight(), [0] * 30, "running", "at frame 30"),
         (gap(), [2] * 100, "died", "the ninja dies"),
         (straight(), [2] * 20 + [8, 8], "died", "self-destruct"),
         (gap(), THROUGH_THE_GAP, "won", "cannot be re-timed"),

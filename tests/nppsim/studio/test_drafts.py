@@ -124,7 +124,7 @@ def test_a_level_that_can_be_finished_has_nothing_said_about_it():
         ),
         (lambda draft: draft["entities"][0].update(switch=[200, 46]), "warning", "outside the stage"),
         (lambda draft: draft["entities"][0].update(switch=[160, 46]), "note", "30 tiles away"),
-        (lambda draft: [row.__setitem__(8, 1) for row in draft["tiles"]], "warning", "No way leads"),
+        (lambda draft: [row.__setitem__(8, 1) for row in draft["tiles"]], "warning", "No path leads"),
         (lambda draft: draft["tiles"][3].__setitem__(3, 77), "warning", "ids above 37 have no geometry"),
         (lambda draft: draft["entities"].append(draft["entities"][0]), "note", "2 × exit door at the same place"),
         (lambda draft: draft.update(entities=256 * draft["entities"]), "error", "0..255"),

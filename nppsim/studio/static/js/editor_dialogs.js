@@ -85,12 +85,12 @@ export async function saveInFolder(desk, studio) {
   const input = element("input", { type: "text", required: true, maxlength: 80, value: desk.state.title.replace(/[^\w .-]/g, "_") || "level" });
   const contents = element("div", {}, element("p", {}, element("label", { class: "wide-field" }, "Folder", folder)), element("p", {}, element("label", { class: "wide-field" }, "Name", input)));
   if ((await ask("Save in a folder", contents, [button("", "Cancel"), button("save", "Save", "primary")])) !== "save") return;
-  const wish = { draft: draftOf(desk.state), folder: Number(folder.value), name: input.value, replace: false };
-  let saved = await post("edit/save", wish);
+  const request = { draft: draftOf(desk.state), folder: Number(folder.value), name: input.value, replace: false };
+  let saved = await post("edit/save", request);
   if (saved.exists) {
     const text = element("p", { text: `There is a file ${saved.exists} already.` });
     if ((await ask("Replace it?", text, [button("", "Keep it"), button("replace", "Replace", "danger")])) !== "replace") return;
-    saved = await post("edit/save", { ...wish, replace: true });
+    saved = await post("edit/save", { ...request, replace: true });
   }
   desk.history.markSaved();
   studio.toast(`Saved as ${saved.saved}`, "good");

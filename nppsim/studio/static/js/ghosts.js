@@ -54,7 +54,7 @@ export class Ghosts {
       fetch: async () => new Recording(await get(`${path}/${one.number}/run`), this.level),
     }));
     const recorded = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
-    const played = this.sources.filter(({ wish }) => wish?.agent);
+    const played = this.sources.filter(({ request }) => request?.agent);
     this.take([this.asked("the planner", { planner: true }), ...played, ...recorded]);
   }
 
@@ -63,12 +63,12 @@ export class Ghosts {
     const { agents, why_none: whyNone } = await get("agents");
     if (!agents.length) this.studio.toast(whyNone);
     const found = agents.map(({ id, name }) => this.asked(name, { agent: id, seed: 0, deterministic: true }));
-    this.take([...this.sources.filter(({ wish }) => !wish?.agent), ...found]);
+    this.take([...this.sources.filter(({ request }) => !request?.agent), ...found]);
   }
 
-  /** A run that is played when it is first shown.  wish: as the watch socket takes it. */
-  asked(label, wish) {
-    return { key: JSON.stringify(wish), label, wish, frames: null, fetch: () => playedRun(this.level, wish) };
+  /** A run that is played when it is first shown.  request: as the watch socket takes it. */
+  asked(label, request) {
+    return { key: JSON.stringify(request), label, request, frames: null, fetch: () => playedRun(this.level, request) };
   }
 
   take(sources) {
@@ -87,7 +87,7 @@ export class Ghosts {
     }
     this.slider = element("div");
     const agents = element("button", { type: "button", class: "quiet small", text: "Agents …", onclick: () => this.loadAgents().catch(this.studio.failed) });
-    this.root.replaceChildren(...rows, this.slider, this.sources.some(({ wish }) => wish?.agent) ? "" : agents);
+    this.root.replaceChildren(...rows, this.slider, this.sources.some(({ request }) => request?.agent) ? "" : agents);
   }
 
   row(source) {
@@ -148,7 +148,7 @@ function dot(colour) {
 }
 
 /** The run of the planner or of an agent on a level, as a Recording; it is played now. */
-function playedRun(level, wish) {
+function playedRun(level, request) {
   return new Promise((resolve, reject) => {
     const socket = new Socket("watch");
     let recording = null;
@@ -166,6 +166,6 @@ function playedRun(level, wish) {
         if (over) end(resolve, recording);
       }
     };
-    socket.send({ watch: { number: 0, level: level.id, runs: [wish] } });
+    socket.send({ watch: { number: 0, level: level.id, runs: [request] } });
   });
 }

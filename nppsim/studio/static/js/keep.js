@@ -10,7 +10,7 @@ export function keepDialog(game, level, studio) {
   const status = element("p", { class: "small", role: "status" });
   const close = element("button", { type: "button", text: "Close", onclick: () => dialog.close() });
   const dialog = element("dialog", { class: "keep", "aria-label": "Keep this run" });
-  const ending = { won: "finishes the level", died: "ends in death", running: "stops on the way" }[o];
+  const ending = { won: "finishes the level", died: "ends in death", running: "stops before the exit" }[o];
 
   const keep = async () => {
     let stored;

@@ -1,4 +1,4 @@
-/* What an agent sees, over the level: surroundings, hazards, the ways to the objective, what each action leads to; pictures. */
+/* What an agent sees, over the level: surroundings, hazards, the paths to the objective, what each action leads to; pictures. */
 
 import { bytes } from "./recording.js";
 
@@ -14,7 +14,7 @@ export const OVERLAYS = [
   { name: "surroundings", title: "Surroundings", key: "surroundings" },
   { name: "hazards", title: "Hazards", key: "hazards" },
   { name: "foresight", title: "What each action leads to", key: "foresight" },
-  { name: "way", title: "Ways to the objective", key: null },
+  { name: "way", title: "Paths to the objective", key: null },
 ];
 
 /** Draw with a Pen around a point of the level.  seen: s of a decision document. */
@@ -88,7 +88,7 @@ export const draw = {
   },
 };
 
-/** A field of ways, ready to be drawn.  text: way of a run part. */
+/** A field of path lengths, ready to be drawn.  text: way of a run part. */
 export function wayOf(text) {
   const data = bytes(text);
   const field = new Uint16Array(data.buffer);
@@ -100,12 +100,6 @@ export function wayOf(text) {
     return [...hue(value / longest), 255];
   });
   return { field, picture };
-}
-
-/** Length of the way from a point, px; null where there is none. */
-export function wayLength(way, [x, y]) {
-  const value = way.field[Math.round(x / CELL) * LATTICE[1] + Math.round(y / CELL)];
-  return value === undefined || value >= WALL ? null : value * STEP_PX;
 }
 
 /** A picture of a few pixels, to be drawn large.  colour: (column, row) -> [r, g, b, a] or null. */
@@ -137,7 +131,7 @@ export function showPicture(canvas, text, key, shape) {
   canvas.getContext("2d").drawImage(picture, 0, 0);
 }
 
-/** The way that leads down a field from a point: [[x, y], ...]. */
+/** The path that leads down a field from a point: [[x, y], ...]. */
 function steepest(field, x, y) {
   let best = null;
   const lowest = (i, j, reach) => {

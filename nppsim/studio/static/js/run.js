@@ -1,4 +1,4 @@
-/* An experiment in training: how far each of its trainings is, learning curves, the newest weights at play; refreshed by itself. */
+/* An experiment in training: how far each of its trainings is, learning curves, the newest weights at play; refreshed automatically. */
 
 import { ApiError, Socket, get } from "./api.js";
 import { Chart } from "./chart.js";

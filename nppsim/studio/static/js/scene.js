@@ -6,7 +6,7 @@
  *     world.apply(frame);
  *     scene.draw({ world, ghosts: [{ look, colour, label }], trails: [{ points, colour }] });
  *
- * The last picture is drawn again by itself when the canvas changes its size or the page its theme.  Tiles are drawn once
+ * The last picture is redrawn when the canvas changes its size or the page its theme.  Tiles are drawn once
  * per view, entities that do not move when one of them changes; what moves is drawn in each frame.
  */
 

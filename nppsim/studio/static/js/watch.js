@@ -158,7 +158,7 @@ class Watch {
     const lead = (frames) => (frames === null ? "–" : `${frames > 0 ? "+" : ""}${frames}`);
     const rows = marks.map(({ remaining_px: left, frame_a: frame, lead: ahead }) =>
       element("tr", {}, element("td", { text: `${Math.round(left)} px` }), element("td", {}, frame === null ? "–" : jump(frame)), element("td", { text: lead(ahead) })));
-    const table = marks.length && element("details", {}, element("summary", { text: "Frames gained on the way" }),
+    const table = marks.length && element("details", {}, element("summary", { text: "Frames gained along the path" }),
       element("table", {}, element("thead", {}, element("tr", {}, ["left", first, "leads by"].map((text) => element("th", { text })))), element("tbody", {}, rows)));
     const parts = element("div", {}, element("h3", { text: `${first} – ${other}` }), element("dl", { class: "facts" },
       element("dt", { text: "inputs part" }), element("dd", {}, jump(inputs)), element("dt", { text: "positions part" }), element("dd", {}, jump(positions)),
