@@ -7,6 +7,7 @@ Flags, help and checks follow from the settings of ``rl.config``.  ``python -m r
 """
 
 import argparse
+import json
 import tomllib
 from argparse import Namespace
 from collections.abc import Sequence
@@ -24,8 +25,9 @@ from nppsim.settings import Parser, Setting, settings_of
 from nppsim.studio.command import check_packages
 from rl.config import plugins
 from rl.config.experiment import IMITATION, REPLAYS, ExperimentConfig
-from rl.config.files import Given, Settings, read_settings, recipe_settings, table_settings
+from rl.config.files import Given, Settings, initials, read_settings, recipe_settings, table_settings
 from rl.config.resume import HOW, OVERRIDDEN, SECTIONS, dotted, overridden, resumed_config, stored_config, with_settings
+from rl.policy.architectures import ALIASES, ARCHITECTURES
 
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
 
@@ -33,13 +35,17 @@ _GROUPS = {
     "": "experiment",
     "bc": IMITATION,
     "teacher": IMITATION,
-    "ppo": "reinforcement learning",
+    "ppo": "PPO",
+    "reward": "PPO",
     "video": "evaluation",
-    "reward": "rewards",
+    "profiling": "output",
+    "upload": "output",
     "stacking": "networks",
     "heads": "networks",
     "hierarchy": "networks",
 }
+
+_TITLES = ("experiment", "data", IMITATION, "PPO", "curriculum", "evaluation", "output", "hardware")  # in this order
 
 # Flags of other pipelines whose machinery does not exist here: reason -> (flag, default, meaning).
 _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
@@ -106,7 +112,15 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     parser = _parser(everything="--help-all" in argv)
     parser.nothing_is_required()  # it may stand in a file
     arguments = parser.parse_args(_entropy_of_both_ends(argv))
-    return configured(_given(arguments))
+    if arguments.list_architectures:
+        plugins.load(getattr(arguments, "plugin", ()))
+        print(architecture_table())
+        parser.exit()
+    config = configured(_given(arguments))
+    if arguments.show_config:
+        print(as_toml(config), end="")
+        parser.exit()
+    return config
 
 
 def configured(given: Settings) -> ExperimentConfig:
@@ -119,7 +133,7 @@ def configured(given: Settings) -> ExperimentConfig:
     datasets = [
         given[key].place for key in (("", f"{name}_dataset") for name in ("dev", "test", "train")) if key in given
     ]
-    if ("", "single_level") in given and datasets:
+    if ("", "single_level") in given and given["", "single_level"].value is not None and datasets:
         place = given["", "single_level"].place
         raise ConfigError(f"stands for all datasets; leave out {' and '.join(datasets)}", place)
     config = _resumed(given) if ("", "resume_from") in given else _begun(given)
@@ -133,7 +147,7 @@ def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
     """The arguments, where ``--ent-coef X`` sets the end of the schedule too unless another end is given."""
     for number, text in enumerate(argv):
         name, equals, value = text.partition("=")
-        if name == "--ent-coef" and "--no-schedules" not in argv and (equals or number + 1 < len(argv)):
+        if name == "--ent-coef" and (equals or number + 1 < len(argv)):
             return [f"--ent-coef-end={value if equals else argv[number + 1]}", *argv]
     return list(argv)
 
@@ -261,12 +275,14 @@ def _require(good: bool, advice: str, flag: str, path: Path) -> None:
 def _check_effect(config: ExperimentConfig, section: str, name: str, given: Given) -> None:
     """ConfigError for a setting that was given, but has no effect without another one, or with another one.
 
-    A recipe is a base for others, and a file may list defaults: there it is no mistake.
+    A recipe or the configuration of a run is a base for others, and a file may list defaults: there it is no mistake.
     """
     settings = {one.name: one for one in _settings_of(section)}
     known, place = settings[name], given.place
-    if given.source.startswith("recipe ") or (given.source != COMMAND_LINE and given.value == known.default):
+    if given.source.startswith(("recipe ", "run ")) or (given.source != COMMAND_LINE and given.value == known.default):
         return
+    if name == "ent_coef_end" and given.value == config.ppo.ent_coef_start:
+        return  # as --ent-coef sets both
     for (part, switch), names in _SWITCHED_OFF.items():
         if section == part and name in names and not getattr(getattr(config, part), switch):
             off = f"--no-{settings[switch].flag}" if settings[switch].switch else settings[switch].option
@@ -288,19 +304,27 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
 # Flags of the first page of the help; --help-all lists the others.
 _FIRST_PAGE = (
     "experiment-name architectures train-dataset dev-dataset test-dataset single-level output-dir seeds "
-    "resume-from init-from recipe config plugin frame-skip visualize-training debug save-freq audit silence "
-    "replay-data-dir no-pretraining test-pretraining mirror-demonstrations bc-epochs bc-batch-size bc-learning-rate "
+    "resume-from init-from recipe config plugin frame-skip visualize-training debug save-freq "
+    "replay-data-dir no-pretraining test-pretraining bc-epochs bc-batch-size bc-learning-rate "
     "total-timesteps time-budget-minutes gamma gae-lambda clip-range ent-coef-start initial-lr target-kl "
     "use-curriculum curriculum num-eval-episodes eval-freq skip-final-eval deterministic-eval record-eval-videos "
     "reward-preset hardware-profile num-envs device num-gpus mixed-precision"
 )
 FIRST_PAGE = frozenset(_FIRST_PAGE.split())
+DRY_RUN = "dry-run"
+_ACTIONS = {
+    "show-config": "print all settings with their sources as TOML, which --config reads, and exit",
+    DRY_RUN: "check levels, demonstrations, sizes and plan, write nothing, and exit",
+    "list-architectures": "print names, parameters, inputs and aliases of all networks, and exit",
+}
 
 
 class _TrainingParser(Parser):
     def _unknown(self, argument: str) -> str:
         name = argument.split("=")[0].lstrip("-").replace("-", "_")
-        known = [one for section, one in FLAGS.values() if one.name == name and section in ("ppo", "")]
+        known = [
+            one for section, one in FLAGS.values() if name in (one.name, initials(one.name)) and section in ("ppo", "")
+        ]
         return (
             f"unknown flag --{known[0].name.replace('_', '-')}; did you mean {known[0].option}?"
             if known
@@ -319,6 +343,8 @@ def _parser(everything: bool = False) -> Parser:
     parser.add_argument(
         "--set", dest="set_by_name", action="append", default=[], metavar="SECTION.NAME=VALUE", help="any setting"
     )
+    for name, meaning in _ACTIONS.items():
+        parser.add_argument(f"--{name}", action="store_true", help=meaning)
     for title, flags in _grouped().items():
         group = parser.add_argument_group(title)
         for section, known in flags:
@@ -327,7 +353,7 @@ def _parser(everything: bool = False) -> Parser:
     for flag in REFUSED.values():
         parser.add_flag(flag, refused)
     if not everything:
-        shown = {f"--{name}" for name in FIRST_PAGE} | {"--help", "--help-all", "--set"}
+        shown = {f"--{name}" for name in (*FIRST_PAGE, *_ACTIONS, "help", "help-all", "set")}
         for action in parser._actions:
             if not shown.intersection(action.option_strings):
                 action.help = argparse.SUPPRESS
@@ -336,10 +362,47 @@ def _parser(everything: bool = False) -> Parser:
 
 def _grouped() -> dict[str, list[tuple[str, Setting]]]:
     """The flags under the headings of the help and of docs/flags.md."""
-    groups: dict[str, list[tuple[str, Setting]]] = {}
+    groups: dict[str, list[tuple[str, Setting]]] = {title: [] for title in _TITLES}
     for section, known in FLAGS.values():
         groups.setdefault(known.group or _GROUPS.get(section, section), []).append((section, known))
     return groups
+
+
+def as_toml(config: ExperimentConfig) -> str:
+    """Text of a file that ``--config`` reads: every setting, with its source as a comment."""
+    lines = []
+    for section in ("", *SECTIONS):
+        lines += ["", f"[{section}]"] if section else []
+        part = getattr(config, section) if section else config
+        for known in _settings_of(section):
+            if known.name in HOW or known.refusal:
+                continue
+            source = config.sources.get(dotted(section, known.name), "default")
+            lines.append(f"{known.name} = {_toml(getattr(part, known.name))}  # {' '.join(source.split())}")
+    return "\n".join([*lines, ""])
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, (bool, str, Path)) or value is None:
+        return json.dumps(
+            "none" if value is None else value if isinstance(value, bool) else str(value), ensure_ascii=False
+        )
+    return repr(value)
+
+
+def architecture_table() -> str:
+    """One line per network: name, number of parameters, observations, aliases."""
+    from rl.policy.policy import build_policy
+
+    lines = [f"{'architecture':<24}{'parameters':>12}  inputs"]
+    for name, known in ARCHITECTURES.items():
+        count = sum(parameter.numel() for parameter in build_policy(name).parameters())
+        also = [alias for alias, meaning in ALIASES.items() if meaning == name]
+        lines.append(f"{name:<24}{count:>12,}  {', '.join(known.observations)}{(also and f' (also {also[0]})') or ''}")
+    lines += [f"{alias} is {meaning}" for alias, meaning in ALIASES.items() if meaning not in ARCHITECTURES]
+    return "\n".join(lines)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -402,9 +465,21 @@ and `--cluster ADDRESS`, those of a Ray cluster (distributed.md); neither change
 def flags_document() -> str:
     """The text of docs/flags.md."""
     lines = [_PREFACE.rstrip()]
-    for title, flags in _grouped().items():
-        lines += ["", f"## {title.capitalize()}", "", "| flag | default | meaning |", "|---|---|---|"]
-        lines += [f"| {_spelling(flag)} | {flag.shown_default} | {_meaning(flag)} |" for _, flag in flags]
+    lines += ["", "## Print and exit", "", "| flag | meaning |", "|---|---|"]
+    lines += [f"| `--{flag}` | {meaning} |" for flag, meaning in _ACTIONS.items()]
+    for first, heading in ((True, ""), (False, ": more")):
+        for title, all_flags in _grouped().items():
+            flags = [flag for _, flag in all_flags if (flag.flag in FIRST_PAGE) == first]
+            if not flags:
+                continue
+            lines += [
+                "",
+                f"## {title[0].upper()}{title[1:]}{heading}",
+                "",
+                "| flag | default | meaning |",
+                "|---|---|---|",
+            ]
+            lines += [f"| {_spelling(flag)} | {flag.shown_default} | {_meaning(flag)} |" for flag in flags]
     lines += ["", "## Refused", "", "| flag | default | refused with |", "|---|---|---|"]
     lines += [f"| {_spelling(flag)} | {flag.shown_default} | {flag.refusal} |" for flag in REFUSED.values()]
     rows = [

@@ -246,6 +246,13 @@ class HardwareConfig:
         low=1,
         high=1024,
     )
+    simulator_threads: int | None = setting(
+        None,
+        "that simulate the environments, of each process; results do not depend on it; default: the plan's",
+        flag="simulator-threads",
+        low=1,
+        high=1024,
+    )
     mixed_precision: bool | None = setting(
         None, "networks compute in bfloat16; default: where that is fast", flag="mixed-precision", switch=True
     )
@@ -297,6 +304,7 @@ class HardwareConfig:
             rollout_length=self.rollout_length,
             minibatch_size=self.minibatch_size,
             torch_threads=self.torch_threads,
+            simulator_threads=self.simulator_threads,
             precision={None: None, True: "bf16", False: "float32"}[self.mixed_precision],
             device={0: "cpu", 1: self.device}.get(self.num_gpus, "cuda"),
             processes=self.processes if self.processes > 1 else None,
@@ -460,29 +468,33 @@ class ExperimentConfig:
         (Path("datasets/train"),),
         "folders of training levels, or level files; a level that several of them have counts once",
         flag="train-dataset",
+        group="data",
     )
     dev_dataset: tuple[Path, ...] = setting(
         (),
         "folders of dev levels, or level files, on which policies are evaluated during training; default: a tenth of the "
         "training levels is held back, 50 of a category at most",
         flag="dev-dataset",
+        group="data",
     )
     test_dataset: tuple[Path, ...] = setting(
         (Path("datasets/test"),),
         "folders of test levels, or level files, played in the final evaluation only",
         flag="test-dataset",
+        group="data",
     )
     skip_bad_levels: bool = setting(
         False,
         "leave out levels that cannot be read, and training levels without a way to their exit; without this they are an "
         "error that names them all",
         flag="skip-bad-levels",
+        group="data",
     )
     single_level: Path | None = setting(
-        None, "train and evaluate on this one level file, without datasets", flag="single-level"
+        None, "train and evaluate on this one level file, without datasets", flag="single-level", group="data"
     )
     output_dir: Path = setting(
-        Path("experiments"), "folder for the folders of runs", flag="output-dir", aliases=("out",)
+        Path("experiments"), "folder for the folders of runs", flag="output-dir", group="output", aliases=("out",)
     )
     seeds: tuple[int, ...] = setting(
         (0,),
@@ -516,21 +528,27 @@ class ExperimentConfig:
         500_000,
         "decisions between checkpoints, at most: there are more as long as they take no more than a twentieth of the time",
         flag="save-freq",
+        group="output",
         low=1,
     )
     keep_checkpoints: int = setting(
-        3, "newest checkpoints that are kept, beside the best and the final one", flag="keep-checkpoints", low=1
+        3,
+        "newest checkpoints to keep, besides the best and the final one",
+        flag="keep-checkpoints",
+        group="output",
+        low=1,
     )
     audit: str = setting(
         "first",
         "check the first update, or all, and warn of known problems during training",
         flag="audit",
+        group="output",
         choices=AUDITS,
     )
     silence: tuple[str, ...] = setting(
-        (), f"names of warnings that are not reported: {', '.join(WARNINGS)}", flag="silence"
+        (), f"names of warnings that are not reported: {', '.join(WARNINGS)}", flag="silence", group="output"
     )
-    frame_skip: int = same_setting(DatasetConfig, "frame_skip")
+    frame_skip: int = same_setting(DatasetConfig, "frame_skip", group="data")
     recipe: str | None = setting(
         None, "settings by a name, docs/configuration.md lists them; files and flags win over them", flag="recipe"
     )
@@ -578,9 +596,10 @@ class ExperimentConfig:
         False,
         "show curves and the newest weights at play in the browser while it trains (docs/play.md)",
         flag="visualize-training",
+        group="output",
         switch=True,
     )
-    debug: bool = setting(False, "show the traceback of an error", flag="debug")
+    debug: bool = setting(False, "show the traceback of an error", flag="debug", group="output")
     bc: BCConfig = field(default_factory=BCConfig)
     teacher: DistillationConfig = field(default_factory=DistillationConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nppsim.errors import ConfigError, did_you_mean
-from nppsim.reading import read_toml
+from nppsim.errors import REDACTED, ConfigError, did_you_mean
+from nppsim.reading import read_json, read_toml
 from nppsim.settings import Setting
-from rl.config.resume import HOW, SECTIONS, known_settings
+from rl.config.resume import HOW, SECTIONS, config_from_dict, known_settings
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 MAX_BYTES = 1 << 20  # of a file of settings
@@ -36,8 +36,25 @@ Settings = dict[tuple[str, str], Given]  # (section of the configuration or "" f
 
 
 def read_settings(path: Path) -> Settings:
-    """What a TOML file sets; ConfigError names file and key of what is unknown, of another type or out of limits."""
+    """Settings of a TOML file, or of a run's config.json; ConfigError names file and key of what is wrong."""
+    if path.suffix == ".json":
+        return run_settings(path)
     return table_settings(read_toml(path, ConfigError, MAX_BYTES, _REMEDY), str(path), f"file {path}")
+
+
+def run_settings(path: Path) -> Settings:
+    """Every setting of a run, as its config.json says; only how it was resumed is left out."""
+    facts = read_json(path, ConfigError, "give config.json of a run")
+    config = config_from_dict(facts if isinstance(facts, dict) else {}, str(path))
+    found: Settings = {}
+    for usual, section, known in known_settings():
+        value = getattr(getattr(config, section) if section else config, known.name)
+        if known.name in HOW or known.refusal or (config.single_level and known.name.endswith("_dataset")):
+            continue
+        if REDACTED in str(value):
+            raise ConfigError(f"{path} does not store it, as it looked like a secret; use a TOML file", usual)
+        found[section, known.name] = Given(value, f"{path}: {usual}", f"run {path}")
+    return found
 
 
 def recipe_settings(name: str) -> Settings:
@@ -58,6 +75,7 @@ def recipe_names() -> list[str]:
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
     """What a table as in such a file sets.  file, source: as messages, and the record of a run, call it."""
     found: Settings = {}
+    ends = None
     for key, value in data.items():
         part = key if isinstance(value, dict) else ""
         if part and part not in SECTIONS:
@@ -68,6 +86,10 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
             if (section, known.name) in found:
                 raise ConfigError(f"sets the same as {found[section, known.name].place}", place)
             found[section, known.name] = Given(_value(known, one, place), place, source)
+            if name in known.aliases and known.name == "ent_coef_start":  # both ends, as with the flag --ent-coef
+                ends = found[section, known.name]
+    if ends:
+        found.setdefault(("ppo", "ent_coef_end"), ends)
     return found
 
 
@@ -88,10 +110,15 @@ def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
 
 
 def _near(name: str, known: Mapping[str, object]) -> str:
-    short = [one for one in known if "_" in one and "".join(part[0] for part in one.split("_") if part) == name]
+    short = [one for one in known if initials(one) == name]
     if short:
         return f"; did you mean {short[0]}?"
     return did_you_mean(name, known) or f"; known: {', '.join(sorted(known))}"
+
+
+def initials(name: str) -> str:
+    """First letters of a name of several words, such as lr for learning_rate; "" for one word."""
+    return "".join(part[0] for part in name.split("_") if part) if "_" in name else ""
 
 
 def _value(known: Setting, value: Any, place: str) -> Any:

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import hardware
 from nppsim.errors import ConfigError
@@ -32,13 +33,16 @@ from rl.experiment.artifacts import (
     versions,
     write_experiment,
 )
-from rl.experiment.data import Data, Log, audit_rewards, load_data
+from rl.experiment.data import Data, Log, audit_rewards, load_data, load_demonstrations
+from rl.experiment.distill import load_teacher
 from rl.experiment.initial_agent import check_initial_agent
 from rl.experiment.jobs import Job, make_jobs
 from rl.experiment.log_file import LogFile
+from rl.experiment.plan import planner
 from rl.experiment.stages import run_stages
 from rl.experiment.viewer import viewed
 from rl.policy.architectures import get_architecture
+from rl.ppo.recurrent import segment_length
 from rl.upload import Uploader
 
 
@@ -67,8 +71,8 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
             log(f"{folder}: is finished; nothing was changed")
             log((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
             return folder
-    check_initial_agent(config)
     machine, data = hardware.detect(), load_data(config, log)
+    check_sizes(config, data, machine)
     record = begin_record(config, now, machine, data, log)
     folder = folder or new_folder(config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}")
     uploader = Uploader(config.upload, folder.resolve().name) if config.upload.bucket else None
@@ -95,8 +99,43 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
     return folder
 
 
+def dry_run(config: ExperimentConfig, log: Log = print) -> None:
+    """Check everything that can be checked before training, demonstrations included; write nothing."""
+    check_packages()
+    if config.resume_from is not None:
+        config = resumed_config(config)
+    machine, data = hardware.detect(), load_data(config, log)
+    plans = check_sizes(config, data, machine)
+    begin_record(config, datetime.now(), machine, data, log)
+    with TemporaryDirectory() as cache:
+        elsewhere = replace(config, output_dir=Path(cache))
+        for name, plan in plans.items():
+            log(f"\n{name}\n{plan}")
+            if "with_pretrain" in config.conditions:
+                load_demonstrations(elsewhere, data, get_architecture(name).observations, config.seeds[0], log)
+    log(
+        f"dry run: {len(data.train)} training, {len(data.dev)} dev and {len(data.test)} test levels; nothing was written"
+    )
+
+
+def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine) -> dict[str, hardware.Plan]:
+    """Return a plan of each network; an error for agents, sizes or a plan that do not fit comes before any folder is made."""
+    check_initial_agent(config)
+    if config.teacher.file is not None and config.resume_from is None:
+        load_teacher(config.teacher.file, config.frame_skip)
+    plans = {}
+    for name in config.networks:
+        network = get_architecture(name)
+        plans[name] = planner(network, config.plan_request, machine)()
+        if network.memory:
+            segment_length(config.ppo.settled(plans[name]), plans[name].of_each(config.hardware.processes))
+    return plans
+
+
 def warn_about_networks(config: ExperimentConfig, log: Log) -> None:
-    """Log known weaknesses of the networks to train."""
+    """Log known weaknesses of the networks to train, and settings of which one wins over another."""
+    if not config.ppo.schedules and config.ppo.anneal_learning_rate and "ppo.anneal_learning_rate" in config.sources:
+        log("warning: --no-schedules wins over --enable-lr-annealing: the learning rate stays as at the start")
     networks = [get_architecture(name) for name in config.networks]
     if stacked := [network.name for network in networks if network.stacking]:
         log(f"warning: {', '.join(stacked)}: {ADVICE}")

@@ -14,7 +14,7 @@ from typing import Any
 from nppsim.errors import ConfigError
 from nppsim.reading import read_json
 from rl.config import ExperimentConfig
-from rl.config.command_line import configured, resolve
+from rl.config.command_line import DRY_RUN, configured, resolve
 from rl.config.files import Given, read_settings, recipe_settings, table_settings
 from rl.config.resume import CONFIG, changes, stored_config
 from rl.distributed.launch import check_gpus, launch
@@ -22,7 +22,7 @@ from rl.distributed.ranks import Ranks, Started, joined
 from rl.experiment.artifacts import SUMMARY
 from rl.experiment.data import Log
 from rl.experiment.follower import follow
-from rl.experiment.run import run
+from rl.experiment.run import dry_run, run
 
 PYTHON = "Python"  # source of these settings in the record of a run
 
@@ -100,6 +100,9 @@ def start(argv: Sequence[str], program: str | Path) -> int:
     program: path of the script, which further processes run as well.
     """
     config, started = resolve(argv), Started.from_environment()
+    if f"--{DRY_RUN}" in argv:
+        dry_run(config)
+        return 0
     if started is not None:
         config = as_started(config, started)
     settings = config.hardware

@@ -19,9 +19,11 @@ from nppsim.observe import layout
 from rl.config import EvaluationConfig, PPOConfig, UploadConfig
 from rl.config.command_line import FLAGS, REFUSED, resolve
 from rl.config.curriculum import STRATEGIES_WITH, CurriculumConfig
+from rl.config.files import table_settings
 from rl.config.resume import changes, stored_config
+from rl.policy.architectures import ALIASES, ARCHITECTURES
 
-from places import ROOT, SHARED
+from places import ROOT
 from programs import load_script
 
 
@@ -224,6 +226,7 @@ EXAMPLES = {
     "rollout-length": ["32"],
     "minibatch-size": ["256"],
     "torch-threads": ["1"],
+    "simulator-threads": ["1"],
     "device": ["cpu"],
     "num-gpus": ["0"],
     "num-processes": ["2"],
@@ -289,19 +292,31 @@ def value_of(config, name):
     return getattr(getattr(config, section) if section else config, flag.name)
 
 
-def test_every_flag_of_the_specification_exists():
-    specification = SHARED / "spec" / "PIPELINE.md"
-    if not specification.exists():
-        pytest.skip("the pipeline specification is not beside this checkout")
-    section = specification.read_text().split("### 6.1 ")[1].split("### 6.2 ")[0]
-    named = set()
-    for row in re.findall(r"^\| (`--.*?) \|", section, re.MULTILINE):
-        for name in re.findall(r"`--([a-z0-9-]+)(?:/-[^`]*)?`", row):
-            named.add(name)
-        for base, more in re.findall(r"`--profiler-(wait)((?:/-[a-z]+)*)`", row):
-            named |= {f"profiler-{part}" for part in (base, *more.replace("-", "").split("/")[1:])}
-    assert len(named) > 60
-    assert named <= set(KNOWN)
+_SPECIFIED = (  # flags that the pipeline's specification lists
+    "architectures bc-batch-size bc-epochs bc-num-workers curriculum-adjustment-freq curriculum-min-episodes "
+    "curriculum-min-threshold curriculum-start-stage curriculum-threshold debug deep-resnet-dropout "
+    "deep-resnet-use-layer-norm deep-resnet-use-residual disable-early-advancement disable-trend-advancement "
+    "distributed-backend early-stopping-patience enable-auto-curriculum-adjustment enable-early-stopping "
+    "enable-lr-annealing enable-memory-profiling enable-profiling enable-pytorch-profiler enable-state-stacking "
+    "enable-visual-frame-stacking eval-freq experiment-name frame-skip frame-stack-padding hardware-profile "
+    "high-level-update-freq initial-lr max-videos-per-category memory-snapshot-freq mixed-precision "
+    "no-pretraining num-envs num-eval-episodes num-gpus output-dir pbrs-gamma profiler-active profiler-repeat "
+    "profiler-wait profiler-warmup record-eval-videos replay-data-dir resume-from s3-bucket s3-prefix "
+    "s3-sync-freq save-freq single-level skip-final-eval state-stack-size test-dataset test-pretraining "
+    "total-timesteps train-dataset use-curriculum use-deep-resnet-policy use-hierarchical-ppo video-fps "
+    "vis-env-idx vis-fps vis-render-freq visual-stack-size visualize-training "
+)
+
+
+@pytest.mark.parametrize("name", _SPECIFIED.split())
+def test_every_flag_of_the_specification_is_accepted_or_refused_with_a_reason(name, folder):
+    flag = next(flag for flag in KNOWN.values() if name in (flag.flag, *flag.aliases))
+    others, own = arguments(flag.flag)
+    if flag.refusal:
+        with pytest.raises(ConfigError, match=re.escape(flag.refusal)):
+            resolve(others + own)
+    else:
+        resolve([*others, *(part.replace(f"--{flag.flag}", f"--{name}") for part in own)])
 
 
 def test_the_examples_cover_every_flag():
@@ -839,14 +854,67 @@ def test_a_field_is_set_by_its_name():
 
 
 def test_one_entropy_coefficient_sets_both_ends():
+    both = table_settings({"ppo": {"ent-coef": 0.0005}}, "mine.toml", "file mine.toml")
+    assert {name: one.value for (_, name), one in both.items()} == {"ent_coef_start": 0.0005, "ent_coef_end": 0.0005}
     argv = rl.config.command_line._entropy_of_both_ends(["--ent-coef", "0.0005"])
     assert argv == ["--ent-coef-end=0.0005", "--ent-coef", "0.0005"]
 
 
-@pytest.mark.parametrize(
-    "name", ["graph_attention", "full_hgt_frame_stacked", "vision_free_frame_stacked", "visual_frame_stacked_only"]
-)
+@pytest.mark.parametrize("name", ALIASES)
 def test_documented_names_of_architectures_are_accepted(name, folder):
     """They stand for a network of another name, which is no contradiction of the flag."""
     (network,) = resolve([*REQUIRED[:-1], name]).architectures
     assert network != name
+
+
+@pytest.mark.parametrize(("flag", "value"), [(name, one) for name, flag in KNOWN.items() for one in flag.choices])
+def test_every_documented_value_of_a_flag_is_parsed(flag, value):
+    parsed = rl.config.command_line._parser().parse_args([*REQUIRED, f"--{flag}", value])
+    assert value in str(getattr(parsed, flag.replace("-", "_")))
+
+
+def printed(flags, capsys):
+    with pytest.raises(SystemExit):
+        resolve(flags)
+    return capsys.readouterr().out
+
+
+def test_the_printed_configuration_is_read_back(folder, capsys):
+    flags = "--use-curriculum --curriculum-threshold 0.6 --target-kl none --seeds 1 2 --reward-win 3"
+    config = resolve([*REQUIRED, *flags.split()])
+    text = printed([*REQUIRED, *flags.split(), "--show-config"], capsys)
+    assert "threshold = 0.6  # command line" in text and "gae_lambda = 0.95  # default" in text
+    (folder / "shown.toml").write_text(text)
+    assert resolve(["--config", "shown.toml"]) == replace(config, config_files=(Path("shown.toml"),))
+
+
+def test_the_configuration_of_a_run_is_read_from_its_config_json(folder):
+    config = resolve([*REQUIRED, "--single-level", "other/c.map", "--gamma", "0.9", "--clip-range-vf", "1"])
+    (folder / "old" / "config.json").write_text(json.dumps(config.to_dict()))
+    again = resolve(["--config", "old/config.json", "--experiment-name", "again"])
+    assert again == replace(config, experiment_name="again", config_files=(Path("old/config.json"),))
+    assert again.sources["ppo.gamma"] == "run old/config.json"
+    assert resolve(["--config", "old/config.json", "--gamma", "0.8"]).ppo.gamma == 0.8
+
+
+def test_the_agent_of_a_run_with_imitation_is_trained_further_with_its_configuration(folder):
+    config = resolve([*REQUIRED, "--replay-data-dir", "replays", "--bc-epochs", "3"])
+    (folder / "old" / "config.json").write_text(json.dumps(config.to_dict()))
+    further = resolve(["--config", "old/config.json", "--init-from", "agent.safetensors"])
+    assert further.conditions == ("no_pretrain",)
+
+
+def test_architectures_are_listed_with_parameters_and_inputs(capsys):
+    text = printed(["--list-architectures"], capsys)
+    for name, known in ARCHITECTURES.items():
+        (line,) = [line for line in text.splitlines() if line.split()[0] == name]
+        assert known.observations[0] in line and re.search(r" \d[\d,]+ ", line)
+    assert all(alias in text for alias in ALIASES)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("--learning-rate", "--initial-lr"), ("--architecures", "--architectures")]
+)
+def test_an_unknown_flag_names_the_one_that_is_meant(typed, meant):
+    with pytest.raises(ConfigError, match=f"did you mean '?{meant}"):
+        resolve([*REQUIRED, typed, "1"])

@@ -10,7 +10,7 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.settings import settings_of
 from rl.config import ExperimentConfig
-from rl.config.command_line import FLAGS, resolve
+from rl.config.command_line import FLAGS, _set_by_name, resolve
 from rl.config.files import read_settings, recipe_names, recipe_settings
 from rl.config.resume import HOW, SECTIONS, stored_config
 
@@ -65,6 +65,23 @@ def test_every_field_can_stand_in_a_file(folder):
         ((place, given),) = read_settings(path).items()
         wanted = Path(value) if known.kind is Path else value
         assert place == (section, known.name)
+        assert given.value == ((wanted,) if known.many else wanted)
+
+
+def test_every_field_is_set_by_its_place():
+    for section, known in everything():
+        if known.refusal:
+            continue
+        value = (
+            known.choices[0]
+            if known.choices
+            else {int: "5", float: "0.25", bool: "true", str: "x", Path: "p"}[known.kind]
+        )
+        if known.kind in (int, float) and known.problem(known.kind(value)):
+            value = str(known.low or known.above + 1)
+        ((place, given),) = _set_by_name([f"{section}.{known.name}={value}".lstrip(".")]).items()
+        assert place == (section, known.name)
+        wanted = True if known.kind is bool else known.kind(value)
         assert given.value == ((wanted,) if known.many else wanted)
 
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from nppsim.errors import ConfigError
+from nppsim.errors import ConfigError, UserError
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config.command_line import resolve
 from rl.experiment.initial_agent import COPY, load_initial_agent
 from rl.experiment.run import run
+from rl.experiment.train import start
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.checkpoint import CheckpointError
@@ -106,6 +107,21 @@ def test_what_does_not_fit_is_named_before_a_folder_is_made(flags, tmp_path):
     (tmp_path / "broken.safetensors").write_bytes(b"no checkpoint")
     with pytest.raises(CheckpointError, match=r"broken\.safetensors"):
         run(configuration(flags, tmp_path, "--init-from", str(tmp_path / "broken.safetensors")), print)
+
+
+def test_a_dry_run_checks_everything_and_writes_nothing(flags, tmp_path, capsys):
+    assert start([*map(str, flags), "--output-dir", str(tmp_path), "--dry-run"], "train_and_compare.py") == 0
+    assert "nothing was written" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="--init-from"):
+        start([*map(str, flags), "--architectures", "gcn", "--dry-run", "--output-dir", str(tmp_path)], "x.py")
+    assert not list(tmp_path.iterdir())
+
+
+def test_sizes_that_do_not_fit_leave_no_folder_behind(flags, tmp_path):
+    wrong = ["--architectures", "vision_free+gru", "--memory-segment", "24"]
+    with pytest.raises(UserError):
+        run(configuration(flags[:-2], tmp_path, *wrong), print)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("more", [["--test-pretraining"], ["--teacher", str(AGENT)], []])
