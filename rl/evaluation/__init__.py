@@ -1,1 +1,1 @@
-"""What an agent reaches: evaluation, results, films."""
+"""Evaluation of agents: episodes, results, films."""

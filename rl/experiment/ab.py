@@ -1,7 +1,7 @@
 """A/B of training: two sets of flags, the same seeds, alternating runs, and one comparison of speed and learning.
 
     settings = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--skip-final-eval",), seeds=(1, 2, 3))
-    run_all(settings, folder, script)  # scripts/train_and_compare.py; finished runs are kept, so calling it again resumes
+    run_all(settings, folder, script)  # scripts/train_and_compare.py; finished runs are reused, so a second call resumes
     comparison = compare_arms(settings, folder)
     write(comparison, folder)          # comparison.json, comparison.txt, success.png, return.png
 
@@ -57,9 +57,9 @@ CURVES = {
 
 @dataclass(frozen=True)
 class ABSettings:
-    """What is compared: extra flags of A and of B, the flags of both, the seeds.
+    """Settings of a comparison: extra flags of A and of B, the flags of both, the seeds.
 
-    test: judge on the test levels, too; without it no run sees them, because what is compared is going to be chosen.
+    test: evaluate on the test levels, too; without it no run plays them, because the result is used for a choice.
     """
 
     a: tuple[str, ...]
@@ -93,20 +93,20 @@ class ABSettings:
                     "conditions; a comparison needs one run each: one --architectures, no --test-pretraining"
                 )
         if all(config.evaluation.in_training for config in configs.values()):
-            judged = {_judged_on(config) for config in configs.values()}
-            if len(judged) > 1:
+            episodes = {_dev_episodes(config) for config in configs.values()}
+            if len(episodes) > 1:
                 raise ConfigError(
-                    "A and B would be judged on other dev levels or episodes; give both the same --dev-dataset (without it, "
-                    "levels of --train-dataset are held back), --eval-episodes-per-category and --eval-seed"
+                    "A and B would be evaluated on different dev levels or episodes; give both the same --dev-dataset "
+                    "(without it, levels of --train-dataset are used), --eval-episodes-per-category and --eval-seed"
                 )
         return configs
 
 
-def _judged_on(config: ExperimentConfig) -> tuple[object, ...]:
-    """What decides which episodes a policy plays on the dev levels."""
-    judged = config.evaluation
+def _dev_episodes(config: ExperimentConfig) -> tuple[object, ...]:
+    """Return the settings that determine the evaluation episodes on the dev levels."""
+    evaluation = config.evaluation
     levels = (config.dev_dataset,) if config.dev_dataset else (config.train_dataset, config.single_level)
-    return (*levels, judged.periodic_episodes_per_category, judged.seed, judged.deterministic)
+    return (*levels, evaluation.periodic_episodes_per_category, evaluation.seed, evaluation.deterministic)
 
 
 def runs_folder(folder: Path) -> Path:
@@ -164,7 +164,7 @@ def _settle(settings: ABSettings, folder: Path) -> None:
 
 
 def _facts(file: Path) -> dict:
-    """What is compared, as it was written by ``_settle``."""
+    """Load the facts of the comparison that ``_settle`` has written."""
     facts: dict = read_json(file, ResultsError, "restore it, or begin again in another folder")
     if wrong := mismatch(facts, {...: {}}):
         raise ResultsError(f"{file}: no facts of a comparison: {wrong}; restore it, or begin again in another folder")
@@ -236,7 +236,7 @@ class ABRow:
 
 @dataclass(frozen=True)
 class ChangedPart:
-    """What B makes faster, for the line of Amdahl's law.  Raises TimingError for values out of range."""
+    """The part that B makes faster, for the line of Amdahl's law.  Raises TimingError for values out of range."""
 
     share: float  # of A's time, 0 to 1
     speed_up: float  # how many times as fast the part was measured to be

@@ -1,10 +1,10 @@
-"""A sweep: settings drawn by Optuna, each trial a run of the main job, judged by its success on the dev levels.
+"""A sweep: settings drawn by Optuna, each trial a run of the main job, scored by its success on the dev levels.
 
     sweep = Sweep(read_space(["initial-lr=1e-4..1e-2:log"]), common=("--architectures", "vision_free"), seeds=(0, 1))
-    study = run_trials(sweep, folder, script)     # scripts/train_and_compare.py; call it again to go on
+    study = run_trials(sweep, folder, script)     # scripts/train_and_compare.py; a second call continues
     print(report(study, sweep, folder))
 
-The folder holds study.db (Optuna's, SQLite), sweep.json (what is swept), trials/ (settings of each trial), runs/, logs/, and
+The folder holds study.db (Optuna's, SQLite), sweep.json (its settings), trials/ (settings of each trial), runs/, logs/, and
 results.json and best.toml after each trial.  Test levels are never played.
 """
 
@@ -36,7 +36,7 @@ RESERVED = options_of(
     "experiment-name", "output-dir", "seeds", "resume-from", "config", "skip-final-eval"
 )  # a sweep's own
 POLL_SECONDS = 1.0  # between looks at what a running trial achieves
-STOP_SECONDS = 300.0  # given to a trial to end after it was told to
+STOP_SECONDS = 300.0  # for a trial to end after SIGTERM
 STARTING_TRIALS = 4  # that are drawn at random and never pruned
 FAILURES = 3  # one after the other, after which the sweep ends
 STEPS = 10_000  # between the evaluations of one seed and of the next, for the pruner; there are never so many
@@ -45,7 +45,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is swept.
+    """Settings of a sweep.
 
     space: the settings that are drawn.
     common: flags of scripts/train_and_compare.py for every trial.
@@ -85,7 +85,7 @@ class Sweep:
             )
         if not config.evaluation.in_training:
             raise ConfigError(
-                "trials are judged by evaluations during training; give a number above 0", "--eval-freq", 0
+                "trials are scored by evaluations during training; give a number above 0", "--eval-freq", 0
             )
 
     def resolved(self, values: Mapping[str, Any], folder: Path) -> ExperimentConfig:
@@ -210,8 +210,8 @@ class _Trial:
         settings = self.folder / "trials" / f"{self.name}.toml"
         write_text(settings, toml_text(self.sweep.space, self.values))
         log_file = self.folder / "logs" / f"{self.name}_{datetime.now():%Y%m%d_%H%M%S}.log"
-        told = ", ".join(f"{name} {_short(value)}" for name, value in self.values.items())
-        self.log(f"{self.name}: {told}; output in {log_file}")
+        values = ", ".join(f"{name} {_short(value)}" for name, value in self.values.items())
+        self.log(f"{self.name}: {values}; output in {log_file}")
         begun = self.begun()
         flags = ["--resume-from", str(begun)] if begun else self.sweep.flags(self.name, settings, self.folder)
         status, pruned = self._watch([sys.executable, "-u", str(script), *flags], log_file)
@@ -252,11 +252,11 @@ class _Trial:
 
     @cached_property
     def config(self) -> ExperimentConfig:
-        """Of the run, which has begun: values that make none end its process at once."""
+        """Configuration of the trial, which has started: invalid values would have ended its process."""
         return self.sweep.resolved(self.values, self.folder)
 
     def success(self) -> list[float]:
-        """What the policy of each seed that has begun achieves on the dev levels, as the run would deliver it."""
+        """Return the success on the dev levels of the policy that each started seed would deliver now."""
         return [self._delivered(history) for history in self.histories()]
 
     def _delivered(self, history: History) -> float:
@@ -275,7 +275,7 @@ class _Trial:
             before.append(self._delivered(history))
 
     def _watch(self, command: list[str], log_file: Path) -> tuple[int, bool]:
-        """(exit status, whether it was told to end): runs the command, and ends it where it does worse than others did."""
+        """Run the command and end it if it does worse than other trials; return (exit status, whether it was ended)."""
         pruned = False
         with open(log_file, "w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
@@ -292,12 +292,12 @@ class _Trial:
             except KeyboardInterrupt as interruption:
                 end_interrupted(process, interruption, STOP_SECONDS)
                 raise
-            except BaseException:  # nobody would watch it any more
+            except BaseException:  # it would continue unwatched
                 process.kill()
                 raise
             status = process.wait()
         if not pruned:
-            self._should_end()  # what was reached since the last look, too: later trials are held against it
+            self._should_end()  # report the latest evaluations, too, with which later trials are compared
         return status, pruned
 
     def _should_end(self) -> bool:
@@ -362,8 +362,8 @@ def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
         common = " ".join(sweep.common)
         lines += [
             "",
-            f"best: trial {ranked[0].number}. The dev levels have chosen it, and so flatter it; train with it, and judge it "
-            "on the test levels, once:",
+            f"best: trial {ranked[0].number}. Its success is biased upwards, as it was selected on the dev levels; train "
+            "with its settings and evaluate on the test levels, once:",
             f"python scripts/train_and_compare.py {common} --config {folder / BEST} --experiment-name NAME --seeds SEED ...",
         ]
     return "\n".join(lines)

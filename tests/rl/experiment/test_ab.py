@@ -149,7 +149,7 @@ def test_a_failed_run_is_named_with_its_last_words(runs):
         ({"common": (*COMMON, "mlp_baseline")}, "unexpected argument .mlp_baseline"),
         ({"common": ("--architectures", "vision_free", "mlp_baseline", *COMMON[2:])}, "one run each"),
         ({"seeds": (1, 1)}, "none of them twice"),
-        ({"b": ("--eval-episodes-per-category", "7")}, "A and B would be judged on other dev levels or episodes"),
+        ({"b": ("--eval-episodes-per-category", "7")}, "different dev levels or episodes"),
         ({"common": (*COMMON, "--out", "elsewhere")}, "--out: is set for each run"),
     ],
 )

@@ -203,7 +203,7 @@ def test_what_cannot_be_swept_is_named(text, message):
         (["seeds=1,2"], COMMON, "--sweep: seeds is set for each trial by the sweep; leave it out"),
         (["output-dir=a,b"], COMMON, "--sweep: output-dir is set for each trial"),
         (["skip-final-eval=on,off"], COMMON, "--sweep: skip-final-eval is set for each trial"),
-        (["gamma=0.9..0.99"], (*COMMON, "--eval-freq", "0"), "judged by evaluations during training"),
+        (["gamma=0.9..0.99"], (*COMMON, "--eval-freq", "0"), "scored by evaluations during training"),
         (["gamma=0.9..0.99"], (*COMMON, "--architectures", "gcn"), "2 architectures"),
         (["gamma=0.9..0.99"], (*COMMON, "--record-eval-videos"), "films the test levels"),
     ],
