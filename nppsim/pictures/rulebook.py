@@ -303,7 +303,7 @@ def draw_jumps() -> "Image":
             figure.canvas.disc(place, 0.9, colour)
         figure.canvas.ring(path[min(pressed, len(path) - 1)], 2.6, 0.8, colour)
         up, along = path[0, 1] - path[:, 1].min(), path[-1, 0] - path[0, 0]
-        lines = (f"held for {pressed}", f"{up:.1f} up, {along:.0f} along", f"{len(path) - 1} frames")
+        lines = (f"key for {pressed}", f"{up:.1f} up, {along:.0f} along", f"{len(path) - 1} frames")
         for line, text in enumerate(lines):
             figure.text(path[-1, 0] - left - 6, 117 + 7.5 * line, text, 12, colour)
     start_x, start_y = paths[0][1][0]
