@@ -122,7 +122,7 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
     assert page.get_by_label("Title").input_value() == "Made by mouse"
 
 
-def test_a_level_is_saved_in_a_folder_once_that_was_confirmed(page, studio, plain_folder, starter):
+def test_saving_over_a_level_needs_confirmation(page, studio, plain_folder, starter):
     page.goto(studio.at(f"edit/{starter[0].fingerprint}"))
 
     def save():
@@ -145,7 +145,7 @@ def test_a_level_is_saved_in_a_folder_once_that_was_confirmed(page, studio, plai
         until(page, lambda: Level.load(file) == expected)  # noqa: B023  # called within the loop
 
 
-def test_what_was_not_saved_outlives_its_tab(new_page, studio):
+def test_unsaved_levels_survive_a_closed_tab(new_page, studio):
     page = new_page()
     page.goto(studio.at("edit"))
     page.get_by_label("Title").fill("Not saved")
@@ -234,7 +234,7 @@ def test_regions_are_copied_and_entities_turned(page, studio, starter):
     assert (edited.tiles == level.tiles).all() and len(edited.records) == len(level.records) + 1
 
 
-def test_what_is_done_can_be_undone_and_done_again(modules, starter):
+def test_undo_and_redo(modules, starter):
     draft, _ = draft_of(starter[0])
     message = modules.evaluate(UNDONE, draft)
     assert message["undone"] == message["operations"]
@@ -296,7 +296,7 @@ def placed(entity):
     return entity["type"], entity["x"], entity["y"], tuple(entity.get("door", ()))
 
 
-def test_it_can_be_used_on_a_narrow_screen_in_the_dark(new_page, studio):
+def test_narrow_screen_and_dark_theme(new_page, studio):
     page = new_page(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
     page.goto(studio.at("edit"))
     says(page, "Not a level yet")

@@ -111,7 +111,7 @@ def test_a_replay_that_is_dropped_is_watched(page, studio):
     until(page, lambda: "won" in page.text_content(".player .hud"))
 
 
-def test_files_that_cannot_be_opened_are_told_by_name_and_reason(page, studio):
+def test_files_that_cannot_be_opened_are_named_with_the_reason(page, studio):
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
     for name, data, message in (

@@ -25,7 +25,7 @@ def written(tmp_path_factory):
     return path
 
 
-def test_it_plays_scrubs_and_marks_where_runs_part(page, written):
+def test_player_plays_scrubs_and_marks_the_first_difference(page, written):
     asked = []
     page.context.set_offline(True)
     page.on("request", lambda request: asked.append(request.url))
@@ -45,7 +45,7 @@ def test_it_plays_scrubs_and_marks_where_runs_part(page, written):
     assert asked == [written.as_uri()]
 
 
-def test_its_size_is_bounded(tmp_path, written, monkeypatch):
+def test_page_size_is_bounded(tmp_path, written, monkeypatch):
     from nppsim.studio import page
 
     assert written.stat().st_size < 200_000
@@ -54,7 +54,7 @@ def test_its_size_is_bounded(tmp_path, written, monkeypatch):
     assert not (tmp_path / "run.html").exists()
 
 
-def test_it_is_drawn_in_light_and_in_dark(new_page, written):
+def test_light_and_dark_themes(new_page, written):
     """The open part of a level is light or dark, as the system wants it."""
     shades = {}
     for scheme in ("light", "dark"):

@@ -32,7 +32,7 @@ def thought(page):
     return shares, taken.index(True), float(page.text_content(".thinks dd"))
 
 
-def test_an_agent_is_watched_and_says_what_it_thinks(page, studio):
+def test_an_agent_is_shown_with_its_policy_outputs(page, studio):
     pytest.importorskip("torch")
     watch(page, studio)
     seek(page, 40)
@@ -47,7 +47,7 @@ def test_an_agent_is_watched_and_says_what_it_thinks(page, studio):
     until(page, lambda: "waypoint1 dx" in page.text_content(".numbers"), "the numbers")
 
 
-def test_a_second_try_and_the_planner_run_beside_it_and_where_they_part_is_told(page, studio):
+def test_two_runs_are_compared_and_their_first_difference_reported(page, studio):
     pytest.importorskip("torch")
     watch(page, studio)
     for label in ("vision_free_foresight", "the planner"):

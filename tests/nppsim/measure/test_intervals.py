@@ -32,7 +32,7 @@ def test_pairs_cancel_what_they_share():
     assert unpaired.high - unpaired.low > 0.3
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
+def test_intervals_have_their_nominal_coverage():
     rng = np.random.default_rng(1)
     covered = 0
     for _ in range(200):
@@ -50,7 +50,7 @@ def test_wilson_intervals_are_those_of_the_textbook(wins, trials, low, high):
     assert wilson(wins, trials) == pytest.approx((low, high), abs=1e-4)
 
 
-def test_wilson_knows_nothing_without_trials_and_refuses_nonsense():
+def test_wilson_without_trials_and_with_invalid_counts():
     assert wilson(0, 0) == (0.0, 1.0)
     with pytest.raises(IntervalError, match="3 wins in 2 trials"):
         wilson(3, 2)
@@ -138,14 +138,14 @@ def test_two_seeds_on_two_levels_by_hand():
     assert (found.value, found.low, found.high) == pytest.approx((0.25, 0.1, 0.4))
 
 
-def test_equal_values_say_nothing_about_their_spread():
+def test_equal_values_have_no_interval():
     for values in ([0.7], [0.7] * 50, np.zeros((3, 4)), [[0.7], [0.7]]):
         found = mean_over_levels(values)
         assert (found.low, found.high) == (None, None)
 
 
 @pytest.mark.parametrize(("values", "weights"), [([], None), ([1.0, 2.0], [1.0]), ([1.0, 2.0], [1.0, 0.0])])
-def test_what_has_no_mean_over_levels_is_refused(values, weights):
+def test_values_without_a_mean_over_levels_are_refused(values, weights):
     with pytest.raises(IntervalError, match=r"needed are values of \[seeds, levels\]"):
         mean_over_levels(values, weights)
 

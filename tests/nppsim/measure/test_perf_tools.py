@@ -100,7 +100,7 @@ def test_stability_in_words(cv, word):
     assert timing.summarise([1 - spread, 1 + spread]).stability == word
 
 
-def test_one_round_says_nothing_about_spread():
+def test_one_round_has_no_interval():
     with pytest.raises(timing.TimingError, match="at least two"):
         timing.summarise([1.0])
 
@@ -185,7 +185,7 @@ def test_random_levels_have_the_wanted_densities():
     assert set(work.coverage) >= {ENTITY_NAMES[kind] for kind in STREWN} | {"locked door", "trap door"}
 
 
-def test_the_key_tells_equal_work_from_other_work():
+def test_the_key_identifies_equal_work():
     def key(first_level=0, **changes):
         return random_play(generated_levels("simplest", 3, first_level), replace(TINY, **changes), "x").key
 
@@ -294,7 +294,7 @@ def test_comparison_across_keys_is_refused_with_4_before_anything_runs(stored, t
     assert "decisions/s" not in captured.out
 
 
-def test_another_build_is_what_one_compares(stored, tmp_path):
+def test_results_of_different_builds_are_comparable(stored, tmp_path):
     other = altered(stored, tmp_path / "other.json", build={"source_digest": "0" * 16})
     assert perf_benchmark.main([*SMALL, "--baseline", other]) == 0
 
@@ -322,7 +322,7 @@ def test_bad_input_ends_with_4(flags, message, capsys):
     assert error.startswith("error: ") and message in error
 
 
-def test_where_nothing_can_be_stored_nothing_is_measured(monkeypatch, tmp_path, capsys):
+def test_an_unwritable_output_is_refused_before_measuring(monkeypatch, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     out = str(tmp_path / "file" / "x.json")
     monkeypatch.setattr(throughput, "measure", None)
@@ -333,7 +333,7 @@ def test_where_nothing_can_be_stored_nothing_is_measured(monkeypatch, tmp_path, 
     assert "error: --json " in capsys.readouterr().err
 
 
-def test_the_amount_is_what_the_flags_say():
+def test_the_flags_set_the_amount():
     assert profile_multi_config.parse(["--steps", "20"])[1] == Amount(envs=64, rounds=10, iterations=2, warmup=5000)
     assert perf_benchmark.parse(SMALL)[1] == TINY
 
@@ -407,7 +407,7 @@ def test_several_configurations_are_profiled(steady, monkeypatch, capsys, tmp_pa
     assert ninja["us_per_decision"] == 3000 / 1e3 / 2
 
 
-def test_what_is_skipped_is_said_and_fails_in_strict_mode(steady, monkeypatch, capsys):
+def test_skipped_files_are_listed_and_fail_in_strict_mode(steady, monkeypatch, capsys):
     def no_levels(_seed, _count):
         raise LevelError("random: no room")
 

@@ -41,7 +41,7 @@ def test_without_restart_a_play_goes_on_after_a_death(plays):
     assert player.ninjas["frame"][0] == 40 % simulate(EMPTY, suicide).frames
 
 
-def test_who_is_nowhere_is_named():
+def test_environments_with_nan_positions_are_listed():
     bank = LevelBank([EMPTY, EMPTY])
     inputs = [np.zeros(3, np.uint8)] * 2
     assert FramePlayer(bank, inputs).lost().tolist() == []

@@ -31,7 +31,7 @@ def fresh(env):
 
 
 @pytest.mark.parametrize("level", [mixed_level(3), mixed_level(4, kinds=(5, 14, 16, 26)), LEVELS[0]], ids=str)
-def test_pictures_are_those_that_would_be_drawn_from_nothing(level):
+def test_incremental_pictures_equal_full_redraws(level):
     """But for what lies above what, and for rounding where movers are laid over the background."""
     env = NppEnv([level], render_mode="rgb_array", render_size=(528, 300))
     env.reset(seed=0)
@@ -62,7 +62,7 @@ def test_pictures_of_all_levels_have_one_size():
         NppEnv(LEVELS, render_mode="rgb_array", render_size=(30, 30))
 
 
-def test_what_stands_still_is_drawn_once_per_level(monkeypatch):
+def test_static_entities_are_drawn_once_per_level(monkeypatch):
     live._stage.cache_clear()
     env = NppEnv(LEVELS, render_mode="rgb_array", render_size=(320, 200))
     for _ in range(3):

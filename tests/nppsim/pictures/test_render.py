@@ -239,7 +239,7 @@ def test_frames_show_the_ninja_moving_the_keys_and_nothing_else():
     assert gold[0] == 0 and gold[5] > 100  # the key held
 
 
-def test_a_film_ends_as_its_parts_were_drawn_at_once():
+def test_the_last_film_frame_equals_a_full_redraw():
     """Redrawing boxes gives the same as drawing the whole last picture, except at joints of the thin trace."""
     level = corridor(width=14, extra=[(1, 60, 39, 0, 0), (21, 35, 44, 0, 0), (2, 40, 46, 0, 0)])
     inputs = np.full(90, RIGHT, np.uint8)

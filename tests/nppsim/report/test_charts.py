@@ -38,7 +38,7 @@ def test_colours_begin_again_when_they_run_out():
     assert found[:6] == list(charts.COLOURS) and found[6:] == list(charts.COLOURS[:2])
 
 
-def test_the_more_of_something_the_more_opaque_and_nothing_is_transparent():
+def test_opacity_grows_with_the_value():
     """Down the middle of a field of one column: nothing above, little, then much."""
     png = charts.field_chart("t", np.array([[0], [3], [99]]), (0, 1, 3, 0), ("", ""))
     with Image.open(io.BytesIO(png)) as picture:

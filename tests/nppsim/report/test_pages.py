@@ -30,7 +30,7 @@ def shown(value):
     (51_234.5, "51,234"), ("a & b", "a &amp; b"), ("", ""), ([], "–"), ({}, '<p class="missing">not run</p>'),
     ([1, None, "x"], "1, –, x"), ([0.5, [1, 2]], "0.5, 1, 2"), ("two\n  lines", "<pre>two\n  lines</pre>"),
 ])  # fmt: skip
-def test_plain_values_read_as_people_write_them(value, text):
+def test_plain_values_are_formatted(value, text):
     assert shown(value) == text
 
 
@@ -69,7 +69,7 @@ EMPTY = {
 }  # fmt: skip
 
 
-def test_a_name_that_a_page_lacks_is_an_error_and_not_an_empty_place():
+def test_an_undefined_template_variable_is_an_error():
     with pytest.raises(jinja2.UndefinedError, match="verdicts"):
         render_page("experiment.html", title="a", **{name: v for name, v in EMPTY.items() if name != "verdicts"})
 

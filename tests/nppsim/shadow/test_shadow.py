@@ -55,7 +55,7 @@ def play(sim, steps, seed=0):
 @pytest.mark.parametrize(
     ("reward", "observations"), [(EVERY_TERM, layout.ALL), *((name, ("state", "reachability")) for name in PRESETS)]
 )
-def test_random_play_agrees_with_the_twins_to_the_byte(reward, observations):
+def test_random_play_agrees_with_the_reference(reward, observations):
     sim = BatchSimulator(short_bank(), len(LEVELS), observations=observations, reward=reward, gamma=0.97, shadow=True)
     outcomes = play(sim, 60)
     assert set(outcomes) == {0, 1, 2}  # time-out, win, death
@@ -64,7 +64,7 @@ def test_random_play_agrees_with_the_twins_to_the_byte(reward, observations):
     assert (sim._fields.key >= 0).any()  # doors were touched, and ways changed
 
 
-def test_random_play_among_everything_that_moves_agrees_with_the_twins_to_the_byte():
+def test_random_play_with_moving_entities_agrees_with_the_reference():
     everything, few = MIXED + UNFINISHED, [*KINDS, (20, 28), (20, 28, 17), (10, 11, 24)]
     levels = [mixed_level(seed, 0.1, 60, kinds=everything) for seed in range(3)]
     levels += [mixed_level(seed, 0.05, 40, kinds=kinds, doors=0) for seed, kinds in enumerate(few)]
@@ -191,7 +191,7 @@ def set_to(array, index, value):
         (lambda s: set_to(s.truncated, 1, True), "truncated", "simulator True, twin False"),
     ],
 )
-def test_a_broken_value_is_found_and_its_place_is_told(monkeypatch, capsys, change, kind, words):
+def test_a_broken_value_is_reported_with_its_place(monkeypatch, capsys, change, kind, words):
     sim = broken(monkeypatch, change, observations=layout.ALL)
     assert sim.shadow.kinds[kind] == 1
     assert sim.shadow.mismatches_of[0] == sim.shadow.mismatches_of[2] == 0
@@ -202,7 +202,7 @@ def test_a_broken_value_is_found_and_its_place_is_told(monkeypatch, capsys, chan
     assert re.search(words, lines[0])
 
 
-def test_a_broken_path_is_found_in_every_environment_that_uses_it_and_told_once(monkeypatch, capsys):
+def test_a_broken_path_is_counted_in_every_environment_and_reported_once(monkeypatch, capsys):
     def change(sim):
         sim.bank.paths.distance[0, 1, 30 * 51 + 23] += 1
         sim.bank.paths.hop[0, 0, 5 * 51 + 23] ^= 1
@@ -242,7 +242,7 @@ def test_a_broken_end_of_an_episode_is_found():
     ("variable", "argument", "on"),
     [(None, None, False), ("1", None, True), ("0", None, False), ("1", False, False), (None, True, True)],
 )
-def test_it_is_off_unless_the_argument_or_the_environment_asks_for_it(monkeypatch, variable, argument, on):
+def test_validation_is_off_unless_requested(monkeypatch, variable, argument, on):
     monkeypatch.delenv("NPPSIM_SHADOW", raising=False)
     if variable is not None:
         monkeypatch.setenv("NPPSIM_SHADOW", variable)
@@ -253,7 +253,7 @@ def test_it_is_off_unless_the_argument_or_the_environment_asks_for_it(monkeypatc
     assert (sim.shadow is not None) == on
 
 
-def test_without_it_its_code_is_not_even_imported():
+def test_validation_is_not_imported_unless_requested():
     code = "import sys, nppsim; nppsim.BatchSimulator; sys.exit('nppsim.shadow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 

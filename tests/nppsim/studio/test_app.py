@@ -38,7 +38,7 @@ def test_without_folders_the_levels_that_come_with_nppsim_are_shown():
     assert len(shown["levels"]) == 30 and not shown["problems"]
 
 
-def test_a_level_file_that_cannot_be_read_is_told_and_the_others_are_shown(levels):
+def test_unreadable_levels_are_listed_as_problems(levels):
     file = levels / LevelSet.open(levels).entries[1].file
     file.write_bytes(b"broken")
     shown = Library([levels]).levels()
@@ -96,7 +96,7 @@ def test_files_that_are_neither_are_refused_with_the_reason(page, data, name, me
     assert message in page.post("open", data, 400, **{"X-File-Name": name})["error"]
 
 
-def test_defects_that_are_tolerated_are_told(page, winning):
+def test_tolerated_defects_are_reported(page, winning):
     cut = Replay(winning.level, winning.inputs).to_bytes("attract")[:-5]
     (warning,) = page.post("open", cut)["warnings"]
     assert f"{winning.frames} inputs declared, {winning.frames - 5} present" in warning
@@ -143,7 +143,7 @@ def test_replays_of_the_folders_are_listed_and_shown(page, winning, tmp_path):
     assert replay.level == corridor() and of_set.document(corridor().fingerprint)["id"] == corridor().fingerprint
 
 
-def test_a_replay_that_cannot_be_read_is_told_and_the_others_are_shown(winning, tmp_path):
+def test_unreadable_replays_are_listed_as_problems(winning, tmp_path):
     winning.save(tmp_path / "good.replay")
     (tmp_path / "bad.replay").write_bytes(b"bad")
     (tmp_path / "bad.h5").write_bytes(b"bad")
@@ -279,7 +279,7 @@ def test_nothing_is_written_by_looking(page, winning, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_disk_that_fails_is_told(page, winning):
+def test_disk_errors_are_reported(page, winning):
     page.studio.demonstrations.folder.write_text("a file where the folder should be")
     number = keep(page, winning.level, winning.inputs)
     answer = page.post(f"recordings/{number}/demonstration", status=500)

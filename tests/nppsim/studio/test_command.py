@@ -43,7 +43,7 @@ def started(levels, tmp_path):
         process.stdout.close()
 
 
-def test_the_studio_is_served_where_it_says_and_ends_when_told_but_not_with_runs_in_no_file(started):
+def test_the_studio_serves_its_address_and_warns_of_unsaved_runs_before_it_ends(started):
     process, address = started
     root, token = address.split("/?token=")
     with urllib.request.urlopen(root, timeout=LIMIT_S) as answer:
@@ -86,7 +86,7 @@ def test_a_port_that_is_taken_is_refused_in_one_line(capsys):
         ([], "cannot listen at 192.0.2.1"),
     ],
 )
-def test_what_cannot_be_served_is_refused_before_it_is(flags, expected, capsys):
+def test_invalid_arguments_are_refused_before_serving(flags, expected, capsys):
     not_ours = ["--host", "192.0.2.1"]  # an address for documents, so that nothing can be served
     assert main(["studio", "--no-browser", *not_ours, *flags]) == 2
     assert expected in capsys.readouterr().err

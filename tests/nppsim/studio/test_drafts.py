@@ -63,7 +63,7 @@ def test_generated_and_shipped_levels_are_the_drafts_that_are_made_of_them():
         assert not [finding for finding in findings(draft) if finding.severity != "note"]
 
 
-def test_what_a_draft_cannot_keep_of_an_odd_file_is_said():
+def test_losses_of_a_draft_are_listed():
     level = corridor()
     spawns = np.vstack([level.records, [(kinds.NINJA, 9, 9, 0, 0)]])
     assert "second spawn" in draft_of(Level(level.tiles, spawns))[1][0]
@@ -96,7 +96,7 @@ def test_what_a_draft_cannot_keep_of_an_odd_file_is_said():
         ({"entities": [{"kind": 2, "x": 1, "y": 1, "orientation": 0, "mode": 0, "switch": [1, 1]}]}, "has no switch"),
     ],
 )
-def test_what_is_no_draft_is_refused_in_words(change, said):
+def test_invalid_drafts_are_refused(change, said):
     draft = draft_of(corridor())[0] | change
     with pytest.raises(LevelError, match=said):
         level_of(draft)
@@ -107,7 +107,7 @@ def findings_of(draft):
     return [(finding.severity, finding.text) for finding in findings(draft)]
 
 
-def test_a_level_that_can_be_finished_has_nothing_said_about_it():
+def test_a_finishable_level_has_no_findings():
     assert findings_of(draft_of(corridor())[0]) == []
 
 
@@ -135,7 +135,7 @@ def test_a_level_that_can_be_finished_has_nothing_said_about_it():
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_words(change, severity, said):
+def test_findings_describe_the_problems(change, severity, said):
     draft = copy.deepcopy(draft_of(corridor())[0])
     change(draft)
     found = findings_of(draft)

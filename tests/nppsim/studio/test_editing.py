@@ -33,7 +33,7 @@ def wish(**change):
     return json.dumps({"draft": DRAFT, "folder": 0, "name": "two", "replace": False} | change)
 
 
-def test_a_level_is_taken_up_changed_and_given_back(page):
+def test_a_level_is_loaded_changed_and_saved(page):
     taken = page.get(f"edit/drafts/{straight().fingerprint}").json()
     assert taken == {"draft": draft_of(straight())[0], "lost": []}
     assert page.post("edit/level", json.dumps({"draft": taken["draft"]}))["level"] == straight().fingerprint
@@ -66,7 +66,7 @@ def test_names_of_runs_lose_endings_of_files_alone():
     assert {name: _without_ending(name) for name in names} == names
 
 
-def test_a_level_that_was_replaced_is_there_no_more(tmp_path):
+def test_a_replaced_level_is_no_longer_listed(tmp_path):
     straight().save(tmp_path / "one.map")
     library = Library([tmp_path])
     library.document(straight().fingerprint)
@@ -84,7 +84,7 @@ def test_no_name_leads_out_of_a_folder(folder_page, name):
     assert [file.name for file in plain.iterdir()] == ["one.map"]
 
 
-def test_a_draft_is_checked_at_once_and_then_searched(page):
+def test_a_draft_is_checked_and_then_searched(page):
     with page.client, page.socket("edit") as socket:
 
         def ask(message):

@@ -39,7 +39,7 @@ def test_a_foreign_host_gets_nothing(page, path, host):
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:8765", "localhost:8765", "LocalHost", "[::1]:8765", "localhost:9000", "localhost"]
 )
-def test_this_machine_may_be_called_by_its_names_through_a_tunnel_too(page, host):
+def test_names_and_tunnels_of_this_machine_are_accepted(page, host):
     assert page.client.get("/api/state", headers=headers(page, Host=host, Origin=f"http://{host}")).status_code == 200
 
 
@@ -117,7 +117,7 @@ def test_no_path_leads_out_of_what_the_studio_shows(page, path):
     assert b"def " not in answer.content and b"root:" not in answer.content
 
 
-def test_what_is_too_large_is_not_read(page):
+def test_large_requests_are_refused_unread(page):
     assert page.post("open", b"\0" * (security.MAX_BODY + 1), 413)["error"].startswith("more than")
 
     pieces = (b"\0" * 65536 for _ in range(security.MAX_BODY // 65536 + 1))  # without a declared length
@@ -134,7 +134,7 @@ def test_answers_allow_no_script_frame_or_connection_of_others(page):
         assert "access-control-allow-origin" not in answer.headers
 
 
-def test_other_machines_come_in_only_where_that_was_asked_for():
+def test_other_machines_have_access_only_with_host():
     def status(access, host):
         return access.refusal("/", {b"host": [host.encode()]}, b"", False)[0]
 

@@ -78,7 +78,7 @@ def test_after_a_rewind_the_game_goes_on_as_if_it_had_never_been_further(page):
     assert (played.frames, played.outcome) == (stored["frames"], stored["outcome"])
 
 
-def test_practice_begins_at_any_frame_of_a_run(page, winning):
+def test_practice_starts_at_any_frame_of_a_run(page, winning):
     half = winning.frames // 2
     with page.socket() as socket:
         text = base64.b64encode(winning.inputs[:half].tobytes()).decode()
@@ -144,7 +144,7 @@ def test_a_closed_tab_frees_its_simulator(page):
         ('{"start": "LEVEL", "inputs": 5}', "base64"),
     ],
 )
-def test_a_message_that_is_none_leaves_the_game_as_it_was(page, message, expected):
+def test_invalid_messages_do_not_change_the_game(page, message, expected):
     level = straight().fingerprint
     with page.socket() as socket:
         ask(socket, start=level)

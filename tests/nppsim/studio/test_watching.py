@@ -143,7 +143,7 @@ def test_an_agent_is_watched_decision_by_decision(watched):
     assert messages[-1]["difference"]["positions_part"] is None  # the recording presses right, too
 
 
-def test_the_way_is_told_when_it_changes(watched):
+def test_path_lengths_are_sent_when_they_change(watched):
     with watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [AGENT]}})
         messages = follow(socket, "over")
@@ -171,7 +171,7 @@ def test_an_episode_waits_for_the_page_and_is_freed_with_the_tab(watched, plugin
         _until(lambda: plugin.agent.closed == 1 and not watched.studio.watching.open)
 
 
-def test_a_new_question_ends_the_old_one(watched, plugin):
+def test_a_new_request_cancels_the_previous_one(watched, plugin):
     with watched.client, watched.socket("watch") as socket:
         for _ in range(3):
             socket.send_json({"watch": {"number": 5, "level": moving_level().fingerprint, "runs": [AGENT]}})
@@ -214,7 +214,7 @@ def test_deaths_are_counted_on_a_level_and_in_a_category(watched):
         ({"stop": "everything"}, "watch or deaths"),
     ],
 )
-def test_what_is_not_understood_is_told(watched, message, expected):
+def test_invalid_requests_are_answered_with_an_error(watched, message, expected):
     with watched.socket("watch") as socket:
         socket.send_text(message if isinstance(message, str) else json.dumps(message))
         assert expected in socket.receive_json()["error"]
@@ -229,7 +229,7 @@ def test_one_run_that_cannot_be_shown_leaves_the_others(watched):
     assert next(one for one in messages if "over" in one)["over"] == "won"
 
 
-def test_a_kept_run_is_watched_beside_others(watched, winning):
+def test_a_stored_run_is_shown_beside_others(watched, winning):
     watched.studio.recordings.keep(straight(), winning.inputs, "won", "mine", None)
     number = watched.get("recordings").json()["recordings"][0]["number"]
     with watched.socket("watch") as socket:
@@ -240,7 +240,7 @@ def test_a_kept_run_is_watched_beside_others(watched, winning):
     assert messages[-1]["difference"]["total"] == 0
 
 
-def test_the_planner_is_one_of_those_who_play(watched):
+def test_the_planner_can_play(watched):
     with watched.client, watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"planner": True}]}})
         messages = follow(socket, "over")
@@ -255,7 +255,7 @@ def test_the_planner_may_play_twice_side_by_side(watched):
     assert sorted(one["run"] for one in messages if one.get("over") == "won") == [0, 1]
 
 
-def test_a_run_that_is_too_long_to_show_is_told(watched, monkeypatch):
+def test_runs_too_long_to_show_are_reported(watched, monkeypatch):
     monkeypatch.setattr(documents, "MAX_CHANGES", -1)
     with watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"replay": 0}]}})
@@ -288,7 +288,7 @@ def test_an_agent_of_an_experiment_stays_the_same_when_another_training_begins(p
         roster.agent("run other, seed 1")
 
 
-def test_agents_are_listed_or_it_is_said_why_there_are_none(watched, page):
+def test_agents_are_listed_or_the_reason_for_none(watched, page):
     assert page.get("agents").json() == {
         "agents": [{"id": "0", "name": "presser", "facts": {"idea": "right"}}],
         "why_none": None,
@@ -308,7 +308,7 @@ def test_an_experiment_is_followed_without_its_paths(watched, plugin, tmp_path):
     assert watched.studio.roster.agent(expected["runs"][0]["agent"]) is plugin.agent
 
 
-def test_agents_that_are_asked_for_are_checked_at_the_start(plugin):
+def test_given_agents_are_checked_at_startup(plugin):
     with pytest.raises(AgentError, match="nowhere: no such agent"):
         Roster(["nowhere"], find=lambda: plugin).check()
     with pytest.raises(AgentError, match="install"):
