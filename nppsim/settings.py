@@ -38,7 +38,7 @@ class Setting:
     """Properties of one setting.
 
     help: what it means, in a line.
-    flag: its flag, without dashes; "" if only programs set it.
+    flag: its flag, without dashes; "" for that of its name in a dataclass with ``flag_prefix: ClassVar[str]``, else for none.
     aliases: other names of the flag.
     metavar: what stands for the value in the help; "" for the usual one of its kind.
     choices: the values that a command line accepts; () for any.
@@ -177,11 +177,21 @@ def settings_of(owner: Any) -> Mapping[str, Setting]:
 def _settings_of(owner: Any) -> Mapping[str, Setting]:
     hints = get_type_hints(owner)
     found = {}
+    prefix = getattr(owner, "flag_prefix", None)
     for one in fields(owner):
         if _KEY in one.metadata:
+            flag = one.metadata[_KEY].flag
+            if prefix is not None and not flag:
+                flag = prefix + one.name.replace("_", "-")
             kind, many, optional = _kind(hints[one.name])
             found[one.name] = replace(
-                one.metadata[_KEY], name=one.name, kind=kind, many=many, optional=optional, default=one.default
+                one.metadata[_KEY],
+                name=one.name,
+                flag=flag,
+                kind=kind,
+                many=many,
+                optional=optional,
+                default=one.default,
             )
     return MappingProxyType(found)
 

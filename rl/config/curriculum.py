@@ -3,6 +3,8 @@
 import math
 import re
 from dataclasses import dataclass, fields
+from functools import partial
+from typing import ClassVar
 
 from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, setting
@@ -46,12 +48,14 @@ _STAGE_LIMITS = {  # (above, at most)
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)(e-?\d+)?")
 _CURRICULUM = "use-curriculum"
 _STARTS = "start-states"
+_setting = partial(setting, needs=_CURRICULUM)
 
 
 @dataclass(frozen=True)
 class CurriculumConfig:
     """Which level is played next; the strategies are the modules of ``rl.curriculum``, docs/curriculum.md compares them."""
 
+    flag_prefix: ClassVar[str] = "curriculum-"
     use_curriculum: bool = setting(
         False,
         f"choose levels by success: by --curriculum, else the strategy that alone has what is given, else {DEFAULT_STRATEGY}",
@@ -63,264 +67,123 @@ class CurriculumConfig:
         flag="curriculum",
         metavar="STRATEGY",
     )
-    uniform_share: float | None = setting(
+    uniform_share: float | None = _setting(
         None,
         "of the draws are spread evenly over all levels (learnability, plr, learning_progress); default: the strategy's own",
-        flag="curriculum-uniform-share",
-        needs=_CURRICULUM,
         low=0,
         high=1,
     )
     tracked_levels: int = setting(
         0, "first levels of the dataset with curves of their own", flag="curriculum-track-levels", low=0, high=100
     )
-    start_stage: str | None = setting(
-        None,
-        "first stage; default: the easiest there is",
-        flag="curriculum-start-stage",
-        metavar="STAGE",
-        needs=_CURRICULUM,
-    )
-    stage_order: tuple[str, ...] = setting(
+    start_stage: str | None = _setting(None, "first stage; default: the easiest there is", metavar="STAGE")
+    stage_order: tuple[str, ...] = _setting(
         (),
         "categories from easy to hard, ahead of all others; default: those that nppsim generates in their order, then others "
         "by name",
-        flag="curriculum-stage-order",
         metavar="STAGE",
-        needs=_CURRICULUM,
     )
-    threshold: float = setting(
-        0.7, "success that opens the next stage", flag="curriculum-threshold", needs=_CURRICULUM, above=0, high=1
+    threshold: float = _setting(0.7, "success that opens the next stage", above=0, high=1)
+    stage_thresholds: tuple[str, ...] = _setting((), "of single stages, STAGE=X", metavar="STAGE=X")
+    stage_gamma: tuple[str, ...] = _setting(
+        (), "discount while single stages are learned, STAGE=X; in the others --gamma", metavar="STAGE=X"
     )
-    stage_thresholds: tuple[str, ...] = setting(
-        (), "of single stages, STAGE=X", flag="curriculum-stage-thresholds", metavar="STAGE=X", needs=_CURRICULUM
-    )
-    stage_gamma: tuple[str, ...] = setting(
-        (),
-        "discount while single stages are learned, STAGE=X; in the others --gamma",
-        flag="curriculum-stage-gamma",
-        metavar="STAGE=X",
-        needs=_CURRICULUM,
-    )
-    stage_learning_rate: tuple[str, ...] = setting(
+    stage_learning_rate: tuple[str, ...] = _setting(
         (),
         "learning rate while single stages are learned, STAGE=X, before annealing; in the others --initial-lr",
-        flag="curriculum-stage-learning-rate",
         metavar="STAGE=X",
-        needs=_CURRICULUM,
     )
-    stage_ent_coef: tuple[str, ...] = setting(
+    stage_ent_coef: tuple[str, ...] = _setting(
         (),
         "weight of the entropy bonus while single stages are learned, STAGE=X; in the others from --ent-coef-start to "
         "--ent-coef-end",
-        flag="curriculum-stage-ent-coef",
         metavar="STAGE=X",
-        needs=_CURRICULUM,
     )
-    min_episodes: int = setting(
-        300,
-        "episodes that began in a stage, before it can end",
-        flag="curriculum-min-episodes",
-        needs=_CURRICULUM,
-        low=1,
-    )
-    window: int = setting(
-        100,
-        "latest episodes of a category that its curves are taken over",
-        flag="curriculum-window",
-        low=2,
-        high=1_000_000,
-    )
-    mixing_share: float | None = setting(
+    min_episodes: int = _setting(300, "episodes that began in a stage, before it can end", low=1)
+    window: int = setting(100, "latest episodes of a category that its curves are taken over", low=2, high=1_000_000)
+    mixing_share: float | None = _setting(
         None,
         "of the levels drawn come from earlier stages; default: 0.40 to 0.05, less with more success",
-        flag="curriculum-mixing-share",
-        needs=_CURRICULUM,
         low=0.05,
         high=0.4,
     )
-    regression_threshold: float | None = setting(
-        None,
-        "success below which a stage goes back to the one before; default: none does",
-        flag="curriculum-regression-threshold",
-        needs=_CURRICULUM,
-        above=0,
-        below=1,
+    regression_threshold: float | None = _setting(
+        None, "success below which a stage goes back to the one before; default: none does", above=0, below=1
     )
-    next_share: float = setting(
-        0.05,
-        "of the levels drawn come from the next stage already",
-        flag="curriculum-next-share",
-        needs=_CURRICULUM,
-        low=0,
-        high=0.5,
+    next_share: float = _setting(0.05, "of the levels drawn come from the next stage already", low=0, high=0.5)
+    early_advancement: bool = _setting(
+        True, "no earlier end for a stage with success of 90 % or more", flag="disable-early-advancement"
     )
-    early_advancement: bool = setting(
-        True,
-        "no earlier end for a stage with success of 90 % or more",
-        flag="disable-early-advancement",
-        needs=_CURRICULUM,
+    early_success: float = _setting(
+        0.9, "success that ends a stage after half of --curriculum-min-episodes", above=0, high=1
     )
-    early_success: float = setting(
-        0.9,
-        "success that ends a stage after half of --curriculum-min-episodes",
-        flag="curriculum-early-success",
-        needs=_CURRICULUM,
-        above=0,
-        high=1,
+    trend_advancement: bool = _setting(
+        True, "no earlier end for a stage that is improving fast", flag="disable-trend-advancement"
     )
-    trend_advancement: bool = setting(
-        True, "no earlier end for a stage that is improving fast", flag="disable-trend-advancement", needs=_CURRICULUM
-    )
-    trend_rise: float = setting(
+    trend_rise: float = _setting(
         0.15,
         "rise from the first to the second half of a stage's latest episodes, with which the second is judged alone",
-        flag="curriculum-trend-rise",
-        needs=_CURRICULUM,
         above=0,
         high=1,
     )
-    auto_adjustment: bool = setting(
-        True,
-        "lower the threshold of a stage that is stuck",
-        flag="enable-auto-curriculum-adjustment",
-        needs=_CURRICULUM,
-        switch=True,
+    auto_adjustment: bool = _setting(
+        True, "lower the threshold of a stage that is stuck", flag="enable-auto-curriculum-adjustment", switch=True
     )
-    adjustment_freq: int = setting(
-        2_000,
-        "episodes in a stage until it counts as stuck, and between two lowerings",
-        flag="curriculum-adjustment-freq",
-        needs=_CURRICULUM,
-        low=1,
+    adjustment_freq: int = _setting(
+        2_000, "episodes in a stage until it counts as stuck, and between two lowerings", low=1
     )
-    adjustment_step: float = setting(
-        0.05,
-        "by which the threshold is lowered",
-        flag="curriculum-adjustment-step",
-        needs=_CURRICULUM,
-        above=0,
-        high=1,
-    )
-    min_threshold: float = setting(
-        0.4,
-        "the threshold is never lowered below this",
-        flag="curriculum-min-threshold",
-        needs=_CURRICULUM,
-        above=0,
-        high=1,
-    )
-    preset: str = setting(
+    adjustment_step: float = _setting(0.05, "by which the threshold is lowered", above=0, high=1)
+    min_threshold: float = _setting(0.4, "the threshold is never lowered below this", above=0, high=1)
+    preset: str = _setting(
         "default",
         "numbers of the strategy learning_progress",
-        flag="curriculum-preset",
         choices=("default", "stable", "fast", "arena_legacy", "first"),
         metavar="PRESET",
-        needs=_CURRICULUM,
     )
-    formulas: str = setting(
-        "mended",
-        "formulas of learning_progress, as they should be or as they were",
-        flag="curriculum-formulas",
-        choices=("mended", "original"),
-        needs=_CURRICULUM,
+    formulas: str = _setting(
+        "mended", "formulas of learning_progress, as they should be or as they were", choices=("mended", "original")
     )
-    basic_progress: bool = setting(
-        False,
-        "learning_progress by the spread of recent success, not by two averages",
-        flag="curriculum-basic-progress",
-        needs=_CURRICULUM,
-    )
-    active_levels: int | None = setting(
-        None,
-        "levels in the pool of learning_progress; default: the preset's",
-        flag="curriculum-active-levels",
-        needs=_CURRICULUM,
-        low=1,
-    )
-    lp_timescale: float | None = setting(
+    basic_progress: bool = _setting(False, "learning_progress by the spread of recent success, not by two averages")
+    active_levels: int | None = _setting(None, "levels in the pool of learning_progress; default: the preset's", low=1)
+    lp_timescale: float | None = _setting(
         None,
         "of learning_progress: rate of the fast average of success, per episode; default, as in those below: the preset's",
-        flag="curriculum-lp-timescale",
-        needs=_CURRICULUM,
         above=0,
         high=1,
     )
-    lp_slow: float | None = setting(
-        None,
-        "of learning_progress: rate of the slow average is that of the fast one times this",
-        flag="curriculum-lp-slow",
-        needs=_CURRICULUM,
-        above=0,
-        below=1,
+    lp_slow: float | None = _setting(
+        None, "of learning_progress: rate of the slow average is that of the fast one times this", above=0, below=1
     )
-    lp_early: float | None = setting(
+    lp_early: float | None = _setting(
         None,
         "of learning_progress: theta of its reweighting; below 0.5, progress counts more where success is low, 0.5: none",
-        flag="curriculum-lp-early",
-        needs=_CURRICULUM,
         above=0,
         high=0.5,
     )
-    lp_exploration_bonus: float | None = setting(
-        None,
-        "of learning_progress, original formulas: no score is below this",
-        flag="curriculum-lp-exploration-bonus",
-        needs=_CURRICULUM,
-        low=0,
+    lp_exploration_bonus: float | None = _setting(
+        None, "of learning_progress, original formulas: no score is below this", low=0
     )
-    lp_success_bonus: float | None = setting(
-        None,
-        "of learning_progress: score for the success itself, times this",
-        flag="curriculum-lp-success-bonus",
-        needs=_CURRICULUM,
-        low=0,
+    lp_success_bonus: float | None = _setting(
+        None, "of learning_progress: score for the success itself, times this", low=0
     )
-    lp_amplification: float | None = setting(
-        None,
-        "of learning_progress: z-scores are multiplied by this before the logistic function",
-        flag="curriculum-lp-amplification",
-        needs=_CURRICULUM,
-        above=0,
+    lp_amplification: float | None = _setting(
+        None, "of learning_progress: z-scores are multiplied by this before the logistic function", above=0
     )
-    lp_temperature: float | None = setting(
-        None,
-        "of learning_progress: weights are a softmax of scores / X in place of z-scores; 0: they are not",
-        flag="curriculum-lp-temperature",
-        needs=_CURRICULUM,
-        low=0,
+    lp_temperature: float | None = _setting(
+        None, "of learning_progress: weights are a softmax of scores / X in place of z-scores; 0: they are not", low=0
     )
-    lp_min_samples: int | None = setting(
-        None,
-        "of learning_progress: episodes of a level before its score counts",
-        flag="curriculum-lp-min-samples",
-        needs=_CURRICULUM,
-        low=1,
+    lp_min_samples: int | None = _setting(
+        None, "of learning_progress: episodes of a level before its score counts", low=1
     )
-    performance_mode: bool = setting(
-        False, "no detailed statistics of learning_progress", flag="curriculum-performance-mode", needs=_CURRICULUM
-    )
-    replay_score: str = setting(
+    performance_mode: bool = _setting(False, "no detailed statistics of learning_progress")
+    replay_score: str = _setting(
         "absolute",
         "what plr ranks levels by: mean absolute advantage, or positive advantage",
-        flag="curriculum-replay-score",
         choices=("absolute", "positive"),
-        needs=_CURRICULUM,
     )
-    replay_temperature: float = setting(
-        1.0,
-        "of plr's ranks: weights are 1 / rank ** (1 / X)",
-        flag="curriculum-replay-temperature",
-        needs=_CURRICULUM,
-        above=0,
-    )
-    replay_staleness: float = setting(
-        0.1,
-        "of plr's draws of levels that were played go by how long ago that was",
-        flag="curriculum-replay-staleness",
-        needs=_CURRICULUM,
-        low=0,
-        high=1,
+    replay_temperature: float = _setting(1.0, "of plr's ranks: weights are 1 / rank ** (1 / X)", above=0)
+    replay_staleness: float = _setting(
+        0.1, "of plr's draws of levels that were played go by how long ago that was", low=0, high=1
     )
 
     start_states: bool = setting(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, setting
@@ -14,33 +15,21 @@ _TEACHER = "teacher"
 class DistillationConfig:
     """Settings of distillation (docs/distillation.md); the first limit reached, decisions or minutes, ends it."""
 
+    flag_prefix: ClassVar[str] = "teacher-"
     name: str | None = setting(
         None,
         "distil this agent into the BC policy before PPO: a checkpoint, or the first architecture of this experiment",
         flag=_TEACHER,
     )
-    decisions: int = setting(
-        1_000_000, "of the student, on which the teacher is evaluated", flag="teacher-decisions", needs=_TEACHER, low=1
-    )
+    decisions: int = setting(1_000_000, "of the student, on which the teacher is evaluated", needs=_TEACHER, low=1)
     minutes: float | None = setting(
-        None,
-        "limit of the duration, in addition to --teacher-decisions",
-        flag="teacher-minutes",
-        needs=_TEACHER,
-        above=0,
+        None, "limit of the duration, in addition to --teacher-decisions", needs=_TEACHER, above=0
     )
     learning_rate: float = setting(
-        1e-3,
-        "of distillation, at the start; falls to a tenth",
-        flag="teacher-learning-rate",
-        needs=_TEACHER,
-        above=0,
-        high=1,
+        1e-3, "of distillation, at the start; falls to a tenth", needs=_TEACHER, above=0, high=1
     )
-    epochs: int = setting(2, "of distillation, passes over each rollout", flag="teacher-epochs", needs=_TEACHER, low=1)
-    minibatch_size: int = setting(
-        1024, "of distillation, decisions per gradient step", flag="teacher-minibatch-size", needs=_TEACHER, low=1
-    )
+    epochs: int = setting(2, "of distillation, passes over each rollout", needs=_TEACHER, low=1)
+    minibatch_size: int = setting(1024, "of distillation, decisions per gradient step", needs=_TEACHER, low=1)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from bc.dataset import DatasetConfig
 from bc.train import BCConfig
@@ -66,17 +67,14 @@ IMITATION = "imitation"
 class EvaluationConfig:
     """Evaluation on dev levels during training and on test levels at its end, with the same seed each time."""
 
+    flag_prefix: ClassVar[str] = ""
     eval_freq: int | None = setting(
-        None,
-        "decisions between evaluations during training; 0: none; default: a twentieth of --total-timesteps",
-        flag="eval-freq",
-        low=0,
+        None, "decisions between evaluations during training; 0: none; default: a twentieth of --total-timesteps", low=0
     )
     eval_every_minutes: float | None = setting(
         None,
         "minutes between them, whatever the speed; with --eval-freq, too, whichever comes first; default: a tenth of "
         "--time-budget-minutes where neither is given",
-        flag="eval-every-minutes",
         above=0,
     )
     periodic_episodes_per_category: int = setting(
@@ -87,13 +85,9 @@ class EvaluationConfig:
         high=MOST_EPISODES,
     )
     num_eval_episodes: int = setting(
-        250,
-        "episodes of the final evaluation, spread evenly over the categories",
-        flag="num-eval-episodes",
-        low=1,
-        high=MOST_EPISODES,
+        250, "episodes of the final evaluation, spread evenly over the categories", low=1, high=MOST_EPISODES
     )
-    skip_final_eval: bool = setting(False, "no final evaluation", flag="skip-final-eval")
+    skip_final_eval: bool = setting(False, "no final evaluation")
     deterministic: bool = setting(  # off: sampled actions slip free where the likeliest ones repeat the same mistake
         False,
         "evaluate the deterministic actions instead of sampled ones",
@@ -116,19 +110,12 @@ class EvaluationConfig:
         flag="no-retention-guard",
     )
     early_stopping: bool = setting(False, "end PPO when evaluations no longer improve", flag=_STOPPING)
-    early_stopping_patience: int = setting(
-        10, "evaluations without improvement until then", flag="early-stopping-patience", needs=_STOPPING, low=1
-    )
+    early_stopping_patience: int = setting(10, "evaluations without improvement until then", needs=_STOPPING, low=1)
     early_stopping_improvement: float = setting(
-        0.01,
-        "rise of the success that counts as improvement",
-        flag="early-stopping-improvement",
-        needs=_STOPPING,
-        low=0,
-        below=1,
+        0.01, "rise of the success that counts as improvement", needs=_STOPPING, low=0, below=1
     )
     early_stopping_min_evaluations: int = setting(
-        5, "evaluations before training can end early", flag="early-stopping-min-evaluations", needs=_STOPPING, low=1
+        5, "evaluations before training can end early", needs=_STOPPING, low=1
     )
 
     def __post_init__(self) -> None:
@@ -171,17 +158,11 @@ class EvaluationConfig:
 class VideoConfig:
     """Films of the final evaluation."""
 
+    flag_prefix: ClassVar[str] = ""
     record_eval_videos: bool = setting(False, "film the final evaluation", flag=_VIDEOS, aliases=("record-videos",))
-    max_videos_per_category: int = setting(
-        10, "films of each category", flag="max-videos-per-category", needs=_VIDEOS, low=1
-    )
+    max_videos_per_category: int = setting(10, "films of each category", needs=_VIDEOS, low=1)
     video_fps: int = setting(
-        30,
-        f"film frames per second; the game has {FRAMES_PER_SECOND}",
-        flag="video-fps",
-        needs=_VIDEOS,
-        low=1,
-        high=FRAMES_PER_SECOND,
+        30, f"film frames per second; the game has {FRAMES_PER_SECOND}", needs=_VIDEOS, low=1, high=FRAMES_PER_SECOND
     )
 
     ghost: bool = setting(
@@ -206,11 +187,12 @@ class VideoConfig:
 class UploadConfig:
     """Upload to S3; see ``rl.upload``.  Credentials are read from the environment there, and never stored."""
 
+    flag_prefix: ClassVar[str] = "s3-"
     bucket: str | None = setting(
         None, "upload the run's folder to this bucket; credentials come from the environment only", flag=_BUCKET
     )
-    prefix: str = setting("experiments/", "put before the names of uploaded objects", flag="s3-prefix", needs=_BUCKET)
-    sync_freq: int = setting(500_000, "decisions between uploads", flag="s3-sync-freq", needs=_BUCKET, low=1)
+    prefix: str = setting("experiments/", "put before the names of uploaded objects", needs=_BUCKET)
+    sync_freq: int = setting(500_000, "decisions between uploads", needs=_BUCKET, low=1)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -224,55 +206,39 @@ class UploadConfig:
 class HardwareConfig:
     """Settings of the hardware plan; None leaves the choice to it."""
 
-    hardware_profile: str = setting(
-        AUTO, "auto, or a profile's name (python -m hardware plan --help lists them)", flag="hardware-profile"
-    )
-    num_envs: int | None = setting(
-        None, "environments, of all processes together; default: the hardware plan's", flag="num-envs", low=1
-    )
-    rollout_length: int | None = setting(
-        None, "decisions per environment and update; default: the plan's", flag="rollout-length", low=1
-    )
+    flag_prefix: ClassVar[str] = ""
+    hardware_profile: str = setting(AUTO, "auto, or a profile's name (python -m hardware plan --help lists them)")
+    num_envs: int | None = setting(None, "environments, of all processes together; default: the hardware plan's", low=1)
+    rollout_length: int | None = setting(None, "decisions per environment and update; default: the plan's", low=1)
     minibatch_size: int | None = setting(
-        None,
-        "decisions per gradient step, of all processes together; default: the plan's",
-        flag="minibatch-size",
-        low=1,
+        None, "decisions per gradient step, of all processes together; default: the plan's", low=1
     )
     torch_threads: int | None = setting(
         None,
         "that share a gradient step, of each process; default: measured once on each machine; others round another way",
-        flag="torch-threads",
         low=1,
         high=1024,
     )
     simulator_threads: int | None = setting(
         None,
         "that simulate the environments, of each process; results do not depend on it; default: the plan's",
-        flag="simulator-threads",
         low=1,
         high=1024,
     )
     mixed_precision: bool | None = setting(
-        None, "networks compute in bfloat16; default: where that is fast", flag="mixed-precision", switch=True
+        None, "networks compute in bfloat16; default: where that is fast", switch=True
     )
-    device: str | None = setting(None, "default: a GPU if there is one", flag="device", choices=DEVICES)
-    num_gpus: int = setting(
-        1, "at most; 0 means CPU; from 2 on, that many, with a process for each", flag="num-gpus", low=0
-    )
+    device: str | None = setting(None, "default: a GPU if there is one", choices=DEVICES)
+    num_gpus: int = setting(1, "at most; 0 means CPU; from 2 on, that many, with a process for each", low=0)
     num_processes: int | None = setting(
         None,
         "processes that train together, on this machine or as torchrun has started them (docs/long_runs.md); default: one, "
         "or one for each GPU",
-        flag="num-processes",
         low=1,
         high=1024,
     )
     distributed_backend: str | None = setting(
-        None,
-        "how several processes share gradients; default: nccl on GPUs, gloo on CPUs",
-        flag="distributed-backend",
-        choices=BACKENDS,
+        None, "how several processes share gradients; default: nccl on GPUs, gloo on CPUs", choices=BACKENDS
     )
 
     def __post_init__(self) -> None:
@@ -423,18 +389,17 @@ class HierarchyConfig:
 class ProfilingConfig:
     """What is measured in training beside its curves; see ``rl.ppo.callbacks``.  It costs time, and changes no bit."""
 
+    flag_prefix: ClassVar[str] = "profiler-"
     phases: bool = setting(
         False, "where the time goes, phase by phase, in profiling/phases.json", flag="enable-profiling", switch=True
     )
     pytorch: bool = setting(
         False, "traces of PyTorch's operations for Chrome, in profiling/", flag=_TRACING, switch=True
     )
-    wait: int = setting(1, "updates that are left alone before a trace", flag="profiler-wait", needs=_TRACING, low=0)
-    warmup: int = setting(1, "updates then that warm the profiler up", flag="profiler-warmup", needs=_TRACING, low=0)
-    active: int = setting(3, "updates then that are traced", flag="profiler-active", needs=_TRACING, low=1)
-    repeat: int = setting(
-        1, "traces, one after the other; 0: as many as the run is long", flag="profiler-repeat", needs=_TRACING, low=0
-    )
+    wait: int = setting(1, "updates that are left alone before a trace", needs=_TRACING, low=0)
+    warmup: int = setting(1, "updates then that warm the profiler up", needs=_TRACING, low=0)
+    active: int = setting(3, "updates then that are traced", needs=_TRACING, low=1)
+    repeat: int = setting(1, "traces, one after the other; 0: as many as the run is long", needs=_TRACING, low=0)
     memory: bool = setting(False, "snapshots of the memory in use, in profiling/memory.txt", flag=_MEMORY, switch=True)
     memory_snapshot_freq: int = setting(
         500,
@@ -460,97 +425,71 @@ WARNINGS = (  # names that ``--silence`` takes
 class ExperimentConfig:
     """One run of the main job: every architecture, with and without imitation as wished, for every seed."""
 
-    experiment_name: str = setting(MISSING, "names the run's folder, NAME_DATE_TIME", flag="experiment-name")
-    architectures: tuple[str, ...] = setting(
-        MISSING, "networks, trained one after another", flag="architectures", aliases=("architecture",)
-    )
+    flag_prefix: ClassVar[str] = ""
+    experiment_name: str = setting(MISSING, "names the run's folder, NAME_DATE_TIME")
+    architectures: tuple[str, ...] = setting(MISSING, "networks, trained one after another", aliases=("architecture",))
     train_dataset: tuple[Path, ...] = setting(
         (Path("datasets/train"),),
         "folders of training levels, or level files; a level that several of them have counts once",
-        flag="train-dataset",
         group="data",
     )
     dev_dataset: tuple[Path, ...] = setting(
         (),
         "folders of dev levels, or level files, on which policies are evaluated during training; default: a tenth of the "
         "training levels is held back, 50 of a category at most",
-        flag="dev-dataset",
         group="data",
     )
     test_dataset: tuple[Path, ...] = setting(
         (Path("datasets/test"),),
         "folders of test levels, or level files, played in the final evaluation only",
-        flag="test-dataset",
         group="data",
     )
     skip_bad_levels: bool = setting(
         False,
         "leave out levels that cannot be read, and training levels without a way to their exit; without this they are an "
         "error that names them all",
-        flag="skip-bad-levels",
         group="data",
     )
     single_level: Path | None = setting(
-        None, "train and evaluate on this one level file, without datasets", flag="single-level", group="data"
+        None, "train and evaluate on this one level file, without datasets", group="data"
     )
-    output_dir: Path = setting(
-        Path("experiments"), "folder for the folders of runs", flag="output-dir", group="output", aliases=("out",)
-    )
+    output_dir: Path = setting(Path("experiments"), "folder for the folders of runs", group="output", aliases=("out",))
     seeds: tuple[int, ...] = setting(
-        (0,),
-        "one training run for each",
-        flag="seeds",
-        aliases=("seed",),
-        metavar="SEED",
-        low=0,
-        high=LARGEST_SEED,
+        (0,), "one training run for each", aliases=("seed",), metavar="SEED", low=0, high=LARGEST_SEED
     )
     resume_from: Path | None = setting(
-        None,
-        "folder of an interrupted run, to go on with; all settings come from there",
-        flag="resume-from",
-        aliases=("resume",),
+        None, "folder of an interrupted run, to go on with; all settings come from there", aliases=("resume",)
     )
     resume_override: tuple[str, ...] = setting(
         (),
         "go on with other settings than the run was begun with, e.g. total-timesteps=20000000; they are written down",
-        flag="resume-override",
         metavar="NAME=VALUE",
         needs="resume-from",
     )
     previous_checkpoint: bool = setting(
-        False,
-        "go on from the checkpoint before the newest, which is set aside",
-        flag="previous-checkpoint",
-        needs="resume-from",
+        False, "go on from the checkpoint before the newest, which is set aside", needs="resume-from"
     )
     save_freq: int = setting(
         500_000,
         "decisions between checkpoints, at most: there are more as long as they take no more than a twentieth of the time",
-        flag="save-freq",
         group="output",
         low=1,
     )
     keep_checkpoints: int = setting(
-        3,
-        "newest checkpoints to keep, besides the best and the final one",
-        flag="keep-checkpoints",
-        group="output",
-        low=1,
+        3, "newest checkpoints to keep, besides the best and the final one", group="output", low=1
     )
     audit: str = setting(
         "first",
         "check the first update, or all, and warn of known problems during training",
-        flag="audit",
         group="output",
         choices=AUDITS,
     )
     silence: tuple[str, ...] = setting(
-        (), f"names of warnings that are not reported: {', '.join(WARNINGS)}", flag="silence", group="output"
+        (), f"names of warnings that are not reported: {', '.join(WARNINGS)}", group="output"
     )
     frame_skip: int = same_setting(DatasetConfig, "frame_skip", group="data")
     recipe: str | None = setting(
-        None, "settings by a name, docs/configuration.md lists them; files and flags win over them", flag="recipe"
+        None, "settings by a name, docs/configuration.md lists them; files and flags win over them"
     )
     config_files: tuple[Path, ...] = setting(
         (),
@@ -575,14 +514,12 @@ class ExperimentConfig:
     max_demonstrations_per_category: int | None = same_setting(
         DatasetConfig, "max_per_category", needs=REPLAYS, group=IMITATION
     )
-    validation_share: float = same_setting(
-        DatasetConfig, "validation_share", flag="validation-share", needs=REPLAYS, group=IMITATION
-    )
+    validation_share: float = same_setting(DatasetConfig, "validation_share", needs=REPLAYS, group=IMITATION)
     pretraining: bool = setting(
         True, "no behavioural cloning, even with replays", flag="no-pretraining", group=IMITATION
     )
     test_pretraining: bool = setting(
-        False, "train both with and without it, and compare", flag="test-pretraining", needs=REPLAYS, group=IMITATION
+        False, "train both with and without it, and compare", needs=REPLAYS, group=IMITATION
     )
     init_from: Path | None = setting(
         None,
@@ -595,11 +532,10 @@ class ExperimentConfig:
     visualize_training: bool = setting(
         False,
         "show curves and the newest weights at play in the browser while it trains (docs/play.md)",
-        flag="visualize-training",
         group="output",
         switch=True,
     )
-    debug: bool = setting(False, "show the traceback of an error", flag="debug", group="output")
+    debug: bool = setting(False, "show the traceback of an error", group="output")
     bc: BCConfig = field(default_factory=BCConfig)
     teacher: DistillationConfig = field(default_factory=DistillationConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)

@@ -1,6 +1,7 @@
 """Settings of PPO, and what its schedules say at each moment of training."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from hardware import Plan
 from hardware.profiles import BASE_LEARNING_RATE
@@ -17,47 +18,28 @@ KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy furth
 class PPOConfig:
     """Proximal policy optimisation.  Schedules run over the progress of training, 0 to 1."""
 
-    total_timesteps: int = setting(
-        10_000_000, "decisions for each architecture, condition and seed", flag="total-timesteps", low=1
-    )
+    flag_prefix: ClassVar[str] = ""
+    total_timesteps: int = setting(10_000_000, "decisions for each architecture, condition and seed", low=1)
     time_budget_minutes: float | None = setting(
-        None,
-        "end PPO after this wall time, evaluations and all else included",
-        flag="time-budget-minutes",
-        above=0,
+        None, "end PPO after this wall time, evaluations and all else included", above=0
     )
-    gamma: float = setting(GAMMA, "discount per decision; reward shaping uses the same", flag="gamma", above=0, high=1)
-    pbrs_gamma: float | None = setting(
-        None, "discount of the reward shaping: PPO's own; another value is refused", flag="pbrs-gamma"
-    )
-    gae_lambda: float = setting(
-        0.95, "lambda: decay of the advantages' sum over later decisions", flag="gae-lambda", low=0, high=1
-    )
-    clip_range: float = setting(
-        0.2, "change of an action's probability that an update may make", flag="clip-range", above=0, high=100
-    )
+    gamma: float = setting(GAMMA, "discount per decision; reward shaping uses the same", above=0, high=1)
+    pbrs_gamma: float | None = setting(None, "discount of the reward shaping: PPO's own; another value is refused")
+    gae_lambda: float = setting(0.95, "lambda: decay of the advantages' sum over later decisions", low=0, high=1)
+    clip_range: float = setting(0.2, "change of an action's probability that an update may make", above=0, high=100)
     clip_range_end: float | None = setting(
-        None, "the same at the end of training; default: as at the start", flag="clip-range-end", above=0, high=100
+        None, "the same at the end of training; default: as at the start", above=0, high=100
     )
     clip_range_vf: float | None = setting(
-        None,
-        "change of a value that an update may make, in units of the rewards; default: any",
-        flag="clip-range-vf",
-        above=0,
+        None, "change of a value that an update may make, in units of the rewards; default: any", above=0
     )
     clip_range_vf_end: float | None = setting(
-        None,
-        "the same at the end of training; default: as at the start",
-        flag="clip-range-vf-end",
-        needs="clip-range-vf",
-        above=0,
+        None, "the same at the end of training; default: as at the start", needs="clip-range-vf", above=0
     )
     ent_coef_start: float = setting(
-        0.01, "weight of the entropy bonus at the start", flag="ent-coef-start", aliases=("ent-coef",), low=0, high=1000
+        0.01, "weight of the entropy bonus at the start", aliases=("ent-coef",), low=0, high=1000
     )
-    ent_coef_end: float = setting(
-        0.001, "weight of the entropy bonus at the end", flag="ent-coef-end", low=0, high=1000
-    )
+    ent_coef_end: float = setting(0.001, "weight of the entropy bonus at the end", low=0, high=1000)
     learning_rate: float | None = setting(
         None,
         f"learning rate at the start; default: the hardware profile's, or {BASE_LEARNING_RATE:g}",
@@ -74,124 +56,83 @@ class PPOConfig:
     schedules: bool = setting(
         True,
         "learning rate, clip ranges and entropy bonus change in the course of training; off: they stay as at the start",
-        flag="schedules",
         switch=True,
     )
     desired_kl: float | None = setting(
         None,
         "steer the learning rate so that each update moves the policy about this far, nats (annealed if the rate is); "
         "without it the rate is only annealed",
-        flag="desired-kl",
         above=0,
     )
-    n_epochs: int | None = setting(
-        None, "passes over a rollout; default: the hardware plan's", flag="n-epochs", low=1, high=1000
-    )
+    n_epochs: int | None = setting(None, "passes over a rollout; default: the hardware plan's", low=1, high=1000)
     gradient_accumulation: int = setting(
         1,
         "minibatches whose gradients are accumulated for one step of the optimiser, exactly as if they were one",
-        flag="gradient-accumulation",
         low=1,
     )
     returns_from: str = setting(
         "collected",
         "advantages and returns follow from the values while the rollout was played, or before each further pass from "
         "the current ones",
-        flag="returns-from",
         choices=("collected", "current"),
     )
     vtrace_rho_clip: float | None = setting(
         None,
         "V-trace: errors count times the probability ratio of their action, this at most; default: no V-trace; only with "
         "--returns-from current",
-        flag="vtrace-rho-clip",
         above=0,
     )
-    vtrace_c_clip: float = setting(
-        1.0,
-        "likewise, times which later errors count",
-        flag="vtrace-c-clip",
-        needs="vtrace-rho-clip",
-        above=0,
-    )
+    vtrace_c_clip: float = setting(1.0, "likewise, times which later errors count", needs="vtrace-rho-clip", above=0)
     prioritised_alpha: float = setting(
         0.0,
         "minibatches are drawn in proportion to the size of the advantages to this power; 0: every decision once",
-        flag="prioritised-alpha",
         low=0,
         high=10,
     )
     prioritised_beta: float = setting(
-        1.0,
-        "power of the weights that undo this in the losses",
-        flag="prioritised-beta",
-        needs="prioritised-alpha",
-        low=0,
-        high=1,
+        1.0, "power of the weights that undo this in the losses", needs="prioritised-alpha", low=0, high=1
     )
     gradient_statistics_freq: int = setting(
-        0,
-        "updates between curves of the gradients' mean, variance and norm, of all and of each layer; 0: none",
-        flag="gradient-statistics-freq",
-        low=0,
+        0, "updates between curves of the gradients' mean, variance and norm, of all and of each layer; 0: none", low=0
     )
-    self_imitation_coef: float = setting(
-        0.0, "weight of imitating own wins that the critic did not expect", flag="self-imitation-coef", low=0
-    )
+    self_imitation_coef: float = setting(0.0, "weight of imitating own wins that the critic did not expect", low=0)
     memory_segment: int | None = setting(
         None,
         "for networks with a memory (NAME+gru): decisions through which gradients flow; default: the largest number up to "
         f"{MEMORY_SEGMENT} that divides rollouts and minibatches",
-        flag="memory-segment",
         low=1,
     )
     memory_burn_in: int = setting(
         0,
         "likewise: decisions before a segment that are looked at again, so that it begins with what the present network "
         "remembers instead of what was stored",
-        flag="memory-burn-in",
         low=0,
     )
-    vf_coef: float = setting(0.5, "weight of the value loss", flag="vf-coef", above=0, high=1000)
+    vf_coef: float = setting(0.5, "weight of the value loss", above=0, high=1000)
     scale_value_loss: bool = setting(
-        True,
-        "that loss counts in units of the returns' variance, whatever the rewards' size",
-        flag="scale-value-loss",
-        switch=True,
+        True, "that loss counts in units of the returns' variance, whatever the rewards' size", switch=True
     )
-    max_grad_norm: float = setting(0.5, "longer gradients are shortened to this norm", flag="max-grad-norm", above=0)
-    clip_apart: bool = setting(
-        False,
-        "shorten gradients of actor, critic and shared layers each by themselves",
-        flag="clip-apart",
-    )
+    max_grad_norm: float = setting(0.5, "longer gradients are shortened to this norm", above=0)
+    clip_apart: bool = setting(False, "shorten gradients of actor, critic and shared layers each by themselves")
     target_kl: float | None = setting(
-        0.03,
-        "an update ends where the policy has moved 1.5 times as far, nats; none: never",
-        flag="target-kl",
-        above=0,
+        0.03, "an update ends where the policy has moved 1.5 times as far, nats; none: never", above=0
     )
     critic_warmup_explained_variance: float = setting(
         0.5,
         "after imitation, or from --init-from, the critic learns alone until it explains so much of the returns",
-        flag="critic-warmup-explained-variance",
         needs=_AFTER_IMITATION,
         high=1,
     )
-    critic_warmup_min_updates: int = setting(
-        2, "updates that takes at least, if it may", flag="critic-warmup-min-updates", needs=_AFTER_IMITATION, low=0
-    )
+    critic_warmup_min_updates: int = setting(2, "updates that takes at least, if it may", needs=_AFTER_IMITATION, low=0)
     critic_warmup_max_updates: int = setting(
         20,
         "updates in which the critic learns alone, at most: fewer if it explains enough of the returns before",
-        flag="critic-warmup-max-updates",
         needs=_AFTER_IMITATION,
         low=0,
     )
     learning_rate_warmup_updates: int = setting(
         5,
         "updates after that in which the learning rate rises: Adam's first steps know no gradient but their own",
-        flag="learning-rate-warmup-updates",
         needs=_AFTER_IMITATION,
         low=0,
     )
@@ -203,12 +144,10 @@ class PPOConfig:
         low=0,
     )
     bc_kl_share: float = setting(
-        0.3, "of training, after which that pull is gone", flag="bc-kl-share", needs=_AFTER_IMITATION, low=0, high=1
+        0.3, "of training, after which that pull is gone", needs=_AFTER_IMITATION, low=0, high=1
     )
     desync_episodes: bool = setting(
-        False,
-        "cut the first episode of each environment to a random length, so that episodes do not end all together",
-        flag="desync-episodes",
+        False, "cut the first episode of each environment to a random length, so that episodes do not end all together"
     )
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ RewardSettings(preset="legacy_october", win=4.0).weights      # RewardConfig, as
 """
 
 from dataclasses import dataclass, fields, replace
+from typing import ClassVar
 
 from nppsim.errors import ConfigError, did_you_mean
 from nppsim.reward import PATH_SHAPING, PRESETS, STRAIGHT_LINE_SHAPING, RewardConfig
@@ -27,25 +28,23 @@ def register(name: str, weights: RewardConfig) -> None:
 class RewardSettings:
     """Rewards; None leaves a weight to the preset.  What each term is paid for: ``nppsim.reward.RewardConfig``."""
 
-    preset: str = setting("default", f"reward terms and their sizes: {', '.join(PRESETS)}", flag="reward-preset")
-    win: float | None = setting(None, "for reaching the exit; default, as below: the preset's", flag="reward-win")
-    death: float | None = setting(None, "for dying, below 0", flag="reward-death")
-    switch: float | None = setting(None, "for the exit switch, once", flag="reward-switch")
-    time: float | None = setting(None, "per frame", flag="reward-time")
+    flag_prefix: ClassVar[str] = "reward-"
+    preset: str = setting("default", f"reward terms and their sizes: {', '.join(PRESETS)}")
+    win: float | None = setting(None, "for reaching the exit; default, as below: the preset's")
+    death: float | None = setting(None, "for dying, below 0")
+    switch: float | None = setting(None, "for the exit switch, once")
+    time: float | None = setting(None, "per frame")
     shaping: float | None = setting(
-        None, "size of the potential, which grows from the start of a level to its exit", flag="reward-shaping", low=0
+        None, "size of the potential, which grows from the start of a level to its exit", low=0
     )
     potential: str | None = setting(
         None,
         "what that potential follows: the share of the way covered, or the straight distance to the objective",
-        flag="reward-potential",
         choices=tuple(POTENTIALS),
     )
-    closest: float | None = setting(
-        None, "per px by which the smallest distance to the objective shrinks", flag="reward-closest"
-    )
-    proximity: float | None = setting(None, "once per objective, within 50 px of it", flag="reward-proximity")
-    exploration: float | None = setting(None, "for the first visit of a place", flag="reward-exploration")
+    closest: float | None = setting(None, "per px by which the smallest distance to the objective shrinks")
+    proximity: float | None = setting(None, "once per objective, within 50 px of it")
+    exploration: float | None = setting(None, "for the first visit of a place")
     force: bool = setting(
         False, "train although dying pays with these weights: more than winning, or than staying alive", flag="force"
     )
