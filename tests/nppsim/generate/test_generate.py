@@ -420,7 +420,7 @@ def test_without_levels_that_cannot_be_finished_there_is_no_folder_for_them(tmp_
     writes=st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=4),
     save_every=st.sampled_from([0.0, 1e9]),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @example(verified=[], writes=[(2, True), (3, True), (4, True)], save_every=1e9)
 def test_interruptions_at_any_moment_leave_no_trace(tmp_path_factory, verified, writes, save_every):
     """verified: candidates after which a try is interrupted.  writes: the same for indices written, and whether the process
