@@ -15,9 +15,22 @@ from benchmarks.curriculum import (
 )
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES
+from rl.curriculum.strategy import Strategy
+
+
+class Rescan(Strategy):
+    """Computes the distribution again at each draw."""
+
+    def draw(self, n):
+        self.weigh(np.ones(len(self.levels)))
+        return super().draw(n)
+
+    def update(self, outcomes):
+        pass
 
 
 def test_every_strategy_recalculates_once_per_update():
+    assert measure("rescan", Rescan, CurriculumConfig(), 50, 3, 64).scans > 1000 / 64
     for name in CURRICULA:
         costs = measure(name, STRATEGIES[name], CurriculumConfig(strategy=name), 50, 6, 128)
         assert costs.scans <= 1000 / 128
