@@ -49,7 +49,7 @@ _TITLES = ("experiment", "data", IMITATION, "PPO", "curriculum", "evaluation", "
 
 # Flags of other pipelines whose machinery does not exist here: reason -> (flag, default, meaning).
 _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
-    "demonstrations are held in memory and need no loading processes; leave it out": (
+    "demonstrations are loaded into memory without further processes; leave it out": (
         ("bc-num-workers", 0, "processes that load demonstrations"),
     ),
     "dropout lets an actor compute something else in the update than in the rollout, so that PPO's ratio is wrong before "
@@ -62,7 +62,7 @@ _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
     ),
 }
 
-# What is switched off with another setting of its section: (section, that setting) -> the names of those without effect.
+# (section, switch) -> settings of that section without effect while the switch is off.
 _SWITCHED_OFF: dict[tuple[str, str], tuple[str, ...]] = {
     ("ppo", "schedules"): ("clip_range_end", "clip_range_vf_end", "ent_coef_end", "learning_rate_end_share"),
     ("ppo", "anneal_learning_rate"): ("learning_rate_end_share",),
@@ -88,29 +88,29 @@ REFUSED = {
 
 
 def options(*known: Setting) -> frozenset[str]:
-    """Every way to type the flags of these settings: their aliases, and what switches them off, too."""
+    """All spellings of the flags of these settings, with aliases and ``--no-`` forms."""
     names = [name for one in known for name in (one.flag, *one.aliases) if name]
     return frozenset(f"--{no}{name}" for name in names for no in ("", "no-"))
 
 
 def options_of(*flags: str) -> frozenset[str]:
-    """The same of flags by their names, such as "output-dir"."""
+    """All spellings of flags, given by name such as "output-dir"."""
     return options(*(FLAGS[flag][1] for flag in flags))
 
 
-COMMAND_LINE = "command line"  # as the record of a run calls where a value comes from
+COMMAND_LINE = "command line"  # a source in the record of a run
 Part = TypeVar("Part")
 
 
 def resolve(argv: Sequence[str]) -> ExperimentConfig:
-    """The configuration that these command-line flags (without the program's name) ask for, checked with all its paths.
+    """Return the configuration of command-line arguments (without the program's name), checked with all its paths.
 
-    What stands in a ``--config`` file wins over a ``--recipe``, and flags win over both.  With ``--resume-from`` everything
-    comes from that folder; what is given must agree.
+    A ``--config`` file wins over a ``--recipe``, and flags win over both.  With ``--resume-from`` the settings are those of
+    that folder, and other arguments must agree with them.
     Raises ConfigError.  ``--help`` prints the flags and exits.
     """
     parser = _parser(everything="--help-all" in argv)
-    parser.nothing_is_required()  # it may stand in a file
+    parser.nothing_is_required()  # files may set it
     arguments = parser.parse_args(_entropy_of_both_ends(argv))
     if arguments.list_architectures:
         plugins.load(getattr(arguments, "plugin", ()))
@@ -124,7 +124,7 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
 
 
 def configured(given: Settings) -> ExperimentConfig:
-    """The configuration with these settings, checked with all its paths; the plugins that they name are loaded.
+    """Load plugins, and return the configuration with these settings, checked with all its paths.
 
     Raises ConfigError.
     """
@@ -135,7 +135,7 @@ def configured(given: Settings) -> ExperimentConfig:
     ]
     if ("", "single_level") in given and given["", "single_level"].value is not None and datasets:
         place = given["", "single_level"].place
-        raise ConfigError(f"stands for all datasets; leave out {' and '.join(datasets)}", place)
+        raise ConfigError(f"replaces all datasets; leave out {' and '.join(datasets)}", place)
     config = _resumed(given) if ("", "resume_from") in given else _begun(given)
     for (section, name), one in given.items():
         _check_effect(config, section, name, one)
@@ -192,8 +192,8 @@ def _begun(given: Settings) -> ExperimentConfig:
     """The configuration of a new experiment."""
     required = [known for known in _settings_of("") if known.default is MISSING]
     if absent := [known for known in required if ("", known.name) not in given]:
-        told = ("/".join(f"--{name}" for name in (known.flag, *known.aliases)) for known in absent)
-        raise ConfigError(f"the following arguments are required: {', '.join(told)}")
+        spelled = ("/".join(f"--{name}" for name in (known.flag, *known.aliases)) for known in absent)
+        raise ConfigError(f"the following arguments are required: {', '.join(spelled)}")
     parts: dict[str, Any] = {section: _built(owner, section, given) for section, owner in SECTIONS.items()}
     sources = {dotted(*key): one.source for key, one in given.items() if key[1] not in HOW}
     return _built(ExperimentConfig, "", given, **parts, sources=sources)
@@ -211,7 +211,7 @@ def _built(owner: type[Part], section: str, given: Settings, **more: Any) -> Par
 
 
 def _resumed(given: Settings) -> ExperimentConfig:
-    """The configuration of the run to go on with; ConfigError where something that was given says something else."""
+    """Return the configuration of the run to resume; ConfigError if given settings differ from it."""
     known = {(section, one.name): one for section in ("", *SECTIONS) for one in _settings_of(section)}
     overrides = given.get(("", "resume_override"))
     stored = stored_config(given["", "resume_from"].value)
@@ -230,10 +230,9 @@ def _settings_of(section: str) -> list[Setting]:
 
 
 def check_prepared(config: ExperimentConfig) -> None:
-    """A UserError that says what to do unless all that the run needs, at its end too, is there.
+    """Check folders, files, optional packages, and that the output folder is writable and has room for the results.
 
-    That is every folder and file, the packages that make films and serve pages, and a writable folder with room for the
-    results.
+    Raises UserErrors with a remedy.
     """
     if config.single_level is not None:
         _require(config.single_level.is_file(), "is no file; give a level file", "single-level", config.single_level)
@@ -375,7 +374,7 @@ def as_toml(config: ExperimentConfig) -> str:
         lines += ["", f"[{section}]"] if section else []
         part = getattr(config, section) if section else config
         for known in _settings_of(section):
-            if known.name in HOW or known.refusal:
+            if known.name in HOW or known.refusal or (config.single_level and known.name.endswith("_dataset")):
                 continue
             source = config.sources.get(dotted(section, known.name), "default")
             lines.append(f"{known.name} = {_toml(getattr(part, known.name))}  # {' '.join(source.split())}")
@@ -412,8 +411,8 @@ _PREFACE = """# Flags of `scripts/train_and_compare.py`
 
 Made by `python -m rl.config.command_line > docs/flags.md`. No flag is accepted and ignored: one that would do nothing here
 (*Refused*) is refused unless it is left at its default, and so is one that has no effect without another (*needs*), or
-with another that switches it off (`--lr-end-share` with `--no-schedules`). Two exceptions: how evaluations are played
-may be said where none is held, and `--returns-from current` and its clips where a rollout is learned from once.
+with another that switches it off (`--lr-end-share` with `--no-schedules`). Two exceptions: settings of
+evaluations without any evaluation, and `--returns-from current` and its clips with a single pass over each rollout.
 Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
 `--frame-skip` frames of 1/60 s.
 """

@@ -1,4 +1,4 @@
-"""The settings of the curriculum: which level is played next, by which strategy."""
+"""Settings of the curriculum: the strategy that chooses training levels, and its parameters."""
 
 import math
 import re
@@ -53,7 +53,7 @@ _setting = partial(setting, needs=_CURRICULUM)
 
 @dataclass(frozen=True)
 class CurriculumConfig:
-    """Which level is played next; the strategies are the modules of ``rl.curriculum``, docs/curriculum.md compares them."""
+    """Settings of the curriculum.  Strategies are the modules of ``rl.curriculum``; docs/curriculum.md compares them."""
 
     flag_prefix: ClassVar[str] = "curriculum-"
     use_curriculum: bool = setting(
@@ -122,7 +122,7 @@ class CurriculumConfig:
     )
     trend_rise: float = _setting(
         0.15,
-        "rise from the first to the second half of a stage's latest episodes, with which the second is judged alone",
+        "rise of success from the first to the second half of a stage's latest episodes; then the second half alone counts",
         above=0,
         high=1,
     )
@@ -183,7 +183,7 @@ class CurriculumConfig:
     )
     replay_temperature: float = _setting(1.0, "of plr's ranks: weights are 1 / rank ** (1 / X)", above=0)
     replay_staleness: float = _setting(
-        0.1, "of plr's draws of levels that were played go by how long ago that was", low=0, high=1
+        0.1, "share of plr's draws by the time since a level was last played", low=0, high=1
     )
 
     start_states: bool = setting(
@@ -227,7 +227,7 @@ class CurriculumConfig:
 
     @property
     def chosen(self) -> str:
-        """Name of the strategy in force.
+        """Name of the active strategy.
 
         ``use_curriculum`` without ``strategy``: the one that alone has a setting that is given, else DEFAULT_STRATEGY.
         """
@@ -261,7 +261,7 @@ class CurriculumConfig:
         return {stage: float(value) for stage, value in (text.split("=") for text in getattr(self, name))}
 
     def _check_strategy(self) -> None:
-        """ConfigError for a setting that the strategy in force does not have."""
+        """Raise ConfigError for a setting that the active strategy does not have."""
         if self.chosen not in CURRICULA:
             raise ConfigError(f"known strategies are {', '.join(CURRICULA)}", "strategy", self.strategy)
         for one in fields(self):

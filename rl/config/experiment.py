@@ -5,7 +5,7 @@
 
 A setting is one field: its default, its flag if it has one, its help and its limits (``nppsim.settings``).  Whatever is
 wrong, a value, a combination or a path, is a ``ConfigError`` before anything starts.  A ``None`` where a size belongs means
-that the hardware plan chooses; a number there was somebody's wish and is never changed.
+that the hardware plan chooses; a number that the user gave is never changed.
 """
 
 import math
@@ -42,13 +42,13 @@ from rl.seeds import LARGEST_SEED
 
 BACKENDS = ("nccl", "gloo")
 RUN_BYTES = 100 << 20  # of one training run on disk: final checkpoint, curves, results; generous
-CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to go on from; generous
+CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to resume from; generous
 FILM_BYTES = 2 << 20  # of one film and its picture; generous
 
-DEV_SHARE = 0.1  # of the training levels of each category, held back where no dev levels are given
+DEV_SHARE = 0.1  # of the training levels of each category, held out if no dev levels are given
 DEV_LEVELS = 50  # of a category, at most
-MOST_EPISODES = 1_000_000  # of an evaluation; the records of all are kept in memory
-EVALUATIONS = 20  # in the course of a training, where nobody asks for more or fewer
+MOST_EPISODES = 1_000_000  # of an evaluation; the records of all are in memory
+EVALUATIONS = 20  # during a training, by default
 EVALUATIONS_IN_BUDGET = 10  # of a training that ends by the clock
 REPLAYS = "replay-data-dir"
 INIT_FROM = "init-from"
@@ -88,7 +88,7 @@ class EvaluationConfig:
         250, "episodes of the final evaluation, spread evenly over the categories", low=1, high=MOST_EPISODES
     )
     skip_final_eval: bool = setting(False, "no final evaluation")
-    deterministic: bool = setting(  # off: sampled actions slip free where the likeliest ones repeat the same mistake
+    deterministic: bool = setting(  # off: sampled actions do not repeat the same mistake forever
         False,
         "evaluate the deterministic actions instead of sampled ones",
         flag="deterministic-eval",
@@ -98,7 +98,7 @@ class EvaluationConfig:
     seed: int = setting(20_251, "of the evaluations' sampled actions", flag="eval-seed", low=0, high=LARGEST_SEED)
     remote: bool = setting(
         False,
-        "play them in a process of its own while training goes on; what they tell is heeded when the next one is due "
+        "evaluate in a separate process while training continues; a result takes effect when the next evaluation is due "
         "(docs/evaluate.md)",
         flag="remote-evaluation",
         switch=True,
@@ -135,7 +135,7 @@ class EvaluationConfig:
 
     @property
     def in_training(self) -> bool:
-        """Whether there are evaluations during training."""
+        """True if there are evaluations during training."""
         return self.eval_freq != 0
 
     def periods(self, total_timesteps: int, time_budget_minutes: float | None) -> tuple[int, float]:
@@ -215,7 +215,7 @@ class HardwareConfig:
     )
     torch_threads: int | None = setting(
         None,
-        "that share a gradient step, of each process; default: measured once on each machine; others round another way",
+        "that share a gradient step, of each process; default: measured once on each machine; others round differently",
         low=1,
         high=1024,
     )
@@ -262,7 +262,7 @@ class HardwareConfig:
         return self.num_processes or max(self.num_gpus, 1)
 
     def plan_request(self, total_timesteps: int | None) -> PlanRequest:
-        """What the user asked for explicitly, for ``hardware.plan``; total_timesteps: decisions of the whole run."""
+        """Return the explicit settings for ``hardware.plan``; total_timesteps: decisions of the whole run."""
         return PlanRequest(
             total_timesteps=total_timesteps,
             profile=self.hardware_profile,
@@ -325,7 +325,7 @@ class StackingConfig:
     )
     padding: str = setting(
         PADDINGS[0],
-        "what stands before an episode's first frame: zeros, or that frame again",
+        "padding before an episode's first frame: zeros, or that frame repeated",
         flag="frame-stack-padding",
         choices=PADDINGS,
     )
@@ -387,7 +387,7 @@ class HierarchyConfig:
 
 @dataclass(frozen=True)
 class ProfilingConfig:
-    """What is measured in training beside its curves; see ``rl.ppo.callbacks``.  It costs time, and changes no bit."""
+    """Profiling of training (``rl.ppo.callbacks``).  It costs time and does not change results."""
 
     flag_prefix: ClassVar[str] = "profiler-"
     phases: bool = setting(
@@ -423,7 +423,7 @@ WARNINGS = (  # names that ``--silence`` takes
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """One run of the main job: every architecture, with and without imitation as wished, for every seed."""
+    """Settings of an experiment: each architecture is trained under each condition and from each seed."""
 
     flag_prefix: ClassVar[str] = ""
     experiment_name: str = setting(MISSING, "names the run's folder, NAME_DATE_TIME")
@@ -436,7 +436,7 @@ class ExperimentConfig:
     dev_dataset: tuple[Path, ...] = setting(
         (),
         "folders of dev levels, or level files, on which policies are evaluated during training; default: a tenth of the "
-        "training levels is held back, 50 of a category at most",
+        "training levels is held out, at most 50 per category",
         group="data",
     )
     test_dataset: tuple[Path, ...] = setting(
@@ -446,7 +446,7 @@ class ExperimentConfig:
     )
     skip_bad_levels: bool = setting(
         False,
-        "leave out levels that cannot be read, and training levels without a way to their exit; without this they are an "
+        "leave out levels that cannot be read, and training levels without a path to their exit; else they are an "
         "error that names them all",
         group="data",
     )
@@ -458,16 +458,16 @@ class ExperimentConfig:
         (0,), "one training run for each", aliases=("seed",), metavar="SEED", low=0, high=LARGEST_SEED
     )
     resume_from: Path | None = setting(
-        None, "folder of an interrupted run, to go on with; all settings come from there", aliases=("resume",)
+        None, "folder of an interrupted run to resume, with its settings", aliases=("resume",)
     )
     resume_override: tuple[str, ...] = setting(
         (),
-        "go on with other settings than the run was begun with, e.g. total-timesteps=20000000; they are written down",
+        "resume with changed settings, e.g. total-timesteps=20000000; the change is recorded",
         metavar="NAME=VALUE",
         needs="resume-from",
     )
     previous_checkpoint: bool = setting(
-        False, "go on from the checkpoint before the newest, which is set aside", needs="resume-from"
+        False, "resume from the checkpoint before the newest, which is set aside", needs="resume-from"
     )
     save_freq: int = setting(
         500_000,
@@ -557,6 +557,16 @@ class ExperimentConfig:
             advice = "cannot name a folder; use letters, digits and . _ -"
             raise ConfigError(advice, "experiment_name", self.experiment_name)
         object.__setattr__(self, "architectures", tuple(map(_architecture, self.architectures)))
+        self._check_architectures()
+        self._check_names()
+        check_folders(self, needed=("train_dataset", "test_dataset"), others=("dev_dataset", "replay_data_dir"))
+        self._check_imitation()
+        self._check_teacher()
+        self._check_networks()
+        if self.evaluation.skip_final_eval and self.video.record_eval_videos:
+            raise ConfigError("films the final evaluation; leave out --skip-final-eval", "--record-eval-videos")
+
+    def _check_architectures(self) -> None:
         for name in self.architectures:
             if self.heads.deep and get_architecture(name).deep:
                 raise ConfigError(f"has heads of its own; leave out --{_DEEP}", "architectures", name)
@@ -565,6 +575,8 @@ class ExperimentConfig:
             if self.hierarchy.hierarchical and get_architecture(name).subtasks:
                 raise ConfigError(f"has subtasks of its own; leave out --{_HIERARCHICAL}", "architectures", name)
             _architecture(self._with_settings(name))  # which may have nothing to stack
+
+    def _check_names(self) -> None:
         if self.audit not in AUDITS:
             raise ConfigError(f"give one of {', '.join(AUDITS)}", "audit", self.audit)
         for name in self.silence:
@@ -574,7 +586,8 @@ class ExperimentConfig:
         for name, values in (("architectures", self.architectures), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
                 raise ConfigError("give at least one, and none of them twice", name, values)
-        check_folders(self, needed=("train_dataset", "test_dataset"), others=("dev_dataset", "replay_data_dir"))
+
+    def _check_imitation(self) -> None:
         if self.init_from is not None and (self.test_pretraining or self.teacher.name):
             advice = "PPO starts from this agent, without imitation; leave out --test-pretraining and --teacher"
             raise ConfigError(advice, "init_from", self.init_from)
@@ -583,7 +596,9 @@ class ExperimentConfig:
                 "compares with imitation against without; give --replay-data-dir, and leave out --no-pretraining",
                 "test_pretraining",
             )
-        self._check_teacher()
+
+    def _check_networks(self) -> None:
+        """Raise ConfigError for settings of PPO or the curriculum that do not suit the networks or each other."""
         if self.curriculum.stage_learning_rate and self.ppo.desired_kl:
             raise ConfigError(
                 "--desired-kl steers the learning rate, whatever the stage; leave one of them out",
@@ -616,8 +631,6 @@ class ExperimentConfig:
                 "--hierarchical-from-stage",
                 self.hierarchy.from_stage,
             )
-        if self.evaluation.skip_final_eval and self.video.record_eval_videos:
-            raise ConfigError("films the final evaluation; leave out --skip-final-eval", "--record-eval-videos")
 
     def _check_teacher(self) -> None:
         name = self.teacher.name
@@ -637,8 +650,7 @@ class ExperimentConfig:
             )
         if self.teacher.file is None and (get_architecture(name).stacking or get_architecture(name).subtasks):
             raise ConfigError(
-                "acts on more than it sees now, its stacks or subtask; a teacher is asked about single decisions: name "
-                "another",
+                "uses stacked frames or subtasks; a teacher is evaluated on single decisions: name another",
                 "--teacher",
                 name,
             )
@@ -649,7 +661,7 @@ class ExperimentConfig:
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """The architectures with the stacks, the heads and the subtasks that are asked for."""
+        """Names of the architectures with the configured stacks, heads and subtasks."""
         return tuple(map(self._with_settings, self.architectures))
 
     def _with_settings(self, name: str) -> str:
@@ -659,12 +671,12 @@ class ExperimentConfig:
 
     @property
     def plan_request(self) -> PlanRequest:
-        """What is asked of the hardware plan."""
+        """Request for the hardware plan."""
         return replace(self.hardware.plan_request(self.ppo.total_timesteps), evaluator=self.evaluation.remote or None)
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What each architecture is trained with: "with_pretrain", "no_pretrain" or both."""
+        """Conditions of each architecture: "with_pretrain", "no_pretrain" or both."""
         if self.init_from is not None:
             return ("no_pretrain",)
         if self.test_pretraining:

@@ -25,7 +25,7 @@ _REMEDY = "give a TOML file such as docs/configuration.md shows"
 
 
 class Given(NamedTuple):
-    """A setting that somebody gave.  place: as messages call it.  source: as the record of a run calls it."""
+    """A value that was given for a setting.  place: for messages.  source: for the record of a run."""
 
     value: Any
     place: str
@@ -43,7 +43,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def run_settings(path: Path) -> Settings:
-    """Every setting of a run, as its config.json says; only how it was resumed is left out."""
+    """Settings of a run from its config.json, except how it was resumed."""
     facts = read_json(path, ConfigError, "give config.json of a run")
     config = config_from_dict(facts if isinstance(facts, dict) else {}, str(path))
     found: Settings = {}
@@ -58,7 +58,7 @@ def run_settings(path: Path) -> Settings:
 
 
 def recipe_settings(name: str) -> Settings:
-    """What a recipe sets; ConfigError for a name that is none."""
+    """Settings of a recipe; ConfigError for an unknown name."""
     if name not in recipe_names():
         known = ", ".join(recipe_names()) + did_you_mean(name, recipe_names())
         raise ConfigError(f"no such recipe; known: {known}", "--recipe", name)
@@ -73,7 +73,7 @@ def recipe_names() -> list[str]:
 
 
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
-    """What a table as in such a file sets.  file, source: as messages, and the record of a run, call it."""
+    """Settings of a table as in such a file.  file: for messages.  source: for the record of a run."""
     found: Settings = {}
     ends = None
     for key, value in data.items():
@@ -94,7 +94,7 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
 
 
 def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
-    """(section, setting) of a key; part: the table it stands in, "" at the top of the file.  ConfigError names ``place``."""
+    """(section, setting) of a key; part: its table, "" at the top of the file.  ConfigError names ``place``."""
     names: dict[str, tuple[str, Setting]] = {}
     for usual, section, known in known_settings():
         if known.name not in HOW and part in ("", section):

@@ -1,4 +1,4 @@
-"""Settings of PPO, and what its schedules say at each moment of training."""
+"""Settings of PPO and their schedules over the progress of training."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -9,7 +9,7 @@ from nppsim.errors import ConfigError
 from nppsim.reward import GAMMA
 from nppsim.settings import check_settings, setting
 
-MEMORY_SEGMENT = 32  # decisions of a segment, at most, where nobody says; two seconds with the usual frame skip
+MEMORY_SEGMENT = 32  # largest default segment in decisions; two seconds with the usual frame skip
 _AFTER_IMITATION = "replay-data-dir or init-from"
 KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
 
@@ -72,7 +72,7 @@ class PPOConfig:
     )
     returns_from: str = setting(
         "collected",
-        "advantages and returns follow from the values while the rollout was played, or before each further pass from "
+        "compute advantages and returns from the values of the rollout, or before each further pass from "
         "the current ones",
         choices=("collected", "current"),
     )
@@ -104,8 +104,8 @@ class PPOConfig:
     )
     memory_burn_in: int = setting(
         0,
-        "likewise: decisions before a segment that are looked at again, so that it begins with what the present network "
-        "remembers instead of what was stored",
+        "likewise: decisions before a segment that are repeated, so that it begins with the state that the current network "
+        "computes, not with the stored one",
         low=0,
     )
     vf_coef: float = setting(0.5, "weight of the value loss", above=0, high=1000)
@@ -144,7 +144,7 @@ class PPOConfig:
         low=0,
     )
     bc_kl_share: float = setting(
-        0.3, "of training, after which that pull is gone", needs=_AFTER_IMITATION, low=0, high=1
+        0.3, "share of training after which that penalty is zero", needs=_AFTER_IMITATION, low=0, high=1
     )
     desync_episodes: bool = setting(
         False, "cut the first episode of each environment to a random length, so that episodes do not end all together"
@@ -171,7 +171,7 @@ class PPOConfig:
             raise ConfigError("give collected or current", "returns_from", self.returns_from)
         if self.vtrace_rho_clip is not None and self.returns_from != "current":
             raise ConfigError(
-                "corrects targets for what the policy has learned since they were played; add --returns-from current",
+                "corrects targets for what the policy has learned since the rollout; add --returns-from current",
                 "vtrace_rho_clip",
                 self.vtrace_rho_clip,
             )

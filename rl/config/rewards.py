@@ -15,7 +15,7 @@ _SHIPPED = frozenset(PRESETS)
 
 
 def register(name: str, weights: RewardConfig) -> None:
-    """From now on, know these weights as a preset; one that was registered before gives way.
+    """Register weights as a preset, replacing an earlier one of the same name.
 
     ConfigError for a shipped name.
     """
@@ -26,7 +26,7 @@ def register(name: str, weights: RewardConfig) -> None:
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """Rewards; None leaves a weight to the preset.  What each term is paid for: ``nppsim.reward.RewardConfig``."""
+    """Reward weights; None means that of the preset.  ``nppsim.reward.RewardConfig`` describes the terms."""
 
     flag_prefix: ClassVar[str] = "reward-"
     preset: str = setting("default", f"reward terms and their sizes: {', '.join(PRESETS)}")
@@ -39,7 +39,7 @@ class RewardSettings:
     )
     potential: str | None = setting(
         None,
-        "what that potential follows: the share of the way covered, or the straight distance to the objective",
+        "what that potential measures: the share of the path covered, or the straight distance to the objective",
         choices=tuple(POTENTIALS),
     )
     closest: float | None = setting(None, "per px by which the smallest distance to the objective shrinks")
@@ -72,7 +72,7 @@ class RewardSettings:
 
     @property
     def is_default(self) -> bool:
-        """Whether these are the weights that the project answers for."""
+        """True for the weights of the default preset."""
         return self.weights == PRESETS["default"]
 
     def __str__(self) -> str:

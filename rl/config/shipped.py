@@ -1,4 +1,4 @@
-"""A policy on its way to other processes, which may lack its file: the same weights, and one thread wherever it plays."""
+"""Pickled policies for other processes, which compute with one thread and import its plugins first."""
 
 import pickle
 from collections.abc import Iterable
