@@ -29,7 +29,7 @@ def test_an_evaluation_is_filmed(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     header = re.search(r"^\| category .*\|$", TEXT, re.MULTILINE)[0]
     assert re.sub(r" +", " ", header) == re.sub(r" +", " ", printed.splitlines()[0])
-    assert "every run: " in printed
+    assert "episodes: " in printed
 
     pytest.importorskip("av")
     monkeypatch.chdir(tmp_path)

@@ -51,9 +51,9 @@ def test_nothing_is_loaded_from_outside(site):
 
 def test_an_example_is_shown_unchanged(site):
     page = re.sub(r"<[^>]*>", "", (site / "examples" / "own_reward.html").read_text(encoding="utf-8"))
-    assert "A tenth of a point for each piece of gold." in page and "--8&lt;--" not in page
+    assert "class GoldCounts(gymnasium.Wrapper):" in page and "--8&lt;--" not in page
     assert re.search(
-        r"Rewards of one's own\n.*\n+python examples/own_reward\.py\n", re.sub(r"¶|&para;", "", page), re.DOTALL
+        r"Define your own rewards\n.*\n+python examples/own_reward\.py\n", re.sub(r"¶|&para;", "", page), re.DOTALL
     )
 
 

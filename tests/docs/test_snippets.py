@@ -43,7 +43,9 @@ def test_toml_parses(page):
 def test_the_page_on_configuration_runs_with_its_file(tmp_path, monkeypatch):
     page = ROOT / "docs" / "configuration.md"
     (block,) = blocks(page, "toml")
-    (command,) = re.findall(r"^python scripts/train_and_compare\.py (.*)$", page.read_text(), re.MULTILINE)
+    command = re.search(
+        r"^python scripts/train_and_compare\.py (.*--config mine\.toml.*)$", page.read_text(), re.MULTILINE
+    )[1]
     (tmp_path / "mine.toml").write_text(block, encoding="utf-8")
     monkeypatch.chdir(ROOT)
     config = resolve(command.replace("mine.toml", str(tmp_path / "mine.toml")).split())
