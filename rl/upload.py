@@ -9,7 +9,6 @@ store's address.  ``s3_manifest.json`` in the folder lists what was uploaded.  N
 """
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ class Uploader:
         Raises UploadError; the manifest lists finished uploads, and the next call continues from there.
         """
         manifest = self._read_manifest(folder / MANIFEST)
-        uploaded, there = 0, [Path(place, name) for place, _, names in os.walk(folder) for name in names]
+        uploaded = 0
         try:
             for path in sorted(folder.rglob("*")):
                 name = path.relative_to(folder).as_posix()
@@ -69,29 +68,7 @@ class Uploader:
                 self._write_manifest(folder / MANIFEST, manifest)
         if uploaded:
             self._upload(folder / MANIFEST, f"{self.prefix}/{MANIFEST}")
-            self._check(folder, manifest, there)
         return uploaded
-
-    def _check(self, folder: Path, manifest: Mapping[str, Mapping[str, Any]], there: Sequence[Path]) -> None:
-        """Raise UploadError unless all files are in the manifest and in the bucket.
-
-        there: files of the folder before the upload; files deleted since are ignored.
-        """
-        finished = [
-            file for file in there if not file.name.endswith((".tmp", ".part", LOCK, MANIFEST)) and file.exists()
-        ]
-        files = {file.relative_to(folder).as_posix() for file in finished}
-        try:
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=f"{self.prefix}/")
-            stored = {item["Key"] for page in pages for item in page.get("Contents", ())}
-        except self._errors as error:
-            raise UploadError(f"s3://{self.bucket}/{self.prefix} cannot be listed: {_reason(error)}") from error
-        missing = {name for name in manifest.keys() & files if manifest[name]["key"] not in stored}
-        if lacking := sorted(missing | (files - manifest.keys())):
-            raise UploadError(
-                f"s3://{self.bucket}/{self.prefix} lacks {len(lacking)} files of {folder}, e.g. {lacking[0]}; delete "
-                f"{MANIFEST} to upload everything again"
-            )
 
     def _upload(self, path: Path, key: str) -> None:
         try:

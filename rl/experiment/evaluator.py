@@ -1,12 +1,12 @@
-"""A process of its own that evaluates while training goes on (``--remote-evaluation``).
+"""Evaluation on the dev levels in a separate process during training (``--remote-evaluation``).
 
-    with evaluator(task, folder, suite, stop) as remote:
-        remote.order(policy, decisions)     # returns at once
+    with evaluator(task, folder, stop) as remote:
+        remote.order(policy, decisions)     # returns immediately
         ...                                 # train
-        found, seconds = remote.result()    # waits, if need be
+        found, seconds = remote.result()    # waits for the result
 
-It is told what to do through its standard input, and ends with that: no process is left when the training ends, however it
-ends.  Policies are given to it as checkpoints.  It hears no signal of the terminal, as the training may want to save first.
+The process receives orders through its standard input and exits when that is closed, so it never outlives the training.
+Policies are sent as checkpoints.  Signals of the terminal do not reach it.
 """
 
 import os
@@ -37,9 +37,9 @@ from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.ppo.model_selection import Evaluation
 
-ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # in the run's folder, as long as it is played
-ASK_S = 0.2  # between looks whether somebody wants the program to end
-END_S = 10.0  # that it may take to be gone
+ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # in the run's folder, during its evaluation
+POLL_S = 0.2  # between checks for a request to stop
+END_S = 10.0  # time limit for its exit
 _PROGRAM = "from rl.experiment.evaluator import serve; serve()"
 
 
@@ -60,17 +60,16 @@ def play_dev_levels(
 
 
 class EvaluatorError(UserError, RuntimeError):
-    """The process that evaluates has failed or died; the message says what it said, and how to go on."""
+    """Failure or death of the evaluating process."""
 
 
 @dataclass(frozen=True)
 class DevTask:
-    """What to evaluate on, and with what.
+    """Settings of the evaluating process.
 
     levels: the dev levels.
-    architecture: of the policies.
-    device: where they compute.
-    simulator_threads: whose number changes nothing.
+    architecture, device: of the policies.
+    simulator_threads: do not affect results.
     """
 
     config: ExperimentConfig
@@ -81,8 +80,12 @@ class DevTask:
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """decisions: as ordered.  seconds: that it took."""
+class _Result:
+    """Result of one order.
+
+    decisions: as ordered.
+    seconds: duration.
+    """
 
     decisions: int
     evaluation: Evaluation
@@ -92,31 +95,28 @@ class _Answer:
 
 @dataclass(frozen=True)
 class _Failure:
-    """told: for people.  trace: for us."""
+    """message: for users.  trace: traceback for ``--debug``."""
 
-    told: str
+    message: str
     trace: str
 
 
 class Evaluator:
-    """The process, as the training sees it.
+    """Interface of the training to the evaluating process.
 
-    folder: of the run, where policies are handed over and successes are noted.
-    suite: what it plays; only the levels are compared.
-    stop: request to end the program, which also ends waiting.
+    folder: of the run, for checkpoints and the history.
+    stop: request to stop the program, which also ends waiting.
     """
 
-    def __init__(self, task: DevTask, folder: Path, suite: EvaluationSuite, stop: StopRequest):
+    def __init__(self, task: DevTask, folder: Path, stop: StopRequest):
         self.path = folder / ORDERED
         self.history = DevHistory(folder)
         self.stop = stop
         self._frame_skip = task.config.frame_skip
-        self._levels = tuple(level.fingerprint for level in suite.bank.levels)
-        self._ordered: int | None = None
-        self._arrived: _Answer | None = None
+        self._arrived: _Result | None = None
         self._failed: _Failure | None = None
         self._orders: SimpleQueue[bytes] = SimpleQueue()
-        self._answers: SimpleQueue[_Answer | _Failure | None] = SimpleQueue()  # None: there will be no more
+        self._results: SimpleQueue[_Result | _Failure | None] = SimpleQueue()  # None: the process has ended
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -126,9 +126,9 @@ class Evaluator:
         self._orders.put(pickle.dumps(task))
 
     def _write(self) -> None:
-        """Pass on orders, of which the first waits until the process has begun to read; b"" is the end."""
+        """Send orders in a thread, as the process reads the first one late; b"" ends it."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # the other thread learns of its end, too
+        with suppress(BrokenPipeError):  # the other thread notices the end of the process
             while order := self._orders.get():
                 self.process.stdin.write(order)
                 self.process.stdin.flush()
@@ -136,66 +136,58 @@ class Evaluator:
     def _read(self) -> None:
         assert self.process.stdout is not None
         try:
-            with suppress(EOFError, pickle.UnpicklingError):  # the end, perhaps amid an answer
+            with suppress(EOFError, pickle.UnpicklingError):  # the process has ended
                 while True:
-                    self._answers.put(pickle.load(self.process.stdout))
+                    self._results.put(pickle.load(self.process.stdout))
         finally:
-            self._answers.put(None)
+            self._results.put(None)
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
-        """Have a policy played, as it is now; returns at once.  decisions: that it has learned from."""
+        """Start an evaluation of the current policy.  decisions: of training so far."""
         self.check()
-        if self._ordered is not None:
-            raise AssertionError(f"the policy after {self._ordered} decisions is still being evaluated")
         checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
-        self._ordered = decisions
         self._orders.put(pickle.dumps((self.path, decisions)))
 
     def check(self) -> None:
-        """EvaluatorError if the process has failed or died."""
+        """Raise EvaluatorError if the process has failed or died."""
         self._listen(0.0)
 
     def result(self) -> tuple[Evaluation, float]:
-        """What the policy that was ordered achieves, noted in the run's history, and the seconds that it was played.
+        """Wait for the ordered evaluation; return it with its duration in seconds, and add it to the run's history.
 
-        Waits for it.  EvaluatorError if the process fails or dies, KeyboardInterrupt if somebody asks the program to end.
+        Raises EvaluatorError if the process fails or dies, KeyboardInterrupt at a request to stop.
         """
         while self._arrived is None:
             stop_if(self.stop)
-            self._listen(ASK_S)
-        answer, ordered = self._arrived, self._ordered
-        self._arrived = self._ordered = None
-        if answer.decisions != ordered or answer.wins.levels != self._levels:
-            raise EvaluatorError(
-                f"another policy ({answer.decisions:,} decisions instead of {ordered:,}) or other levels were evaluated"
-            )
+            self._listen(POLL_S)
+        result, self._arrived = self._arrived, None
         self.path.unlink()
-        self.history.add(answer.decisions, answer.wins)
-        return answer.evaluation, answer.seconds
+        self.history.add(result.decisions, result.wins)
+        return result.evaluation, result.seconds
 
     def _listen(self, seconds: float) -> None:
-        """Take what the process says, if it does so within that time; EvaluatorError for bad news, again and again."""
+        """Receive a result within this time; EvaluatorError after a failure, at every call."""
         if self._failed is None:
             try:
-                answer = self._answers.get(timeout=seconds)
+                result = self._results.get(timeout=seconds)
             except queue.Empty:
                 return
-            if isinstance(answer, _Answer):
-                self._arrived = answer
+            if isinstance(result, _Result):
+                self._arrived = result
                 return
-            self._failed = answer or self._death()
+            self._failed = result or self._death()
         raise EvaluatorError(
-            f"{self._failed.told}. Go on with --resume-from, which evaluates again; with --resume-override "
-            "remote-evaluation=off, too, it does so in the training's process"
+            f"{self._failed.message}. Resume with --resume-from, which repeats the evaluation; add "
+            "--resume-override remote-evaluation=off to evaluate in the training's process"
         ) from _Cause(self._failed.trace)
 
     def _death(self) -> _Failure:
         status = self.process.wait(END_S)
         reason = f"signal {-status}, perhaps for lack of memory" if status < 0 else f"exit status {status}"
-        return _Failure(f"the process that evaluates beside training died ({reason})", "it has left none")
+        return _Failure(f"the process that evaluates beside training died ({reason})", "no traceback")
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.kill()
         self.process.wait()
@@ -209,16 +201,16 @@ class Evaluator:
 
 
 class _Cause(Exception):
-    """The traceback in the other process; ``--debug`` shows it."""
+    """Traceback of the other process, shown by ``--debug``."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 @contextmanager
-def evaluator(task: DevTask, folder: Path, suite: EvaluationSuite, stop: StopRequest) -> Iterator[Evaluator]:
-    """An Evaluator, whose process ends with the block."""
-    made = Evaluator(task, folder, suite, stop)
+def evaluator(task: DevTask, folder: Path, stop: StopRequest) -> Iterator[Evaluator]:
+    """Evaluator whose process ends with the block."""
+    made = Evaluator(task, folder, stop)
     try:
         yield made
     finally:
@@ -230,11 +222,11 @@ def evaluator(task: DevTask, folder: Path, suite: EvaluationSuite, stop: StopReq
 
 
 def serve() -> None:
-    """Evaluate what standard input orders, until it ends; answers go to standard output."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed here is no answer
+    """Run the orders from standard input; write results to standard output."""
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # printed text must not mix with results
     orders: SimpleQueue = SimpleQueue()
-    threading.Thread(target=_hear, args=(sys.stdin.buffer, orders), daemon=True).start()
+    threading.Thread(target=_receive, args=(sys.stdin.buffer, orders), daemon=True).start()
     try:
         task: DevTask = orders.get()
         suite = prepare(task)
@@ -243,38 +235,38 @@ def serve() -> None:
             began = time.monotonic()
             policy, _ = checkpoint.load_policy(path)
             found, wins = play_dev_levels(suite, policy.to(task.device), task.config.evaluation.deterministic)
-            _answer(answers, _Answer(decisions, found, wins, time.monotonic() - began))
-    except Exception as error:  # noqa: BLE001  # the training is told, and decides
-        told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        _answer(answers, _Failure(f"the evaluation beside training failed: {told}", traceback.format_exc()))
-        orders.get()  # none comes: the training ends this process, or ends itself
+            _send(results, _Result(decisions, found, wins, time.monotonic() - began))
+    except Exception as error:  # noqa: BLE001  # reported to the training
+        message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        _send(results, _Failure(f"the evaluation beside training failed: {message}", traceback.format_exc()))
+        orders.get()  # wait until the training kills this process or ends
 
 
 def prepare(task: DevTask) -> EvaluationSuite:
-    """The dev levels, compiled, and this process's threads set."""
+    """Compile the dev levels and set the threads of this process."""
     plugins.load(task.config.plugins)
-    torch.set_num_threads(1)  # as in the training, since other numbers round another way
+    torch.set_num_threads(1)  # as in training: rounding depends on it
     config, network = task.config, get_architecture(task.architecture)
     episodes = config.evaluation.periodic_episodes_per_category
     return make_suite(config, task.levels, network, episodes, threads=task.simulator_threads)
 
 
-def _hear(orders: BinaryIO, heard: SimpleQueue) -> None:
-    """Pass on what is ordered; with its end this process ends, too, whatever it is doing."""
+def _receive(orders: BinaryIO, received: SimpleQueue) -> None:
+    """Receive orders in a thread; exit when standard input is closed."""
     status = 0
     try:
         while True:
-            heard.put(pickle.load(orders))
-    except (EOFError, pickle.UnpicklingError):  # the training has ended, perhaps amid an order
+            received.put(pickle.load(orders))
+    except (EOFError, pickle.UnpicklingError):  # the training has ended
         pass
-    except Exception:  # noqa: BLE001  # whatever it is, the training must not wait for an answer
+    except Exception:  # noqa: BLE001  # exit, or the training would wait
         traceback.print_exc()
         status = 1
     finally:
         os._exit(status)
 
 
-def _answer(answers: BinaryIO, answer: _Answer | _Failure) -> None:
-    with suppress(BrokenPipeError):  # nobody wants to know any more
-        pickle.dump(answer, answers)
-        answers.flush()
+def _send(results: BinaryIO, result: _Result | _Failure) -> None:
+    with suppress(BrokenPipeError):  # the training has ended
+        pickle.dump(result, results)
+        results.flush()

@@ -404,7 +404,7 @@ def remote_evaluator(training: Training, stop: StopRequest) -> Iterator[Evaluato
         return
     threads = plan.evaluator_threads or 1  # None where --resume-override added the evaluator
     task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, threads)
-    with evaluator(task, job.folder, job.suites.periodic(job.architecture), stop) as made:
+    with evaluator(task, job.folder, stop) as made:
         yield made
 
 

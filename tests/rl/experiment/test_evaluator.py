@@ -1,4 +1,4 @@
-"""Evaluations in a process of their own: they are those of this process, and nothing is left of them."""
+"""Evaluation in a separate process."""
 
 import time
 
@@ -46,10 +46,10 @@ def same(one, other):
     return one.rows == other.rows and (one.levels == other.levels).all()
 
 
-def test_another_process_finds_the_same_tells_what_fails_and_ends_with_this_one(tmp_path, monkeypatch):
+def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_path, monkeypatch):
     made, policy = task(), policy_of(NETWORK)
     here = prepare(made)
-    with evaluator(made, tmp_path, here, StopRequest()) as remote:
+    with evaluator(made, tmp_path, StopRequest()) as remote:
         remote.order(policy, 100)
         found, seconds = remote.result()
         assert same(found, play_dev_levels(here, policy, made.config.evaluation.deterministic)[0]) and seconds > 0
@@ -57,7 +57,7 @@ def test_another_process_finds_the_same_tells_what_fails_and_ends_with_this_one(
         assert [path.name for path in tmp_path.iterdir()] == ["dev_levels.jsonl"]
         monkeypatch.setattr(evaluation.checkpoint, "save", lambda *arguments, **options: None)
         remote.order(policy, 200)
-        message = r"training failed: .*in_evaluation\.safetensors: no such checkpoint.*\. Go on with --resume-from"
+        message = r"training failed: .*in_evaluation\.safetensors: no such checkpoint.*--resume-from"
         with pytest.raises(EvaluatorError, match=message):
             remote.result()
         with pytest.raises(EvaluatorError, match=message):
@@ -66,8 +66,8 @@ def test_another_process_finds_the_same_tells_what_fails_and_ends_with_this_one(
         assert remote.process.wait(DEADLINE_S) == 0
 
 
-def test_somebody_who_asks_for_the_end_and_a_process_that_is_killed_are_noticed(tmp_path):
-    with evaluator(task(), tmp_path, prepare(task()), StopRequest("SIGTERM")) as remote:
+def test_request_to_stop_and_killed_process(tmp_path):
+    with evaluator(task(), tmp_path, StopRequest("SIGTERM")) as remote:
         remote.order(policy_of(NETWORK), 100)
         with pytest.raises(KeyboardInterrupt, match="by SIGTERM"):
             remote.result()
