@@ -183,6 +183,19 @@ function laser(pen, entity, look) {
   pen.disc(at, 2.4, pen.colours.red);
 }
 
+/** A turret, and its rocket if it is in the air.  eye: name of a colour. */
+const turret = (eye) => (pen, entity, look) => {
+  const { ink, cyan, pale, red } = pen.colours;
+  const at = [entity.x, entity.y];
+  pen.disc(at, 6, ink);
+  pen.disc(at, 4.4, cyan);
+  pen.disc(at, 2, pen.colours[eye]);
+  if (look.x !== entity.x || look.y !== entity.y) {
+    pen.disc([look.x, look.y], 3, red);
+    pen.disc([look.x, look.y], 1.4, pale);
+  }
+};
+
 const FIGURES = {
   "exit door": exit,
   "one-way platform": oneWay,
@@ -200,15 +213,19 @@ const FIGURES = {
   "shove thwump": shoveThwump,
   "zap drone": drone(7.5, "ink"),
   "chaser drone": drone(7.5, "red"),
+  "chaingun drone": drone(7.5, "gold-edge"),
+  "laser drone": drone(7.5, "red"),
   "mini drone": drone(4, "ink"),
   "floor guard": floorGuard,
   "death ball": deathBall,
   "laser turret": laser,
+  "rocket turret": turret("red"),
+  "gauss turret": turret("gold-edge"),
 };
 const ORDER = Object.keys(FIGURES); // from the back to the front
 export const MOVING = new Set([
-  "bounce block", "thwump", "shove thwump", "zap drone", "chaser drone", "mini drone", "floor guard", "death ball",
-  "laser turret",
+  "bounce block", "thwump", "shove thwump", "zap drone", "chaser drone", "chaingun drone", "laser drone", "mini drone", "floor guard", "death ball",
+  "laser turret", "rocket turret",
 ]); // change their place, or shine
 
 /** Indices of a level's entities that are drawn, from the back to the front. */
