@@ -21,6 +21,7 @@ from rl.config.command_line import FLAGS, REFUSED, resolve
 from rl.config.curriculum import STRATEGIES_WITH, CurriculumConfig
 from rl.config.files import table_settings
 from rl.config.resume import changes, stored_config
+from rl.experiment.run import warn_about_networks
 from rl.policy.architectures import ALIASES, ARCHITECTURES
 
 from places import ROOT
@@ -918,3 +919,10 @@ def test_architectures_are_listed_with_parameters_and_inputs(capsys):
 def test_an_unknown_flag_names_the_one_that_is_meant(typed, meant):
     with pytest.raises(ConfigError, match=f"did you mean '?{meant}"):
         resolve([*REQUIRED, typed, "1"])
+
+
+def test_constant_schedules_win_over_annealing_with_one_warning(folder):
+    lines = []
+    for more in (["--enable-lr-annealing"], []):
+        warn_about_networks(resolve([*REQUIRED, "--no-schedules", *more]), lines.append)
+    assert len(lines) == 1 and "--no-schedules" in lines[0]
