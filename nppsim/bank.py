@@ -77,12 +77,18 @@ _SEARCHING = threading.Lock()  # for the search of path fields: threads that sha
 class LevelPaths(NamedTuple):
     """Path fields of a bank's levels for the doors as at the start (see ``paths.compute_fields``), and what they imply."""
 
-    nodes: np.ndarray  # uint8[L, 4539]
+    nodes: np.ndarray  # uint8[L, 4539], see ``paths.prepare_level``
+    effects: np.ndarray  # uint8[D, 49], likewise, of the doors with switches of all levels
+    effects_first: np.ndarray  # int64[L + 1], where each level's effects begin, and the number of all
     distance: np.ndarray  # uint16[L, 2, 4539]
     hop: np.ndarray  # uint8[L, 2, 4539]
     switch_to_exit: np.ndarray  # int64[L], length of the shortest path from an exit switch to its exit, in units
     length: np.ndarray  # float32[L], px from spawn via the switch to the exit; MAX_PATH without a path
     time_limit: np.ndarray  # int32[L], frames after which an episode is truncated
+
+    def lattice(self, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``nodes`` and ``effects`` of one level."""
+        return self.nodes[level], self.effects[self.effects_first[level] : self.effects_first[level + 1]]
 
 
 class LevelBank:
@@ -241,27 +247,32 @@ def _in_order(types: np.ndarray) -> np.ndarray:
 def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
     levels = len(stage)
     nodes = np.empty((levels, paths.NUM_NODES), np.uint8)
+    doors = world.level["switches_end"] - world.level["switches_first"]
+    effects_first = np.concatenate([[0], np.cumsum(doors)]).astype(np.int64)
+    effects = np.empty((effects_first[-1], paths.DOOR_WINDOW**2), np.uint8)
     distance = np.empty((levels, 2, paths.NUM_NODES), np.uint16)
     hop = np.empty((levels, 2, paths.NUM_NODES), np.uint8)
     switch_to_exit = np.empty(levels, np.int64)
     length = np.empty(levels, np.float32)
-    _compute_paths(world, stage, nodes, distance, hop, switch_to_exit, length)
+    _compute_paths(world, stage, nodes, effects, effects_first, distance, hop, switch_to_exit, length)
     limit = np.minimum(TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * length, MAX_TIME_LIMIT)
-    return LevelPaths(nodes, distance, hop, switch_to_exit, length, limit.astype(np.int32))
+    return LevelPaths(nodes, effects, effects_first, distance, hop, switch_to_exit, length, limit.astype(np.int32))
 
 
 @allocating
-def _compute_paths(world, stage, nodes, distance, hop, switch_to_exit, length):
+def _compute_paths(world, stage, nodes, effects, effects_first, distance, hop, switch_to_exit, length):
     """Path fields of all levels for the initial state of the doors, and the length of each level's way."""
+    samples = np.empty((paths.SAMPLES_X, paths.SAMPLES_Y), np.uint8)
     for level in range(len(length)):
         record = world.level[level]
-        paths.static_nodes(world, level, stage[level], nodes[level])
+        own = effects[effects_first[level] : effects_first[level + 1]]
+        paths.prepare_level(world, level, stage[level], samples, nodes[level], own)
         first, end = record["switches_first"], record["switches_end"]
         closed = np.empty(end - first, np.uint8)
         for k in range(first, end):
             closed[k - first] = world.entity[k]["closed"]
         opened = np.zeros(record["exits_end"] - record["exits_first"], np.uint8)
         switch_to_exit[level] = paths.compute_fields(
-            world, nodes[level], level, closed, opened, distance[level], hop[level]
+            world, nodes[level], own, level, closed, opened, distance[level], hop[level]
         )
         length[level] = paths.nearest_node(distance[level, 0], record["spawn_x"], record["spawn_y"])[0]

@@ -62,7 +62,9 @@ Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the name
 State = namedtuple("State", "ninja progress terms entities movers visited")
 # Path fields: of each level with its doors as at the start, and of each environment whose doors have changed (a cache:
 # recomputed when the key differs).
-Fields = namedtuple("Fields", "nodes distance hop switch_to_exit key own_distance own_hop own_switch_to_exit")
+Fields = namedtuple(
+    "Fields", "nodes effects effects_first distance hop switch_to_exit key own_distance own_hop own_switch_to_exit"
+)
 # What does not change: arrays of each level, and ``reward``, the weights (WEIGHTS_DTYPE[1]).
 Static = namedtuple("Static", "stage solid background time_limit path_length level_ids reward")
 # Of each environment: what a step gives, the fields of EPISODE_DTYPE, and laps: int64[N, NUM_PHASES], nanoseconds of each
@@ -75,6 +77,8 @@ def make_fields(bank: LevelBank, count: int) -> Fields:
     rows = count if bank.paths_change else 1
     return Fields(
         bank.paths.nodes,
+        bank.paths.effects,
+        bank.paths.effects_first,
         bank.paths.distance,
         bank.paths.hop,
         bank.paths.switch_to_exit,
@@ -97,8 +101,9 @@ def _compute_own_fields(i, state, world, fields):
     for k in range(len(opened)):
         opened[k] = state.entities[i, exits - base + k]["clock"] > 0
     level = state.ninja[i]["level"]
+    effects = fields.effects[fields.effects_first[level] : fields.effects_first[level + 1]]
     fields.own_switch_to_exit[i] = paths.compute_fields(
-        world, fields.nodes[level], level, closed, opened, fields.own_distance[i], fields.own_hop[i]
+        world, fields.nodes[level], effects, level, closed, opened, fields.own_distance[i], fields.own_hop[i]
     )
 
 

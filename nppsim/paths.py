@@ -1,19 +1,21 @@
 """Geodesic path distances for a body of the ninja's size, on a lattice of 12 px.
 
-A lattice point is free if a circle of radius ``BODY`` around it meets nothing solid.  For each level, and for each state
-of its doors, two fields are computed: the length of the path to the exit before an exit switch is taken (via the
-switch) and after.  Gravity is ignored; mines make a path longer, they do not block it.
+A lattice point stands for the square of 12 px around it.  The square is sampled every 3 px; a sample is free if a circle of
+radius ``BODY`` around it meets nothing solid.  A point is free if any sample of its square is, and two neighbours are
+joined if a sample on their squares' common edge is.  For each level, and for each state of its doors, two fields are
+computed: the length of the path to the exit before an exit switch is taken (over the switch) and after.  Gravity is
+ignored; mines make a path longer, they do not block it.
 
-Where doors block the path, it leads to the switch of a locked door, and from there as if all locked doors were open.
-The same applies to the path from an exit switch to its exit if doors separate them: a ninja that has reached the switch
-has opened doors before.
+Where doors close the path, it leads to the switch of a locked door that is on it, and from there on as if all locked doors
+were open.  A switch behind another locked door is reached by that door's switch first.  The same holds for the path from an
+exit switch to its exit where doors separate them: a ninja that has reached the switch has opened doors on the way there.
 """
 
 import math
 
 import numpy as np
 
-from nppsim._kernel import allocating, kernel
+from nppsim._kernel import allocating, inlined, kernel
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, LINES_X, LINES_Y, TILE
 from nppsim.levels.tiles import NUM_TILE_SHAPES, OPEN, solid_mask
@@ -22,83 +24,140 @@ from nppsim.physics.groups import is_mine
 SPACING = 12.0  # px between lattice points
 NODES_X, NODES_Y = LINES_X, LINES_Y  # lattice points: the corners of half-cells
 NUM_NODES = NODES_X * NODES_Y
-BODY = 9.4  # px; a little below the ninja's radius, as the lattice is coarse
+BODY = 9.4  # px; a little below the ninja's radius, as samples are 3 px apart
+SAMPLE = 3  # px between samples
+PER_POINT = 4  # samples from a lattice point to the next
+SAMPLES_X, SAMPLES_Y = PER_POINT * (NODES_X - 1) + 1, PER_POINT * (NODES_Y - 1) + 1
 MINE_REACH = 14.5  # px around a mine's centre where a step counts more
 MINE_WEIGHT = 6  # times its length there
 STRAIGHT, DIAGONAL = 10, 14  # lengths of a step, in units
 UNIT = SPACING / STRAIGHT  # px
-MAX_PATH = 8000.0  # px; path distances are cut off here, and an unreachable goal reads this value
+MAX_PATH = 8000.0  # px; what an unreachable goal reads
 UNREACHABLE = 65535  # distance of a free lattice point without a path to a goal
 WALL = 65534  # distance of a blocked one
 NO_HOP = 255  # next hop of a goal, and of points without a path
 EXIT_REACH = 22.0  # px, touching distances
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
-FREE, BLOCKED, MINED = range(3)  # kinds of lattice points
+# What is stored of a lattice point, a sum of: it is free, mined, joined to its right and to its lower neighbour.
+FREE, MINED, RIGHT, DOWN = 1, 2, 4, 8
+DOOR_WINDOW = 7  # lattice points per side of the square around a door that the door may change
 
 # By hop: straight ones first.
 STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
 STEP_Y = np.array([0, 0, 1, -1, 1, -1, 1, -1])
 
 
-def _blocked_offsets() -> np.ndarray:
-    """uint8[38, 5, 5]: lattice points around a tile (from -12 to 36 px, x first) that its solid part blocks."""
-    size = 48
+def _blocked_samples() -> np.ndarray:
+    """uint8[38, 15, 15]: samples around a tile (from -9 to 33 px, x first) that its solid part blocks."""
+    size = 24
     centre = (np.arange(size) + 0.5) * TILE / size
-    table = np.zeros((NUM_TILE_SHAPES, 5, 5), np.uint8)
+    at = SAMPLE * (np.arange(15) - 3.0)
+    table = np.zeros((NUM_TILE_SHAPES, 15, 15), np.uint8)
     for tile in range(NUM_TILE_SHAPES):
         rows, columns = np.nonzero(solid_mask(tile, size))
-        if len(rows) == 0:
-            continue
-        for i in range(5):
-            for j in range(5):
-                gap = np.hypot(centre[columns] - SPACING * (i - 1), centre[rows] - SPACING * (j - 1)).min()
-                table[tile, i, j] = gap < BODY
+        if len(rows):
+            dx, dy = centre[columns] - at[:, None], centre[rows] - at[:, None]
+            gaps = dx[:, None, :] ** 2 + dy[None, :, :] ** 2
+            table[tile] = gaps.min(axis=2) < BODY**2
     return table
 
 
-_BLOCKED = _blocked_offsets()
+_BLOCKED = _blocked_samples()
 
 
 @kernel
-def static_nodes(world, level, stage, nodes):
-    """Fill ``nodes`` (uint8[4539], x first) of a level: FREE, BLOCKED by tiles, or MINED.  stage: uint8[44, 25], x first."""
-    nodes[:] = FREE
-    base = world.level[level]["entity_first"]
-    for k in range(base, world.level[level]["entity_end"]):
-        kind = world.entity[k]["type"]
-        if is_mine(kind):
-            _mark_disc(nodes, world.entity[k]["x"], world.entity[k]["y"], MINE_REACH, MINED)
+def prepare_level(world, level, stage, samples, nodes, effects):
+    """Fill what path fields need of a level.
+
+    stage: uint8[44, 25], x first.
+    samples: uint8[353, 201], to work in.
+    nodes: uint8[4539], x first, a sum of FREE, MINED, RIGHT and DOWN for each point, with all doors open.
+    effects: uint8[doors, 49], of each door with a switch: what of FREE, RIGHT and DOWN it takes from each point of the
+        window around it while it is closed.
+    """
+    _block_samples(stage, samples)
+    nodes[:] = 0
+    record = world.level[level]
+    for k in range(record["entity_first"], record["entity_end"]):
+        if is_mine(world.entity[k]["type"]):
+            _mark_mine(nodes, world.entity[k]["x"], world.entity[k]["y"])
+    for i in range(NODES_X):
+        for j in range(NODES_Y):
+            nodes[i * NODES_Y + j] |= _openings(samples, i, j, -1.0, -1.0, -1.0, -1.0)
+    for k in range(record["switches_first"], record["switches_end"]):
+        door, row = world.entity[k], k - record["switches_first"]
+        left, top = _window(door)
+        for a in range(DOOR_WINDOW):
+            for b in range(DOOR_WINDOW):
+                i, j = left + a, top + b
+                effects[row, DOOR_WINDOW * a + b] = 0
+                if 0 <= i < NODES_X and 0 <= j < NODES_Y:
+                    left_open = _openings(samples, i, j, door["x1"], door["y1"], door["x2"], door["y2"])
+                    effects[row, DOOR_WINDOW * a + b] = nodes[i * NODES_Y + j] & (FREE | RIGHT | DOWN) & ~left_open
+
+
+@kernel
+def _block_samples(stage, samples):
+    """Mark the samples that tiles block."""
+    samples[:] = 0
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):
             tile = stage[cx, cy]
             if tile == OPEN:
                 continue
-            for i in range(5):
-                for j in range(5):
-                    x, y = 2 * cx + i - 1, 2 * cy + j - 1
-                    if _BLOCKED[tile, i, j] and 0 <= x < NODES_X and 0 <= y < NODES_Y:
-                        nodes[x * NODES_Y + y] = BLOCKED
+            left, top = 2 * PER_POINT * cx - 3, 2 * PER_POINT * cy - 3
+            for a in range(max(-left, 0), min(15, SAMPLES_X - left)):
+                for b in range(max(-top, 0), min(15, SAMPLES_Y - top)):
+                    samples[left + a, top + b] |= _BLOCKED[tile, a, b]
 
 
 @kernel
-def _mark_disc(nodes, x, y, radius, mark):
-    for i in range(max(int((x - radius) / SPACING), 0), min(int((x + radius) / SPACING) + 2, NODES_X)):
-        for j in range(max(int((y - radius) / SPACING), 0), min(int((y + radius) / SPACING) + 2, NODES_Y)):
+def _mark_mine(nodes, x, y):
+    for i in range(max(int((x - MINE_REACH) / SPACING), 0), min(int((x + MINE_REACH) / SPACING) + 2, NODES_X)):
+        for j in range(max(int((y - MINE_REACH) / SPACING), 0), min(int((y + MINE_REACH) / SPACING) + 2, NODES_Y)):
             dx, dy = SPACING * i - x, SPACING * j - y
-            if dx * dx + dy * dy < radius * radius:
-                nodes[i * NODES_Y + j] = mark
+            if dx * dx + dy * dy < MINE_REACH * MINE_REACH:
+                nodes[i * NODES_Y + j] |= MINED
 
 
 @kernel
-def _close_door(nodes, x1, y1, x2, y2):
-    """Block the lattice points that a closed door keeps the ninja from."""
-    for i in range(max(int((x1 - 12) / SPACING), 0), min(int((x2 + 12) / SPACING) + 2, NODES_X)):
-        for j in range(max(int((y1 - 12) / SPACING), 0), min(int((y2 + 12) / SPACING) + 2, NODES_Y)):
-            px, py = SPACING * i, SPACING * j
-            dx, dy = px - min(max(px, x1), x2), py - min(max(py, y1), y2)
-            if dx * dx + dy * dy < BODY * BODY:
-                nodes[i * NODES_Y + j] = BLOCKED
+def _openings(samples, i, j, x1, y1, x2, y2):
+    """FREE, RIGHT and DOWN of a point, beside a closed door from (x1, y1) to (x2, y2); x1 below 0: no door."""
+    found = 0
+    half = PER_POINT // 2
+    for a in range(max(PER_POINT * i - half, 0), min(PER_POINT * i + half, SAMPLES_X - 1) + 1):
+        for b in range(max(PER_POINT * j - half, 0), min(PER_POINT * j + half, SAMPLES_Y - 1) + 1):
+            if samples[a, b]:
+                continue
+            if x1 >= 0.0:
+                px, py = float(SAMPLE * a), float(SAMPLE * b)
+                dx, dy = px - min(max(px, x1), x2), py - min(max(py, y1), y2)
+                if dx * dx + dy * dy < BODY * BODY:
+                    continue
+            found |= FREE
+            if a == PER_POINT * i + half:
+                found |= RIGHT
+            if b == PER_POINT * j + half:
+                found |= DOWN
+    return found
+
+
+@inlined
+def _window(door):
+    """Column and row of the first lattice point of the window around a door."""
+    x, y = (door["x1"] + door["x2"]) / 2.0, (door["y1"] + door["y2"]) / 2.0
+    half = DOOR_WINDOW // 2
+    return int(math.floor(x / SPACING + 0.5)) - half, int(math.floor(y / SPACING + 0.5)) - half
+
+
+@kernel
+def _close_door(nodes, door, effect):
+    left, top = _window(door)
+    for a in range(DOOR_WINDOW):
+        for b in range(DOOR_WINDOW):
+            if effect[DOOR_WINDOW * a + b]:
+                nodes[(left + a) * NODES_Y + top + b] &= ~effect[DOOR_WINDOW * a + b]
 
 
 @kernel
@@ -113,12 +172,52 @@ def _seed(nodes, x, y, reach, offset, distance, queue, tail):
             dx, dy = SPACING * i - x, SPACING * j - y
             gap = math.sqrt(dx * dx + dy * dy)
             length = offset + int(gap / UNIT)
-            if gap < reach and nodes[node] != BLOCKED and length < distance[node]:
+            if gap < reach and nodes[node] & FREE and length < distance[node]:
                 if distance[node] == UNREACHABLE:  # once only: there may be more goals than room in the queue
                     queue[tail] = node
                     tail += 1
                 distance[node] = length
     return tail
+
+
+@inlined
+def _joined(nodes, node):
+    """Bits of the directions in which a step leads to a free neighbour; a diagonal one may not cut a corner."""
+    here = nodes[node]
+    right, left = here & RIGHT != 0, node >= NODES_Y and nodes[node - NODES_Y] & RIGHT != 0
+    down, up = here & DOWN != 0, node > 0 and nodes[node - 1] & DOWN != 0
+    right = right and nodes[node + NODES_Y] & FREE != 0
+    left = left and nodes[node - NODES_Y] & FREE != 0
+    down = down and nodes[node + 1] & FREE != 0
+    up = up and nodes[node - 1] & FREE != 0
+    found = right | left << 1 | down << 2 | up << 3
+    if right and down and nodes[node + NODES_Y] & DOWN and nodes[node + 1] & RIGHT and nodes[node + NODES_Y + 1] & FREE:
+        found |= 1 << 4
+    if (
+        right
+        and up
+        and nodes[node + NODES_Y - 1] & DOWN
+        and nodes[node - 1] & RIGHT
+        and nodes[node + NODES_Y - 1] & FREE
+    ):
+        found |= 1 << 5
+    if (
+        left
+        and down
+        and nodes[node - NODES_Y] & DOWN
+        and nodes[node - NODES_Y + 1] & RIGHT
+        and nodes[node - NODES_Y + 1] & FREE
+    ):
+        found |= 1 << 6
+    if (
+        left
+        and up
+        and nodes[node - NODES_Y - 1] & DOWN
+        and nodes[node - NODES_Y - 1] & RIGHT
+        and nodes[node - NODES_Y - 1] & FREE
+    ):
+        found |= 1 << 7
+    return found
 
 
 @allocating
@@ -133,18 +232,13 @@ def _spread(nodes, distance, hop, queue, tail):
         node = queue[head % NUM_NODES]
         head += 1
         pending[node] = 0
-        i, j = node // NODES_Y, node % NODES_Y
         here = np.int64(distance[node])
-        weight = MINE_WEIGHT if nodes[node] == MINED else 1
+        weight = MINE_WEIGHT if nodes[node] & MINED else 1
+        joined = _joined(nodes, node)
         for d in range(8):
-            x, y = i + STEP_X[d], j + STEP_Y[d]
-            if x < 0 or x >= NODES_X or y < 0 or y >= NODES_Y:
+            if not joined >> d & 1:
                 continue
-            other = x * NODES_Y + y
-            if nodes[other] == BLOCKED:
-                continue
-            if d >= 4 and (nodes[x * NODES_Y + j] == BLOCKED or nodes[i * NODES_Y + y] == BLOCKED):
-                continue  # no cutting of corners
+            other = node + STEP_X[d] * NODES_Y + STEP_Y[d]
             length = here + weight * (DIAGONAL if d >= 4 else STRAIGHT)
             if length < distance[other] and length < WALL:
                 distance[other] = length
@@ -157,21 +251,29 @@ def _spread(nodes, distance, hop, queue, tail):
 
 @kernel
 def _at(distance, x, y):
-    """Return the path length from a point in whole units; UNREACHABLE if there is no path."""
-    value, _node = nearest_node(distance, x, y)
-    return UNREACHABLE if value >= MAX_PATH else int(value / UNIT)
+    """Length of the path from a point in whole units; UNREACHABLE if there is none."""
+    value, node = _nearest(distance, x, y)
+    return UNREACHABLE if node < 0 else int(value / UNIT)
 
 
 @kernel
 def nearest_node(distance, x, y):
-    """Return (path length from a point in px, first lattice point of the path); (MAX_PATH, -1) if there is no path.
+    """(length of the path from a point in px, lattice point that it leads over); (MAX_PATH, -1) if there is none.
 
-    The first point is one of the four around; if all four are blocked, one of those around them.
-    (Where one is free but not reached, a point farther away that is reached may lie beyond a closed door.)
+    Longer paths read MAX_PATH - UNIT.  It leads over one of the four lattice points around; where all four are blocked,
+    over one of those around them.  (Where one is free but not reached, a point farther away that is reached may lie beyond
+    a closed door.)
     """
+    value, node = _nearest(distance, x, y)
+    return (MAX_PATH, -1) if node < 0 else (min(value, MAX_PATH - UNIT), node)
+
+
+@kernel
+def _nearest(distance, x, y):
+    """``nearest_node`` without a limit of the length."""
     i, j = int(x / SPACING), int(y / SPACING)
     for ring in range(2):
-        best, best_node, cut_off = MAX_PATH, -1, False
+        best, best_node, cut_off = math.inf, -1, False
         for a in range(max(i - ring, 0), min(i + 2 + ring, NODES_X)):
             for b in range(max(j - ring, 0), min(j + 2 + ring, NODES_Y)):
                 node = a * NODES_Y + b
@@ -183,7 +285,7 @@ def nearest_node(distance, x, y):
                         best, best_node = value, node
         if best_node >= 0 or cut_off:
             return best, best_node
-    return MAX_PATH, -1
+    return math.inf, -1
 
 
 @kernel
@@ -191,41 +293,91 @@ def _clear(nodes, distance, hop):
     """Reset a field: no point is reached."""
     hop[:] = NO_HOP
     for node in range(NUM_NODES):
-        distance[node] = WALL if nodes[node] == BLOCKED else UNREACHABLE
+        distance[node] = UNREACHABLE if nodes[node] & FREE else WALL
 
 
 @allocating
-def _field(nodes, nodes_open, world, level, closed, onward_of, distance, hop, onward):
-    """Compute one field: distances (uint16 units) and next hops towards the goals in ``onward_of``.
+def _field(nodes, nodes_open, effects, world, level, closed, onward_of, distance, hop, onward):
+    """One field: distances (uint16 units) and next hops towards the goals that ``onward_of`` names.
 
-    onward_of: int64, one per exit door or exit switch of the level: path length from there in units;
+    onward_of: int64, one per exit door or exit switch of the level: length of the path that is left from there in units;
     UNREACHABLE: no goal.  onward: uint16[4539], filled with what the distances were if locked doors were open.
     """
     queue = np.empty(NUM_NODES, np.int32)
     _clear(nodes, distance, hop)
     tail = _seed_goals(nodes, world, level, onward_of, distance, queue)
     _spread(nodes, distance, hop, queue, tail)
-    first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
-    if first == end:
+    if len(closed) == 0:
         onward[:] = distance
         return
-    # Where doors cut the objective off: to a locked door's switch, and on as if locked doors were open.
-    onward_hop = np.empty(NUM_NODES, np.uint8)
-    _clear(nodes_open, onward, onward_hop)
+    _clear(nodes_open, onward, np.empty(NUM_NODES, np.uint8))
     tail = _seed_goals(nodes_open, world, level, onward_of, onward, queue)
-    _spread(nodes_open, onward, onward_hop, queue, tail)
-    cut_off = nodes.copy()
-    for node in range(NUM_NODES):
-        if distance[node] != UNREACHABLE:
-            cut_off[node] = BLOCKED
-    tail = 0
-    for k in range(first, end):
-        if world.entity[k]["type"] == kinds.LOCKED_DOOR and closed[k - first] and world.entity[k]["active"]:
-            x, y = world.entity[k]["x"], world.entity[k]["y"]
-            length = _at(onward, x, y)
-            if length != UNREACHABLE:
-                tail = _seed(cut_off, x, y, DOOR_SWITCH_REACH, length, distance, queue, tail)
-    _spread(cut_off, distance, hop, queue, tail)
+    _spread(nodes_open, onward, np.empty(NUM_NODES, np.uint8), queue, tail)
+    _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward.copy(), queue, distance, hop)
+
+
+@allocating
+def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, queue, distance, hop):
+    """Extend a field to where doors cut its goals off: to the switch of a locked door that is on the path from there.
+
+    In rounds: first the doors between the goals and the rest, then those between what is reached and what is left.  Where
+    no door on the path can be opened, any switch will do.
+    """
+    first = world.level[level]["switches_first"]
+    pending = np.zeros(len(closed), np.uint8)
+    for k in range(len(closed)):
+        door = world.entity[first + k]
+        pending[k] = door["type"] == kinds.LOCKED_DOOR and closed[k] and door["active"]
+    on_path_only = True
+    while pending.any() and (distance == UNREACHABLE).any():
+        cut_off = nodes.copy()
+        for node in range(NUM_NODES):
+            if distance[node] != UNREACHABLE:
+                cut_off[node] = 0
+        tail = 0
+        for k in range(len(closed)):
+            door = world.entity[first + k]
+            length = _at(onward, door["x"], door["y"]) if pending[k] else UNREACHABLE
+            if length == UNREACHABLE or (on_path_only and not _on_path(nodes_open, door, effects[k], onward)):
+                continue
+            pending[k] = 0
+            tail = _seed(cut_off, door["x"], door["y"], DOOR_SWITCH_REACH, length, distance, queue, tail)
+        if tail == 0:
+            if not on_path_only:
+                return
+            on_path_only = False
+            continue
+        _spread(cut_off, distance, hop, queue, tail)
+        tail = 0
+        for node in range(NUM_NODES):  # how far it is to what is reached, if locked doors were open
+            onward[node] = UNREACHABLE if nodes_open[node] & FREE else WALL
+            if distance[node] < WALL:
+                onward[node] = distance[node]
+                queue[tail] = node
+                tail += 1
+        _spread(nodes_open, onward, np.empty(NUM_NODES, np.uint8), queue, tail)
+
+
+@allocating
+def _on_path(nodes, door, effect, distance):
+    """Whether the path from a door's switch, the first of the shortest ones, leads through the door."""
+    shut = nodes.copy()
+    _close_door(shut, door, effect)
+    _length, node = _nearest(distance, door["x"], door["y"])
+    while True:
+        joined, onward = _joined(nodes, node), -1
+        for d in range(8):
+            if joined >> d & 1:
+                other = node + STEP_X[d] * NODES_Y + STEP_Y[d]
+                step = (MINE_WEIGHT if nodes[other] & MINED else 1) * (DIAGONAL if d >= 4 else STRAIGHT)
+                if np.int64(distance[other]) + step == distance[node]:
+                    onward = d
+                    break
+        if onward < 0:
+            return False
+        if not _joined(shut, node) >> onward & 1:
+            return True
+        node += STEP_X[onward] * NODES_Y + STEP_Y[onward]
 
 
 @kernel
@@ -241,10 +393,10 @@ def _seed_goals(nodes, world, level, onward_of, distance, queue):
 
 
 @allocating
-def compute_fields(world, nodes, level, closed, opened, distance, hop):
-    """Compute both fields of a level for one state of its doors and exits: 0 before an exit switch is taken, 1 after.
+def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
+    """Both fields of a level for one state of its doors and exits: 0 before an exit switch is taken, 1 after.
 
-    nodes: uint8[4539] of the level (``static_nodes``).
+    nodes, effects: of the level (``prepare_level``).
     closed: uint8[n], one flag per door with a switch, in type order.
     opened: uint8[m], one flag per exit door and exit switch, in type order; an exit door's is set once it is open.
     distance: uint16[2, 4539], units of 1.2 px, UNREACHABLE or WALL.
@@ -256,10 +408,10 @@ def compute_fields(world, nodes, level, closed, opened, distance, hop):
     shut, open_ = nodes.copy(), nodes.copy()
     for k in range(record["switches_first"], record["switches_end"]):
         if closed[k - record["switches_first"]]:
-            door = world.entity[k]
-            _close_door(shut, door["x1"], door["y1"], door["x2"], door["y2"])
+            door, effect = world.entity[k], effects[k - record["switches_first"]]
+            _close_door(shut, door, effect)
             if door["type"] != kinds.LOCKED_DOOR:
-                _close_door(open_, door["x1"], door["y1"], door["x2"], door["y2"])
+                _close_door(open_, door, effect)
     first = record["exits_first"]
     rows = record["exits_end"] - first
     onward_of = np.full(rows, UNREACHABLE, np.int64)
@@ -272,18 +424,18 @@ def compute_fields(world, nodes, level, closed, opened, distance, hop):
             continue
         own_exit = record["entity_first"] + switch["partner"] - first
         onward_of[own_exit] = 0
-        _field(shut, open_, world, level, closed, onward_of, distance[1], hop[1], onward)
+        _field(shut, open_, effects, world, level, closed, onward_of, distance[1], hop[1], onward)
         onward_of[own_exit] = UNREACHABLE
         to_switch[row] = _at(distance[1], switch["x"], switch["y"])
         if to_switch[row] == UNREACHABLE:
             to_switch[row] = _at(onward, switch["x"], switch["y"])
         least = min(least, to_switch[row])
-    _field(shut, open_, world, level, closed, to_switch, distance[0], hop[0], onward)
+    _field(shut, open_, effects, world, level, closed, to_switch, distance[0], hop[0], onward)
     if rows != 2 or least == UNREACHABLE:  # with one exit, field 1 is there already
         for row in range(rows):
             if world.entity[first + row]["type"] == kinds.EXIT and (opened[row] or not opened.any()):
                 onward_of[row] = 0
-        _field(shut, open_, world, level, closed, onward_of, distance[1], hop[1], onward)
+        _field(shut, open_, effects, world, level, closed, onward_of, distance[1], hop[1], onward)
     return least
 
 

@@ -196,7 +196,7 @@ class _LevelGraph:
 
     world: the bank's entity tables.
     level: index in the bank.
-    nodes, distance, hop: see ``bank.LevelPaths``; for the initial state of the doors.
+    lattice, distance, hop: see ``bank.LevelPaths``; for the initial state of the doors.
     number: int32[44, 25], node of each cell, or NONE.
     entity: int64[M], row of world.entity of each node that is not a cell.
     flagged: int64[F], row of world.entity of each flag of ``graph_state``, ascending.
@@ -206,7 +206,7 @@ class _LevelGraph:
 
     world: World
     level: int
-    nodes: np.ndarray
+    lattice: tuple[np.ndarray, np.ndarray]
     distance: np.ndarray
     hop: np.ndarray
     number: np.ndarray
@@ -243,7 +243,7 @@ def _prepare(bank: LevelBank, level: int) -> _LevelGraph:
     start |= (placed["type"] == kinds.EXIT_SWITCH) & (placed["active"] == 0)
     graph = Graph(features, all_types, neighbours, cell_node)
     own = (
-        fields.nodes[level].copy(),
+        tuple(part.copy() for part in fields.lattice(level)),
         fields.distance[level].copy(),
         fields.hop[level].copy(),
     )  # the bank may be deleted
@@ -260,7 +260,7 @@ def _points(values: np.ndarray) -> np.ndarray:
 def _cells(nodes: np.ndarray, distance: np.ndarray, record: np.void) -> np.ndarray:
     """Number the cells with a path and the spawn's cell, or all free cells if there is no path: int32[44, 25]."""
     reached = np.asarray((distance < paths.WALL).any(axis=0))
-    wanted = np.asarray(_points(reached if reached.any() else np.not_equal(nodes, paths.BLOCKED)).any(axis=-1))
+    wanted = np.asarray(_points(reached if reached.any() else nodes & paths.FREE != 0).any(axis=-1))
     spawn = (int(record["spawn_x"] // TILE), int(record["spawn_y"] // TILE))
     wanted[min(max(spawn[0], 0), CELLS_X - 1), min(max(spawn[1], 0), CELLS_Y - 1)] = True
     return np.where(wanted, np.cumsum(wanted).reshape(wanted.shape) - 1, NONE).astype(np.int32)
@@ -300,7 +300,9 @@ def _describe_cells(features: np.ndarray, cells: np.ndarray, stage: np.ndarray, 
     here[:, 5] = quarters[x + 1, y][:, [0, 2]].mean(axis=1)
     here[:, 6] = quarters[x, y - 1][:, [2, 3]].mean(axis=1)
     here[:, 7] = quarters[x, y + 1][:, [0, 1]].mean(axis=1)
-    here[:, 8] = _points(np.equal(nodes, paths.MINED))[tuple(cells.T)].mean(axis=1)
+    here[:, 8] = _points(np.equal(nodes & (paths.FREE | paths.MINED), paths.FREE | paths.MINED))[tuple(cells.T)].mean(
+        axis=1
+    )
 
 
 def _describe_entities(features: np.ndarray, placed: np.ndarray, types: np.ndarray) -> None:
@@ -370,7 +372,7 @@ def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.n
         return level.distance, level.hop
     distance, hop = np.empty_like(level.distance), np.empty_like(level.hop)
     closed = set_[doors].astype(np.uint8)
-    paths.compute_fields(level.world, level.nodes, level.level, closed, opened.astype(np.uint8), distance, hop)
+    paths.compute_fields(level.world, *level.lattice, level.level, closed, opened.astype(np.uint8), distance, hop)
     return distance, hop
 
 

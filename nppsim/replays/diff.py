@@ -129,9 +129,8 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
     left = np.empty(run.frames)
     for frame in range(run.frames):
         if frame == 0 or not np.array_equal(state[frame], state[frame - 1]):
-            paths.compute_fields(
-                bank.world, bank.paths.nodes[0], 0, doors[frame].astype(np.uint8), opened[frame].copy(), distance, hop
-            )
+            closed = doors[frame].astype(np.uint8)
+            paths.compute_fields(bank.world, *bank.paths.lattice(0), 0, closed, opened[frame].copy(), distance, hop)
         left[frame] = paths.nearest_node(distance[int(collected[frame])], *run.position[frame])[0]
     return left
 

@@ -6,7 +6,7 @@ What it means is said in ``docs/observations.md``, reachability_features; arrays
 import functools
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ SPACING = 12  # px between them
 STRAIGHT, DIAGONAL = 10, 14  # units of a step
 UNIT = 1.2  # px
 MAX_PATH = 8000.0  # px, length where there is no path
+SAMPLE = 3  # px between samples
 BODY = 9.4  # px, radius of what must fit through
 MINE_REACH = 14.5  # px around a mine where entering a point costs more
 MINE_PRICE = 6  # times as much
@@ -37,17 +38,16 @@ Goal = tuple[float, float, float, int]  # x, y, touching distance (px), units of
 
 # -------------------------------------------------------------------------------------------------------------- lattice
 @functools.cache
-def _points_near(tile: int) -> list[Point]:
-    """Lattice points around a tile (steps of 12 px from its corner) closer to its solid part than the body's radius."""
-    centre = (np.arange(48) + 0.5) / 2
+def _samples_near(tile: int) -> np.ndarray:
+    """bool[15, 15]: samples around a tile, every 3 px from -9 px, x first, closer to its solid part than BODY."""
+    centre = np.arange(24) + 0.5
     x, y = (a.ravel() for a in np.meshgrid(centre, centre))
     inside = solid(tile, x, y)
-    points = [(i, j) for i in range(-1, 4) for j in range(-1, 4)] if inside.any() else []
-    return [
-        (i, j)
-        for i, j in points
-        if np.sqrt((x[inside] - SPACING * i) ** 2 + (y[inside] - SPACING * j) ** 2).min() < BODY
-    ]
+    at = SAMPLE * (np.arange(15) - 3)
+    if not inside.any():
+        return np.zeros((15, 15), bool)
+    dx, dy = at[:, None, None] - x[inside], at[None, :, None] - y[inside]
+    return (dx * dx + dy * dy).min(axis=2) < BODY * BODY
 
 
 def _gap(point: Point, x: float, y: float) -> float:
@@ -68,63 +68,120 @@ def points_within(x: float, y: float, reach: float) -> dict[Point, float]:
     return {p: gap for p, gap in gaps.items() if gap < reach}
 
 
-def lattice(level: Level, listed: list[EntityTwin]) -> np.ndarray:
-    """int16[89, 51]: price of entering each point with all doors open; 0: blocked."""
-    price = np.ones((COLUMNS, ROWS), np.int16)
+@dataclass(frozen=True)
+class Lattice:
+    """The lattice with some doors closed.
+
+    samples: bool[353, 201], free of tiles; every 3 px.
+    price: int16[89, 51], of entering each point; 0: blocked.
+    right, down: bool[89, 51], whether a point is joined to its right, and to its lower neighbour.
+    """
+
+    samples: np.ndarray
+    price: np.ndarray
+    right: np.ndarray
+    down: np.ndarray
+
+    @functools.cached_property
+    def steps(self) -> list[np.ndarray]:
+        """Of each of DIRECTIONS bool[89, 51]: whether a step in this direction leads from a point to a free one."""
+        free = self.price > 0
+        straight = {
+            (1, 0): self.right & _moved(free, 1, 0),
+            (-1, 0): _moved(self.right, -1, 0) & _moved(free, -1, 0),
+            (0, 1): self.down & _moved(free, 0, 1),
+            (0, -1): _moved(self.down, 0, -1) & _moved(free, 0, -1),
+        }
+        diagonal = {
+            (dx, dy): straight[dx, 0]
+            & _moved(straight[0, dy], dx, 0)
+            & straight[0, dy]
+            & _moved(straight[dx, 0], 0, dy)
+            for dx in (1, -1)
+            for dy in (1, -1)
+        }
+        return [(straight | diagonal)[direction] for direction in DIRECTIONS]
+
+
+def _moved(array: np.ndarray, dx: int, dy: int) -> np.ndarray:
+    """The values of the neighbours at (dx, dy); 0 outside of the lattice."""
+    padded = np.pad(array, 1)
+    return padded[1 + dx : 1 + dx + array.shape[0], 1 + dy : 1 + dy + array.shape[1]]
+
+
+def _openings(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Free points, and which are joined to their right and lower neighbours: bool[89, 51] each."""
+    squares = np.lib.stride_tricks.sliding_window_view(np.pad(samples, 2), (5, 5))[::4, ::4]
+    return squares.any(axis=(2, 3)), squares[:, :, -1].any(axis=2), squares[:, :, :, -1].any(axis=2)
+
+
+def lattice(level: Level, listed: list[EntityTwin]) -> Lattice:
+    """The lattice with all doors open."""
+    samples = np.ones((4 * (COLUMNS - 1) + 1, 4 * (ROWS - 1) + 1), bool)
+    for (cx, cy), tile in stage(level).items():
+        for a, b in np.argwhere(_samples_near(tile)).tolist() if tile else ():
+            x, y = 8 * cx + a - 3, 8 * cy + b - 3
+            if 0 <= x < samples.shape[0] and 0 <= y < samples.shape[1]:
+                samples[x, y] = False
+    free, right, down = _openings(samples)
+    price = free.astype(np.int16)
     for e in listed:
         if e.kind in kinds.MINES:
             for p in points_within(e.x, e.y, MINE_REACH):
-                price[p] = MINE_PRICE
-    for (cx, cy), tile in stage(level).items():
-        for i, j in _points_near(tile) if tile else ():
-            if 0 <= 2 * cx + i < COLUMNS and 0 <= 2 * cy + j < ROWS:
-                price[2 * cx + i, 2 * cy + j] = 0
-    return price
+                price[p] = MINE_PRICE if price[p] else 0
+    return Lattice(samples, price, right, down)
 
 
-def with_doors(price: np.ndarray, doors: Iterable[EntityTwin]) -> np.ndarray:
-    """The lattice with these doors closed."""
-    price = price.copy()
+def with_doors(open_: Lattice, doors: Iterable[EntityTwin]) -> Lattice:
+    """The lattice with these doors closed: each takes away what it blocks alone."""
+    price, right, down = open_.price.copy(), open_.right.copy(), open_.down.copy()
     for e in doors:
         x1, y1, x2, y2 = e.door
-        for i, j in points_within((x1 + x2) / 2, (y1 + y2) / 2, 30.0):
-            x, y = SPACING * i, SPACING * j
-            if math.hypot(x - min(max(x, x1), x2), y - min(max(y, y1), y2)) < BODY:
-                price[i, j] = 0
-    return price
+        middle = round((x1 + x2) / 2 / SPACING), round((y1 + y2) / 2 / SPACING)
+        # Points around the door, and one more on each side, whose squares are cut off and which the door does not reach.
+        (i, i_end), (j, j_end) = (
+            (max(at - 5, 0), min(at + 5, size - 1)) for at, size in zip(middle, (COLUMNS, ROWS), strict=True)
+        )
+        part = open_.samples[4 * i : 4 * i_end + 1, 4 * j : 4 * j_end + 1]
+        x, y = (
+            SAMPLE * (4 * i + np.arange(part.shape[0])[:, None]),
+            SAMPLE * (4 * j + np.arange(part.shape[1])[None, :]),
+        )
+        dx, dy = x - np.clip(x, x1, x2), y - np.clip(y, y1, y2)
+        before, after = _openings(part), _openings(part & (dx * dx + dy * dy >= BODY * BODY))
+        for there, was, is_now in zip((price, right, down), before, after, strict=True):
+            there[i : i_end + 1, j : j_end + 1][was & ~is_now] = 0
+    return Lattice(open_.samples, price, right, down)
 
 
 # --------------------------------------------------------------------------------------------------------------- fields
-def dijkstra(price: np.ndarray, seeds: dict[Point, int]) -> np.ndarray:
+def dijkstra(lattice: Lattice, seeds: dict[Point, int]) -> np.ndarray:
     """int32[89, 51], units of path left, -1: not reached.  A step costs its length times the price where it ends; corners
     are not cut.  seeds: {point: units}."""
-    width = ROWS + 2
-    cost = np.pad(price, 1).ravel().tolist()  # with a border of blocked points
-    best = [-1] * len(cost)
-    heap = [(length, (i + 1) * width + j + 1) for (i, j), length in seeds.items()]
+    onward = [(direction, free.tolist()) for direction, free in zip(DIRECTIONS, lattice.steps, strict=True)]
+    price = lattice.price.tolist()
+    best = np.full((COLUMNS, ROWS), -1, np.int32)
+    heap = [(length, point) for point, length in seeds.items()]
     heapq.heapify(heap)
     while heap:
-        length, p = heapq.heappop(heap)
-        if best[p] >= 0:
+        length, (i, j) = heapq.heappop(heap)
+        if best[i, j] >= 0:
             continue
-        best[p] = length
-        straight, diagonal = length + STRAIGHT * cost[p], length + DIAGONAL * cost[p]
-        for q in (p - 1, p + 1, p - width, p + width):
-            if cost[q] and best[q] < 0 and straight <= LONGEST:
-                heapq.heappush(heap, (straight, q))
-        for a, b in ((-1, -width), (-1, width), (1, -width), (1, width)):
-            q = p + a + b
-            if cost[q] and best[q] < 0 and cost[p + a] and cost[p + b] and diagonal <= LONGEST:
-                heapq.heappush(heap, (diagonal, q))
-    return np.array(best, np.int32).reshape(COLUMNS + 2, width)[1:-1, 1:-1]
+        best[i, j] = length
+        for (dx, dy), free in onward:
+            if free[i][j] and best[i + dx, j + dy] < 0:
+                after = length + (DIAGONAL if dx and dy else STRAIGHT) * price[i][j]
+                if after <= LONGEST:
+                    heapq.heappush(heap, (after, (i + dx, j + dy)))
+    return best
 
 
-def seeds_around(price: np.ndarray, goals: Iterable[Goal]) -> dict[Point, int]:
+def seeds_around(lattice: Lattice, goals: Iterable[Goal]) -> dict[Point, int]:
     """{point: units} of the free points within touching distance of goals."""
     seeds: dict[Point, int] = {}
     for x, y, reach, offset in goals:
         for p, gap in points_within(x, y, reach).items():
-            if price[p]:
+            if lattice.price[p]:
                 length = offset + int(gap / UNIT)
                 seeds[p] = min(length, seeds.get(p, length))
     return seeds
@@ -134,18 +191,28 @@ def seeds_around(price: np.ndarray, goals: Iterable[Goal]) -> dict[Point, int]:
 class Field:
     """Path lengths to one objective.
 
-    price: as ``lattice``.
+    lattice: with its doors.
     distance: as ``dijkstra``.
     seeds: units of the points where the objective, or a door switch on the path, is touched.
     """
 
-    price: np.ndarray
+    lattice: Lattice
     distance: np.ndarray
     seeds: dict[Point, int]
 
     def path(self, x: float, y: float) -> tuple[float, Point | None]:
-        """(px, point) of the path from a place: over one of the four points around it, or over one of those around them
-        if all four are blocked; (MAX_PATH, None) if there is none."""
+        """(px, point) of the path from a place, (MAX_PATH, None) if there is none; longer paths read MAX_PATH - UNIT."""
+        length, point = self.nearest(x, y)
+        return (MAX_PATH, None) if point is None else (min(length, MAX_PATH - UNIT), point)
+
+    def units(self, x: float, y: float) -> int | None:
+        """Whole units of the path from a place, None if there is none."""
+        length, point = self.nearest(x, y)
+        return None if point is None else int(length / UNIT)
+
+    def nearest(self, x: float, y: float) -> tuple[float, Point | None]:
+        """(px, point) of the path over one of the four points around a place, or over one of those around them if all
+        four are blocked."""
         i, j = int(x / SPACING), int(y / SPACING)
         for ring in (0, 1):
             around = [
@@ -153,18 +220,12 @@ class Field:
                 for a in range(max(i - ring, 0), min(i + 2 + ring, COLUMNS))
                 for b in range(max(j - ring, 0), min(j + 2 + ring, ROWS))
             ]
-            paths = [(int(self.distance[p]) * UNIT + _gap(p, x, y), p) for p in around if self.distance[p] >= 0]
-            paths = [path for path in paths if path[0] < MAX_PATH]
-            if paths:
-                return min(paths)
-            if any(self.price[p] for p in around):
+            found = [(int(self.distance[p]) * UNIT + _gap(p, x, y), p) for p in around if self.distance[p] >= 0]
+            if found:
+                return min(found)
+            if any(self.lattice.price[p] for p in around):
                 break
-        return MAX_PATH, None
-
-    def units(self, x: float, y: float) -> int | None:
-        """Whole units of path from a place, None if there is none."""
-        px, point = self.path(x, y)
-        return None if point is None else int(px / UNIT)
+        return math.inf, None
 
     def wrong_hops(self, hop: np.ndarray) -> np.ndarray:
         """bool[89, 51]: points whose hop (uint8[89, 51], a number of DIRECTIONS) is no step of a shortest path.
@@ -175,15 +236,10 @@ class Field:
         for p, length in self.seeds.items():
             at_goal[p] = self.distance[p] == length
         good = (hop == NO_HOP) & (at_goal | (self.distance < 0))
-        price, distance = np.pad(self.price, 1), np.pad(self.distance, 1, constant_values=-1)
-
-        def moved(array: np.ndarray, dx: int, dy: int) -> np.ndarray:
-            return array[1 + dx : 1 + dx + COLUMNS, 1 + dy : 1 + dy + ROWS]
-
-        for number, (dx, dy) in enumerate(DIRECTIONS):
-            step = (DIAGONAL if dx and dy else STRAIGHT) * moved(price, dx, dy)
-            free = (moved(price, dx, 0) > 0) & (moved(price, 0, dy) > 0) & (moved(distance, dx, dy) >= 0)
-            shortest = moved(distance, dx, dy) + step == self.distance
+        for number, ((dx, dy), free) in enumerate(zip(DIRECTIONS, self.lattice.steps, strict=True)):
+            after = _moved(self.distance + 1, dx, dy) - 1  # -1 outside
+            length = (DIAGONAL if dx and dy else STRAIGHT) * _moved(self.lattice.price, dx, dy)
+            shortest = (after >= 0) & (after + length == self.distance)
             good |= (hop == number) & free & shortest & ~at_goal & (self.distance >= 0)
         return ~good
 
@@ -198,25 +254,66 @@ def follow(hop: np.ndarray, point: Point, steps: int) -> Point:
     return point
 
 
-def field(price: np.ndarray, closed: list[EntityTwin], goals: Iterable[Goal]) -> tuple[Field, Field]:
-    """Path lengths to ``goals``, for one set of closed doors with switches, and what they were
-    if locked doors were open.
+def first_path(field: Field, point: Point) -> Iterator[tuple[Point, int]]:
+    """(point, number of DIRECTIONS) of each step of the first of the shortest paths."""
+    while True:
+        for number, ((dx, dy), free) in enumerate(zip(DIRECTIONS, field.lattice.steps, strict=True)):
+            other = (point[0] + dx, point[1] + dy)
+            length = DIAGONAL if dx and dy else STRAIGHT
+            onward = int(field.distance[other]) if free[point] else -1
+            if onward >= 0 and onward + length * int(field.lattice.price[other]) == field.distance[point]:
+                yield point, number
+                point = other
+                break
+        else:
+            return
 
-    Where the doors cut the path off, it leads to the switch of a closed locked door, and on as if locked doors were open.
+
+def _on_path(field: Field, door: EntityTwin) -> bool:
+    """Whether the path from a door's switch leads through the door."""
+    _, point = field.nearest(door.x, door.y)
+    x1, y1, x2, y2 = door.door
+    near = [
+        (p, number)
+        for p, number in (first_path(field, point) if point else ())
+        if max(abs(SPACING * p[0] - (x1 + x2) / 2), abs(SPACING * p[1] - (y1 + y2) / 2)) < 5 * SPACING
+    ]
+    if not near:
+        return False
+    shut = with_doors(field.lattice, [door]).steps
+    return any(not shut[number][p] for p, number in near)
+
+
+def field(open_: Lattice, closed: list[EntityTwin], goals: Iterable[Goal]) -> tuple[Field, Field]:
+    """Paths to ``goals``, for one set of closed doors with switches, and what they were if locked doors were open.
+
+    Where the doors cut the path off, it leads to the switch of a closed locked door on the path, and on as if locked doors
+    were open; from where that switch is cut off, to that of a door on the path there, and so on.
     """
-    shut = with_doors(price, closed)
+    shut = with_doors(open_, closed)
     seeds = seeds_around(shut, goals)
     distance = dijkstra(shut, seeds)
-    locked = [e for e in closed if e.kind == kinds.LOCKED_DOOR and e.active]
-    if not locked:
-        here = Field(shut, distance, seeds)
-        return here, here
-    unlocked = with_doors(price, [e for e in closed if e.kind == kinds.TRAP_DOOR])
+    unlocked = with_doors(open_, [e for e in closed if e.kind == kinds.TRAP_DOOR])
     beyond = seeds_around(unlocked, goals)
-    onward = Field(unlocked, dijkstra(unlocked, beyond), beyond)
-    switches = [(e.x, e.y, DOOR_SWITCH_REACH, units) for e in locked if (units := onward.units(e.x, e.y)) is not None]
-    seeds |= {p: units for p, units in seeds_around(shut, switches).items() if distance[p] < 0}
-    return Field(shut, dijkstra(shut, seeds), seeds), onward
+    onward = first = Field(unlocked, dijkstra(unlocked, beyond), beyond)
+    pending = [e for e in closed if e.kind == kinds.LOCKED_DOOR and e.active]
+    on_path_only = True
+    while pending and ((distance < 0) & (shut.price > 0)).any():
+        wanted = [e for e in pending if onward.units(e.x, e.y) is not None]
+        wanted = [e for e in wanted if not on_path_only or _on_path(onward, e)]
+        pending = [e for e in pending if e not in wanted]
+        switches = [(e.x, e.y, DOOR_SWITCH_REACH, onward.units(e.x, e.y)) for e in wanted]
+        new = {p: units for p, units in seeds_around(shut, switches).items() if distance[p] < 0}
+        if not new:
+            if not on_path_only:
+                break
+            on_path_only = False
+            continue
+        seeds |= new
+        distance = dijkstra(shut, seeds)
+        reached = {(i, j): int(distance[i, j]) for i, j in np.argwhere(distance >= 0).tolist()}
+        onward = Field(unlocked, dijkstra(unlocked, reached), reached)
+    return Field(shut, distance, seeds), first
 
 
 @dataclass(eq=False)
@@ -238,7 +335,7 @@ class PathFields:
     def distances(self) -> np.ndarray:
         """uint16[2, 4539]: both fields as the simulator stores them."""
         parts = [
-            np.where(f.price == 0, BLOCKED, np.where(f.distance < 0, UNREACHED, f.distance)).ravel()
+            np.where(f.lattice.price == 0, BLOCKED, np.where(f.distance < 0, UNREACHED, f.distance)).ravel()
             for f in (self.to_switch, self.to_exit)
         ]
         return np.stack(parts).astype(np.uint16)
@@ -255,16 +352,16 @@ class PathFields:
 
 
 def path_fields(
-    price: np.ndarray, listed: list[EntityTwin], closed: Iterable[int], opened: Iterable[int] = ()
+    open_: Lattice, listed: list[EntityTwin], closed: Iterable[int], opened: Iterable[int] = ()
 ) -> PathFields:
-    """The paths of a level.
+    """The path fields of a level.
 
-    price: ``lattice``.
+    open_: with all doors open.
     closed: indices of the closed doors with switches.
     opened: of the open exits.
     """
     doors = [listed[k] for k in closed]
-    field_to = functools.cache(lambda goals: field(price, doors, goals))
+    field_to = functools.cache(lambda goals: field(open_, doors, goals))
     exits = [e for e in listed if e.kind == kinds.EXIT]
     switches = []
     for e in exits:

@@ -125,5 +125,5 @@ class PathFields:
             return None
         self._before = key
         distance, hop = np.empty_like(self._bank.paths.distance[0]), np.empty_like(self._bank.paths.hop[0])
-        paths.compute_fields(self._bank.world, self._bank.paths.nodes[0], 0, closed, opened, distance, hop)
+        paths.compute_fields(self._bank.world, *self._bank.paths.lattice(0), 0, closed, opened, distance, hop)
         return packed_text(distance[taken].astype("<u2"))

@@ -30,7 +30,7 @@ def compiled_fields(bank, closed=None, index=0):
     flags = np.array([k - level["entity_first"] in closed for k in rows], np.uint8)
     distance, hop = np.empty((2, paths.NUM_NODES), np.uint16), np.empty((2, paths.NUM_NODES), np.uint8)
     opened = np.zeros(level["exits_end"] - level["exits_first"], np.uint8)
-    units = paths.compute_fields(bank.world, bank.paths.nodes[index], index, flags, opened, distance, hop)
+    units = paths.compute_fields(bank.world, *bank.paths.lattice(index), index, flags, opened, distance, hop)
     return distance, hop, int(units)
 
 
