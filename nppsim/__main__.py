@@ -20,7 +20,7 @@ from nppsim.files import check_output_file, check_output_folder, replacing, tabl
 from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, LevelSetError
-from nppsim.listing import describe, path_lengths
+from nppsim.listing import level_facts
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
@@ -130,18 +130,18 @@ def _levels(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{'; '.join(problems)}; or leave these levels out with --skip-bad-levels")
     for problem in problems:
         print(f"left out: {problem}", file=sys.stderr)
-    facts = [describe(level, length) for level, length in zip(levels, path_lengths(levels), strict=True)]
+    facts = level_facts(levels)
     if arguments.json:
-        print(json.dumps(facts, indent=2))
+        print(json.dumps([asdict(f) for f in facts], indent=2))
         return 0
     rows = [
-        (f["name"], f["title"], f["support"], "none found" if f["path_length"] is None else round(f["path_length"]))
-        + (", ".join(f"{count} {name}" for name, count in f["entities"].items()),)
+        (f.name, f.title, f.support, "none found" if f.path_length is None else round(f.path_length))
+        + (", ".join(f"{count} {name}" for name, count in f.entities.items()),)
         for f in facts
     ]
     print(table(("level", "title", "support", "path, px", "entities"), rows, align="lllrl"))
-    counts = Counter(f["support"] for f in facts)
-    unreachable = sum(f["path_length"] is None for f in facts)
+    counts = Counter(f.support for f in facts)
+    unreachable = sum(f.path_length is None for f in facts)
     print(
         f"{len(facts)} levels: {', '.join(f'{n} {grade}' for grade, n in counts.items())}; {unreachable} without a path"
     )

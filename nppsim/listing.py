@@ -2,9 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from dataclasses import dataclass
 
 from nppsim.bank import LevelBank
 from nppsim.levels.format import TYPE
@@ -12,22 +10,35 @@ from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import Level
 
 
-def path_lengths(levels: Sequence[Level]) -> list[float | None]:
-    """Return the length of each level's path from the spawn over the switch to the exit, px; None where none is found."""
+@dataclass(frozen=True)
+class LevelFacts:
+    """What ``nppsim levels`` prints of a level.
+
+    name: where it is, as ``Level.load`` takes it.
+    support: see ``Level.support``.
+    entities: number of records by name of their type.
+    path_length: px, from the spawn over the switch to the exit; None if no path is found.
+    """
+
+    name: str
+    title: str
+    support: str
+    entities: dict[str, int]
+    path_length: float | None
+
+
+def level_facts(levels: Sequence[Level]) -> list[LevelFacts]:
+    """Describe levels."""
     if not levels:
         return []
     bank = LevelBank(levels)
-    return [float(length) if found else None for length, found in zip(bank.path_length, bank.reachable, strict=True)]
+    found = zip(levels, bank.path_length.tolist(), bank.reachable.tolist(), strict=True)
+    return [
+        LevelFacts(level.name, level.title.strip(), level.support, _entities(level), length if reachable else None)
+        for level, length, reachable in found
+    ]
 
 
-def describe(level: Level, path_length: float | None) -> dict[str, Any]:
-    """Return the facts about a level that ``nppsim levels --json`` prints."""
-    counts = Counter(np.asarray(level.records[1:, TYPE]).tolist())
-    names = {kind: ENTITY_NAMES[kind] if kind < len(ENTITY_NAMES) else f"type {kind}" for kind in counts}
-    return {
-        "name": level.name,
-        "title": level.title.strip(),
-        "support": level.support,
-        "entities": {names[kind]: counts[kind] for kind in sorted(counts)},
-        "path_length": path_length,
-    }
+def _entities(level: Level) -> dict[str, int]:
+    counts = sorted(Counter(level.records[1:, TYPE].tolist()).items())
+    return {ENTITY_NAMES[kind] if kind < len(ENTITY_NAMES) else f"type {kind}": count for kind, count in counts}

@@ -242,8 +242,9 @@ def _prepare(bank: LevelBank, level: int) -> _LevelGraph:
     start = np.where(np.isin(placed["type"], kinds.MINES), placed["state"] == ARMED, placed["closed"] != 0)
     start |= (placed["type"] == kinds.EXIT_SWITCH) & (placed["active"] == 0)
     graph = Graph(features, all_types, neighbours, cell_node)
+    nodes, effects = fields.lattice(level)
     own = (
-        tuple(part.copy() for part in fields.lattice(level)),
+        (nodes.copy(), effects.copy()),
         fields.distance[level].copy(),
         fields.hop[level].copy(),
     )  # the bank may be deleted

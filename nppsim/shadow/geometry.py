@@ -231,11 +231,12 @@ def position(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
 
 def velocity(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
     """Of an entity in a state, px per frame; beams and crosshairs have none."""
-    mover = now.movers.get(entity.index)
-    if mover is None:
+    if entity.kind not in (*kinds.MOVING, kinds.ROCKET_TURRET):
         return 0.0, 0.0
-    if entity.kind == kinds.ROCKET_TURRET and mover.state == FIRING:
-        return ROCKET_SPEEDS[mover.timer] * mover.vx, ROCKET_SPEEDS[mover.timer] * mover.vy
-    if entity.kind not in kinds.MOVING or (entity.kind in kinds.SHOOTING_DRONES and mover.state != WATCHING):
+    mover = now.movers[entity.index]
+    if entity.kind == kinds.ROCKET_TURRET:
+        speed = float(ROCKET_SPEEDS[mover.timer]) if mover.state == FIRING else 0.0
+        return speed * mover.vx, speed * mover.vy
+    if entity.kind in kinds.SHOOTING_DRONES and mover.state != WATCHING:
         return 0.0, 0.0
     return mover.vx, mover.vy

@@ -112,7 +112,7 @@ def _moved(array: np.ndarray, dx: int, dy: int) -> np.ndarray:
 def _openings(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Free points, and which are joined to their right and lower neighbours: bool[89, 51] each."""
     squares = np.lib.stride_tricks.sliding_window_view(np.pad(samples, 2), (5, 5))[::4, ::4]
-    return squares.any(axis=(2, 3)), squares[:, :, -1].any(axis=2), squares[:, :, :, -1].any(axis=2)
+    return np.any(squares, axis=(2, 3)), np.any(squares[:, :, -1], axis=2), np.any(squares[:, :, :, -1], axis=2)
 
 
 def lattice(level: Level, listed: list[EntityTwin]) -> Lattice:
@@ -238,8 +238,8 @@ class Field:
         good = (hop == NO_HOP) & (at_goal | (self.distance < 0))
         for number, ((dx, dy), free) in enumerate(zip(DIRECTIONS, self.lattice.steps, strict=True)):
             after = _moved(self.distance + 1, dx, dy) - 1  # -1 outside
-            length = (DIAGONAL if dx and dy else STRAIGHT) * _moved(self.lattice.price, dx, dy)
-            shortest = (after >= 0) & (after + length == self.distance)
+            step = (DIAGONAL if dx and dy else STRAIGHT) * _moved(self.lattice.price, dx, dy)
+            shortest = (after >= 0) & (after + step == self.distance)
             good |= (hop == number) & free & shortest & ~at_goal & (self.distance >= 0)
         return ~good
 
@@ -299,10 +299,10 @@ def field(open_: Lattice, closed: list[EntityTwin], goals: Iterable[Goal]) -> tu
     pending = [e for e in closed if e.kind == kinds.LOCKED_DOOR and e.active]
     on_path_only = True
     while pending and ((distance < 0) & (shut.price > 0)).any():
-        wanted = [e for e in pending if onward.units(e.x, e.y) is not None]
-        wanted = [e for e in wanted if not on_path_only or _on_path(onward, e)]
-        pending = [e for e in pending if e not in wanted]
-        switches = [(e.x, e.y, DOOR_SWITCH_REACH, onward.units(e.x, e.y)) for e in wanted]
+        wanted = [(e, units) for e in pending if (units := onward.units(e.x, e.y)) is not None]
+        wanted = [(e, units) for e, units in wanted if not on_path_only or _on_path(onward, e)]
+        pending = [e for e in pending if e not in [door for door, _ in wanted]]
+        switches = [(e.x, e.y, DOOR_SWITCH_REACH, units) for e, units in wanted]
         new = {p: units for p, units in seeds_around(shut, switches).items() if distance[p] < 0}
         if not new:
             if not on_path_only:

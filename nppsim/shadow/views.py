@@ -126,7 +126,7 @@ def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float
 
 def _beam(e: EntityTwin, now: StateTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
     """(x1, y1, x2, y2) of the beam of a laser or shooter, px from (x, y); None if there is none."""
-    if e.index not in now.movers:
+    if e.kind not in _SHOOTERS:
         return None
     shooter = now.movers[e.index]
     if e.kind == kinds.LASER or (e.kind == kinds.GAUSS_TURRET and shooter.state == PREFIRE):
