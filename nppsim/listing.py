@@ -12,7 +12,7 @@ from nppsim.levels.level import Level
 
 @dataclass(frozen=True)
 class LevelFacts:
-    """What ``nppsim levels`` prints of a level.
+    """One level as ``nppsim levels`` prints it.
 
     name: where it is, as ``Level.load`` takes it.
     support: see ``Level.support``.

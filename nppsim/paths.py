@@ -360,7 +360,7 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
 
 @allocating
 def _on_path(nodes, door, effect, distance):
-    """Whether the path from a door's switch, the first of the shortest ones, leads through the door."""
+    """Return True if the path from a door's switch, the first of the shortest ones, leads through the door."""
     shut = nodes.copy()
     _close_door(shut, door, effect)
     _length, node = _nearest(distance, door["x"], door["y"])

@@ -19,7 +19,7 @@ KERNELS = {
     "intrinsic",
     "overload",
 }  # of compiled functions
-MOST_LINES = 80
+MOST_LINES = 60
 DOCUMENTED_SHARE = 0.95
 
 

@@ -270,7 +270,7 @@ def first_path(field: Field, point: Point) -> Iterator[tuple[Point, int]]:
 
 
 def _on_path(field: Field, door: EntityTwin) -> bool:
-    """Whether the path from a door's switch leads through the door."""
+    """Return True if the path from a door's switch leads through the door."""
     _, point = field.nearest(door.x, door.y)
     x1, y1, x2, y2 = door.door
     near = [

@@ -258,7 +258,7 @@ class HardwareConfig:
 
     @property
     def processes(self) -> int:
-        """That train together."""
+        """Number of processes that train together."""
         return self.num_processes or max(self.num_gpus, 1)
 
     def plan_request(self, total_timesteps: int | None) -> PlanRequest:

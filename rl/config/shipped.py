@@ -14,7 +14,7 @@ from rl.config import plugins
 
 @dataclass(frozen=True)
 class Shipped:
-    """What ``unpack`` needs.  pickled: the policy, by our own program; plugins: that it cannot be read without."""
+    """Contents of a shipped agent: ``pickled``, the policy, and ``plugins`` that it needs."""
 
     pickled: bytes
     plugins: tuple[str, ...] = ()
