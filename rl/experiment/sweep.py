@@ -35,11 +35,11 @@ STUDY, PLAN, BEST = "study.db", "sweep.json", "best.toml"
 RESERVED = options_of(
     "experiment-name", "output-dir", "seeds", "resume-from", "config", "skip-final-eval"
 )  # a sweep's own
-POLL_SECONDS = 1.0  # between looks at what a running trial achieves
+POLL_SECONDS = 1.0  # between checks of a running trial
 STOP_SECONDS = 300.0  # for a trial to end after SIGTERM
-STARTING_TRIALS = 4  # that are drawn at random and never pruned
-FAILURES = 3  # one after the other, after which the sweep ends
-STEPS = 10_000  # between the evaluations of one seed and of the next, for the pruner; there are never so many
+STARTING_TRIALS = 4  # drawn at random and never pruned
+FAILURES = 3  # consecutive failures that end the sweep
+STEPS = 10_000  # offset between the evaluations of two seeds in the pruner's steps; larger than their number
 Log = Callable[[str], None]
 
 
@@ -47,11 +47,11 @@ Log = Callable[[str], None]
 class Sweep:
     """Settings of a sweep.
 
-    space: the settings that are drawn.
+    space: settings to draw.
     common: flags of scripts/train_and_compare.py for every trial.
     seeds: every trial trains once with each.
-    trials: how many in all.
-    pruning: whether a trial ends early that does worse than the median of those before it.
+    trials: total number.
+    pruning: end trials early that do worse than the median of earlier ones.
     """
 
     space: Space
@@ -61,7 +61,7 @@ class Sweep:
     pruning: bool = True
 
     def check(self, folder: Path) -> None:
-        """ConfigError for flags and settings that make no trial, at either end of each range."""
+        """Raise ConfigError for invalid flags, and for invalid settings at either end of a range."""
         for one in self.space:
             if not RESERVED.isdisjoint(options(one.known)):
                 raise ConfigError(f"{one.name} is set for each trial by the sweep; leave it out", "--sweep")
@@ -89,7 +89,7 @@ class Sweep:
             )
 
     def resolved(self, values: Mapping[str, Any], folder: Path) -> ExperimentConfig:
-        """The configuration of a trial with these values, by name; ConfigError where they make none."""
+        """Configuration of a trial with these values, by name.  Raises ConfigError for invalid ones."""
         file = folder / "trials" / "check.toml"
         write_text(file, toml_text(self.space, values))
         try:
@@ -100,16 +100,16 @@ class Sweep:
             file.unlink()
 
     def flags(self, name: str, settings: Path, folder: Path) -> list[str]:
-        """Of scripts/train_and_compare.py, for one trial whose settings are in a file."""
+        """Flags of scripts/train_and_compare.py for a trial with its settings in a file."""
         own = ["--experiment-name", name, "--seeds", *map(str, self.seeds), "--output-dir", str(folder / "runs")]
         return [*self.common, "--skip-final-eval", "--config", str(settings), *own]
 
 
 def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "optuna.Study":
-    """Train what is missing of the sweep, one process after the other; the study.
+    """Train the remaining trials, one process after the other; return the study.
 
     Raises ConfigError if ``folder`` holds another sweep; ResultsError after several trials in a row that failed;
-    KeyboardInterrupt passes through, once the trial has written its checkpoint.
+    KeyboardInterrupt is raised after the trial has written its checkpoint.
     """
     import optuna
 
@@ -117,10 +117,10 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
     (folder / "logs").mkdir(exist_ok=True)
     sweep.check(folder)
     with locked(folder):
-        _settle(sweep, folder)
+        _write_or_check_plan(sweep, folder)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study = _study(sweep, folder)
-        _begin_anew(study)
+        _retry_interrupted(study)
         failures = 0
         while len(over(study)) < sweep.trials:
             trial = study.ask()
@@ -142,8 +142,8 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
     return study
 
 
-def _settle(sweep: Sweep, folder: Path) -> None:
-    """Write what is swept, or check that it is what was begun here; there may be more trials now."""
+def _write_or_check_plan(sweep: Sweep, folder: Path) -> None:
+    """Write the settings of the sweep, or check them against those in the folder; the number of trials may differ."""
     asked = {"space": [str(one) for one in sweep.space], "common": list(sweep.common), "seeds": list(sweep.seeds)}
     file = folder / PLAN
     if not file.exists():
@@ -163,7 +163,7 @@ def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
     storage = optuna.storages.RDBStorage(f"sqlite:///{(folder / STUDY).absolute()}")
     known = optuna.study.get_all_study_names(storage)
     done = len(optuna.load_study(study_name=known[0], storage=storage).trials) if known else 0
-    # Another seed when it goes on: with the same one the sampler would draw again what it drew first.
+    # Another seed after a resume: with the same one the sampler would repeat its first draws.
     sampler = optuna.samplers.TPESampler(n_startup_trials=STARTING_TRIALS, seed=done)
     median = optuna.pruners.MedianPruner(n_startup_trials=STARTING_TRIALS)
     return optuna.create_study(
@@ -176,8 +176,8 @@ def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
     )
 
 
-def _begin_anew(study: "optuna.Study") -> None:
-    """Trials that an interruption has left are tried again, and go on with the folder that they have begun."""
+def _retry_interrupted(study: "optuna.Study") -> None:
+    """Enqueue interrupted trials again; they resume in their folders."""
     from optuna.trial import TrialState
 
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
@@ -186,7 +186,7 @@ def _begin_anew(study: "optuna.Study") -> None:
 
 
 def over(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
-    """Trials that are over: complete, pruned or failed, but not those that were tried again."""
+    """Finished trials: complete, pruned or failed, without those that were retried."""
     from optuna.trial import TrialState
 
     done = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -194,7 +194,7 @@ def over(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
 
 
 class _Trial:
-    """One trial: a process of its own, watched while it trains."""
+    """One trial in a separate process."""
 
     def __init__(self, sweep: Sweep, trial: "optuna.Trial", folder: Path, log: Log):
         self.sweep, self.trial, self.folder, self.log = sweep, trial, folder, log
@@ -203,7 +203,7 @@ class _Trial:
         self.reported: set[int] = set()
 
     def run(self, script: Path, study: "optuna.Study") -> bool:
-        """Train, and tell the study what came of it; False if the run has failed."""
+        """Train and report the result to the study; False if the run failed."""
         from optuna.trial import TrialState
 
         began = time.monotonic()
@@ -235,12 +235,12 @@ class _Trial:
         return True
 
     def begun(self) -> Path | None:
-        """The folder of the run, once it can be gone on with."""
+        """Folder of the run once it can be resumed, or None."""
         runs = sorted((self.folder / "runs").glob(f"{self.name}_*/config.json"))
         return runs[-1].parent if runs else None
 
     def histories(self) -> list[History]:
-        """Evaluations of each seed that has begun, in the order of the seeds."""
+        """Evaluations of each started seed, in the order of the seeds."""
         begun = self.begun()
         files = sorted(begun.rglob(HISTORY_FILE), key=lambda file: file.stat().st_ctime) if begun else []
         by_seed = {file.parent.name: file.parent for file in files}
@@ -263,8 +263,10 @@ class _Trial:
         return float(history.delivered(self.config.evaluation.retention_guard).mean())
 
     def evaluations(self) -> Iterator[tuple[int, float]]:
-        """(step, success) for the pruner: of each evaluation, together with the seeds before; steps are evaluations that
-        are due, so that trials of other sizes have the same ones."""
+        """Yield (step, mean success of this and earlier seeds) of each evaluation, for the pruner.
+
+        Steps count scheduled evaluations, so they are equal in trials of other sizes.
+        """
         before: list[float] = []
         for number, history in enumerate(self.histories()):
             ppo = self.config.ppo
@@ -301,7 +303,7 @@ class _Trial:
         return status, pruned
 
     def _should_end(self) -> bool:
-        """Tell the pruner what is new; whether it does worse than others did at any of these evaluations."""
+        """Report new evaluations to the pruner; return True if it would prune at any of them."""
         worse = False
         for step, value in self.evaluations():
             if step not in self.reported:
@@ -312,11 +314,11 @@ class _Trial:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What came of it
+# Results
 
 
 def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:
-    """results.json, a row for each trial; best.toml, the settings of the best one."""
+    """Write results.json, a row for each trial, and best.toml, the settings of the best one."""
     rows = [
         {
             "trial": trial.number,
@@ -335,7 +337,7 @@ def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:
 
 
 def _ranked(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
-    """Complete trials, the best first."""
+    """Complete trials, best first."""
     from optuna.trial import TrialState
 
     complete = study.get_trials(states=(TrialState.COMPLETE,))
@@ -343,7 +345,7 @@ def _ranked(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
 
 
 def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
-    """The table of trials, the best first, and how to train with the best settings."""
+    """Table of trials, best first, and the command to train with the best settings."""
     ranked = _ranked(study)
     rest = [trial for trial in over(study) if trial not in ranked]
     names = [one.name for one in sweep.space]
@@ -370,7 +372,7 @@ def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
 
 
 def _percent(shares: list[float]) -> str:
-    """The mean, and each seed's where there are several."""
+    """Mean, and the value of each seed if there are several."""
     if not shares:
         return "–"
     each = f" ({', '.join(f'{share:.1%}' for share in shares)})" if len(shares) > 1 else ""

@@ -1,9 +1,9 @@
-"""The studio beside a training (``--visualize-training``): a process of its own, which reads what the run writes.
+"""Studio in a separate process during training (``--visualize-training``); it reads the files of the run.
 
     with viewed(folder, log):
-        ...                             # train; the page ends with the block
+        ...                             # train; the studio ends with the block
 
-It knows the run by its files alone, so that the run computes the same with and without it.
+It reads files only, so it does not affect the training.
 """
 
 import os
@@ -19,38 +19,38 @@ from queue import Empty, Queue
 from nppsim.errors import UserError
 from rl.experiment.data import Log
 
-START_S = 300  # that it may take to start: on a fresh machine it compiles first
+START_S = 300  # time limit for its start, which may include compiling
 END_S = 10
-_NICE = 10  # the training goes first
+_NICE = 10  # lower priority than the training
 _SAID = "the studio is at "
 
 
 class ViewerError(UserError, RuntimeError):
-    """The studio could not be started; the message has its own words."""
+    """The studio could not be started."""
 
 
 @contextmanager
 def viewed(folder: Path, log: Log) -> Iterator[None]:
-    """Show an experiment's folder in the studio during the block, and tell the address, on the terminal alone: who has it can
-    use the studio, and logs are read by others, and uploaded.
+    """Show an experiment's folder in the studio during the block.
 
-    ViewerError where it does not start.
+    The address grants access, so it is printed on the terminal only: logs may be shared or uploaded.
+    Raises ViewerError if the studio does not start.
     """
     command = [sys.executable, "-m", "nppsim", "studio", "--run", str(folder), "--port", "0", "--no-browser"]
     process = subprocess.Popen(
         [*command, "--end-with-input", "--demonstrations", str(folder / "demonstrations")],
-        stdin=subprocess.PIPE,  # closed when this process ends, however it ends
+        stdin=subprocess.PIPE,  # closed when this process ends
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        start_new_session=True,  # Ctrl-C is for the training, which may want to save first
+        start_new_session=True,  # Ctrl-C must not end it before the training has saved
     )
     try:
         if hasattr(os, "setpriority"):
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
         print(f"watch it: {_address(process)} (until the training ends)", flush=True)
-        log("the studio shows it; its address is on the terminal alone")
+        log("the studio shows this training; its address is on the terminal only")
         yield
     finally:
         process.terminate()
@@ -62,7 +62,7 @@ def viewed(folder: Path, log: Log) -> Iterator[None]:
 
 
 def _address(process: subprocess.Popen) -> str:
-    """Where the page is; what the process says later is read, too, so that it never waits for a reader."""
+    """Address of the page.  A thread goes on reading the output, so the process never blocks on it."""
     lines: Queue[str] = Queue()
 
     def read() -> None:
@@ -78,6 +78,8 @@ def _address(process: subprocess.Popen) -> str:
             if found := re.search(f"{_SAID}(\\S+)", line):
                 return found[1]
     except Empty:
-        raise ViewerError(f"--visualize-training: the studio did not start within {START_S} s; leave it out") from None
-    words = " ".join(said[-3:]) or "it said nothing"
-    raise ViewerError(f"--visualize-training: the studio did not start ({words}); mend that, or leave it out")
+        raise ViewerError(
+            f"--visualize-training: the studio did not start within {START_S} s; leave out the flag"
+        ) from None
+    words = " ".join(said[-3:]) or "no output"
+    raise ViewerError(f"--visualize-training: the studio did not start ({words}); fix this, or leave out the flag")
