@@ -328,6 +328,7 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
     for k in range(len(closed)):
         door = world.entity[first + k]
         pending[k] = door["type"] == kinds.LOCKED_DOOR and closed[k] and door["active"]
+    nodes_open = nodes_open.copy()  # doors that a round leads to are closed in later ones
     on_path_only = True
     while pending.any() and (distance == UNREACHABLE).any():
         cut_off = nodes.copy()
@@ -335,12 +336,13 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
             if distance[node] != UNREACHABLE:
                 cut_off[node] = 0
         tail = 0
+        opening = np.zeros(len(closed), np.uint8)
         for k in range(len(closed)):
             door = world.entity[first + k]
             length = _at(onward, door["x"], door["y"]) if pending[k] else UNREACHABLE
             if length == UNREACHABLE or (on_path_only and not _on_path(nodes_open, door, effects[k], onward)):
                 continue
-            pending[k] = 0
+            pending[k], opening[k] = 0, 1
             tail = _seed(cut_off, door["x"], door["y"], DOOR_SWITCH_REACH, length, distance, queue, tail)
         if tail == 0:
             if not on_path_only:
@@ -348,6 +350,9 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
             on_path_only = False
             continue
         _spread(cut_off, distance, hop, queue, tail)
+        for k in range(len(closed)):
+            if opening[k]:
+                _close_door(nodes_open, world.entity[first + k], effects[k])
         tail = 0
         for node in range(NUM_NODES):  # how far it is to what is reached, if locked doors were open
             onward[node] = UNREACHABLE if nodes_open[node] & FREE else WALL

@@ -48,6 +48,8 @@ _SIZE_FIELDS = 8  # bytes before the header of a map file, which the game's leve
 MAX_TEXT = 1 << 20  # bytes: more than MAX_RECORDS take as text
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
+EXACT, MODELLED, UNSUPPORTED = SUPPORT = ("exact", "modelled", "unsupported")  # see ``Level.support``
+
 # Readers of other files that contain a level, by suffix; they return None for a file of another format.  The module of
 # such a file adds its reader (nppsim.replays, nppsim.levels.campaign).
 container_readers: dict[str, Callable[[str | Path], "Level | None"]] = {}
@@ -267,8 +269,8 @@ class Level:
         """
         types = set(self.records[1:, TYPE].tolist())
         if not types.isdisjoint(kinds.WITHOUT_EFFECT) or max(types, default=0) >= len(ENTITY_NAMES):
-            return "unsupported"
-        return "exact" if types.isdisjoint(kinds.COMPLETIONS) else "modelled"
+            return UNSUPPORTED
+        return EXACT if types.isdisjoint(kinds.COMPLETIONS) else MODELLED
 
     @cached_property
     def fingerprint(self) -> str:

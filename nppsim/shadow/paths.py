@@ -311,6 +311,7 @@ def field(open_: Lattice, closed: list[EntityTwin], goals: Iterable[Goal]) -> tu
             continue
         seeds |= new
         distance = dijkstra(shut, seeds)
+        unlocked = with_doors(unlocked, [door for door, _ in wanted])  # closed until their switches are reached
         reached = {(i, j): int(distance[i, j]) for i, j in np.argwhere(distance >= 0).tolist()}
         onward = Field(unlocked, dijkstra(unlocked, reached), reached)
     return Field(shut, distance, seeds), first

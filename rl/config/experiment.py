@@ -450,6 +450,11 @@ class ExperimentConfig:
         "error that names them all",
         group="data",
     )
+    allow_unsupported: bool = setting(
+        False,
+        "use levels with entities that the simulator leaves out, without these entities; else such levels are left out",
+        group="data",
+    )
     single_level: Path | None = setting(
         None, "train and evaluate on this one level file, without datasets", group="data"
     )

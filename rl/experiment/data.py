@@ -14,7 +14,7 @@ from nppsim import LevelBank, reward
 from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
-from nppsim.levels.level import Level, oddities, symmetric_fingerprint
+from nppsim.levels.level import UNSUPPORTED, Level, oddities, symmetric_fingerprint
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.progress import progress_bar
@@ -84,7 +84,7 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         bad += without_path(LevelBank([level for one in sets["train"] for level in one]))
     leave_out(bad, skip, log)
     check_disjoint(*sets.values())
-    train, dev, test = (joined(split, log) for split in sets.values())
+    train, dev, test = (joined(split, log, allow_unsupported=config.allow_unsupported) for split in sets.values())
     if not config.dev_dataset:
         train, dev = hold_back(train)
     if config.evaluation.in_training and not dev:
@@ -163,9 +163,14 @@ def _with_path(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pai
     return pairs, LevelBank([level for level, _ in pairs], known=known)
 
 
-def joined(sets: Sequence[LevelSet], log: Log) -> Pairs:
-    """Return the levels of all sets with their categories; log oddities and duplicates, which are left out."""
+def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = False) -> Pairs:
+    """Return the levels of all sets with their categories; log what is odd, and what is left out.
+
+    Left out are duplicates, and levels with entities that the simulator leaves out, unless ``allow_unsupported``.
+    Raises LevelSetError if nothing is left.
+    """
     pairs: Pairs = []
+    unsupported: list[Level] = []
     first: dict[str, Path] = {}  # fingerprint -> file
     for levels in sets:
         twice = []
@@ -173,13 +178,23 @@ def joined(sets: Sequence[LevelSet], log: Log) -> Pairs:
             level, category, file = levels[i], levels.category(i), levels.path / entry.file
             if category == ALL:
                 raise LevelSetError(f'{levels.path}: "{ALL}" names the total of all categories; rename the category')
-            if level.fingerprint in first:
+            if level.support == UNSUPPORTED and not allow_unsupported:
+                unsupported.append(level)
+            elif level.fingerprint in first:
                 twice.append(f"{file} = {first[level.fingerprint]}")
             else:
                 first[level.fingerprint] = file
                 pairs.append((level, category))
         if twice:
             log(f"left out: {len(twice)} duplicate levels: {', '.join(twice)}")
+    if unsupported:
+        message = (
+            f"{len(unsupported)} of {len(unsupported) + len(pairs)} levels contain entities that the simulator leaves out, "
+            f"such as {unsupported[0].name} (nppsim levels lists them); --allow-unsupported plays them without these entities"
+        )
+        if not pairs:
+            raise LevelSetError(message)
+        log(f"left out: {message}")
     for odd in oddities(level for level, _ in pairs):
         log(odd)
     return pairs

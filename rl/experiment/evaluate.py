@@ -20,7 +20,7 @@ from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, write_json
-from nppsim.levels.level import Level
+from nppsim.levels.level import EXACT, SUPPORT, Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe.stacking import Stacking
 from nppsim.outcomes import DIED, NAMES
@@ -32,7 +32,7 @@ from nppsim.workers import usable_cores
 from rl.config import plugins
 from rl.config.experiment import MOST_EPISODES, EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
 from rl.config.shipped import Shipped
-from rl.evaluation.results import EpisodeRecord, aggregate, format_table
+from rl.evaluation.results import ALL, EpisodeRecord, Stats, aggregate, format_table
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
@@ -65,6 +65,7 @@ class Job:
         "leave out levels that cannot be read; the default is an error that names all of them",
         flag="skip-bad-levels",
     )
+    allow_unsupported: bool = same_setting(ExperimentConfig, "allow_unsupported")
     seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
     output_dir: Path = same_setting(ExperimentConfig, "output_dir")
@@ -101,15 +102,15 @@ def run(job: Job, video: VideoConfig) -> None:
         seed=job.seed,
         deterministic=job.deterministic,
     )
-    levels = levels_of(job.levels, job.skip_bad_levels)
+    levels = levels_of(job.levels, job.skip_bad_levels, job.allow_unsupported)
     workers = job.workers if job.device == "cpu" else 1
     with progress_bar(title="evaluation", total=len(levels) * job.episodes_per_level, unit="episode") as bar:
         played = play(how, levels, bar.update, workers=workers, cluster=job.cluster)
     episodes = played.agent
     methods = {
-        job.checkpoint.name: aggregate(episodes),
-        "random play": aggregate(played.random),
-        "doing nothing": aggregate(played.nothing),
+        job.checkpoint.name: by_category_and_support(episodes),
+        "random play": by_category_and_support(played.random),
+        "doing nothing": by_category_and_support(played.nothing),
     }
     settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
     settings = {name: value for name, value in settings.items() if name not in HOW}
@@ -240,12 +241,22 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
     return policy.to(device), facts["frame_skip"]
 
 
-def levels_of(places: Sequence[Path], skip_bad_levels: bool) -> list[tuple[Level, str]]:
+def levels_of(places: Sequence[Path], skip_bad_levels: bool, allow_unsupported: bool) -> list[tuple[Level, str]]:
     """Read the levels of folders and files, each once, with categories.  LevelSetError names all that cannot be read."""
     bad: list[str] = []
     sets = [readable(LevelSet.at(place), bad) for place in places]
     leave_out(bad, skip_bad_levels, print)
-    return joined(sets, print)
+    return joined(sets, print, allow_unsupported=allow_unsupported)
+
+
+def by_category_and_support(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
+    """Return statistics per category, per support grade if not all levels are exact, and over all."""
+    stats = aggregate(episodes)
+    grades = [grade for grade in SUPPORT if any(e.level.support == grade for e in episodes)]
+    if grades == [EXACT]:
+        return stats
+    rows = {f"support: {g}": aggregate([e for e in episodes if e.level.support == g])[ALL] for g in grades}
+    return {name: row for name, row in stats.items() if name != ALL} | rows | {ALL: stats[ALL]}
 
 
 def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:

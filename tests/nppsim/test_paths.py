@@ -180,6 +180,31 @@ def test_two_locked_doors_are_opened_one_after_the_other():
     assert way["second"] == pytest.approx(way["none"], abs=40)
 
 
+def test_a_switch_whose_door_is_not_on_the_path_does_not_attract():
+    """Decoy door at the left end, needed switch, decoy switch, spawn, needed door, exit."""
+    doors = [((20, 46), (90, 44), 0), ((70, 46), (10, 44), 0)]
+    bank = LevelBank([corridor(spawn=75, switch=120, door=140, locked_doors=doors)])
+    # To the needed switch and back, to the exit switch and to the exit; touched from 15, 16 and 22 px.
+    assert bank.path_length[0] == pytest.approx(6 * (55 + 100 + 20), abs=60)
+
+
+def test_a_switch_behind_another_door_is_reached_by_that_doors_switch():
+    """Exit, its switch, door B, switch A, spawn, door A, switch B: first A, then B."""
+    doors = [((70, 46), (90, 44), 0), ((110, 46), (40, 44), 0)]
+    bank = LevelBank([corridor(spawn=75, switch=20, door=8, locked_doors=doors)])
+    assert bank.path_length[0] == pytest.approx(6 * (5 + 40 + 90 + 12), abs=60)
+
+
+def test_paths_longer_than_the_largest_observed_length_count():
+    grid = np.ones((23, 42), np.uint8)
+    grid[::2, 1:41] = 0  # a serpentine of twelve corridors
+    for row in range(1, 23, 2):
+        grid[row, 40 if row % 4 == 1 else 1] = 0
+    level = Level.build(grid, (10, 6), exits=[((162, 94), (10, 6))])
+    bank = LevelBank([level])
+    assert bank.reachable[0] and bank.path_length[0] == pytest.approx(MAX_PATH, abs=2)
+
+
 def test_an_armed_mine_makes_a_way_longer_but_does_not_block_it():
     mine = Level.build(corridor().tiles, (20, 46), exits=[((60, 46), (120, 46))], entities=[(1, 40, 46)])
     plain, mined = LevelBank([corridor(20, 60, 120), mine]).path_length

@@ -58,6 +58,7 @@ EXAMPLES = {
     "dev-dataset": ["other"],
     "test-dataset": ["other"],
     "skip-bad-levels": [],
+    "allow-unsupported": [],
     "single-level": ["other/c.map"],
     "output-dir": ["elsewhere"],
     "seeds": ["1", "2"],

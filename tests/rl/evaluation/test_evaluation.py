@@ -13,6 +13,7 @@ from nppsim.actions import INPUT_ACTION
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
+from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
@@ -282,6 +283,24 @@ def test_levels_that_cannot_be_read_are_all_named_and_can_be_skipped(script, unt
     text = capsys.readouterr().out
     assert text.count("left out: mixed/") == 2
     assert re.search(r"^\| all +\| +1 \|", text, re.MULTILINE)
+
+
+def test_levels_of_each_support_grade_have_a_row_and_unsupported_ones_are_left_out(
+    script, untrained, monkeypatch, capsys
+):
+    monkeypatch.chdir(untrained)
+    (untrained / "grades").mkdir()
+    level = LEVELS[0][0]
+    for name, kind in (("exact", kinds.GOLD), ("modelled", kinds.ROCKET_TURRET), ("unsupported", 22)):
+        records = np.vstack([level.records, [kind, 8, 8, 0, 0]])
+        Level(level.tiles, records, exit_count=level.exit_count).save(untrained / "grades" / f"{name}.map")
+    command = ["a.safetensors", "--levels", "grades", "--output-dir", "out"]
+    for flags, grades in (([], 2), (["--allow-unsupported"], 3)):
+        assert script.main([*command, *flags]) == 0
+        text = capsys.readouterr().out
+        rows = re.findall(r"^\| support: (\w+) +\| +1 \|", text, re.MULTILINE)
+        assert rows == ["exact", "modelled", "unsupported"][:grades]
+        assert ("left out: 1 of 3 levels" in text) == (grades == 2)
 
 
 def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
