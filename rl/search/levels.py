@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bc.demonstrations import INDEX_FORMAT
 from nppsim.errors import ConfigError
+from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import FORMAT, INDEX, SINGLE, LevelSet, LevelSetError, scan_folder
 from nppsim.reading import files_below, read_json
@@ -35,7 +36,7 @@ class Task:
 
 
 def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
-    """Read the levels of a level file, a replay or replay set (also attract files), or a folder of these.
+    """Read the levels of a level file, a campaign file, a replay or replay set (also attract files), or a folder of these.
 
     A level file in a level set has the par of the set's index; a winning replay is the recording of its level.
     The same run in two files, as ``solve`` writes it, is one task.
@@ -57,6 +58,10 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
 
 
 def _tasks(path: Path) -> Iterator[Task]:
+    if campaign.is_campaign_file(path):
+        levels = LevelSet.at(path)
+        yield from (Task(e.file, e.category, levels[i]) for i, e in enumerate(levels.entries))
+        return
     files: dict[Path, str] = {}  # file -> category, of a folder without an index of levels
     if path.is_dir() and (not (path / INDEX).exists() or _format_of_index(path) == INDEX_FORMAT):
         files = {path / entry.file: entry.category for entry in scan_folder(path)}
@@ -91,6 +96,8 @@ def _holds_replays(path: Path) -> bool:
 
 def _is_attract(path: Path) -> bool:
     """Test for an attract file, which has no suffix of its own."""
+    if not path.is_file():  # a line of a campaign file
+        return False
     try:
         Replay.from_bytes(path.read_bytes())
     except ReplayError:

@@ -11,7 +11,7 @@ import nppsim
 from bc.demonstrations import INDEX_FORMAT
 from nppsim.batch import BatchSimulator
 from nppsim.generate import generate
-from nppsim.levels import kinds
+from nppsim.levels import campaign, kinds
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.observe.statistics import ObservationStatistics
@@ -383,3 +383,16 @@ def test_search_stacks_the_frames_before_a_state():
         np.testing.assert_allclose(found, agent.action_costs(sim.obs, 1), rtol=1e-6)
         sim.step([action])
     check_finishes(EASY, solve(EASY, agent, SHORT, threads=1).run)
+
+
+def test_the_levels_of_a_campaign_file_are_tasks(tmp_path):
+    lines = [campaign.to_line(generate("simplest", seed)[0]) for seed in (1, 2)]
+    (tmp_path / "PACK.txt").write_text("\n".join(lines))
+    for place, names in (
+        (tmp_path / "PACK.txt", ["PACK.txt#0", "PACK.txt#1"]),
+        (tmp_path, ["PACK.txt#0", "PACK.txt#1"]),
+        (tmp_path / "PACK.txt#1", ["PACK.txt#1"]),
+    ):
+        tasks = read_tasks(place)
+        assert [task.name for task in tasks] == names
+        assert tasks[-1].level == generate("simplest", 2)[0]
