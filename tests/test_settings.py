@@ -16,7 +16,7 @@ UNREAD = {
     "config_files": "the command line reads them before there is a configuration",
 }
 # Settings that are read by getattr with a computed name.
-BY_NAME = {"stage_thresholds", "stage_gamma", "stage_learning_rate", "stage_ent_coef"}
+BY_NAME = {"stage_thresholds", "stage_gamma", "stage_ent_coef"}
 
 
 def test_defaults_that_users_rely_on():

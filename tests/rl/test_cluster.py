@@ -15,7 +15,7 @@ from nppsim.cluster import ClusterError, Workers, connected, refused
 from nppsim.errors import ConfigError, MissingPackageError
 from nppsim.executor import Executor
 from nppsim.levels.level_set import LevelSet, LevelSetError
-from rl.experiment import units
+from rl.experiment import evaluate
 
 from chores import die_once, stay
 from packages import hide
@@ -127,8 +127,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_levels_demonstrations_and_evaluations_are_those_of_one_process(nodes, tmp_path, monkeypatch):
-    """Levels and demonstrations are made in two goes; the evaluation has three units."""
-    monkeypatch.setattr(units, "UNIT", 2)
+    """Levels and demonstrations are made in two goes; the evaluation has three batches."""
+    monkeypatch.setattr(evaluate, "BATCH_EPISODES", 4)
     made = {}
     for name, flags in (("one", ["--workers", "1"]), ("cluster", ["--cluster", "auto"])):
         (tmp_path / name).mkdir()

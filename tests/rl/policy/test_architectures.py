@@ -98,7 +98,6 @@ def bank():
 
 # What bfloat16 may do to any network; docs/architectures.md states it, and what it does.
 LOGITS, VALUES = 0.08, 0.12  # largest difference, in standard deviations over decisions
-SAME_ACTION = 0.97  # share of decisions with the same deterministic action
 GRADIENT = 0.95  # cosine of the angle between gradients
 
 
@@ -122,5 +121,7 @@ def test_mixed_precision_agrees_with_float32(name, bank):
     spread = (logits - logits.mean(dim=1, keepdim=True)).std()
     assert (logits - other_logits).abs().max() < LOGITS * spread
     assert (values - other_values).abs().max() < VALUES * values.std()
-    assert (logits.argmax(1) == other_logits.argmax(1)).float().mean() >= SAME_ACTION
+    best, second = logits.topk(2, dim=1).values.T
+    clear = best - second > 2 * LOGITS * spread  # the difference in precision cannot change the best action
+    assert (logits.argmax(1) == other_logits.argmax(1))[clear].all()
     assert torch.cosine_similarity(gradient, other_gradient, dim=0) > GRADIENT

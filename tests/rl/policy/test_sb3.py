@@ -20,7 +20,7 @@ from nppsim.spaces import observation_space
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.policy.sb3 import CLAMP, ScaledFeatures
-from rl.ppo.vec_env import BatchVecEnv
+from rl.ppo.vec_env import BatchVecEnv, make_sb3
 
 from worlds import straight
 
@@ -36,11 +36,14 @@ def test_plain_ppo_plays_the_default_environment():
 
 
 def test_the_example_of_the_batched_environment_runs(monkeypatch):
-    """As its page has it, on the levels that ship and in small."""
-    example = re.search(r"\n\n((?:    .*\n)+)", rl.ppo.vec_env.__doc__)[1]
-    small = example.replace("100_000", "16").replace("datasets/train", str(STARTER_LEVELS)).replace(", 64)", ", 2)")
+    """The examples of its docstring run on the shipped levels, in small."""
+    example = "".join(re.findall(r"^    .*\n", rl.ppo.vec_env.__doc__, re.MULTILINE))
+    small = example.replace("100_000", "16").replace("datasets/train", str(STARTER_LEVELS))
+    small = small.replace("num_envs=64", "num_envs=2").replace(", 64)", ", 2)")
     assert small.count("16") == 1 and "datasets" not in small
-    names = {"LevelSet": LevelSet, "make_sampler": make_sampler, "CurriculumConfig": CurriculumConfig,
+    levels = LevelSet.open(STARTER_LEVELS)
+    names = {"levels": levels, "categories": list(map(levels.category, range(len(levels)))), "make_sb3": make_sb3,
+             "make_sampler": make_sampler, "CurriculumConfig": CurriculumConfig,
              "BatchVecEnv": BatchVecEnv, "BatchSimulator": BatchSimulator, "ScaledFeatures": ScaledFeatures,
              "PPO": lambda *a, **k: PPO(*a, **k | TINY)}  # fmt: skip
     exec("if True:\n" + small, names)

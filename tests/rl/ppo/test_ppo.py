@@ -486,7 +486,7 @@ def test_states_of_other_environments_are_an_error():
     roll_out(ours)
     state = training_state.training_state(ours)
     other, _ = make_ppo(num_envs=2)
-    with pytest.raises(ConfigError, match="episodes are of 4 environments of .* these are 2 of"):
+    with pytest.raises(ConfigError, match="4 environments of .* 2 of"):
         training_state.load_training_state(other, ours.policy.state_dict(), state)
     state["environments"]["levels"] = "another"
     with pytest.raises(ConfigError, match="of other levels, or in another order"):
