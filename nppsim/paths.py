@@ -268,7 +268,7 @@ def nearest_node(distance, x, y):
     return (MAX_PATH, -1) if node < 0 else (min(value, MAX_PATH - UNIT), node)
 
 
-@kernel
+@inlined
 def _nearest(distance, x, y):
     """``nearest_node`` without a limit of the length."""
     i, j = int(x / SPACING), int(y / SPACING)

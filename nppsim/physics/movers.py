@@ -199,10 +199,12 @@ def _step_y(direction):
     return 1.0 if direction == 1 else (-1.0 if direction == 3 else 0.0)
 
 
-@kernel
+@inlined
 def _speed_of(drone):
     """px per frame."""
     kind = drone["type"]
+    if kind == kinds.ZAP_DRONE:
+        return ZAP_SPEED
     if kind == kinds.MINI_DRONE:
         return MINI_SPEED
     if kind == kinds.CHAINGUN_DRONE:
