@@ -32,8 +32,7 @@ from nppsim.settings import Parser
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, Levels, make_sampler
 from rl.curriculum.learning_progress import DETAILED, SUMMARY, LearningProgress
-from rl.curriculum.memory_usage import Size
-from rl.curriculum.statistics import as_json
+from rl.curriculum.statistics import Size, as_json
 from rl.curriculum.strategy import Strategy
 
 ENVIRONMENTS = 512  # as many as train by default

@@ -21,9 +21,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
 from rl.config.curriculum import CurriculumConfig
-from rl.curriculum.memory_usage import Size, sizes_of
 from rl.curriculum.start_states import StartStates
-from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
+from rl.curriculum.statistics import Size, Windows, as_json, gini, joined, sizes_of, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
 MASTERED = 0.95  # smallest success rate of a mastered level ...

@@ -13,8 +13,7 @@ from nppsim.errors import ConfigError
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
 from rl.curriculum import manager as manager_module
-from rl.curriculum.memory_usage import sizes_of
-from rl.curriculum.statistics import Windows, as_json, gini, joined, packed, unpacked, wilson
+from rl.curriculum.statistics import Windows, as_json, gini, joined, packed, sizes_of, unpacked, wilson
 
 from worlds import corridor
 
