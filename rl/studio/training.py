@@ -6,6 +6,7 @@ Plain values, as JSON has them; the fields stand in docs/lab/studio.md.  Only st
 training does not depend on viewers.
 """
 
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def _total(run: Run) -> int | None:
     path = run.folder / RUN_FILE
     settings = _object(path).get("settings", {}) if path.is_file() else {}
     value = settings.get("ppo.total_timesteps", {}).get("value")
-    return int(value) if isinstance(value, int | float) else None
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -146,12 +146,12 @@ def _sweep() -> sweep.Sweep:
 
 
 def _sweep_plan(folder: Path) -> list[Path]:
-    sweep._settle(_sweep(), folder)
+    sweep._write_or_check_plan(_sweep(), folder)
     return [folder / sweep.PLAN]
 
 
 def _read_sweep_plan(path: Path) -> None:
-    sweep._settle(_sweep(), path.parent)
+    sweep._write_or_check_plan(_sweep(), path.parent)
 
 
 _COMPARED = ab.ABSettings(("--initial-lr", "1e-3"), ("--initial-lr", "1e-4"), ("--architectures", "vision_free"), (0,))
