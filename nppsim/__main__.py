@@ -385,7 +385,12 @@ def _extract_flags(parser: Parser) -> None:
 
 @_command("extract", "write a level of a replay, replay set or campaign file as a file of its own", _extract_flags)
 def _extract(arguments: argparse.Namespace) -> None:
-    _check_level_file(arguments.out, "OUT", inputs=[arguments.source])
+    line = campaign.locate(arguments.source)
+    _check_level_file(arguments.out, "OUT", inputs=[str(line[0]) if line else arguments.source])
+    if campaign.is_campaign_file(arguments.out) and len(campaign.level_numbers(arguments.out)) > 1:
+        raise ConfigError(
+            "is a campaign file of several levels, which would be lost; give another name", "OUT", arguments.out
+        )
     level = _load_level(arguments.source)
     if Path(arguments.out).suffix.lower() == campaign.SUFFIX:
         write_text(arguments.out, campaign.to_line(level) + "\n")

@@ -71,7 +71,7 @@ _ZEROS = bytes(4)
 def is_campaign(data: bytes) -> bool:
     """Return whether a file that begins with these bytes (some 200 suffice) is a campaign file."""
     head, hash_sign, rest = data.lstrip().partition(b"#")
-    return head.startswith(b"$") and bool(hash_sign) and rest.startswith(b"00000000")
+    return head.startswith(b"$") and bool(hash_sign) and re.match(rb"[0-9a-fA-F]{8}", rest) is not None
 
 
 def is_campaign_file(path: str | Path) -> bool:

@@ -13,9 +13,9 @@ import math
 
 from nppsim._kernel import kernel
 from nppsim.levels import kinds
-from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.ninja import kill
-from nppsim.physics.segments import impact_segment, is_beside, nearest_segment, surface_normal
+from nppsim.physics.rays import RAY_LENGTH, ray_gap, ray_length
+from nppsim.physics.segments import is_beside, nearest_segment, surface_normal
 from nppsim.physics.state import RADIUS
 
 EMITTER_RADIUS = 5.9  # px
@@ -24,7 +24,6 @@ SURFACE_SPEED = 0.1  # px per frame, of surface lasers
 CORNER_SPEED = 0.005524805665672641  # rad per frame, of surface lasers at a vertex
 SURFACE_REACH = 12.0  # px, in which surfaces are searched
 SURFACE_DISTANCE = 7.0  # px: with a surface nearer than that, a turret is a surface laser
-BEAM_LENGTH = 2000.0  # px, longer than the stage's diagonal
 HALF_STEP = 0.0052359875  # rad: aiming this closely always hits
 
 SPINNER, SURFACE = range(2)
@@ -48,14 +47,14 @@ def place_lasers(world):
             else:
                 laser["mode"] = SURFACE
                 _stand_on(laser, k, x, y, world)
-            _shine(laser, world, level)  # so that the first observation shows the beam
+            _shine(laser, closed, world, level)  # so that the first observation shows the beam
 
 
 @kernel
 def think_laser(ninja, laser, target, entities, world, level):
     """Shine, kill, then turn or creep on.  target: the ninja is a valid target."""
-    length = _shine(laser, world, level)
-    if target and _hits(ninja, laser, length) and _sees(ninja, laser["x"], laser["y"], world, level):
+    length = _shine(laser, entities, world, level)
+    if target and _hits(ninja, laser, length) and _sees(ninja, laser["x"], laser["y"], entities, world, level):
         kill(ninja)
     if laser["mode"] == SPINNER:
         laser["beam"] = (laser["beam"] + laser["direction"] * SPIN_SPEED) % (2.0 * math.pi)
@@ -65,10 +64,10 @@ def think_laser(ninja, laser, target, entities, world, level):
 
 
 @kernel
-def _shine(laser, world, level):
+def _shine(laser, entities, world, level):
     """Set the end of the beam; returns its length in px."""
     x, y, ux, uy = laser["x"], laser["y"], laser["vx"], laser["vy"]
-    length = beam_length(x, y, ux, uy, world, level)
+    length = beam_length(x, y, ux, uy, entities, world, level)
     laser["target_x"], laser["target_y"] = x + length * ux, y + length * uy
     return length
 
@@ -76,46 +75,27 @@ def _shine(laser, world, level):
 @kernel
 def _hits(ninja, laser, length):
     """Return True if the beam comes closer than RADIUS to the ninja's centre, or a spinner is aimed at it."""
-    ex, ey = ninja["x"] - laser["x"], ninja["y"] - laser["y"]
-    along = min(max(ex * laser["vx"] + ey * laser["vy"], 0.0), length)
-    dx, dy = ex - along * laser["vx"], ey - along * laser["vy"]
-    if math.sqrt(dx * dx + dy * dy) < RADIUS:
+    if ray_gap(ninja, laser["x"], laser["y"], laser["vx"], laser["vy"], length) < RADIUS:
         return True
+    ex, ey = ninja["x"] - laser["x"], ninja["y"] - laser["y"]
     return laser["mode"] == SPINNER and abs(laser["beam"] - math.atan2(ey, ex)) % (2.0 * math.pi) <= HALF_STEP
 
 
 @kernel
-def _sees(ninja, x, y, world, level):
+def _sees(ninja, x, y, entities, world, level):
     """Return True if nothing stands between the emitter and the ninja."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
-    return distance < RADIUS or beam_length(x, y, dx / distance, dy / distance, world, level) > distance - RADIUS
+    return (
+        distance < RADIUS or beam_length(x, y, dx / distance, dy / distance, entities, world, level) > distance - RADIUS
+    )
 
 
 @kernel
-def beam_length(x, y, ux, uy, world, level):
-    """Length in px of a ray of unit direction (ux, uy) up to the first segment of the first cell in which it meets one.
-
-    0.0 if it leaves the stage.  Doors stop it whether open or closed.
-    """
-    segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
-    wx, wy = BEAM_LENGTH * ux, BEAM_LENGTH * uy
-    cx, cy = int(math.floor(x / TILE)), int(math.floor(y / TILE))
-    while 0 <= cx < CELLS_X and 0 <= cy < CELLS_Y:
-        cell = cx * CELLS_Y + cy
-        t = 1.0
-        for k in range(first + cell_start[cell], first + cell_start[cell + 1]):
-            ax, ay, shape = segments[k]["x"], segments[k]["y"], segments[k]["shape"]
-            t = min(t, impact_segment(x, y, wx, wy, ax, ay, shape, 0.0))
-        if t < 1.0:
-            return BEAM_LENGTH * t
-        to_x = (TILE * (cx + 1 if ux > 0.0 else cx) - x) / ux if ux != 0.0 else math.inf
-        to_y = (TILE * (cy + 1 if uy > 0.0 else cy) - y) / uy if uy != 0.0 else math.inf
-        if to_x < to_y:
-            cx += 1 if ux > 0.0 else -1
-        else:
-            cy += 1 if uy > 0.0 else -1
-    return 0.0
+def beam_length(x, y, ux, uy, entities, world, level):
+    """Length in px of a beam; 0.0 if it leaves the stage.  Doors stop it whether open or closed."""
+    length = ray_length(x, y, ux, uy, RAY_LENGTH, True, entities, world, level)
+    return length if length < RAY_LENGTH else 0.0
 
 
 @kernel

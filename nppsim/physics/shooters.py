@@ -19,15 +19,14 @@ import numpy as np
 
 from nppsim._kernel import inlined, kernel
 from nppsim.levels import kinds
-from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
+from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics.grid import register
 from nppsim.physics.ninja import kill
-from nppsim.physics.segments import clamped_cell, impact_segment
+from nppsim.physics.rays import RAY_LENGTH, ray_gap, ray_length
+from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import RADIUS, UNREGISTERED
 
 WATCHING, TARGETING, PREFIRE, FIRING, POSTFIRE = range(5)
-RAY_LENGTH = 2000.0  # px, longer than the stage's diagonal
-DOOR_OVERHANG = 2.0 * TILE  # px of a ray: more than lie between a door and the cell in whose list it is
 LEAD = 1.5  # frames of motion by which rockets and gauss turrets aim ahead of the ninja
 
 # Rocket turrets.
@@ -98,50 +97,21 @@ def _enter(shooter, state):
 
 # ------------------------------------------------------------------------------------------------------- sight and shots
 @kernel
-def ray_length(x, y, ux, uy, limit, entities, world, level):
-    """Length in px of a ray of unit direction (ux, uy), at most ``limit``, up to the first wall or closed door."""
-    segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
-    wx, wy = RAY_LENGTH * ux, RAY_LENGTH * uy
-    cx, cy = int(math.floor(x / TILE)), int(math.floor(y / TILE))
-    while 0 <= cx < CELLS_X and 0 <= cy < CELLS_Y:
-        cell = cx * CELLS_Y + cy
-        t = 1.0
-        for k in range(first + cell_start[cell], first + cell_start[cell + 1]):
-            door = segments[k]["entity"]
-            if door < 0 or entities[door]["closed"]:
-                t = min(t, impact_segment(x, y, wx, wy, segments[k]["x"], segments[k]["y"], segments[k]["shape"], 0.0))
-        if t < 1.0:
-            return min(RAY_LENGTH * t, limit)
-        to_x = (TILE * (cx + 1 if ux > 0.0 else cx) - x) / ux if ux != 0.0 else math.inf
-        to_y = (TILE * (cy + 1 if uy > 0.0 else cy) - y) / uy if uy != 0.0 else math.inf
-        if min(to_x, to_y) > limit + DOOR_OVERHANG:
-            return limit
-        if to_x < to_y:
-            cx += 1 if ux > 0.0 else -1
-        else:
-            cy += 1 if uy > 0.0 else -1
-    return limit
-
-
-@kernel
 def sees(ninja, x, y, entities, world, level):
     """Return True if no wall or closed door is between (x, y) and the ninja; one-ways and blocks do not matter."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
     return distance < RADIUS or (
-        ray_length(x, y, dx / distance, dy / distance, distance, entities, world, level) > distance - RADIUS
+        ray_length(x, y, dx / distance, dy / distance, distance, False, entities, world, level) > distance - RADIUS
     )
 
 
 @kernel
 def _shoot(ninja, shooter, ux, uy, target, entities, world, level):
     """Kill the ninja if the shot in direction (ux, uy) passes through it."""
-    length = ray_length(shooter["x"], shooter["y"], ux, uy, RAY_LENGTH, entities, world, level)
-    ex, ey = ninja["x"] - shooter["x"], ninja["y"] - shooter["y"]
-    along = min(max(ex * ux + ey * uy, 0.0), length)
-    dx, dy = ex - along * ux, ey - along * uy
+    length = ray_length(shooter["x"], shooter["y"], ux, uy, RAY_LENGTH, False, entities, world, level)
     shooter["beam"] = length
-    if target and math.sqrt(dx * dx + dy * dy) < RADIUS:
+    if target and ray_gap(ninja, shooter["x"], shooter["y"], ux, uy, length) < RADIUS:
         kill(ninja)
 
 
@@ -175,7 +145,7 @@ def _fly(ninja, rocket, home, target, entities, world, level):
     rocket["timer"] = min(rocket["timer"] + 1, len(ROCKET_SPEEDS) - 1)
     step = ROCKET_SPEEDS[rocket["timer"]]
     ux, uy = rocket["vx"], rocket["vy"]
-    if ray_length(rocket["x"], rocket["y"], ux, uy, step, entities, world, level) < step:
+    if ray_length(rocket["x"], rocket["y"], ux, uy, step, False, entities, world, level) < step:
         explode(rocket, home)
         return
     rocket["x"] += step * ux

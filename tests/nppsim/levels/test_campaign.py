@@ -171,6 +171,16 @@ def test_extract_writes_and_reads_campaign_files(pack, tmp_path, capsys):
         assert Level.load(tmp_path / "out" / name) == level
 
 
+def test_extract_does_not_overwrite_a_campaign_file(pack, tmp_path, capsys):
+    content = pack.read_bytes()
+    other = tmp_path / "other.txt"
+    other.write_text(line_of("simple", 1) + "\n")
+    for source in (f"{pack}#0", str(other)):
+        assert main(["extract", source, str(pack)]) == 2
+        assert pack.name in capsys.readouterr().err
+    assert pack.read_bytes() == content
+
+
 @needs_campaign
 def test_the_real_games_files_read_and_write_back_unchanged():
     for path in sorted(CAMPAIGN.glob("S*.txt")):

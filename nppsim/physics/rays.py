@@ -1,0 +1,46 @@
+"""Rays through the cells of the stage: beams, shots and sight (docs/physics.md, sections 8.2 and 8.4)."""
+
+import math
+
+from nppsim._kernel import kernel
+from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
+from nppsim.physics.segments import impact_segment
+
+RAY_LENGTH = 2000.0  # px, longer than the stage's diagonal
+DOOR_OVERHANG = 2.0 * TILE  # px of a ray: more than lie between a door and the cell in whose list it is
+
+
+@kernel
+def ray_length(x, y, ux, uy, limit, any_door, entities, world, level):
+    """Length in px of a ray of unit direction (ux, uy), at most ``limit``, up to the first segment of the first cell in
+    which it meets one.  any_door: open doors stop it too."""
+    segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
+    wx, wy = RAY_LENGTH * ux, RAY_LENGTH * uy
+    cx, cy = int(math.floor(x / TILE)), int(math.floor(y / TILE))
+    while 0 <= cx < CELLS_X and 0 <= cy < CELLS_Y:
+        cell = cx * CELLS_Y + cy
+        t = 1.0
+        for k in range(first + cell_start[cell], first + cell_start[cell + 1]):
+            door = segments[k]["entity"]
+            if any_door or door < 0 or entities[door]["closed"]:
+                t = min(t, impact_segment(x, y, wx, wy, segments[k]["x"], segments[k]["y"], segments[k]["shape"], 0.0))
+        if t < 1.0:
+            return min(RAY_LENGTH * t, limit)
+        to_x = (TILE * (cx + 1 if ux > 0.0 else cx) - x) / ux if ux != 0.0 else math.inf
+        to_y = (TILE * (cy + 1 if uy > 0.0 else cy) - y) / uy if uy != 0.0 else math.inf
+        if min(to_x, to_y) > limit + DOOR_OVERHANG:
+            return limit
+        if to_x < to_y:
+            cx += 1 if ux > 0.0 else -1
+        else:
+            cy += 1 if uy > 0.0 else -1
+    return limit
+
+
+@kernel
+def ray_gap(ninja, x, y, ux, uy, length):
+    """Distance in px from the ninja's centre to a ray of unit direction (ux, uy) from (x, y)."""
+    ex, ey = ninja["x"] - x, ninja["y"] - y
+    along = min(max(ex * ux + ey * uy, 0.0), length)
+    dx, dy = ex - along * ux, ey - along * uy
+    return math.sqrt(dx * dx + dy * dy)
