@@ -183,7 +183,8 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
             },
         ),
     ),
-    # Machines: launch pads, bounce blocks, one-ways, thwumps, shove thwumps, drones, guards, boost pads, death balls; curves.
+    # Machines: launch pads, bounce blocks, one-ways, thwumps, shove thwumps, drones, guards, boost pads, death balls;
+    # turrets, shooting drones, lasers, chasers; curves.
     "advanced": (
         ("course", {"kinds": ("launch",), "stations": (1, 2), "height": (14, 20)}),
         ("course", {"kinds": ("bounce",), "stations": (1, 2), "height": (10, 14)}),
@@ -197,6 +198,10 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("course", {"kinds": ("boost",), "stations": (1, 2), "height": (10, 14)}),
         ("course", {"kinds": ("shove",), "stations": (1, 2), "height": (10, 14)}),
         ("course", {"kinds": ("ball",), "stations": (1, 2), "height": (10, 14)}),
+        ("course", {"kinds": ("turret",), "stations": (1, 2), "height": (12, 16)}),
+        ("course", {"kinds": ("gunner",), "stations": (1, 2), "height": (12, 16)}),
+        ("course", {"kinds": ("laser",), "stations": (1, 2), "height": (10, 14)}),
+        ("course", {"kinds": ("chaser",), "stations": (1, 2), "height": (10, 14)}),
         ("course", {"kinds": ("curves", "guard", "drone", "thwump"), "stations": (2, 3), "height": (10, 14)}),
         ("course", {"kinds": tuple(STATIONS), "stations": (2, 4), "height": (14, 22)}),
         ("chambers", {"grid": ((2, 3), (1, 1)), "width": (6, 10), "height": (5, 8), "drones": (1, 2)}),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 
 from nppsim.generate.cave import Cave, sections
-from nppsim.generate.sketch import DOWN, RIGHT, UP, UP_RIGHT, Placed, Rng, Span, draw, generator, pick, place
+from nppsim.generate.sketch import DOWN, LEFT, RIGHT, UP, UP_RIGHT, Placed, Rng, Span, draw, generator, pick, place
 from nppsim.levels import kinds as entity
 from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS
@@ -207,6 +207,53 @@ def _ball(rng: Rng, board: _Board) -> None:
         board.put(entity.DEATH_BALL, column, STEPS_PER_TILE * (board.ground + draw(rng, (2, clear - 1))))
 
 
+def _cover(rng: Rng, board: _Board, clear: int) -> list[int]:
+    """Append a hall with walls to hide behind; return the columns without a wall."""
+    open_columns: list[int] = []
+    for part in range(draw(rng, (2, 3))):
+        if part:
+            board.add(1, board.ground + draw(rng, (1, 2)), clear)
+        open_columns += board.add(draw(rng, (3, 5)), board.ground, clear)
+    return open_columns
+
+
+def _turret(rng: Rng, board: _Board) -> None:
+    """A hall with walls to hide behind, and a rocket or gauss turret below its ceiling."""
+    board.room_above(rng, 7)
+    clear = min(draw(rng, (6, 8)), board.rows - board.ground)
+    hall = _cover(rng, board, clear)
+    kind = entity.ROCKET_TURRET if rng.random() < 0.7 else entity.GAUSS_TURRET
+    board.put(kind, hall[draw(rng, (len(hall) // 2, len(hall) - 1))], STEPS_PER_TILE * (board.ground + clear) - 2)
+
+
+def _gunner(rng: Rng, board: _Board) -> None:
+    """A chaingun or laser drone that flies to and fro high above a hall with walls to hide behind."""
+    board.room_above(rng, 7)
+    clear = min(draw(rng, (6, 8)), board.rows - board.ground)
+    hall = _cover(rng, board, clear)
+    kind = entity.CHAINGUN_DRONE if rng.random() < 0.5 else entity.LASER_DRONE
+    up = STEPS_PER_TILE * (board.ground + clear) - 2
+    board.put(kind, pick(rng, hall), up, rng.choice([LEFT, RIGHT]).item(), pick(rng, STRAIGHT_ON))
+
+
+def _laser(rng: Rng, board: _Board) -> None:
+    """A hall with walls to hide behind, and a laser turret that turns in the air."""
+    board.room_above(rng, 6)
+    clear = min(draw(rng, (5, 7)), board.rows - board.ground)
+    up = STEPS_PER_TILE * (board.ground + clear) - draw(rng, (6, 10))
+    board.put(entity.LASER, pick(rng, _cover(rng, board, clear)[2:]), up, draw(rng, (0, 7)), draw(rng, (0, 1)))
+
+
+def _chaser(rng: Rng, board: _Board) -> None:
+    """A hollow with a chaser drone in it, which runs at a ninja that enters."""
+    hollow = board.add(draw(rng, (6, 10)), board.ground - 1)
+    up = STEPS_PER_TILE * (board.ground - 1) + 2
+    column = hollow[draw(rng, (len(hollow) // 2, len(hollow) - 2))]
+    board.put(entity.CHASER_DRONE, column, up, rng.choice([LEFT, RIGHT]).item(), pick(rng, STRAIGHT_ON))
+    middle = hollow[len(hollow) // 2]
+    board.tiles += [(middle - i, board.ground + 1, SOLID) for i in range(draw(rng, (1, 2)))]
+
+
 STATIONS: dict[str, Callable[[Rng, _Board], None]] = {
     "launch": _launch,
     "bounce": _bounce,
@@ -220,4 +267,8 @@ STATIONS: dict[str, Callable[[Rng, _Board], None]] = {
     "curves": _curves,
     "shove": _shove,
     "ball": _ball,
+    "turret": _turret,
+    "gunner": _gunner,
+    "laser": _laser,
+    "chaser": _chaser,
 }

@@ -31,6 +31,7 @@ Item = TypeVar("Item")
 
 # Orientations.
 RIGHT = 0
+LEFT = 4
 DOWN = 2
 UP = 6
 UP_RIGHT = 7
