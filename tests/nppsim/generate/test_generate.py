@@ -43,7 +43,14 @@ MACHINES = {
     kinds.BOOST_PAD,
     kinds.MINI_DRONE,
 }
-MACHINES |= {kinds.SHOVE_THWUMP, kinds.DEATH_BALL, kinds.LASER, kinds.CHASER_DRONE, *kinds.TURRETS, *kinds.SHOOTING_DRONES}
+MACHINES |= {
+    kinds.SHOVE_THWUMP,
+    kinds.DEATH_BALL,
+    kinds.LASER,
+    kinds.CHASER_DRONE,
+    *kinds.TURRETS,
+    *kinds.SHOOTING_DRONES,
+}
 FEWEST_LAYOUTS = 50  # of 100 levels; "simplest" has the fewest
 SOLID = 1
 difficulties = st.none() | st.floats(0, 1)
