@@ -135,11 +135,11 @@ def _levels(arguments: argparse.Namespace) -> int:
         print(json.dumps([asdict(f) for f in facts], indent=2))
         return 0
     rows = [
-        (f.name, f.title, f.support, "none found" if f.path_length is None else round(f.path_length))
+        (f.name, f.id or "-", f.title, f.support, "none found" if f.path_length is None else round(f.path_length))
         + (", ".join(f"{count} {name}" for name, count in f.entities.items()),)
         for f in facts
     ]
-    print(table(("level", "title", "support", "path, px", "entities"), rows, align="lllrl"))
+    print(table(("level", "id", "title", "support", "path, px", "entities"), rows, align="llllrl"))
     counts = Counter(f.support for f in facts)
     unreachable = sum(f.path_length is None for f in facts)
     print(

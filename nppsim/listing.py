@@ -15,12 +15,14 @@ class LevelFacts:
     """One level as ``nppsim levels`` prints it.
 
     name: where it is, as ``Level.load`` takes it.
+    id: see ``Level.id``.
     support: see ``Level.support``.
     entities: number of records by name of their type.
     path_length: px, from the spawn over the switch to the exit; None if no path is found.
     """
 
     name: str
+    id: str
     title: str
     support: str
     entities: dict[str, int]
@@ -34,7 +36,14 @@ def level_facts(levels: Sequence[Level]) -> list[LevelFacts]:
     bank = LevelBank(levels)
     found = zip(levels, bank.path_length.tolist(), bank.reachable.tolist(), strict=True)
     return [
-        LevelFacts(level.name, level.title.strip(), level.support, _entities(level), length if reachable else None)
+        LevelFacts(
+            level.name,
+            level.id,
+            level.title.strip(),
+            level.support,
+            _entities(level),
+            length if reachable else None,
+        )
         for level, length, reachable in found
     ]
 

@@ -10,7 +10,7 @@ A line is ``$TITLE#HEX#``.  HEX is the level as hexadecimal digits, with the two
 A record is x, y [, orientation [, mode]].  In records of exits, locked doors and trap doors the last two bytes are the x
 and y of the switch.
 
-    level = Level.load("S.txt#12")                  # or "S.txt#its title"
+    level = Level.load("S.txt#12")                  # or "S.txt#its title", "S.txt#S-C-00-02", "GAME_FOLDER#S-C-00-02"
     levels, problems = read_campaign("S.txt")       # problems: the errors of damaged lines
     line = to_line(level)
 
@@ -24,14 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.levels import kinds
+from nppsim.levels import ids, kinds
 from nppsim.levels.format import RECORD_SIZE, TITLE, TYPE, LevelError, X, Y
 from nppsim.levels.level import Level, container_readers
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.reading import read_bytes
 
 SUFFIX = ".txt"
-_ITEM = re.compile(rf"(.+?{re.escape(SUFFIX)})#(.+)", re.IGNORECASE | re.DOTALL)  # FILE.txt#LINE or FILE.txt#TITLE
+_ITEM = re.compile(rf"(.+?{re.escape(SUFFIX)})#(.+)", re.IGNORECASE | re.DOTALL)  # FILE.txt#NUMBER, #ID or #TITLE
 MAX_CAMPAIGN_BYTES = 64 << 20  # some 20,000 levels; the game's largest file has 2 MB
 
 # Bytes per record of each type, in the order of the file.
@@ -90,9 +90,9 @@ def read_campaign(path: str | Path) -> tuple[dict[int, Level], dict[int, LevelEr
     """
     levels: dict[int, Level] = {}
     problems: dict[int, LevelError] = {}
-    for number, line in _lines(path).items():
+    for number in _lines(path):
         try:
-            levels[number] = level_from_line(line, f"{path}#{number}")
+            levels[number] = _read_level(Path(path), number)
         except LevelError as problem:
             problems[number] = problem
     return levels, problems
@@ -104,31 +104,56 @@ def level_numbers(path: str | Path) -> list[int]:
 
 
 def locate(path: str | Path) -> tuple[Path, int] | None:
-    """Return file and number of ``FILE.txt#NUMBER`` or ``FILE.txt#TITLE``; None for other paths.  Raises LevelError.
+    """Return file and number of ``FILE.txt#NUMBER``, ``FILE.txt#ID`` or ``FILE.txt#TITLE``; None for other paths.
 
-    A title that several levels share needs the number instead.
+    Instead of the file, the folder of campaign files may be given for an id or a title.  An id may lack the tab
+    (``SI.txt#A-00-00``).  Raises LevelError if there is no such level, and for a title that several levels share.
     """
-    match = _ITEM.fullmatch(os.fspath(path))
-    if not match:
+    place = os.fspath(path)
+    if match := _ITEM.fullmatch(place):
+        files, item = [Path(match[1])], match[2]
+        number = int(item) if item.isdecimal() else -1
+        if number in _lines(files[0]):
+            return files[0], number
+    elif folder := folder_of_item(place):
+        files, item = sorted(filter(is_campaign_file, Path(folder).iterdir())), place[len(folder) + 1 :]
+    else:
         return None
-    file, item = Path(match[1]), match[2]
-    lines = _lines(file)
-    if item.isdecimal() and int(item) in lines:
-        return file, int(item)
-    titles = {number: _title(line) for number, line in lines.items()}
-    found = [number for number, title in titles.items() if title == item]
-    found = found or [number for number, title in titles.items() if title.casefold() == item.casefold()]
-    if not found:
-        raise LevelError(
-            f"{path}: {file} has no such level; give a number from 0 to {max(lines)} or a title (nppsim levels lists them)"
-        )
-    if len(found) > 1:
-        raise LevelError(f"{path}: the levels {', '.join(map(str, found))} have this title; give one of these numbers")
-    return file, found[0]
+    for matches in (_has_id, _has_title, _has_title_in_any_case):
+        found = [(file, number) for file in files for number in _lines(file) if matches(file, number, item)]
+        if len(found) > 1:
+            several = ", ".join(f"{file.name}#{number}" for file, number in found)
+            raise LevelError(f"{path}: several levels match; give one of {several}")
+        if found:
+            return found[0]
+    raise LevelError(f"{path}: no such level; give a number, an id or a title (nppsim levels lists them)")
+
+
+def folder_of_item(place: str) -> str:
+    """Return FOLDER of ``FOLDER#ID``, "" for other places."""
+    folder, hash_sign, _ = place.partition("#")
+    return folder if hash_sign and os.path.isdir(folder) and not os.path.exists(place) else ""
+
+
+def _id(file: Path, number: int) -> str:
+    return ids.level_id(file.stem, number, next(reversed(_lines(file))) + 1)
+
+
+def _has_id(file: Path, number: int, item: str) -> bool:
+    known = _id(file, number).casefold()
+    return item.casefold() in (known, known.partition("-")[2])
+
+
+def _has_title(file: Path, number: int, item: str) -> bool:
+    return _title(_lines(file)[number]) == item
+
+
+def _has_title_in_any_case(file: Path, number: int, item: str) -> bool:
+    return _title(_lines(file)[number]).casefold() == item.casefold()
 
 
 def load_level(path: str | Path) -> Level | None:
-    """Read the level ``FILE.txt#NUMBER`` or ``FILE.txt#TITLE``; a campaign file of one level needs neither.
+    """Read the level at a place as ``locate`` takes it; a campaign file of one level needs no number.
 
     Returns None for files of other formats.  Raises LevelError.
     """
@@ -142,11 +167,14 @@ def load_level(path: str | Path) -> Level | None:
                 f"{path}: a campaign file with {len(numbers)} levels; give one, such as {path}#{numbers[0]}"
             )
         place = Path(path), numbers[0]
-    file, number = place
-    return level_from_line(_lines(file)[number], f"{file}#{number}")
+    return _read_level(*place)
 
 
-def level_from_line(line: bytes, name: str = "") -> Level:
+def _read_level(file: Path, number: int) -> Level:
+    return level_from_line(_lines(file)[number], f"{file}#{number}", _id(file, number))
+
+
+def level_from_line(line: bytes, name: str = "", level_id: str = "") -> Level:
     """Read one line of a campaign file; ``name`` appears in messages.  Raises LevelError with the byte in question."""
     label = name or "campaign line"
     line = line.strip()
@@ -160,7 +188,7 @@ def level_from_line(line: bytes, name: str = "") -> Level:
     if len(records) == 0:
         raise LevelError(f"{label}: has no entities; needed is at least the ninja's spawn")
     tiles = np.frombuffer(data[_TILES], np.uint8).reshape(ROWS, COLUMNS)
-    return Level(tiles, records, name=name, title=_title(line)[: TITLE.stop - TITLE.start])
+    return Level(tiles, records, name=name, title=_title(line)[: TITLE.stop - TITLE.start], id=level_id)
 
 
 def to_line(level: Level) -> str:

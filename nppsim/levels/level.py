@@ -9,6 +9,7 @@ Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirro
 
 import codecs
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Level:
     exit_count: 0..255, how many rows below an exit door its switch stands; counted from ``records`` if COUNTED.
     ball_count: 0..255, the number of death balls as the file states it; counted from ``records`` if COUNTED.
     title: at most 128 ASCII characters, stored in the file header.
+    id: in the game, such as "S-C-12-03" (``nppsim.levels.ids``); "" if the level is not from a campaign file.
     warnings: unusual data, each with its byte offset in the file and its treatment.
 
     Raises LevelError for wrong shapes, values that are not bytes, and data of another format.
@@ -78,6 +80,7 @@ class Level:
     exit_count: int = COUNTED
     ball_count: int = COUNTED
     title: str = ""
+    id: str = ""
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -260,6 +263,11 @@ class Level:
         """Centre of the ninja at the start, (x, y) in px."""
         return float(POSITION_UNIT * int(self.records[0, X])), float(POSITION_UNIT * int(self.records[0, Y]))
 
+    @property
+    def caption(self) -> str:
+        """Id and title of a level of the game, the name of others."""
+        return f"{self.id} {self.title.strip()}".strip() if self.id else self.name
+
     @cached_property
     def support(self) -> str:
         """How well the simulator knows the level's entities: "exact", "modelled" or "unsupported".
@@ -301,8 +309,12 @@ class Level:
 
 
 def container_suffix(path: str | Path) -> str:
-    """Suffix of a file name in lower case, without the item of ``SET.h5#7`` or ``S.txt#title``."""
-    if ".txt#" in str(path).lower():
+    """Suffix of a file name in lower case, without the item of ``SET.h5#7`` or ``S.txt#title``.
+
+    That of ``FOLDER#SI-A-00-00`` is ".txt", as the folder's campaign files are read.
+    """
+    place = str(path)
+    if ".txt#" in place.lower() or ("#" in place and os.path.isdir(place.partition("#")[0])):
         return ".txt"
     return Path(path).suffix.lower().partition("#")[0]
 

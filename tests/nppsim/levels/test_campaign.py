@@ -104,9 +104,44 @@ def test_titles_may_contain_any_sign(tmp_path):
     path = tmp_path / "odd.txt"
     path.write_text(f"$24/7: #1. a#b#{digits}#\n$twin#{digits}#\n$twin#{digits}#\n")
     assert Level.load(f"{path}#24/7: #1. a#b").title == "24/7: #1. a#b"
-    with pytest.raises(LevelError, match="1, 2"):
+    with pytest.raises(LevelError, match=r"odd.txt#1, odd.txt#2"):
         Level.load(f"{path}#twin")
     assert [level.title for level in LevelSet.at(f"{path}#24/7: #1. a#b")] == ["24/7: #1. a#b"]
+
+
+@pytest.fixture
+def game(tmp_path):
+    """A folder with an intro tab of 125 levels, and a tab that lacks lines."""
+    digits = [line_of("simple", seed).split("#")[-2] for seed in (1, 2)]
+    folder = tmp_path / "game v1.2"
+    folder.mkdir()
+    (folder / "SI.txt").write_text("".join(f"$intro {i}#{digits[i % 2]}#\n" for i in range(125)))
+    (folder / "S.txt").write_text("".join(f"$solo {i}#{digits[i % 2]}#\n" for i in range(3)))
+    (folder / "readme.txt").write_text("$5 for the #1 level\n")
+    return folder
+
+
+def test_levels_know_their_ids_and_are_found_by_them(game):
+    for place in ("SI.txt#SI-C-03-04", "SI.txt#c-03-04", "SI.txt#89", "SI.txt#intro 89", ""):
+        level = Level.load(game / place if place else f"{game}#SI-C-03-04")
+        assert (level.id, level.title, level.caption) == ("SI-C-03-04", "intro 89", "SI-C-03-04 intro 89")
+    assert [level.id for level in LevelSet.at(f"{game}#intro 3")] == ["SI-A-00-03"]
+    for wrong in (f"{game}#S-A-00-00", f"{game}#SI-X-00-00", f"{game}#7", f"{game / 'SI.txt'}#SI-F-00-00"):
+        with pytest.raises(LevelError):
+            Level.load(wrong)
+
+
+def test_a_file_without_all_levels_of_its_tab_has_plain_ids(game):
+    assert Level.load(f"{game}#S-002") == Level.load(game / "S.txt#2")
+    assert [level.id for level in LevelSet.at(game / "S.txt")] == ["S-000", "S-001", "S-002"]
+
+
+def test_the_command_levels_shows_ids(game, capsys):
+    assert main(["levels", f"{game}#SI-A-00-01", "--json"]) == 0
+    (facts,) = json.loads(capsys.readouterr().out)
+    assert (facts["id"], facts["title"]) == ("SI-A-00-01", "intro 1")
+    assert main(["levels", str(game / "S.txt")]) == 0
+    assert "S-002" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

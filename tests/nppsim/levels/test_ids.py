@@ -1,0 +1,35 @@
+"""Ids of the game's levels."""
+
+import pytest
+
+from nppsim.levels.ids import TABS, level_id
+
+
+@pytest.mark.parametrize(
+    ("file", "number", "known"),
+    [  # pairs of number and id that the community has published
+        ("S", 310, "S-C-12-00"),
+        ("S", 489, "S-C-19-04"),
+        ("S2", 149, "SU-E-05-04"),
+        ("S2", 237, "SU-C-09-02"),
+        # first and last levels
+        ("SI", 0, "SI-A-00-00"),
+        ("SI", 124, "SI-E-04-04"),
+        ("S", 500, "S-X-00-00"),
+        ("SL", 599, "SL-X-19-04"),
+        ("SS", 26, "?-B-05"),
+        ("SS2", 119, "!-X-19"),
+    ],
+)
+def test_known_ids(file, number, known):
+    assert level_id(file, number, TABS[file].levels) == known
+
+
+def test_ids_of_the_game_are_unique():
+    all_ids = [level_id(file, number, tab.levels) for file, tab in TABS.items() for number in range(tab.levels)]
+    assert len(set(all_ids)) == sum(tab.levels for tab in TABS.values())
+
+
+@pytest.mark.parametrize(("file", "count"), [("SL2", 240), ("S", 125), ("PACK", 600)])
+def test_files_whose_ids_are_not_known_have_plain_ones(file, count):
+    assert level_id(file, 12, count) == f"{file}-012"
