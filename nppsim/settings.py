@@ -17,6 +17,7 @@ import functools
 import math
 import numbers
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from types import MappingProxyType, UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nppsim.errors import ConfigError, did_you_mean, redact
+from nppsim.game_folder import expanded
 
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
 _KEY = "setting"  # of a field's metadata
@@ -287,8 +289,11 @@ class Parser(argparse.ArgumentParser):
         return given
 
     def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
-        """(arguments, those that are not known); ConfigError for a flag whose value is out of limits or refused."""
-        given, unknown = super().parse_known_args(args, namespace)
+        """(arguments, those that are not known); ConfigError for a flag whose value is out of limits or refused.
+
+        ``campaign:`` at the beginning of an argument becomes the game's folder (``nppsim.game_folder``).
+        """
+        given, unknown = super().parse_known_args(map(expanded, sys.argv[1:] if args is None else args), namespace)
         for attribute, flag in self._settings.items():
             value = getattr(given, attribute, flag.default)
             if flag.refusal and value != flag.default:
