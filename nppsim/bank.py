@@ -18,6 +18,7 @@ from nppsim.levels.level import Level
 from nppsim.paths import MAX_PATH
 from nppsim.physics.grid import GRID_SIZE
 from nppsim.physics.lasers import place_lasers
+from nppsim.physics.rules import DEFAULT_RULES, Rules
 
 TIME_LIMIT_BASE = 300  # frames of an episode on a level whose path has length 0
 TIME_LIMIT_PER_PX = 2.0  # additional frames per px of path; a straight run at top speed takes 0.3
@@ -43,6 +44,7 @@ LEVEL_DTYPE = np.dtype(
         ("ball_count", "i4"),  # death balls, as the file states it
         ("toggle_mines", "u1"),  # there are toggle mines
         ("one_ways", "u1"), ("blocks", "u1"),  # there are one-ways; bounce blocks, thwumps or shove thwumps
+        ("rules", "u1"),  # see ``rules``
     ],
     align=True,
 )  # fmt: skip
@@ -97,6 +99,7 @@ class LevelBank:
     levels: the levels, in order; a level's index is its place here.
     completions: create chaser drones and lasers too, which the reference simulator leaves out.
     known: levels that were compiled before, with the same ``completions``, need not be compiled again.
+    rules: variants of rules that no recording has decided.
 
     compiled: LevelGeometry of each level.
     world: the physics kernels' arrays.
@@ -111,16 +114,17 @@ class LevelBank:
         levels: Sequence[Level],
         completions: bool = True,
         known: Mapping[Level, LevelGeometry] = MappingProxyType({}),
+        rules: Rules = DEFAULT_RULES,
     ):
         self.levels = list(levels)
-        self.completions = completions
+        self.completions, self.rules = completions, rules
         if not self.levels:
             raise ValueError("a bank needs at least one level")
         self.compiled = [known.get(level) or compile_level(level, completions) for level in self.levels]
         self.max_entities = max(1, *(len(c.entity_type) for c in self.compiled))
         self.max_movers = max(1, *(len(c.movers) for c in self.compiled))
         self.stage = np.ascontiguousarray(np.stack([c.stage for c in self.compiled]))
-        self.world = _world(self.compiled, self.levels)
+        self.world = _world(self.compiled, self.levels, rules)
         self._paths: LevelPaths | None = None
 
     @property
@@ -163,7 +167,7 @@ class LevelBank:
         return bool((doors | exits).any())
 
 
-def _world(compiled: list[LevelGeometry], levels: list[Level]) -> World:
+def _world(compiled: list[LevelGeometry], levels: list[Level], rules: Rules) -> World:
     def joined(field):
         return np.ascontiguousarray(np.concatenate([getattr(c, field) for c in compiled]))
 
@@ -181,6 +185,7 @@ def _world(compiled: list[LevelGeometry], levels: list[Level]) -> World:
         entity_items=joined("entity_items"),
         grid=np.stack([c.grid for c in compiled if len(c.grid)] or [np.zeros(GRID_SIZE, np.uint8)]),
     )
+    world.level["rules"] = rules.bits
     place_lasers(world)
     return world
 

@@ -10,6 +10,7 @@ from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.groups import is_mine
+from nppsim.physics.rules import DEFAULT_RULES, Rules
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.physics.tick import start, tick
 
@@ -111,12 +112,15 @@ def _run(ninjas, entities, movers, world, inputs, frames, entity_state, entity_x
     return _play(ninjas[0], entities[0], movers[0], world, inputs, frames, entity_state, entity_xy)
 
 
-def simulate(level: Level | LevelBank, inputs: np.ndarray, completions: bool = True) -> Run:
+def simulate(
+    level: Level | LevelBank, inputs: np.ndarray, completions: bool = True, rules: Rules = DEFAULT_RULES
+) -> Run:
     """Play ``level`` from its spawn.
 
     level: or a LevelBank of it alone, if it is compiled already.
     inputs: uint8[frames], N++ input bytes (1 jump, 2 right, 4 left; left wins over right; 8 self-destruct), one a frame.
     completions: with chaser drones and lasers, which the reference simulator leaves out.
+    rules: variants of rules that no recording has decided; both hold for a Level, a LevelBank has its own.
     Raises ValueError for inputs that are not one byte a frame.
     """
     inputs = np.ascontiguousarray(inputs)
@@ -125,7 +129,7 @@ def simulate(level: Level | LevelBank, inputs: np.ndarray, completions: bool = T
         raise ValueError(
             f"inputs must be one byte per frame, a vector of whole numbers 0..255; got {inputs.dtype}{list(inputs.shape)}"
         )
-    bank = level if isinstance(level, LevelBank) else LevelBank([level], completions)
+    bank = level if isinstance(level, LevelBank) else LevelBank([level], completions, rules=rules)
     compiled = bank.compiled[0]
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
     _, (ninjas, entities, movers) = allocate(1, parts)

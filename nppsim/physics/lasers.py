@@ -15,12 +15,14 @@ from nppsim._kernel import kernel
 from nppsim.levels import kinds
 from nppsim.physics.ninja import kill
 from nppsim.physics.rays import RAY_LENGTH, ray_gap, ray_length
+from nppsim.physics.rules import FAST_LASERS
 from nppsim.physics.segments import is_beside, nearest_segment, surface_normal
 from nppsim.physics.state import RADIUS
 
 EMITTER_RADIUS = 5.9  # px
 SPIN_SPEED = 0.010471975  # rad per frame, of spinners
 SURFACE_SPEED = 0.1  # px per frame, of surface lasers
+FAST_SURFACE_SPEED = 1.0  # with the rule FAST_LASERS
 CORNER_SPEED = 0.005524805665672641  # rad per frame, of surface lasers at a vertex
 SURFACE_REACH = 12.0  # px, in which surfaces are searched
 SURFACE_DISTANCE = 7.0  # px: with a surface nearer than that, a turret is a surface laser
@@ -128,8 +130,9 @@ def _creep(laser, entities, world, level):
         laser["vx"], laser["vy"] = nx, ny
         laser["x"], laser["y"] = vertex_x + EMITTER_RADIUS * nx, vertex_y + EMITTER_RADIUS * ny
     else:
-        laser["x"] += SURFACE_SPEED * (laser["direction"] * -ny)
-        laser["y"] += SURFACE_SPEED * (laser["direction"] * nx)
+        speed = FAST_SURFACE_SPEED if world.level[level]["rules"] & FAST_LASERS else SURFACE_SPEED
+        laser["x"] += speed * (laser["direction"] * -ny)
+        laser["y"] += speed * (laser["direction"] * nx)
     k, result, x, y = _nearest_segment(laser["x"], laser["y"], entities, world, level)
     if result == 0:
         return

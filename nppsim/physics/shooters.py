@@ -23,6 +23,7 @@ from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics.grid import register
 from nppsim.physics.ninja import kill
 from nppsim.physics.rays import RAY_LENGTH, ray_gap, ray_length
+from nppsim.physics.rules import OPEN_DOORS_BLOCK, ROCKETS_TURN_BACK
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import RADIUS, UNREGISTERED
 
@@ -33,9 +34,6 @@ LEAD = 1.5  # frames of motion by which rockets and gauss turrets aim ahead of t
 ROCKET_PREFIRE = 15  # frames from sight to launch
 ROCKET_MAX_SPEED = 16.0 / 7.0  # px per frame
 ROCKET_TURN = 1.0 / 15.0  # part of the deviation from the target that is corrected per frame
-ROCKET_TURNS_BACK = (
-    False  # whether a rocket that faces away from the ninja still turns; N v2.0: True, N++: no (grade C)
-)
 
 
 def _rocket_speeds() -> np.ndarray:
@@ -102,14 +100,21 @@ def sees(ninja, x, y, entities, world, level):
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
     return distance < RADIUS or (
-        ray_length(x, y, dx / distance, dy / distance, distance, False, entities, world, level) > distance - RADIUS
+        _open_length(x, y, dx / distance, dy / distance, distance, entities, world, level) > distance - RADIUS
     )
+
+
+@inlined
+def _open_length(x, y, ux, uy, limit, entities, world, level):
+    """Length in px, at most ``limit``, of the free line from (x, y) in direction (ux, uy)."""
+    open_doors_block = world.level[level]["rules"] & OPEN_DOORS_BLOCK != 0
+    return ray_length(x, y, ux, uy, limit, open_doors_block, entities, world, level)
 
 
 @kernel
 def _shoot(ninja, shooter, ux, uy, target, entities, world, level):
     """Kill the ninja if the shot in direction (ux, uy) passes through it."""
-    length = ray_length(shooter["x"], shooter["y"], ux, uy, RAY_LENGTH, False, entities, world, level)
+    length = _open_length(shooter["x"], shooter["y"], ux, uy, RAY_LENGTH, entities, world, level)
     shooter["beam"] = length
     if target and ray_gap(ninja, shooter["x"], shooter["y"], ux, uy, length) < RADIUS:
         kill(ninja)
@@ -159,7 +164,7 @@ def _fly(ninja, rocket, home, target, entities, world, level):
         (ninja["x"] + LEAD * ninja["vx"]) - (rocket["x"] + LEAD * step * ux),
         (ninja["y"] + LEAD * ninja["vy"]) - (rocket["y"] + LEAD * step * uy),
     )
-    if not ROCKET_TURNS_BACK and ux * tx + uy * ty <= 0.0:
+    if ux * tx + uy * ty <= 0.0 and not world.level[level]["rules"] & ROCKETS_TURN_BACK:
         return
     turn = ROCKET_TURN * (ux * ty - uy * tx)
     rocket["vx"], rocket["vy"] = _unit(ux - turn * uy, uy + turn * ux)

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from nppsim.levels import kinds
 from nppsim.levels.format import TYPE
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.physics.rules import Rules, variants
 from nppsim.reading import files_below
 from nppsim.replays.replay import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
 from nppsim.replays.replay_set import ReplaySet
@@ -30,6 +31,8 @@ class Playback:
     frame: the last frame played, 0 if unreadable.
     inputs: frames of input.
     gold: pieces collected.
+    rules: variant of an undecided rule (``physics.rules``) that matters on this level -> ``agrees``:
+        whether it ends as the file states with this rule.
     warnings: problems of the file, its level or its ending; for an unreadable file the error.
     """
 
@@ -39,6 +42,7 @@ class Playback:
     inputs: int
     gold: int
     warnings: tuple[str, ...]
+    rules: dict[str, bool] = field(default_factory=dict)
 
 
 def play_back(replay: Replay, file: str = "") -> Playback:
@@ -51,7 +55,14 @@ def play_back(replay: Replay, file: str = "") -> Playback:
         warnings.insert(0, f"the map has no exit door, so it cannot be finished{lost}")
     if replay.success is not None and replay.success != (ending == FINISHED):
         warnings.append(f"the file says that the level was {'' if replay.success else 'not '}finished")
-    return Playback(file or replay.name, ending, run.frames, replay.frames, int(run.gold[-1]), tuple(warnings))
+    rules = {name: agrees(replay, rules) for name, rules in variants(replay.level.records[:, TYPE].tolist()).items()}
+    return Playback(file or replay.name, ending, run.frames, replay.frames, int(run.gold[-1]), tuple(warnings), rules)
+
+
+def agrees(replay: Replay, rules: Rules) -> bool:
+    """Return True if a replay ends as its file states with these rules: with a win, or not before its last input."""
+    run = simulate(replay.level, replay.inputs, rules=rules)
+    return run.won if replay.success else run.frames == replay.frames or (replay.success is None and run.won)
 
 
 def is_named_like_replays(file: Path) -> bool:
@@ -111,7 +122,7 @@ def _unreadable(file: str, error: ReplayError) -> Playback:
 
 
 def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
-    """Yield lines to print while replays are played: one per replay, its warnings, then the counts.
+    """Yield lines to print while replays are played: one per replay, its warnings and rules, then the counts.
 
     Column widths are fixed because ``files.table`` needs all rows in advance.
     """
@@ -121,5 +132,7 @@ def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
         endings[one.ending] += 1
         yield f"{one.ending:<10} {one.frame:>6} {one.inputs:>6} {one.gold:>5}  {one.file}"
         yield from (f"{'':<32}{' '.join(warning.split())}" for warning in one.warnings)
+        for name, agreed in one.rules.items():
+            yield f"{'':<32}rule {name}: {'agrees' if agreed else 'does not agree'}"
     counts = ", ".join(f"{count} {ending}" for ending, count in endings.most_common())
     yield f"{endings.total()} replay{'s'[: endings.total() != 1]}: {counts}"

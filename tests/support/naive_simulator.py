@@ -1415,8 +1415,9 @@ class Laser(Entity):
 
     def _creep(self):
         if self.vertex is None:
-            self.x += SURFACE_SPEED * (self.turn * -self.ny)
-            self.y += SURFACE_SPEED * (self.turn * self.nx)
+            speed = 1.0 if "fast_lasers" in self.simulator.rules else SURFACE_SPEED
+            self.x += speed * (self.turn * -self.ny)
+            self.y += speed * (self.turn * self.nx)
         else:
             c, s = math.cos(self.turn * CORNER_SPEED), math.sin(self.turn * CORNER_SPEED)
             self.nx, self.ny = self.nx * c - self.ny * s, self.nx * s + self.ny * c
@@ -1446,13 +1447,13 @@ class Shooting:
     def enter(self, state):
         self.state, self.frames = state, 0
 
-    def ray(self, x, y, ux, uy):
-        """Distance to the first wall or closed door."""
+    def ray(self, x, y, ux, uy, open_doors=False):
+        """Distance to the first wall or closed door.  open_doors: they count, too."""
         wx, wy = 2000 * ux, 2000 * uy
         vv = wx * wx + wy * wy
         cx, cy = floor(x / 24), floor(y / 24)
         while 0 <= cx < WIDTH and 0 <= cy < HEIGHT:
-            segments = [segment for segment in self.stage.segments[cx][cy] if segment.active]
+            segments = [segment for segment in self.stage.segments[cx][cy] if segment.active or open_doors]
             t = min((segment.impact(x, y, wx, wy, vv, 0) for segment in segments), default=1.0)
             if t < 1:
                 return 2000 * t
@@ -1469,11 +1470,13 @@ class Shooting:
         dist = distance(self.x, self.y, ninja.x, ninja.y)
         if not ninja.is_target or dist < 10:
             return ninja.is_target
-        return self.ray(self.x, self.y, (ninja.x - self.x) / dist, (ninja.y - self.y) / dist) > dist - 10
+        blocked = "open_doors_block" in self.simulator.rules
+        return self.ray(self.x, self.y, (ninja.x - self.x) / dist, (ninja.y - self.y) / dist, blocked) > dist - 10
 
     def shoot(self, ux, uy):
         ex, ey = self.ninja.x - self.x, self.ninja.y - self.y
-        along = min(max(ex * ux + ey * uy, 0.0), self.ray(self.x, self.y, ux, uy))
+        length = self.ray(self.x, self.y, ux, uy, "open_doors_block" in self.simulator.rules)
+        along = min(max(ex * ux + ey * uy, 0.0), length)
         dx, dy = ex - along * ux, ey - along * uy
         if self.ninja.is_target and sqrt(dx * dx + dy * dy) < 10:
             self.ninja.kill()
@@ -1526,7 +1529,9 @@ class RocketTurret(Shooting, Entity):
             return
         ahead = (self.x + 1.5 * self.speed * ux, self.y + 1.5 * self.speed * uy)
         tx, ty = unit(ninja.x + 1.5 * ninja.vx - ahead[0], ninja.y + 1.5 * ninja.vy - ahead[1])
-        if ux * tx + uy * ty > 0:  # a rocket that faces away flies straight on
+        if (
+            ux * tx + uy * ty > 0 or "rockets_turn_back" in self.simulator.rules
+        ):  # else it faces away and flies straight on
             turn = 1 / 15 * (ux * ty - uy * tx)
             self.direction = unit(ux - turn * uy, uy + turn * ux)
 
@@ -1648,10 +1653,12 @@ class Simulator:
     """One level, played frame by frame, also after death and win.
 
     level: the level.  completions: whether the entities of section 8 exist, which the original leaves unfinished.
+    rules: names of rules that are not as by default (section 8.5).
     ninja, entities: to look at; entities are in type order, an exit's switch (4) directly after its exit (3).
     """
 
-    def __init__(self, level: Level, completions: bool = False):
+    def __init__(self, level: Level, completions: bool = False, rules: frozenset = frozenset()):
+        self.rules = rules
         self.stage = Stage(level.tiles.tolist())
         self.grid = [[[] for _ in range(HEIGHT)] for _ in range(WIDTH)]
         self.counts = {}

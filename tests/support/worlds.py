@@ -6,6 +6,7 @@ from numba import njit
 from nppsim.bank import LevelBank
 from nppsim.levels.kinds import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE
 from nppsim.levels.level import Level
+from nppsim.physics.rules import DEFAULT_RULES
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.physics.tick import start, tick
 
@@ -168,8 +169,8 @@ def _tick(ninjas, entities, movers, world, input_byte):
 class Walk:
     """The bare physics of one level, frame by frame; unlike the package's drivers, also after death and win."""
 
-    def __init__(self, level):
-        self.bank = LevelBank([level])
+    def __init__(self, level, rules=DEFAULT_RULES):
+        self.bank = LevelBank([level], rules=rules)
         self.ninjas, self.entities = np.zeros(1, NINJA_DTYPE), np.zeros((1, self.bank.max_entities), ENTITY_DTYPE)
         self.movers = np.zeros((1, self.bank.max_movers), MOVER_DTYPE)
         _start(self.ninjas, self.entities, self.movers, self.bank.world)

@@ -6,8 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nppsim.levels import tiles
-from nppsim.levels.kinds import CHASER_DRONE, EXIT, LASER
+from nppsim.levels.kinds import (
+    CHASER_DRONE,
+    EXIT,
+    LASER,
+    REGULAR_DOOR,
+    ROCKET_TURRET,
+    SHOOTING_DRONES,
+    TURRETS,
+)
 from nppsim.levels.level import Level
+from nppsim.physics.rules import Rules
 
 import worlds
 from naive_simulator import CODE, SHAPES, Simulator
@@ -30,9 +39,11 @@ def held_inputs(rng, frames):
     return inputs
 
 
-def compare(level, inputs):
-    """Play both, and compare everything that can be seen after every frame."""
-    twin, walk = Simulator(level, completions=True), Walk(level)
+def compare(level, inputs, rule=None):
+    """Play both, and compare everything that can be seen after every frame.  rule: name of one that is not the default."""
+    rules = {rule} if rule else set()
+    twin = Simulator(level, completions=True, rules=rules)
+    walk = Walk(level, Rules(**dict.fromkeys(rules, True)))
     placed = walk.bank.world.entity
     for frame, byte in enumerate(inputs.tolist()):
         twin.tick(byte)
@@ -62,6 +73,20 @@ def test_every_frame_is_as_in_the_twin(kinds, seed):
         seed, density=float(rng.choice([0.05, 0.1, 0.25])), num_entities=int(rng.choice([10, 40, 80])), kinds=kinds
     )
     compare(level, held_inputs(rng, FRAMES))
+
+
+@pytest.mark.parametrize(
+    ("rule", "kinds"),
+    [
+        ("fast_lasers", (LASER,)),
+        ("rockets_turn_back", (ROCKET_TURRET,)),
+        ("open_doors_block", (*TURRETS, *SHOOTING_DRONES, REGULAR_DOOR)),
+    ],
+)
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=6, deadline=None)
+def test_every_frame_is_as_in_the_twin_with_each_variant_of_a_rule(rule, kinds, seed):
+    compare(mixed_level(seed, kinds=kinds), held_inputs(np.random.default_rng(seed), FRAMES), rule)
 
 
 @pytest.mark.parametrize("switch", [45, 46])

@@ -9,9 +9,10 @@ import pytest
 
 from bc.demonstrations import find_replays
 from nppsim.__main__ import main
+from nppsim.levels.kinds import LASER
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.level_set import LevelSet
-from nppsim.replays.playback import find_files, play_files
+from nppsim.replays.playback import RAN_OUT, find_files, play_back, play_files
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 
@@ -50,6 +51,14 @@ def test_json_tells_the_same(folder, capsys):
     assert (died["ending"], won["ending"]) == ("died", "finished")
     assert won["file"].endswith("a.replay") and won["inputs"] == 200 > won["frame"] > 0 == won["gold"]
     assert won["warnings"] == []
+
+
+def test_a_recording_excludes_a_rule_with_which_it_would_not_end_as_recorded():
+    """A laser on the floor of a corridor: at 1 px per frame its beam reaches the ninja, which stands on the left."""
+    level = corridor(entities=[(LASER, 40, FLOOR + 1, 2, 1)])
+    played = play_back(Replay(level, np.zeros(300, np.uint8), success=False))
+    assert played.ending == RAN_OUT and played.rules == {"fast_lasers": False}
+    assert play_back(WON).rules == {}, "no rule matters where no such entity is"
 
 
 def test_an_unreadable_file_is_told_and_the_others_are_played(folder, capsys):
