@@ -62,7 +62,7 @@ class BatchSimulator:
 
     Arrays, overwritten by ``reset`` and ``step`` (copy them if needed later):
     obs, final_obs: key -> [N, ...], or [N, frames, ...] for stacked keys; row i of final_obs is valid if
-        ``truncated[i]``: the observation of the truncated state.
+        ``truncated[i]``, or in any finished row after ``step(every_end=True)``: the last observation of the episode.
     latest, latest_final: the same without stacks.
     rewards float32[N], terminated bool[N], truncated bool[N]; episode EPISODE_DTYPE[N], rows ``finished`` are valid.
     next_level int32[N]: the level that each environment loads at its next restart; the caller sets it.
@@ -107,7 +107,9 @@ class BatchSimulator:
         self.stacking = stacking
         self.reward_config = rewards.reward_config(reward)
         self.threads = threads or usable_cores()
-        self._pool = self._make_pool() if self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD else None
+        self._spread = self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_process = os.getpid()
         self._allocate_state()
         self._allocate_observations()
         self._static = static or self._make_static()
@@ -123,9 +125,11 @@ class BatchSimulator:
 
             self.shadow = twins.Shadow(self)
 
-    def _make_pool(self) -> ThreadPoolExecutor:
-        self._pool_process = os.getpid()
-        return ThreadPoolExecutor(self.threads - 1, "nppsim")
+    def close(self) -> None:
+        """End the threads; the next step starts new ones."""
+        if self._pool and self._pool_process == os.getpid():
+            self._pool.shutdown()
+        self._pool = None
 
     def _allocate_state(self) -> None:
         parts: list[tuple[np.dtype, tuple[int, ...]]] = [
@@ -185,6 +189,11 @@ class BatchSimulator:
         return Output._make([self.rewards, self.terminated, self.truncated, *columns, self._laps])
 
     @property
+    def time_limit(self) -> np.ndarray:
+        """int32[L]: frames after which an episode is truncated, for each level of the bank."""
+        return self._static.time_limit
+
+    @property
     def level(self) -> np.ndarray:
         """int32[N]: index of the current level of each environment."""
         return self.state.ninja["level"][: self.num_envs]
@@ -217,11 +226,14 @@ class BatchSimulator:
             self.shadow.after_reset(levels)
         return self.obs
 
-    def step(self, actions: np.ndarray, asleep: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    def step(
+        self, actions: np.ndarray, asleep: np.ndarray | None = None, *, every_end: bool = False
+    ) -> dict[str, np.ndarray]:
         """Advance by one decision.  Returns the observations; the other results are attributes of the class.
 
         actions: int[N], 0..5.
         asleep: bool[N], environments to skip; their state and observations stay unchanged.
+        every_end: write ``final_obs`` of deaths and wins too.
         """
         if not self._started:
             raise RuntimeError("call reset() before step()")
@@ -230,7 +242,7 @@ class BatchSimulator:
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
         if asleep is not None and (asleep.shape != (self.num_envs,) or asleep.dtype != bool):
             raise ValueError(f"asleep must be bool[{self.num_envs}]; got {asleep!r}")
-        return self._step(actions, next_level, every_end=False, asleep=asleep)
+        return self._step(actions, next_level, every_end, asleep=asleep)
 
     def _step(
         self,
@@ -285,13 +297,12 @@ class BatchSimulator:
             self._turn, actions, next_level, every_end, self.frame_skip, self.gamma, self.state, self.bank.world,
             self._fields, self._static, self._out, self._views,
         )  # fmt: skip
-        if self._pool is None or not getattr(advance, "overloads", ()):
+        if not self._spread or not getattr(advance, "overloads", ()):
             advance(0, self.num_envs, *arguments)
             return
-        if (
-            self._pool_process != os.getpid()
-        ):  # threads do not survive a fork: without new ones, this would wait forever
-            self._pool = self._make_pool()
+        if self._pool is None or self._pool_process != os.getpid():  # threads do not survive a fork
+            self._pool, self._pool_process = ThreadPoolExecutor(self.threads - 1, "nppsim"), os.getpid()
+        pool = self._pool
         edges = np.linspace(0, self.num_envs, 2 * self.threads + 1).astype(int).tolist()
         parts = iter(list(itertools.pairwise(edges)))
 
@@ -299,7 +310,7 @@ class BatchSimulator:
             for begin, end in parts:
                 advance(begin, end, *arguments)
 
-        others = [self._pool.submit(work) for _ in range(self.threads - 1)]
+        others = [pool.submit(work) for _ in range(self.threads - 1)]
         work()
         for other in others:
             other.result()

@@ -5,6 +5,7 @@ seeded with s has the same episodes as a ``NppEnv`` seeded with s + i, for any n
 """
 
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,25 @@ class GymSimulator(BatchSimulator):
 
     Training needs only the last observation of a truncated episode, to bootstrap from.  Gymnasium returns all of them.
     shown: keys returned unchanged.  graphs: True if ``graph`` is returned too.
+    max_episode_steps: decisions after which an episode is truncated, if its level's time limit is not reached before.
     """
 
-    def __init__(self, levels: LevelBank, num_envs: int, *, observations: Sequence[str], **settings: Any):
+    def __init__(
+        self,
+        levels: LevelBank,
+        num_envs: int,
+        *,
+        observations: Sequence[str],
+        max_episode_steps: int | None = None,
+        **settings: Any,
+    ):
         super().__init__(levels, num_envs, observations=simulated_keys(observations), **settings)
+        if max_episode_steps is not None:
+            if max_episode_steps < 1:
+                raise ValueError(f"max_episode_steps must be at least 1; got {max_episode_steps}")
+            limit = np.minimum(self.time_limit, max_episode_steps * self.frame_skip).astype(np.int32)
+            limit.setflags(write=self.time_limit.flags.writeable)  # the type for which the kernel is compiled
+            self._static = self._static._replace(time_limit=limit)
         self.shown, self.graphs = shown_keys(observations), GRAPH in observations
 
     def decide(self, actions: np.ndarray, resting: np.ndarray | None = None) -> Observations:
@@ -154,7 +170,25 @@ def level_option(
     return np.broadcast_to(levels, shape).astype(np.int64)
 
 
-class NppEnv(gymnasium.Env):
+class JsonSpec:
+    """``spec`` of an environment, with paths and enumerations as text, so that ``spec.to_json()`` can write them."""
+
+    _spec: EnvSpec | None = None
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """Arguments of ``gymnasium.make`` or ``make_vec``."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        for name, value in spec.kwargs.items() if spec else ():
+            if isinstance(value, Path | Enum):
+                spec.kwargs[name] = value.name if isinstance(value, Enum) else str(value)
+        self._spec = spec
+
+
+class NppEnv(JsonSpec, gymnasium.Env):
     """N++: reach the exit switch, then the exit, without dying.
 
     ## Description
@@ -245,20 +279,6 @@ class NppEnv(gymnasium.Env):
         self._window = Window("N++", self.metadata["render_fps"]) if render_mode == "human" else None
         self._inputs: list[np.ndarray] = []  # of this episode
         self._playing = False
-        self._spec: EnvSpec | None = None
-
-    @property
-    def spec(self) -> EnvSpec | None:
-        """Arguments of ``gymnasium.make``, with paths as text, so that ``spec.to_json()`` can write them."""
-        return self._spec
-
-    @spec.setter
-    def spec(self, spec: EnvSpec | None) -> None:
-        if spec is not None:
-            spec.kwargs = {
-                name: str(value) if isinstance(value, Path) else value for name, value in spec.kwargs.items()
-            }
-        self._spec = spec
 
     @property
     def bank(self) -> LevelBank:

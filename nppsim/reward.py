@@ -6,9 +6,9 @@ the gamma of PPO and phi = 0 at every terminal state, so that it telescopes: it 
 the optimal policy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,10 +93,12 @@ PRESETS = {
 }
 
 
-def reward_config(reward: str | RewardConfig) -> RewardConfig:
-    """A preset by name, or the configuration itself."""
+def reward_config(reward: str | RewardConfig | Mapping[str, Any]) -> RewardConfig:
+    """A preset by name, or the configuration itself, or its fields, as in the JSON of an ``EnvSpec``."""
     if isinstance(reward, RewardConfig):
         return reward
+    if isinstance(reward, Mapping):
+        return RewardConfig(**reward)
     if reward not in PRESETS:
         raise ValueError(f"unknown reward preset {reward!r}; known: {', '.join(PRESETS)}")
     return PRESETS[reward]

@@ -13,14 +13,24 @@ from gymnasium.vector.utils import batch_space
 from nppsim import reward as rewards
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
-from nppsim.env import NO_RESTART, PICTURE_SIZE, GymSimulator, Levels, Observations, Renderer, as_bank, level_option
+from nppsim.env import (
+    NO_RESTART,
+    PICTURE_SIZE,
+    GymSimulator,
+    JsonSpec,
+    Levels,
+    Observations,
+    Renderer,
+    as_bank,
+    level_option,
+)
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import RewardConfig
 from nppsim.spaces import as_spaces_have_it, environment_space
 
 
-class NppVectorEnv(VectorEnv):
+class NppVectorEnv(JsonSpec, VectorEnv):
     """Batch of ``NppEnv``, stepped together by one kernel.
 
     ``autoreset_mode`` selects what happens at the end of an episode, as in Gymnasium's vector environments:
@@ -38,6 +48,7 @@ class NppVectorEnv(VectorEnv):
     autoreset_mode: an AutoresetMode, or its name or value ("SAME_STEP", "SameStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
     threads: CPU threads, all usable ones if None; results do not depend on it.
+    max_episode_steps: decisions after which an episode is truncated, as ``gymnasium.make(..., max_episode_steps=...)``.
     copy: return copies of the observations; with False, the next step overwrites the arrays.
     """
 
@@ -58,6 +69,7 @@ class NppVectorEnv(VectorEnv):
         copy: bool = True,
         profile: bool | None = None,
         stacking: Stacking = NO_STACKS,
+        max_episode_steps: int | None = None,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode is {render_mode!r}; expected None or 'rgb_array'")
@@ -72,6 +84,7 @@ class NppVectorEnv(VectorEnv):
             threads=threads,
             profile=profile,
             stacking=stacking,
+            max_episode_steps=max_episode_steps,
         )
         self.num_envs = num_envs
         self.copy = copy
@@ -221,6 +234,10 @@ class NppVectorEnv(VectorEnv):
         if not self._began:
             raise ResetNeeded("no episode has started: call reset() before render()")
         return tuple(self._renderer.picture(i) for i in range(self.num_envs))
+
+    def close_extras(self) -> None:
+        """End the simulator's threads."""
+        self.simulator.close()
 
     def action_masks(self) -> np.ndarray:
         """Return bool[num_envs, 6]: actions with a distinct effect in the current state."""

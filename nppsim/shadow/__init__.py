@@ -158,7 +158,7 @@ class Shadow:
         self._place = self._described(i, level, now)
         values = ledger.decide(frames)
         won, died = now.ninja["state"] == CELEBRATING, now.ninja["state"] == DEAD
-        truncated = not (won or died) and now.ninja["frame"] >= simulator.bank.time_limit[level]
+        truncated = not (won or died) and now.ninja["frame"] >= simulator.time_limit[level]
         self._check("reward", simulator.rewards[i], sum_in_order(values))
         self._check("terminated", simulator.terminated[i], won or died)
         self._check("truncated", simulator.truncated[i], truncated)

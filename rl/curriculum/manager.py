@@ -93,9 +93,10 @@ class CurriculumManager:
     # -----------------------------------------------------------------------------------------------------------------
     # With a simulator
 
-    def start(self, sim: BatchSimulator) -> None:
-        """Begin an episode in each environment, and draw the next levels."""
-        sim.reset(self.draw(sim.num_envs))
+    def start(self, sim: BatchSimulator, levels: np.ndarray | None = None) -> None:
+        """Begin an episode in each environment, and draw the next levels.  levels: int[N], -1 or None: drawn."""
+        drawn = self.draw(sim.num_envs)
+        sim.reset(drawn if levels is None else np.where(levels < 0, drawn, levels))
         sim.next_level[:] = self.draw(sim.num_envs)
         self.adopt(sim)
         if self.starts:

@@ -10,8 +10,8 @@
 
 Episodes restart inside ``step``.  Only environments whose episode has just ended get an info dictionary of their own,
 with "episode" {"r": return, "l": decisions, "t": seconds since the start}, "is_success", "level" (index), "outcome",
-"TimeLimit.truncated" and, after a time-out, "terminal_observation"; all others share one empty dictionary.  Episodes that
-began at a start state (``rl.curriculum.start_states``) are not counted: they have no "episode" and no "is_success".
+"TimeLimit.truncated" and "terminal_observation"; all others share one empty dictionary.  Episodes that began at a start
+state (``rl.curriculum.start_states``) are not counted: they have no "episode" and no "is_success".
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
-from nppsim.env import Levels, as_bank
+from nppsim.env import Levels, as_bank, level_option
 from nppsim.errors import ConfigError
 from nppsim.outcomes import NAMES, WON
 from nppsim.spaces import as_spaces_have_it, observation_space
@@ -41,6 +41,8 @@ class BatchVecEnv(VecEnv):
     """A BatchSimulator whose levels are drawn by a sampler, which gets the outcomes of episodes.
 
     sim: the simulator.  sampler: for the levels of ``sim.bank``.
+    ``set_options({"level": index})``, or a list with one dictionary per environment, chooses levels at the next reset.
+    ``reset_infos`` has "level" and "level_name" of each environment's current episode.
     Attributes of single environments (``get_attr``): "level" (index in the bank), "spec" and "render_mode" (both None).
     Methods (``env_method``): "action_masks" -> bool[6], "snapshot" -> uint8[...], "restore" (snapshot).
     """
@@ -62,14 +64,27 @@ class BatchVecEnv(VecEnv):
         super().__init__(sim.num_envs, observation_space(sim.keys, sim.stacking), spaces.Discrete(NUM_ACTIONS))
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Seed the draws of levels (None: no change); the simulator itself has no randomness."""
-        if seed is not None:
-            self.sampler.seed(seed)
-        return [seed] * self.num_envs
+        """Seed the draws of levels (None: randomly); the simulator itself has no randomness."""
+        seeds = super().seed(seed)
+        self.sampler.seed(self._seeds[0])
+        return seeds
+
+    def set_options(self, options: list[dict] | dict | None = None) -> None:
+        super().set_options(options)
+        if len(self._options) != self.num_envs:
+            raise ValueError(
+                f"options has {len(self._options)} entries; expected one for each of {self.num_envs} environments"
+            )
+        for env in self._options:
+            level_option(env, len(self.sim.bank), ("level",), ())
 
     def reset(self) -> VecEnvObs:
-        self.sampler.start(self.sim)
-        self.reset_infos = [{} for _ in range(self.num_envs)]
+        levels = [options.get("level", -1) for options in self._options]
+        self.sampler.start(self.sim, np.array(levels, np.int32))
+        self.reset_infos = [self._start_info(env) for env in range(self.num_envs)]
+        self._actions = None
+        self._reset_seeds()
+        self._reset_options()
         return self._observations()
 
     def state(self) -> dict[str, Any]:
@@ -125,7 +140,7 @@ class BatchVecEnv(VecEnv):
         actions, self._actions = self._actions, None
         sim = self.sim
         self.sampler.watch(sim, actions)
-        sim.step(actions)
+        sim.step(actions, every_end=True)
         if self._no_info:
             raise RuntimeError(
                 f"{list(self._no_info)} was written into the shared empty info dictionary; copy it first"
@@ -136,6 +151,8 @@ class BatchVecEnv(VecEnv):
             for env in finished.tolist():
                 infos[env] = self._info(env)
             self.sampler.next_episodes(sim)
+            for env in finished.tolist():
+                self.reset_infos[env] = self._start_info(env)
             self._since_update += len(finished)
             if self._since_update >= EPISODES_PER_UPDATE:
                 self.sampler.update(sim)
@@ -144,7 +161,8 @@ class BatchVecEnv(VecEnv):
         return self._observations(), sim.rewards.copy(), sim.terminated | sim.truncated, infos
 
     def close(self) -> None:
-        """Do nothing: there are no processes."""
+        """End the simulator's threads."""
+        self.sim.close()
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         rows = list(self._get_indices(indices))
@@ -191,10 +209,13 @@ class BatchVecEnv(VecEnv):
                 "l": int(episode["decisions"]),
                 "t": round(time.monotonic() - self._begin, 6),
             }
-        if truncated:
-            final = as_spaces_have_it(sim.final_obs)
-            info["terminal_observation"] = {key: values[env].copy() for key, values in final.items()}
+        final = as_spaces_have_it(sim.final_obs)
+        info["terminal_observation"] = {key: values[env].copy() for key, values in final.items()}
         return info
+
+    def _start_info(self, env: int) -> dict[str, Any]:
+        level = int(self.sim.level[env])
+        return {"level": level, "level_name": self.sim.bank.levels[level].name}
 
     def _observations(self) -> dict[str, np.ndarray]:
         return {key: values.copy() for key, values in as_spaces_have_it(self.sim.obs).items()}

@@ -1,15 +1,20 @@
 """NppVectorEnv: the same game as NppEnv, and the contracts of Gymnasium's vector environments."""
 
+import threading
+
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import vector as wrappers
 
 import nppsim
 from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv
+from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
+from nppsim.reward import RewardConfig
 from nppsim.vector_env import NppVectorEnv
 
 from worlds import corridor, straight
@@ -78,6 +83,48 @@ def test_without_autoreset_somebody_else_resets(bank):
             assert same(wanted[1], got[1])
             assert all(same(wanted[0][key], got[0][key]) for key in got[0])
     assert ended > 5
+
+
+def test_a_limit_of_steps_truncates_as_in_single_environments(bank):
+    settings = {"levels": bank, "num_envs": 3, "max_episode_steps": 7}
+    reference = gymnasium.make_vec("nppsim/Npp-v0", vectorization_mode="sync", **settings)
+    fast = gymnasium.make_vec("nppsim/Npp-v0", **settings)
+    reference.reset(seed=0), fast.reset(seed=0)
+    truncated = 0
+    for _ in range(40):
+        wanted, got = reference.step([0, RIGHT, RIGHT]), fast.step([0, RIGHT, RIGHT])
+        assert all(same(a, b) for a, b in zip(wanted[:4], got[:4], strict=True))
+        truncated += got[3].sum()
+    assert truncated > 10
+    with pytest.raises(ValueError, match="max_episode_steps"):
+        NppVectorEnv(bank, max_episode_steps=0)
+
+
+def test_the_spec_can_be_written_and_made_from_again(tmp_path, bank):
+    LevelSet.write(tmp_path / "levels", ((level, LevelEntry("0.map")) for level in bank.levels[:1]))
+    envs = gymnasium.make_vec(
+        "nppsim/Npp-v0",
+        2,
+        levels=tmp_path / "levels",
+        reward=RewardConfig(win=9.0),
+        autoreset_mode=AutoresetMode.SAME_STEP,
+    )
+    again = gymnasium.make_vec(EnvSpec.from_json(envs.spec.to_json()))
+    assert (again.num_envs, again.metadata) == (2, envs.metadata)
+    assert again.unwrapped.simulator.reward_config == RewardConfig(win=9.0)
+    assert "nppsim/Npp-v0" in repr(again)
+
+
+def test_closing_ends_the_threads(bank):
+    before = threading.active_count()
+    envs = NppVectorEnv(bank, 64, threads=3)
+    envs.reset(seed=0)
+    envs.step(np.zeros(64, int))
+    assert threading.active_count() == before + 2
+    envs.close()
+    envs.close()
+    assert envs.closed
+    assert threading.active_count() == before
 
 
 def test_autoreset_modes_have_names_and_values(bank):

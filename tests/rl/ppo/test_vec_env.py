@@ -1,12 +1,15 @@
 """The Stable-Baselines3 adapter: its contract, and a plain PPO that trains with it."""
 
+import threading
+import warnings
+
 import numpy as np
 import pytest
 from gymnasium import spaces
-from stable_baselines3 import PPO
+from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
+from stable_baselines3.common.vec_env import VecFrameStack, VecMonitor, VecNormalize
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
@@ -14,7 +17,7 @@ from nppsim.levels import kinds
 from nppsim.spaces import observation_space
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.ppo.vec_env import BatchVecEnv
+from rl.ppo.vec_env import BatchVecEnv, make_sb3
 
 from worlds import FLOOR, corridor
 
@@ -78,7 +81,7 @@ def test_infos_exist_only_for_environments_that_have_just_finished():
                 assert info["is_success"] == (info["outcome"] == "won")
                 assert info["is_success"] == (CATEGORIES[info["level"]] != "mined")
                 assert info["TimeLimit.truncated"] is False
-                assert "terminal_observation" not in info
+                assert env.observation_space.contains(info["terminal_observation"])
                 returns[row], lengths[row] = 0, 0
                 finished += 1
         idle = [info for info, done in zip(infos, dones, strict=True) if not done]
@@ -138,11 +141,69 @@ def test_the_curriculum_chooses_levels():
 def test_seeding_repeats_the_levels():
     def sequence(seed):
         env = make(seed=99)
-        assert env.seed(seed) == [seed] * 4
+        assert env.seed(seed) == [seed, seed + 1, seed + 2, seed + 3]
         return [tuple(env.get_attr("level")) for _ in (env.reset(), *play(env, 100))]
 
     assert sequence(1) == sequence(1)
     assert [make(seed=1).sampler.draw(20).tolist()] != [make(seed=2).sampler.draw(20).tolist()]
+
+
+def test_the_terminal_observation_is_the_last_of_the_episode():
+    env, one = make(), BatchSimulator(LEVELS, 1, observations=("game_state", "reachability_features"), threads=1)
+    env.set_options([{"level": level} for level in (0, 1, 2, 2)])
+    env.reset()
+    seen = set()
+    for step in range(100):
+        *_, dones, infos = env.step(np.full(4, 2))
+        for row in np.flatnonzero(dones):
+            if infos[row]["episode"]["l"] == step + 1:  # a first episode
+                one.reset(np.array([infos[row]["level"]], np.int32))
+                for _ in range(step + 1):
+                    one._step(np.array([2]), np.array([-1], np.int32), every_end=False)  # no restart
+                for key, values in infos[row]["terminal_observation"].items():
+                    np.testing.assert_array_equal(values, one.obs[key][0])
+                seen.add(infos[row]["outcome"])
+    assert seen == {"won", "died"}
+
+
+def test_options_choose_the_levels_of_the_next_reset_only():
+    env = make(num_envs=16)
+    env.set_options({"level": 2})
+    env.reset()
+    assert env.get_attr("level") == [2] * 16
+    assert env.reset_infos[0] == {"level": 2, "level_name": LEVELS[2].name}
+    for _ in range(60):
+        env.step(np.full(16, 2))
+        assert [info["level"] for info in env.reset_infos] == env.get_attr("level")
+    env.reset()
+    assert set(env.get_attr("level")) == {0, 1, 2}
+    env.set_options([{"level": 1}, *[{}] * 15])
+    env.reset()
+    assert env.get_attr("level")[0] == 1
+    for wrong in ({"level": 3}, {"levels": 1}, [{"level": 1}], {"level": "first"}):
+        with pytest.raises(ValueError, match="option"):
+            env.set_options(wrong)
+
+
+def test_reset_cancels_a_step_that_has_not_been_waited_for():
+    env = make()
+    env.reset()
+    env.step_async(np.full(4, 2))
+    env.reset()
+    with pytest.raises(RuntimeError, match="step_async"):
+        env.step_wait()
+
+
+def test_closing_ends_the_threads_and_a_later_step_starts_them():
+    before = threading.active_count()
+    env = make_sb3(LEVELS, 64, threads=3)
+    env.reset()
+    env.step(np.full(64, 2))
+    assert threading.active_count() == before + 2
+    env.close()
+    assert threading.active_count() == before
+    env.step(np.full(64, 2))
+    env.close()
 
 
 def test_attributes_and_methods_of_single_environments():
@@ -217,6 +278,22 @@ def test_other_wrappers_work_around_it():
         env.step(np.full(4, 2))
     with pytest.warns(UserWarning, match="already wrapped"):
         VecMonitor(make())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # without terminal observations it warns
+        env = VecFrameStack(make(), 3)
+        env.reset()
+        for _ in range(100):
+            obs, _, dones, infos = env.step(np.full(4, 2))
+            for row in np.flatnonzero(dones):
+                last = infos[row]["terminal_observation"]
+                assert all(last[key].shape == values[0].shape for key, values in obs.items())
+
+
+def test_off_policy_algorithms_train_on_it():
+    env = make()
+    model = DQN("MultiInputPolicy", env, buffer_size=1000, learning_starts=10, device="cpu", seed=0)
+    model.learn(800)
+    assert model.replay_buffer.dones.any()
 
 
 def test_images_reach_a_plain_cnn_policy():
