@@ -116,7 +116,7 @@ def _levels_flags(parser: Parser) -> None:
 
 
 @_command(
-    "levels", "list levels: title, entities, path length, and whether the simulator knows all of them", _levels_flags
+    "levels", "list levels: title, entities, path length, and whether the simulator supports all of them", _levels_flags
 )
 def _levels(arguments: argparse.Namespace) -> int:
     levels, problems = [], []

@@ -266,7 +266,7 @@ def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
 
 @allocating
 def _compute_paths(world, stage, nodes, effects, effects_first, distance, hop, switch_to_exit, length):
-    """Path fields of all levels for the initial state of the doors, and the length of each level's way."""
+    """Path fields of all levels for the initial state of the doors, and the length of each level's path."""
     samples = np.empty((paths.SAMPLES_X, paths.SAMPLES_Y), np.uint8)
     for level in range(len(length)):
         record = world.level[level]

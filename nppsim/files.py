@@ -56,7 +56,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: str | os.PathLike, alias: str | os.PathLike | None = None) -> Iterator[None]:
-    """Add ``path`` to an OSError in the block that names no file or ``alias``, as errors of write and close do."""
+    """Set ``path`` as the file name of an OSError in the block, if it has none (as from write and close) or ``alias``."""
     try:
         yield
     except OSError as error:

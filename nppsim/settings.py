@@ -224,7 +224,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **keywords: Any):
         super().__init__(**({"allow_abbrev": False} | keywords))
-        self._negative_number_matcher = _NEGATIVE_NUMBER  # argparse's own knows no exponents before Python 3.14
+        self._negative_number_matcher = _NEGATIVE_NUMBER  # argparse's own rejects exponents before Python 3.14
         self._settings: dict[str, Setting] = {}  # by the attribute of the parsed arguments
         self._fields: dict[type[Any], dict[str, str]] = {}  # flag of each field of each dataclass
 

@@ -270,7 +270,7 @@ class Level:
 
     @cached_property
     def support(self) -> str:
-        """How well the simulator knows the level's entities: "exact", "modelled" or "unsupported".
+        """How well the simulator supports the level's entities: "exact", "modelled" or "unsupported".
 
         "exact": all rules were measured on recordings of the game.  "modelled": some rules come from other sources, see
         docs/physics.md.  "unsupported": an entity is left out, so the level is not the one of the game.

@@ -138,8 +138,8 @@ def mean_over_levels(values: Sample, weights: Sample | None = None) -> Estimate:
 
 
 def _seed_effects(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """float64[seeds]: by how much each seed lies above the mean of all, shrunk so that their variance is that of the seeds
-    without the chance of finitely many levels; 0 for a single seed.  Two-way analysis of variance."""
+    """float64[seeds]: effect of each seed (its mean minus the mean of all), shrunk to remove the variance that comes
+    from the finite number of levels; 0 for a single seed.  Two-way analysis of variance."""
     seeds, levels = table.shape
     effects = np.average(table, axis=1, weights=weight)
     effects -= effects.mean()
@@ -152,9 +152,9 @@ def _seed_effects(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def _redrawn_means(rng: np.random.Generator, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """float64[RESAMPLES]: weighted means of as many values, drawn with replacement from all but one, each time another one.
+    """float64[RESAMPLES]: weighted means of bootstrap samples of len(values); each leaves out one value at random.
 
-    How often each is drawn is all that counts, and equal ones are drawn together: shares of few episodes are few numbers.
+    Equal values are drawn together, which is faster: win rates of few episodes have few distinct values.
     """
     total = len(values)
     if total == 1:

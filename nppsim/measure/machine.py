@@ -77,7 +77,7 @@ def _git(*arguments: str) -> str:
 
 
 def differences(ours: Mapping[str, Mapping], theirs: Mapping[str, Mapping]) -> list[str]:
-    """In words, every value in which two records disagree; both: part ("machine", "settings", ...) -> name -> value."""
+    """Describe every value in which two records differ; each record: part ("machine", "settings", ...) -> name -> value."""
     found = []
     for part in ours:
         here, there = ours[part], theirs.get(part, {})

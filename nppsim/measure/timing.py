@@ -1,6 +1,6 @@
 """Timing: rounds of repeated work, what their times say, and how two sets of them compare.
 
-Knows nothing about what is timed; every measuring tool of the project uses it.
+Independent of what is timed; every measuring tool of the project uses it.
 
     rounds = measure_rounds(work, 20, units)  # with calibration loops beside every round
     summary = summarise(rounds.seconds)       # mean, spread, percentiles; summary.stability: "excellent" ... "poor"
@@ -77,7 +77,7 @@ def summarise(seconds: Sample) -> Summary:
 
 
 def amdahl(share: float, speed_up: float) -> float:
-    """How much faster the whole becomes when a part with this share of its time becomes ``speed_up`` times as fast."""
+    """Overall speed-up if a part with this share of the time becomes ``speed_up`` times as fast (Amdahl's law)."""
     if not 0 <= share <= 1 or not speed_up > 0:
         raise TimingError(f"share {share} must be within 0 and 1, speed-up {speed_up} above 0")
     return 1 / (1 - share + share / speed_up)
@@ -92,7 +92,7 @@ class Rounds:
     """Times of repeated rounds of the same work.
 
     units: of work, in each round.  seconds: of each round.
-    calibration: what ``calibrate`` gave before the first round and after each, so one more than rounds.
+    calibration: results of ``calibrate`` before the first round and after each: one more than rounds.
     """
 
     units: float
@@ -105,11 +105,11 @@ class Rounds:
         return [self.units / seconds for seconds in self.seconds]
 
     def median_calibration(self) -> dict[str, float]:
-        """The calibration loops over all rounds."""
+        """Median of each calibration loop over all rounds."""
         return {name: statistics.median(c[name] for c in self.calibration) for name in self.calibration[0]}
 
     def calibration_beside(self) -> dict[str, list[float]]:
-        """The calibration loops of each round: the mean of before and after."""
+        """Calibration of each round: the mean of the results before and after it."""
         pairs = list(itertools.pairwise(self.calibration))
         return {name: [(a[name] + b[name]) / 2 for a, b in pairs] for name in self.calibration[0]}
 

@@ -126,7 +126,7 @@ ALL = tuple(SPECS)
 def slots(names: Sequence[str]) -> Any:
     """The place of each name among ``names`` as a named tuple: ``slots(SPECS["game_state"].components).vx`` is 2.
 
-    Keep it as a global of a module: it is a constant there, so that kernels can name components.
+    Assign it to a module global: Numba treats globals as constants, so kernels can use components by name.
     """
     places: Any = namedtuple("slots", names)  # type: ignore[misc]  # mypy wants the names written out
     return places(*range(len(names)))

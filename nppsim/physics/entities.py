@@ -163,7 +163,7 @@ def interact(ninja, entities, movers, world, level):
 
 @kernel
 def _touch(ninja, entities, movers, world, base, k):
-    """The logical interaction of one entity that stays in its cell; returns the normal x of the wall felt, or 0.0."""
+    """The logical interaction of one entity that stays in its cell; returns the normal's x of the wall touched, or 0.0."""
     entity = entities[k]
     if entity["active"] == 0:
         return 0.0
@@ -227,7 +227,7 @@ def _launch(ninja, x, y, nx, ny):
 
 @kernel
 def _touch_mover(ninja, mover, world, base):
-    """The logical interaction of an exit or of an entity that moves; returns the normal x of the wall felt, or 0.0."""
+    """The logical interaction of an exit or of an entity that moves; returns the normal's x of the wall touched, or 0.0."""
     kind = mover["type"]
     x, y = mover["x"], mover["y"]
     if kind == kinds.EXIT:

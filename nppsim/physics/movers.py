@@ -465,7 +465,7 @@ def _move_ball(x, y, vx, vy, entities, world, level):
             break
         if distance == 0.0:
             # The centre is on a surface, where the game stops thinking.  On a tile's front face every further sweep ends
-            # where it begins: the ball is stuck for good.
+            # where it begins: the ball is stuck permanently.
             no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
             return x, y, 0.0, 0.0, STUCK if result == 1 and (side == 0.0 or no_doors) else HALTED
         looked_at = cells_around(x, y, BALL_BODY)

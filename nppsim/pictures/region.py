@@ -21,7 +21,7 @@ WHOLE_STAGE: Box = (0, 0, *STAGE)
 
 
 class RenderError(UserError, ValueError):
-    """A picture that cannot be drawn as asked; the message says why and what to do."""
+    """A picture that cannot be drawn as requested; the message says why and what to do."""
 
 
 @cache
@@ -125,7 +125,7 @@ def pixels_per_tile(scale: float) -> int:
 
 def film_pixels_per_tile(region: Box, scale: float) -> int:
     """Even number of pixels per tile that shows a region as large as fits the film size, at most enlarged twice."""
-    pixels_per_tile(scale)  # refuses what is no scale
+    pixels_per_tile(scale)  # raises for an invalid scale
     fit = min(FILM_SIZE[0] / (region[2] - region[0]), FILM_SIZE[1] / (region[3] - region[1]), 2 * TILE)
     return max(2, 2 * int(fit * scale / 2))
 

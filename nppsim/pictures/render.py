@@ -8,7 +8,7 @@
 
 A film draws its background once; per frame only the boxes around what changed (the ninja, movers, a switch just taken)
 are drawn again.  ``scale`` is rounded to whole output pixels per tile, so that tile borders fall on pixel borders.
-All raise ``MissingPackageError`` where Pillow is missing, and ``RenderError`` for what cannot be drawn as asked.
+All raise ``MissingPackageError`` where Pillow is missing, and ``RenderError`` for what cannot be drawn as requested.
 """
 
 import math

@@ -116,7 +116,7 @@ def _colour_at(path: np.ndarray, frame: int) -> Colour:
 
 
 def _seen_pieces(path: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the pieces of a path to draw over another one: all of it where they are apart, dashes where it would cover it."""
+    """Yield the pieces of a path to draw over another one: all of it where they differ, dashes where they coincide."""
     if len(path) < 2:
         return
     apart = np.array([np.hypot(*(other - point).T).min() for point in path]) > _SAME_PX
@@ -128,7 +128,7 @@ def _seen_pieces(path: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _time_marks(canvas: Canvas, path: np.ndarray, colour: Colour, above: bool) -> list[TimeMark]:
-    """Paint a dot for each second; where their numbers are to be written."""
+    """Paint a dot for each second; return where to write the numbers."""
     marks = []
     for frame in range(FRAMES_PER_SECOND, len(path) - 1, FRAMES_PER_SECOND):
         canvas.disc(path[frame], 4.4, PALETTE.pale)

@@ -112,7 +112,7 @@ class Scene:
                 looks[entity] = start
                 continue
             at, active, state, closed = condition(place)
-            if entity.kind == kinds.EXIT:  # barred for good if it has no switch
+            if entity.kind == kinds.EXIT:  # permanently barred if it has no switch
                 closed = entity.switch is None or condition(places[kinds.EXIT_SWITCH, entity.index])[1]
             looks[entity] = EntityLook(at, active, state, closed)
         return looks

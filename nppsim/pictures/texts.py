@@ -53,7 +53,7 @@ def pen_on(picture: "Image") -> "ImageDraw":
 
 
 def wrapped(pen: "ImageDraw", text: str, face: Any, width: float) -> list[str]:
-    """The whole text in lines of at most a width (px): broken between words, and inside those that are too long."""
+    """Break a text into lines of at most ``width`` px: between words, and inside words that are too long."""
     lines: list[str] = []
     for word in text.split():
         if lines and pen.textlength(f"{lines[-1]} {word}", face) <= width:

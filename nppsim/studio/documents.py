@@ -42,7 +42,7 @@ run document: a whole run, enough to draw any of its frames without the simulato
                floor normal x, y (1/16384), gold; row k is the state after frame k + 1
     changes    [[frame, index, bits, x, y], ...] in order of time, positions rounded to 1/16 px; laser turrets as above
 
-run part: what a run that is being played has more than before
+run part: what was added to a run in progress since the last part
     outcome, frames            of the run until then
     inputs, track, changes     of the frames since the last part, as in a run document
 """

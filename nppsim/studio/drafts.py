@@ -38,7 +38,7 @@ from nppsim.reading import mismatch
 
 WITH_SWITCH = (kinds.EXIT, *kinds.SWITCH_OF_DOOR)  # kinds whose entity has its switch with it
 SWITCH_KINDS = (kinds.EXIT_SWITCH, *kinds.SWITCH_OF_DOOR.values())
-FAR_TILES = 22  # a switch that is farther from its door than half the stage is remarked upon
+FAR_TILES = 22  # tiles, half the stage: a switch farther from its door causes a remark
 _UNREAD = {kinds.EXIT: ("orientation", "mode"), kinds.LOCKED_DOOR: ("mode",), kinds.TRAP_DOOR: ("mode",)}
 _SHAPE = {
     "title": str,
@@ -109,7 +109,7 @@ def draft_of(level: Level) -> tuple[dict, list[str]]:
 
 
 def level_of(draft: Any, name: str = "draft") -> Level:
-    """The level that a draft describes.  Raises LevelError for what is no draft, or one that is not complete."""
+    """The level that a draft describes.  Raises LevelError for an invalid or incomplete draft."""
     check_shape(draft, name)
     if draft["spawn"] is None:
         raise LevelError(f"{name}: there is no spawn; place the ninja")
@@ -136,7 +136,7 @@ def level_of(draft: Any, name: str = "draft") -> Level:
 
 
 def check_shape(draft: Any, name: str = "draft") -> None:
-    """Raise LevelError for what is no draft."""
+    """Raise LevelError for an invalid draft."""
     wrong = mismatch(draft, _SHAPE)
     if not wrong and [len(row) for row in draft["tiles"]] != [COLUMNS] * ROWS:
         wrong = f"tiles: needed are {ROWS} rows of {COLUMNS} tile ids"
@@ -175,7 +175,7 @@ def _are_bytes(numbers: Any, count: int) -> bool:
 
 
 def findings(draft: dict) -> list[Finding]:
-    """All that is to be said about a draft, the gravest first.  Raises LevelError for what is no draft."""
+    """All that is to be said about a draft, the gravest first.  Raises LevelError for an invalid draft."""
     check_shape(draft)
     found = list(_missing(draft))
     if not any(finding.severity == "error" for finding in found):

@@ -115,8 +115,8 @@ def place_of(folders: list[Path], number: int, name: str) -> Path:
 class Checker:
     """Checks the level of one open editor.
 
-    socket: where the answers go.
-    trials: the planner's process, of this editor alone.
+    socket: where answers are sent.
+    trials: the planner process of this editor.
     """
 
     def __init__(self, socket: WebSocket):
@@ -195,7 +195,7 @@ async def edit(socket: WebSocket) -> None:
     if checker is not None:
         editors.add(checker)
     try:
-        with suppress(WebSocketDisconnect):  # also while it is being answered
+        with suppress(WebSocketDisconnect):  # also while an answer is being sent
             while (received := await socket.receive())["type"] == "websocket.receive":
                 data = (received.get("text") or "").encode() or received.get("bytes") or b""
                 await _answer(checker, socket, data)

@@ -147,7 +147,7 @@ class Library:
 
     @property
     def folders(self) -> list[Path]:
-        """Folders that take new levels: plain ones; a level set with an index knows its levels by their fingerprints."""
+        """Folders that take new levels: plain ones; not level sets, whose index lists levels by fingerprint."""
         return [levels.path for levels in self._sets if not (levels.path / INDEX).exists()]
 
     @property
@@ -181,7 +181,7 @@ class Library:
         return found, problems
 
     def replay(self, number: int) -> tuple[Replay, str]:
-        """A replay by its number, and its label; its level can be asked for afterwards."""
+        """A replay by its number, and its label; its level can be requested afterwards."""
         with self._lock:
             found, _ = self._replays
         if not 0 <= number < len(found):

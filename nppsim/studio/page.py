@@ -2,7 +2,7 @@
 
     write_text("run.html", page(runs_of_replays(["a.replay", "b.replay"]), "Two runs"))
 
-A report has the same player: ``style()`` and ``script()`` once, ``player_data(runs)`` wherever one shall stand.
+A report has the same player: ``style()`` and ``script()`` once, ``player_data(runs)`` where the player is to appear.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """Stored runs, as files to download or demonstrations for training.
 
-Runs are stored in memory until the studio ends.  The class knows which of them are in no file yet, so that the user can be
+Runs are stored in memory until the studio ends.  The class tracks which of them are unsaved, so that the user can be
 warned.  Only ``Demonstrations.add`` writes a file, in its own folder.
 """
 
@@ -132,12 +132,12 @@ class Recordings:
         with self._lock:
             if number not in self._stored:
                 raise StudioError(
-                    f"there is no recording {number}; it was removed, or is of an earlier start", _NOT_FOUND
+                    f"there is no recording {number}; it was removed, or the studio was restarted", _NOT_FOUND
                 )
             return self._stored[number]
 
     def remove(self, number: int) -> None:
-        """Forget one; its demonstration, if it became one, stays."""
+        """Remove a recording; a demonstration saved from it stays."""
         self.recording(number)
         with self._lock:
             self._stored.pop(number, None)

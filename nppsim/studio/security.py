@@ -77,7 +77,7 @@ class Access:
             else:
                 given = headers.get(TOKEN_HEADER, [b""])[0]
             if not hmac.compare_digest(given, self.token.encode()):
-                return _NO_TOKEN, "the token is missing or of an earlier start; use the address that was printed last"
+                return _NO_TOKEN, "the token is missing or from an earlier start; use the address that was printed last"
         return 0, ""
 
     def _is_ours(self, host: str) -> bool:
@@ -102,7 +102,7 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """The outermost layer of the application: asks the four questions, and adds HEADERS to every answer."""
+    """The outermost layer of the application: makes the four checks, and adds HEADERS to every answer."""
 
     def __init__(self, app: "ASGIApp", access: Access):
         self.app, self.access = app, access

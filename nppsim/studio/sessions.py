@@ -1,4 +1,4 @@
-"""Live play: one game per socket, advanced by exactly the frames that the page asks for.
+"""Live play: one game per socket, advanced by exactly the frames that the page requests.
 
 The protocol is in docs/lab/studio.md.  A session keeps its inputs and a snapshot of the state every SNAPSHOT_EVERY frames (of
 huge levels more seldom); to go back it restores the last one before and plays the inputs from there again, which takes
@@ -41,7 +41,7 @@ class Session:
         self._game: Game | None = None
 
     def answer(self, message: Any) -> Document:
-        """Do what a message of the page asks for and return the answer.
+        """Handle a message of the page and return the answer.
 
         Raises UserError for what cannot be done; the game is then as it was before.
         """

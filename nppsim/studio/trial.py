@@ -37,7 +37,7 @@ class Trials:
     """Searches, one at a time, in a process that is started when it is first needed.
 
     process: None where none is running.
-    asked: searches that the process was given.
+    asked: searches submitted to the process.
 
     Cancelling ``finish`` ends the process; the next one starts a new one.  A process that is
     still starting, which on a fresh machine takes minutes of compiling, continues for the next search.

@@ -86,7 +86,7 @@ class CurriculumConfig:
     threshold: float = _setting(0.7, "success that opens the next stage", above=0, high=1)
     stage_thresholds: tuple[str, ...] = _setting((), "of single stages, STAGE=X", metavar="STAGE=X")
     stage_gamma: tuple[str, ...] = _setting(
-        (), "discount while single stages are learned, STAGE=X; in the others --gamma", metavar="STAGE=X"
+        (), "discount while the named stage is trained, STAGE=X; other stages use --gamma", metavar="STAGE=X"
     )
     stage_learning_rate: tuple[str, ...] = _setting(
         (),
@@ -132,7 +132,7 @@ class CurriculumConfig:
     adjustment_freq: int = _setting(
         2_000, "episodes in a stage until it counts as stuck, and between two lowerings", low=1
     )
-    adjustment_step: float = _setting(0.05, "by which the threshold is lowered", above=0, high=1)
+    adjustment_step: float = _setting(0.05, "amount by which the threshold is lowered", above=0, high=1)
     min_threshold: float = _setting(0.4, "the threshold is never lowered below this", above=0, high=1)
     preset: str = _setting(
         "default",
@@ -181,7 +181,7 @@ class CurriculumConfig:
         "what plr ranks levels by: mean absolute advantage, or positive advantage",
         choices=("absolute", "positive"),
     )
-    replay_temperature: float = _setting(1.0, "of plr's ranks: weights are 1 / rank ** (1 / X)", above=0)
+    replay_temperature: float = _setting(1.0, "temperature of plr's rank weights, 1 / rank ** (1 / X)", above=0)
     replay_staleness: float = _setting(
         0.1, "share of plr's draws by the time since a level was last played", low=0, high=1
     )
@@ -193,7 +193,7 @@ class CurriculumConfig:
     )
     start_share: float = setting(
         0.25,
-        "of the episodes on such a level begin there, the others where the level does",
+        "share of such a level's episodes that begin there; the others begin at its spawn",
         flag="start-states-share",
         needs=_STARTS,
         above=0,
@@ -271,7 +271,7 @@ class CurriculumConfig:
                 raise ConfigError(advice, one.name, getattr(self, one.name))
 
     def _check_formulas(self) -> None:
-        """ConfigError for a number of learning progress, given by itself, that the chosen formulas do not use."""
+        """Raise ConfigError for a given learning-progress setting that the chosen formulas do not use."""
         unused = {}
         if self.formulas == "mended":
             unused["lp_exploration_bonus"] = "has no effect without --curriculum-formulas original"

@@ -221,7 +221,7 @@ class HardwareConfig:
     )
     simulator_threads: int | None = setting(
         None,
-        "that simulate the environments, of each process; results do not depend on it; default: the plan's",
+        "threads of the simulator, per process; results do not depend on it; default: the plan's",
         low=1,
         high=1024,
     )
@@ -292,7 +292,9 @@ class HeadsConfig:
     deep: bool = setting(
         False, "residual blocks in the heads of actor and critic, as NAME+deepN has them", flag=_DEEP, switch=True
     )
-    blocks: int = setting(2, "of them in each head", flag="deep-resnet-blocks", needs=_DEEP, low=1, high=MOST_BLOCKS)
+    blocks: int = setting(
+        2, "residual blocks in each head", flag="deep-resnet-blocks", needs=_DEEP, low=1, high=MOST_BLOCKS
+    )
     residual: bool = setting(
         True, "a block adds to what it is given", flag="deep-resnet-use-residual", needs=_DEEP, switch=True
     )

@@ -48,7 +48,7 @@ class PPOConfig:
         high=1,
     )
     learning_rate_end_share: float = setting(
-        0.1, "of the first learning rate at the end, if annealed", flag="lr-end-share", low=0, high=1
+        0.1, "final learning rate as a share of the initial one, if annealed", flag="lr-end-share", low=0, high=1
     )
     anneal_learning_rate: bool = setting(
         True, "lower the learning rate linearly", flag="enable-lr-annealing", switch=True
@@ -82,7 +82,9 @@ class PPOConfig:
         "--returns-from current",
         above=0,
     )
-    vtrace_c_clip: float = setting(1.0, "likewise, times which later errors count", needs="vtrace-rho-clip", above=0)
+    vtrace_c_clip: float = setting(
+        1.0, "upper limit of the ratios that weight later errors", needs="vtrace-rho-clip", above=0
+    )
     prioritised_alpha: float = setting(
         0.0,
         "minibatches are drawn in proportion to the size of the advantages to this power; 0: every decision once",
@@ -93,7 +95,7 @@ class PPOConfig:
         1.0, "power of the weights that undo this in the losses", needs="prioritised-alpha", low=0, high=1
     )
     gradient_statistics_freq: int = setting(
-        0, "updates between curves of the gradients' mean, variance and norm, of all and of each layer; 0: none", low=0
+        0, "updates between logs of the gradients' mean, variance and norm, in total and per layer; 0: never", low=0
     )
     self_imitation_coef: float = setting(0.0, "weight of imitating own wins that the critic did not expect", low=0)
     memory_segment: int | None = setting(

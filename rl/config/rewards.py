@@ -30,7 +30,7 @@ class RewardSettings:
 
     flag_prefix: ClassVar[str] = "reward-"
     preset: str = setting("default", f"reward terms and their sizes: {', '.join(PRESETS)}")
-    win: float | None = setting(None, "for reaching the exit; default, as below: the preset's")
+    win: float | None = setting(None, "for reaching the exit; default here and below: the preset's")
     death: float | None = setting(None, "for dying, below 0")
     switch: float | None = setting(None, "for the exit switch, once")
     time: float | None = setting(None, "per frame")
@@ -63,7 +63,7 @@ class RewardSettings:
 
     @property
     def weights(self) -> RewardConfig:
-        """The preset, with what was given in its place."""
+        """The preset's weights, overridden by those given."""
         names = [one.name for one in fields(RewardConfig)]
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.potential is not None:

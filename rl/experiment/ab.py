@@ -172,7 +172,7 @@ def _facts(file: Path) -> dict:
 
 
 def _run(command: list[str], log_file: Path) -> int:
-    """Exit status of a command whose output goes to a file; at Ctrl-C it is given time to end by itself."""
+    """Exit status of a command whose output goes to a file; after Ctrl-C it gets time to exit."""
     with open(log_file, "w", encoding="utf-8") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         try:
@@ -316,7 +316,7 @@ def _on_dev_levels(runs: Sequence[ABRun]) -> list[ABRow]:
 
 
 def _on_test_levels(runs: Sequence[ABRun]) -> list[ABRow]:
-    """Of the table: success in the final evaluation, over levels and seeds; nothing where a run has none."""
+    """Table row: success in the final evaluation, over levels and seeds; [] if a run has no final evaluation."""
     if any(run.held_out is None for run in runs):
         return []
     wins = {
@@ -374,7 +374,7 @@ def _band(curve: np.ndarray) -> ABBand:
 
 
 def comparison_text(comparison: ABComparison) -> str:
-    """The comparison as a table, with the line of Amdahl's law where it was asked for."""
+    """The comparison as a table, with the line of Amdahl's law if requested."""
     settings, part = comparison.settings, comparison.part
     header = ("quantity", "A", "B", "relation", "95 % interval")
     rows = [(r.quantity, _number(r.a), _number(r.b), r.relation, r.estimate) for r in comparison.rows]

@@ -137,7 +137,7 @@ def settings_with_sources(
 ) -> dict[str, dict[str, Any]]:
     """Dotted name -> {"value", "source"} of every setting and of everything that the hardware plan chose, for run.json.
 
-    settings: of PPO, settled.
+    settings: the resolved PPO settings.
     Where no source was recorded, a value other than the default counts as given on the command line.
     """
     found, plain = {}, config.to_dict()
@@ -271,7 +271,7 @@ class RunRecord:
 
     @property
     def delivered(self) -> str:
-        """The policy that the dev levels selected, and why, in words; "" without such a selection."""
+        """Describe which policy the dev levels selected and why; "" without such a selection."""
         return next((event["delivered"] for event in self.events if "delivered" in event), "")
 
     @cached_property

@@ -58,7 +58,7 @@ class Data:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Digests of the levels of each dataset, in any order, and of each of several folders."""
+        """Digest of each dataset's levels, independent of their order, and of each of several folders."""
         lists = {"train": self.train, "dev": self.dev, "test": self.test}
         digests = {name: _digest(level.fingerprint for level, _ in pairs) for name, pairs in lists.items()}
         return digests | dict(self.folders)
@@ -305,8 +305,8 @@ def load_demonstrations(
 ) -> demonstrations.BCDataset:
     """Return the demonstrations as a dataset, from the cache next to the experiments if it has the same.
 
-    Those of dev levels that were held out from training are left out.  Others of dev or test levels are an error, except
-    where one level is used for everything.
+    Demonstrations of dev levels that were held out from training are skipped.  Those of other dev or test levels are an
+    error, unless one level is used for everything.
     """
     settings = demonstrations.DatasetConfig(
         config.frame_skip,

@@ -27,8 +27,8 @@ from rl.policy.policy import NppPolicy
 from rl.ppo.logs import BOARD, DISTILLATION, cut_events
 
 UNFINISHED = f"pretrain/unfinished_lessons{checkpoint.SUFFIX}"
-SAVE_SECONDS = 60.0  # between two states to resume from
-LOG_LINES = 8  # without a progress bar
+SAVE_SECONDS = 60.0  # interval between saved states to resume from
+LOG_LINES = 8  # number of log lines without a progress bar
 
 
 def teacher_of(job: Job) -> Path | None:

@@ -122,8 +122,8 @@ def make_env(
 ) -> BatchVecEnv:
     """The training levels as environments of this process, drawn by the curriculum.
 
-    plan: of one process.  Curricula of all processes begin alike, whatever chance has to do with it; what they draw differs.
-    observations, curriculum: others than the architecture's and the configuration's.
+    plan: of one process.  Curricula of all processes start in the same state but draw different levels.
+    observations, curriculum: override those of the architecture and the configuration.
     """
     sim = BatchSimulator(
         data.bank,

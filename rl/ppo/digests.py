@@ -171,8 +171,8 @@ def row_sums(rows: torch.Tensor) -> np.ndarray:
     """int64[R, blocks]: hashes of each of R rows of any dtype and shape, at the speed of memory.
 
     The 64-bit words of a row are multiplied by fixed odd weights and summed modulo 2^64, block by block.  One changed word
-    always changes the sum, several do but for one case in 2^64.  Observations of an update are up to a hundred megabytes;
-    cryptographic hashes of these would take a tenth of its time.
+    always changes the sum; several leave it unchanged with probability 2^-64.  Observations of an update are up to a
+    hundred megabytes; cryptographic hashes of these would take a tenth of its time.
     Source: Lemire & Kaser 2014, "Strongly universal string hashing is fast" (multilinear hashing).
     """
     data = rows.contiguous().reshape(len(rows), -1).view(torch.uint8)

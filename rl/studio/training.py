@@ -139,7 +139,7 @@ def _chart(chart: Chart, scalars: dict[str, Scalars]) -> dict[str, Any]:
 
 
 def _numbers(values: np.ndarray) -> list[float | None]:
-    """JSON knows no NaN: a value that is none leaves a gap."""
+    """JSON has no NaN: such a value leaves a gap."""
     return [round(value, 6) if np.isfinite(value) else None for value in values.tolist()]
 
 

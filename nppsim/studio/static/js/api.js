@@ -80,7 +80,7 @@ async function ask(method, path, body, headers = {}) {
 }
 
 /** A socket below /ws/ whose messages are JSON.  onclose: called when it ends without having been closed here.
- *  onmessage: gets what comes without having been asked for. */
+ *  onmessage: receives messages that answer no request. */
 export class Socket {
   constructor(path) {
     this.waiting = []; // those who asked, in order

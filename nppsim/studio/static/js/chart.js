@@ -8,7 +8,7 @@
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 8, 18]; // px around the lines
 
 export class Chart {
-  /** pick: called with the x under the pointer.  axis: whether x has numbers.  format: of an x, for people. */
+  /** pick: called with the x under the pointer.  axis: label the x axis.  format: formats an x as text. */
   constructor(canvas, { pick = null, axis = true, format = short } = {}) {
     [this.canvas, this.axis, this.format] = [canvas, axis, format];
     this.shown = { lines: [], marks: [] };

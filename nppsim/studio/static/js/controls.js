@@ -10,7 +10,7 @@ import { takesKeys } from "./elements.js";
 
 const STORE = "nppsim.keys";
 const BITS = { jump: 1, right: 2, left: 4 }; // of an input byte; left wins over right, in the simulator
-/** What can be bound: action -> [what it does, its keys at first (KeyboardEvent.code)]. */
+/** What can be bound: action -> [what it does, its default keys (KeyboardEvent.code)]. */
 export const ACTIONS = {
   left: ["run left", ["ArrowLeft", "KeyA"]],
   right: ["run right", ["ArrowRight", "KeyD"]],
@@ -89,7 +89,7 @@ export class Controls {
     if (!(action in BITS)) this.act(action);
   }
 
-  /** It lets go of all that it pressed. */
+  /** It releases all that it pressed. */
   release(by) {
     for (const holders of this.down.values()) holders.delete(by);
   }
@@ -123,7 +123,7 @@ export class Controls {
     this.store();
   }
 
-  /** All keys as they were at first. */
+  /** Restore the default keys. */
   resetBindings() {
     localStorage.removeItem(STORE);
     this.bindings = storedBindings();

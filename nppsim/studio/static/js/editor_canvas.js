@@ -218,7 +218,7 @@ export class EditorCanvas {
   }
 
   // -------------------------------------------------------------------------------------------------------------------
-  // Keys: arrows move the cursor, the space bar is the button of the mouse, Enter presses and the next one lets go
+  // Keys: arrows move the cursor, the space bar is the button of the mouse, Enter presses, the next Enter releases
 
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;

@@ -96,7 +96,7 @@ function sentence({ text, at }, desk, canvas) {
   } });
 }
 
-/* The socket: sends the latest level when the author pauses, and forgets what is said about earlier ones. */
+/* The socket: sends the latest level when the author pauses, and ignores answers about earlier ones. */
 class Checks {
   constructor(listener) {
     this.listener = listener;

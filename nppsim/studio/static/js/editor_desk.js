@@ -1,5 +1,5 @@
-// The editor's hand: which tool it holds, what is selected, where the cursor is, and what pressing, moving and letting go do.
-// Mouse, touch and keyboard all end here, so that each can do what the others can.  Nothing here knows of the page.
+// State of the editor: tool, selection and cursor, and what press, move and release do.
+// Mouse, touch and keyboard all end here, so that each can do what the others can.  Independent of the page.
 
 import {
   COLUMNS, KINDS, NINJA, NUM_TILES, ROWS, STEPS_PER_TILE, STEPS_X, STEPS_Y, TILE_NAMES, TURN_NAMES, changeEntity, clampPlace, clear,
@@ -102,7 +102,7 @@ export class Desk extends EventTarget {
   }
 
   // -------------------------------------------------------------------------------------------------------------------
-  // Press, move, let go.  Places are in steps, not rounded.
+  // Press, move, release.  Places are in steps, not rounded.
 
   press(at, { erasing = this.tool === "erase" } = {}) {
     this.#goTo(at);

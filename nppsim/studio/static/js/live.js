@@ -28,7 +28,7 @@ export class LiveGame {
     return this.socket.isOpen && this.unanswered < MOST_UNANSWERED;
   }
 
-  /** Whether everything that was asked for has been answered. */
+  /** True if every request has been answered. */
   get settled() {
     return this.unanswered === 0;
   }

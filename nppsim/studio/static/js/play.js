@@ -336,7 +336,7 @@ class Play {
     if (detail && !target.closest("select, input[type=range], .ghost button, .key")) setTimeout(() => this.canvas.focus());
   }
 
-  /** For screens that are touched: where the thumbs are. */
+  /** For touch screens: where the thumbs are. */
   touchButtons() {
     const pad = (action, text) => {
       const made = element("button", { type: "button", tabindex: -1, "aria-label": ACTIONS[action][0], text });

@@ -1,4 +1,4 @@
-/* Light, dark, or by the system; stored in the browser. */
+/* Light, dark or system theme; stored in the browser. */
 
 const KEY = "nppsim.theme";
 const CHOICES = ["auto", "light", "dark"];
