@@ -271,7 +271,7 @@ class Parser(argparse.ArgumentParser):
         self._settings[_attribute(flag.flag)] = flag
 
     def build(self, owner: type[Owner], arguments: argparse.Namespace, **more: Any) -> Owner:
-        """The dataclass with the values that were given, and ``more``; its ConfigErrors name flags instead of fields."""
+        """Make the dataclass from the given values and ``more``; its ConfigErrors name flags instead of fields."""
         flags = self._fields.get(owner, {})
         given = {name: _attribute(flag) for name, flag in flags.items() if hasattr(arguments, _attribute(flag))}
         values = {name: getattr(arguments, attribute) for name, attribute in given.items()}
@@ -303,7 +303,7 @@ class Parser(argparse.ArgumentParser):
         return given, unknown
 
     def nothing_is_required(self) -> None:
-        """From now on every flag may be left out, as its value is known from elsewhere."""
+        """Make every flag optional, for callers that have the values from another source."""
         for action in self._actions:
             action.required = False
 

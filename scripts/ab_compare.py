@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train what is missing, compare, print and write."""
+    """Train the missing runs; compare, print and write the results."""
     from rl.experiment import ab  # needs torch
 
     check_output_folder(arguments.out, "--out")

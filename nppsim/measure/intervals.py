@@ -108,14 +108,14 @@ def mean_over_levels(values: Sample, weights: Sample | None = None) -> Estimate:
     values: [L] of each level, e.g. its share of episodes won, or differences of such shares for a paired comparison; or
         [S, L], a row per training seed, all on the same levels.
     weights: [L], of each level in the mean, e.g. its episodes; None: alike.
-    low and high are None where redrawing changes nothing, as all values are the same: it then says nothing.
+    low and high are None if all values are equal: resampling then gives no information.
 
-    What is drawn by chance are levels and seeds: episodes on one level resemble each other, and so do the levels that one
-    trained policy plays.  Levels are redrawn with their means over the seeds; to each mean over the levels is added that of
-    redrawn effects of the seeds, and the interval lies between percentiles of the sums.  Of the effects, what chance alone
-    would let seeds differ by is taken off first, because redrawing the levels shows that already.  Each redraw leaves one
-    draw out, or few seeds would look too much alike.  Still, no method makes much of few seeds that differ by more than the
-    levels do: the interval then holds the truth in 90 % of the cases with five seeds, in 87 % with three (simulated).
+    Levels and seeds are the random units: episodes on one level are correlated, and so are the levels played by one
+    policy.  Each resample draws levels (their means over the seeds) and adds the mean of resampled seed effects; the
+    interval lies between percentiles of these sums.  Seed effects are first shrunk by the variance that the finite number
+    of levels causes, because resampling the levels covers it already.  Each resample leaves one value out; otherwise
+    intervals of few seeds would be too narrow.  If few seeds differ more than the levels do, the interval contains the
+    true value in 90 % of the cases with five seeds, in 87 % with three (simulated).
 
     Sources: Efron & Tibshirani 1993, chapter 13 (percentiles); Davison & Hinkley 1997, section 3.8 (hierarchical data);
     Hesterberg 2004 (leaving one out); Agarwal et al. 2021 (why intervals over runs and tasks in reinforcement learning).

@@ -4,8 +4,8 @@ A copy of the environment plays every action for one decision, then each of the 
 The agent thus observes an exact model of the game (see ``docs/observations.md``).  Sources of the
 idea: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents).
 
-No frame is played whose outcome is known: branches that cannot differ are played once, also those that differ by a press of
-jump where there is nothing to jump from, and results of the last decision's branches are reused.
+Frames with a known outcome are not simulated again: branches that cannot differ are simulated once (e.g. with and without
+jump where no jump is possible), and results of the last decision's branches are reused.
 """
 
 from collections import namedtuple

@@ -105,7 +105,7 @@ class Shadow:
 
     # ------------------------------------------------------------------------------------------ called by the simulator
     def before(self, actions: np.ndarray) -> None:
-        """Keep what the comparisons of the coming step start from.  actions: int[N]; below 0: none, and no comparison."""
+        """Store the states before the next step for its comparison.  actions: int[N]; below 0: no action, no comparison."""
         self._began = time.perf_counter()
         self._rows = np.flatnonzero(((np.arange(len(actions)) + self._steps) % self.every == 0) & (actions >= 0))
         self._before = State(*(part[self._rows] for part in self._simulator.state))

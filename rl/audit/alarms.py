@@ -45,7 +45,7 @@ class Figures:
 
 
 def recent(audit: "Audit", name: str, count: int = WINDOW) -> np.ndarray:
-    """The latest values float64[n <= count] of a figure that are not NaN."""
+    """Return the latest values of a figure that are not NaN: float64[n], n <= count."""
     values = np.array([getattr(figures, name) for figures in audit.history], float)
     return values[~np.isnan(values)][-count:]
 

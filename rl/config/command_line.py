@@ -272,7 +272,7 @@ def _require(good: bool, advice: str, flag: str, path: Path) -> None:
 
 
 def _check_effect(config: ExperimentConfig, section: str, name: str, given: Given) -> None:
-    """ConfigError for a setting that was given, but has no effect without another one, or with another one.
+    """Raise ConfigError for a given setting that has no effect without, or with, another setting.
 
     A recipe or the configuration of a run is a base for others, and a file may list defaults: there it is no mistake.
     """

@@ -229,7 +229,7 @@ class CurriculumConfig:
     def chosen(self) -> str:
         """Name of the active strategy.
 
-        ``use_curriculum`` without ``strategy``: the one that alone has a setting that is given, else DEFAULT_STRATEGY.
+        ``use_curriculum`` without ``strategy``: the strategy whose own settings were given, else DEFAULT_STRATEGY.
         """
         if self.strategy or not self.use_curriculum:
             return self.strategy or "uniform"

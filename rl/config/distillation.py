@@ -29,7 +29,7 @@ class DistillationConfig:
         1e-3, "of distillation, at the start; falls to a tenth", needs=_TEACHER, above=0, high=1
     )
     epochs: int = setting(2, "distillation passes over each rollout", needs=_TEACHER, low=1)
-    minibatch_size: int = setting(1024, "of distillation, decisions per gradient step", needs=_TEACHER, low=1)
+    minibatch_size: int = setting(1024, "decisions per gradient step of distillation", needs=_TEACHER, low=1)
 
     def __post_init__(self) -> None:
         check_settings(self)

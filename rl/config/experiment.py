@@ -110,7 +110,9 @@ class EvaluationConfig:
         flag="no-retention-guard",
     )
     early_stopping: bool = setting(False, "end PPO when evaluations no longer improve", flag=_STOPPING)
-    early_stopping_patience: int = setting(10, "evaluations without improvement until then", needs=_STOPPING, low=1)
+    early_stopping_patience: int = setting(
+        10, "evaluations without improvement before training ends", needs=_STOPPING, low=1
+    )
     early_stopping_improvement: float = setting(
         0.01, "rise of the success that counts as improvement", needs=_STOPPING, low=0, below=1
     )
@@ -208,7 +210,7 @@ class HardwareConfig:
 
     flag_prefix: ClassVar[str] = ""
     hardware_profile: str = setting(AUTO, "auto, or a profile's name (python -m hardware plan --help lists them)")
-    num_envs: int | None = setting(None, "environments, of all processes together; default: the hardware plan's", low=1)
+    num_envs: int | None = setting(None, "environments, summed over all processes; default: the hardware plan's", low=1)
     rollout_length: int | None = setting(None, "decisions per environment and update; default: the plan's", low=1)
     minibatch_size: int | None = setting(
         None, "decisions per gradient step, of all processes together; default: the plan's", low=1
@@ -405,7 +407,7 @@ class ProfilingConfig:
     memory: bool = setting(False, "snapshots of the memory in use, in profiling/memory.txt", flag=_MEMORY, switch=True)
     memory_snapshot_freq: int = setting(
         500,
-        "steps of all environments between them, each taken when the update in progress is done",
+        "steps, summed over environments, between snapshots; each is taken after the current update",
         flag="memory-snapshot-freq",
         needs=_MEMORY,
         low=1,

@@ -78,7 +78,7 @@ class PPOConfig:
     )
     vtrace_rho_clip: float | None = setting(
         None,
-        "V-trace: errors count times the probability ratio of their action, this at most; default: no V-trace; only with "
+        "V-trace: upper limit of the probability ratio that weights an error; default: no V-trace; only with "
         "--returns-from current",
         above=0,
     )
@@ -114,18 +114,20 @@ class PPOConfig:
     scale_value_loss: bool = setting(
         True, "that loss counts in units of the returns' variance, whatever the rewards' size", switch=True
     )
-    max_grad_norm: float = setting(0.5, "longer gradients are shortened to this norm", above=0)
-    clip_apart: bool = setting(False, "shorten gradients of actor, critic and shared layers each by themselves")
+    max_grad_norm: float = setting(0.5, "gradients are clipped to this norm", above=0)
+    clip_apart: bool = setting(False, "clip the gradients of actor, critic and shared layers separately")
     target_kl: float | None = setting(
-        0.03, "an update ends where the policy has moved 1.5 times as far, nats; none: never", above=0
+        0.03, "an update ends once the policy has moved 1.5 times this far, nats; none: never", above=0
     )
     critic_warmup_explained_variance: float = setting(
         0.5,
-        "after imitation, or from --init-from, the critic learns alone until it explains so much of the returns",
+        "after imitation, or from --init-from, only the critic is trained until its explained variance reaches this",
         needs=_AFTER_IMITATION,
         high=1,
     )
-    critic_warmup_min_updates: int = setting(2, "updates that takes at least, if it may", needs=_AFTER_IMITATION, low=0)
+    critic_warmup_min_updates: int = setting(
+        2, "minimum number of updates that train only the critic", needs=_AFTER_IMITATION, low=0
+    )
     critic_warmup_max_updates: int = setting(
         20,
         "updates in which the critic learns alone, at most: fewer if it explains enough of the returns before",

@@ -291,7 +291,7 @@ def _read(folder: Path, arm: str, seed: int) -> ABRun:
 
 
 def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow]:
-    """Of the table: speed, shares of time and learning curves, over seeds."""
+    """Table rows of speed, shares of time and learning curves, over seeds."""
     rows = [
         _row(f"{unit}/s", [getattr(run, f"{unit}_per_s") for run in runs], "B / A") for unit in ("decisions", "frames")
     ]

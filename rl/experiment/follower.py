@@ -1,6 +1,6 @@
-"""A process that trains together with others and leads none of them: it plays, computes gradients, and does what is ordered.
+"""A process of a distributed training other than the first: it collects rollouts, computes gradients and serves commands.
 
-follow(config, ranks)             # in every process but the first, which does the job itself (``rl.experiment.run``)
+follow(config, ranks)             # in every process but the first, which does the job (``rl.experiment.run``)
 
 It reads the same levels as the first, writes nothing, evaluates nothing, and has environments, draws and random numbers of
 its own.  It looks at its rollouts and updates as the first does (``rl.ppo.alarms``), and ends the job where one cannot be

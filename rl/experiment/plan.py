@@ -41,7 +41,7 @@ def plan_of(job: Job) -> hardware.Plan:
     if plan is not None:
         job.log(f"{heading}: resumes with its stored plan\n{plan}")
         if plan.machine.cpu != job.machine.cpu:
-            job.log(f"the run began on {plan.machine.name}; another processor may compute other bits")
+            job.log(f"the run began on {plan.machine.name}; another processor may round differently")
     else:
         planned = planner(job.architecture, plan_request, job.machine.times(job.ranks.machines))
         first = planned()  # device and precision to measure memory with

@@ -17,7 +17,7 @@ class Checkpoints:
     """
 
     def __init__(self, shipped: Path | None = None):
-        """shipped: where the agent lies that comes with the project."""
+        """shipped: path of the agent that comes with the project."""
         self._shipped = shipped
 
     def load_agent(self, path: Path) -> WatchedAgent:

@@ -143,7 +143,7 @@ export class Desk extends EventTarget {
     this.#tell();
   }
 
-  // Give up what is under way; else what is selected.
+  // Cancel the current action; without one, the selection.
   cancel() {
     if (this.pressed) {
       const { part, from } = this.pressed;

@@ -117,7 +117,7 @@ class Gallery {
     this.add();
   }
 
-  /** Make the next cards; whether there were any. */
+  /** Make the next cards; return true if there were any. */
   add() {
     const next = this.shown.slice(this.made, this.made + PAGE);
     this.made += next.length;

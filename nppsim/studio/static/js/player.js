@@ -55,7 +55,7 @@ export class Player {
     this.follow(this.main);
   }
 
-  /** Put run parts behind what is there of a run. */
+  /** Append run parts to a run. */
   extend(index, parts) {
     for (const part of parts) this.runs[index].recording.append(part);
     this.tellEnd(index);
