@@ -138,7 +138,7 @@ def audit(
 
 
 def _audited(category: str, path: float, reward: RewardConfig, gamma: float, frame_skip: int) -> AuditRow:
-    """One row.  path: px, a long way of the category."""
+    """One row.  path: px, a long path of the category."""
     frames = max(int(path / (_TOP_SPEED / 3)), FRAMES_PER_SECOND)
     decisions = -(-frames // frame_skip)
     discounts = gamma ** np.arange(decisions)

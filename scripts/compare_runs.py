@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 
 def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
-    """Print the differences of all, and compare every later side with the first; the last one decides the status."""
+    """Print all differences; compare every later side with the first; the last comparison decides the status."""
     from rl.doctor.compare import Tolerance, compare_runs
     from rl.doctor.runs import COLUMNS, difference_table, differences
 

@@ -94,7 +94,7 @@ class Workload:
     def player(self, *, profile: bool = False, shadow: bool = False) -> DecisionPlayer:
         """A new simulator with that work before it.
 
-        Both switches are given to it, so that the environment variables that would turn them on have no say here.
+        Both switches are given to it, so that the environment variables for them have no effect here.
         """
         amount = self.amount
         simulator = BatchSimulator(

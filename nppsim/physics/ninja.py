@@ -78,7 +78,7 @@ def win(ninja):
 
 @kernel
 def is_valid_target(ninja):
-    """Return True if hazards care about the ninja; one that is dying in this very frame still counts."""
+    """Return True if hazards react to the ninja; one that dies in this frame still counts."""
     return ninja["state"] < s.DEAD or ninja["state"] == s.DYING
 
 

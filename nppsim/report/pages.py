@@ -31,7 +31,7 @@ class Plot(NamedTuple):
 
 
 def check_packages() -> None:
-    """To be called before work whose result becomes a page.  Raises MissingPackageError."""
+    """Call it before work whose result becomes a page.  Raises MissingPackageError."""
     for package in _PACKAGES:
         needed(package, "train")
 

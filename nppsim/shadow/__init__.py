@@ -177,7 +177,7 @@ class Shadow:
         self._compare_present(i, None if restarted_on < 0 else restarted_on)
 
     def _compare_present(self, i: int, started_on: int | None) -> None:
-        """The state that environment i is in now; started_on: the level on which it has just been put, if so."""
+        """The state that environment i is in now; started_on: the level on which it has just been started, if any."""
         simulator = self._simulator
         level = int(simulator.state.ninja["level"][i]) if started_on is None else started_on
         twin = self._twin(level)

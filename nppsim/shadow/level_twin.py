@@ -48,7 +48,7 @@ class LevelTwin:
         return self.fields_for(*self.touched(now))
 
     def path(self, now: StateTwin) -> tuple[float, tuple[int, int] | None]:
-        """(px, lattice point) of the path that is left from the ninja over the objective to the exit."""
+        """(px, lattice point) of the remaining path from the ninja over the objective to the exit."""
         fields = self.path_fields(now)
         field = fields.to_exit if now.ninja["switch_taken"] else fields.to_switch
         return field.path(now.ninja["x"], now.ninja["y"])

@@ -1,6 +1,6 @@
 """Paths through a level: a search by heap on the lattice of 12 px, for any state of doors and exits.
 
-What it means is said in ``docs/observations.md``, reachability_features; arrays are [column, row] of the lattice.
+For its meaning see ``docs/observations.md``, reachability_features; arrays are [column, row] of the lattice.
 """
 
 import functools

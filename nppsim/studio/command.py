@@ -133,7 +133,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket, host: str, access: Access) -> str:
-    """Where the page is, by a name of this machine, token included."""
+    """Return the URL of the page with a name of this machine and the token."""
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}/?token={access.token}"
 

@@ -109,7 +109,7 @@ class Recordings:
             return len(self._stored.keys() - self._saved)
 
     def saved(self, *numbers: int) -> None:
-        """Note that these are in a file now: one that was downloaded, or a demonstration."""
+        """Mark these as saved: in a downloaded file, or as a demonstration."""
         with self._lock:
             self._saved.update(numbers)
 

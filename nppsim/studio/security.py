@@ -25,7 +25,7 @@ MAX_BODY = (
     1 << 20
 )  # bytes of a request, or of a message on a socket: ten times the largest level, 100,000 frames of play
 TOKEN_HEADER = b"x-studio-token"
-GUARDED = ("/api/", "/ws/")  # begin the paths that want the token
+GUARDED = ("/api/", "/ws/")  # prefixes of paths that require the token
 _HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[\da-fA-F:.]+)\])(?::\d+)?", re.ASCII)
 _LOCAL_NAMES = ("localhost", LOOPBACK, "::1")
 _CSP = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'none'; "

@@ -250,7 +250,7 @@ class CurriculumConfig:
         own = {name: self._of_stages(name).get(stage) for name in STAGE_SETTINGS}
         changes: dict[str, float | None] = {}
         if own["stage_gamma"] is not None:
-            changes |= {"gamma": own["stage_gamma"], "pbrs_gamma": None}  # shaping has that discount, too
+            changes |= {"gamma": own["stage_gamma"], "pbrs_gamma": None}  # shaping uses the same discount
         if own["stage_learning_rate"] is not None:
             changes["learning_rate"] = own["stage_learning_rate"]
         if own["stage_ent_coef"] is not None:

@@ -1,4 +1,4 @@
-"""The configuration of an experiment: frozen dataclasses, the only home of defaults.
+"""The configuration of an experiment: frozen dataclasses, which define all defaults.
 
     config = ExperimentConfig(experiment_name="first", architectures=("mlp_baseline",))
     config.ppo.gamma, config.to_dict()          # plain values for config.json, with secrets removed

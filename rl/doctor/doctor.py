@@ -221,7 +221,7 @@ class Doctor:
                 self.log(f"{MARKS[finding.status]} {finding.sentence}")
 
     def record_failure(self, moment: str, name: str, error: Exception) -> None:
-        """Record the failure of a step of the run; checks of what it would have made are skipped."""
+        """Record the failure of a step of the run; checks that need its result are skipped."""
         parts = {part for info in all_checks() for part in info.parts}
         self.lack(**dict.fromkeys(parts - self._absent.keys(), f"{name} failed before"))
         found = f"{type(error).__name__}: {error}"

@@ -243,7 +243,7 @@ def _distillation(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
 
 
 def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
-    """Where rewards come from: a chart per run that logged them."""
+    """Rewards by term: a chart per run that logged them."""
     plots = []
     for name, scalars in runs.items():
         terms = {

@@ -49,7 +49,7 @@ export async function openFile(file) {
   return request("POST", "open", data, { "X-File-Name": encodeURIComponent(file.name) });
 }
 
-/** Save what an address below /api/ gives as a file of the name that the server says. */
+/** Save what an address below /api/ gives as a file with the name that the server sends. */
 export async function download(path) {
   const answer = await ask("GET", path);
   const name = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1] ?? "file";

@@ -19,7 +19,7 @@ const HEAT = { cell: 12, columns: 88, rows: 50 };
 
 export class Watching {
   /** root: filled by a player.  mind: the panels of what agents think, or null.  changed: called when a run begins, ends or
-   *  fails.  differs: called with where two runs part. */
+   *  fails.  differs: called with the place where two runs diverge. */
   constructor(root, level, { socket, failed, mind = null, changed = () => {}, differs = () => {} }) {
     [this.level, this.socket, this.failed, this.mind, this.changed, this.differs] = [level, socket, failed, mind, changed, differs];
     [this.root, this.player, this.heat] = [root, null, null];
