@@ -133,7 +133,7 @@ def film_pixels_per_tile(region: Box, scale: float) -> int:
 def fitting_pixels_per_tile(region: Box, size: tuple[int, int]) -> int:
     """Whole number of pixels per tile that shows a region as large as fits into ``size`` (width, height, px).
 
-    The scale is at most 2.  RenderError where not even the whole stage would have a pixel for each tile.
+    Levels are enlarged by at most 2.  RenderError where not even the whole stage would have a pixel for each tile.
     """
     if min(size[0] // STAGE[0], size[1] // STAGE[1]) < 1:
         raise RenderError(f"a picture of {size[0]} x {size[1]} px is too small; give at least {STAGE[0]} x {STAGE[1]}")

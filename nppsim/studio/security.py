@@ -1,9 +1,9 @@
 """Access control of the studio.
 
-The studio runs on the user's own machine, where any web page that is open in a browser can send requests, too.  Each
-request is checked by four questions: is it addressed to a name of this machine (a foreign name that resolves to it is how DNS
-rebinding begins), does it come from a page of the studio itself (``Origin``), does it know the token that was
-printed at the start, and is it small.  The answers forbid scripts, frames and connections that are not the studio's own.
+The studio runs on the user's own machine, where any web page that is open in a browser can send requests, too.  A
+request must be addressed to a name of this machine (DNS rebinding uses a foreign name that resolves to it), come from a
+page of the studio itself (``Origin``), have the token that was printed at the start, and be small.  The answers forbid
+scripts, frames and connections that are not the studio's own.
 """
 
 import hmac
