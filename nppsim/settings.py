@@ -149,7 +149,7 @@ class Setting:
 
 
 def _whole(text: str) -> int:
-    """The whole number that a text such as ``1000000``, ``1_000_000`` or ``1e6`` stands for; ValueError where it is none."""
+    """Return the integer that a text such as ``1000000``, ``1_000_000`` or ``1e6`` denotes; ValueError for other text."""
     try:
         return int(text)
     except ValueError:

@@ -39,7 +39,7 @@ def chamber(seed: int, *, width: Span, height: Span, kind: str) -> Level:
     cave = Cave(ground, level_ground(len(ground)), rows)
     near, far = np.arange(left - 1), np.arange(left + middle, len(ground))
     spawn = int(rng.choice(near[: max(1, len(near) - 1)]))
-    # One goal lies across; the other anywhere on the ground but at the spawn.
+    # One goal is on the far side; the other anywhere on the ground except at the spawn.
     across = int(rng.choice(far))
     other = int(rng.choice([c for c in (*near, *far) if c not in (spawn, across) and c in cave.flat()] or [across - 1]))
     switch, door = (across, other) if rng.random() < 0.5 else (other, across)

@@ -36,7 +36,7 @@ from nppsim.verify import cases
 
 MAX_BYTES = 2**31  # of a workload's arrays
 BYTES_PER_ACTION = 12  # int64 action, int32 next level
-# Entity types that ``random_levels`` strews: all but completions and doors with switches, which come on top.
+# Entity types that ``random_levels`` places: all but completions and doors with switches, which come on top.
 STREWN = tuple(sorted(set(kinds.CREATING) - set(kinds.PAIRED) - set(kinds.COMPLETIONS)))
 
 # Random play of ``Play``s.

@@ -292,7 +292,7 @@ def _chases(ninja, mover, entities, world, level):
 
 @kernel
 def _sees(ninja, chaser, direction, entities, world, level):
-    """Return True if no edge of the grid lies along the row or column from the chaser's centre to the ninja's half-cell."""
+    """Return True if no edge of the grid is along the row or column from the chaser's centre to the ninja's half-cell."""
     axis, sign = axis_of(direction), sign_of(direction)
     k, end = half_cell(_along(chaser, axis)), half_cell(_along(ninja, axis))
     across = half_cell(_along(chaser, 1 - axis))

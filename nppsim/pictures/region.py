@@ -1,4 +1,4 @@
-"""The stage as people see it: what is solid, the part of a level that is worth showing, and its size in pixels."""
+"""The visible stage: what is solid, the part of a level that is worth showing, and its size in pixels."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -90,7 +90,7 @@ def _grown(mask: np.ndarray) -> np.ndarray:
 
 
 def _flooded(seen: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Everything in ``free`` that is connected with ``seen``."""
+    """Return the part of ``free`` that is connected to ``seen``."""
     before, count = -1, int(np.count_nonzero(seen))
     while count != before:
         for _ in range(8):

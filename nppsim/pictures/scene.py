@@ -163,7 +163,7 @@ class Scene:
         picture.paste(image.blend(before, canvas.finish(), opacity), box[:2])
 
     def place(self, at: Point) -> Point:
-        """Where a point of the level lies in the picture (px)."""
+        """Return the position of a level point in the picture (px)."""
         k = self.ppt / TILE
         return (at[0] - self.region[0] * TILE) * k, (at[1] - self.region[1] * TILE) * k
 
@@ -281,7 +281,7 @@ def touched(entity: DrawnEntity, look: EntityLook) -> Area:
 
 
 def around(points: np.ndarray | Sequence[Point], reach: float) -> Area:
-    """The area that lies within ``reach`` of some points, on both axes."""
+    """The area within ``reach`` of some points, on both axes."""
     left, top = np.min(points, axis=0) - reach
     right, bottom = np.max(points, axis=0) + reach
     return float(left), float(top), float(right), float(bottom)

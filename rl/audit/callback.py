@@ -113,7 +113,7 @@ class Audit(PPOCallback):
         return [("levels", text)] if any(repeated) else []
 
     def _is_repeated(self, of: str, state: bytes) -> bool:
-        """Remember a state, and return True if it was seen before."""
+        """Store a state; return True if it was stored before."""
         digest = hashlib.sha256(of.encode() + state).digest()
         seen = digest in self._draws
         self._draws.append(digest)

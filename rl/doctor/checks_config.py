@@ -53,7 +53,7 @@ def rewards_are_ordered(config: ExperimentConfig, settings: PPOConfig, levels: L
 def wins_are_within_the_discount_horizon(
     config: ExperimentConfig, settings: PPOConfig, levels: Levels, env: BatchVecEnv
 ) -> str:
-    """At the start of a long level, a win at a third of top speed is still worth a noticeable part of its reward."""
+    """At the start of a long level, the discounted reward of a win at a third of top speed is not negligible."""
     rows = _arithmetic(config, settings, levels, env)
     longest = max(rows, key=lambda row: row.win_frames)
     decisions = -(-longest.win_frames // config.frame_skip)

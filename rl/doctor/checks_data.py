@@ -1,4 +1,4 @@
-"""Levels and demonstrations: complete, apart from those that are evaluated on, and worth the rewards that are paid."""
+"""Levels and demonstrations: complete, disjoint from the evaluation levels, and with rewards that are paid."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -124,7 +124,7 @@ def imitation_beats_action_frequencies(cloning: BCResult) -> str:
 @check(UPDATE)
 @torch.no_grad()
 def the_first_update_stays_near_the_bc_policy(ppo: PPO, clone: NppPolicy, probe: dict[str, np.ndarray]) -> str:
-    """After its first update the actor still acts much like the BC policy on held-out decisions."""
+    """After its first update the actor is still close to the BC policy on held-out decisions."""
     mine, theirs = (
         torch.log_softmax(_in_float32(policy).logits_and_values(policy.to_tensors(probe))[0].cpu(), dim=1)
         for policy in (ppo.policy, clone)

@@ -155,7 +155,7 @@ class Gallery {
   }
 }
 
-/* Draws the pictures of cards that are seen, one after another, with one scene. */
+/* Draws the pictures of visible cards, one after another, with one scene. */
 class Painter {
   constructor() {
     this.canvas = element("canvas", { class: "painter" });

@@ -262,7 +262,7 @@ export function clear(state, region) {
   return entities.length === state.entities.length ? next : { ...next, entities };
 }
 
-// The clip replaces what is below it; what lies beyond the stage is cut off.
+// The clip replaces what is below it and is cut off at the edge of the stage.
 export function paste(state, clip, column, row) {
   const region = { column, row, width: clip.width, height: clip.height };
   const [left, top] = stepsOf(region);

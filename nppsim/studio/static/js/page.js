@@ -1,4 +1,4 @@
-/* A page of players, written by nppsim/studio/page.py: each stands where its data do, and is made when it is first seen. */
+/* A page of players, written by nppsim/studio/page.py: each is placed at its data and created when it first becomes visible. */
 
 import { element } from "./elements.js";
 import { Player } from "./player.js";

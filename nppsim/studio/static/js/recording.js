@@ -123,7 +123,7 @@ function joined(Kind, a, b) {
   return whole;
 }
 
-/** The bytes that a base64 text stands for. */
+/** Decode base64 text to bytes. */
 export function bytes(text) {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
