@@ -79,8 +79,8 @@ _SEARCHING = threading.Lock()  # for the search of path fields: threads that sha
 class LevelPaths(NamedTuple):
     """Path fields of a bank's levels for the doors as at the start (see ``paths.compute_fields``), and what they imply."""
 
-    nodes: np.ndarray  # uint8[L, 4539], see ``paths.prepare_level``
-    effects: np.ndarray  # uint8[D, 49], likewise, of the doors with switches of all levels
+    nodes: np.ndarray  # uint16[L, 4539], see ``paths.prepare_level``
+    effects: np.ndarray  # uint16[D, 81], likewise, of the doors with switches of all levels
     effects_first: np.ndarray  # int64[L + 1], where each level's effects begin, and the number of all
     distance: np.ndarray  # uint16[L, 2, 4539]
     hop: np.ndarray  # uint8[L, 2, 4539]
@@ -251,10 +251,10 @@ def _in_order(types: np.ndarray) -> np.ndarray:
 
 def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
     levels = len(stage)
-    nodes = np.empty((levels, paths.NUM_NODES), np.uint8)
+    nodes = np.empty((levels, paths.NUM_NODES), np.uint16)
     doors = world.level["switches_end"] - world.level["switches_first"]
     effects_first = np.concatenate([[0], np.cumsum(doors)]).astype(np.int64)
-    effects = np.empty((effects_first[-1], paths.DOOR_WINDOW**2), np.uint8)
+    effects = np.empty((effects_first[-1], paths.DOOR_WINDOW**2), np.uint16)
     distance = np.empty((levels, 2, paths.NUM_NODES), np.uint16)
     hop = np.empty((levels, 2, paths.NUM_NODES), np.uint8)
     switch_to_exit = np.empty(levels, np.int64)
@@ -266,18 +266,23 @@ def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
 
 @allocating
 def _compute_paths(world, stage, nodes, effects, effects_first, distance, hop, switch_to_exit, length):
-    """Path fields of all levels for the initial state of the doors, and the length of each level's path."""
-    samples = np.empty((paths.SAMPLES_X, paths.SAMPLES_Y), np.uint8)
+    """Path fields of all levels for the initial state of the doors, and the length of each level's path.
+
+    A level without a path is prepared again, more leniently (``prepare_level``).
+    """
     for level in range(len(length)):
         record = world.level[level]
         own = effects[effects_first[level] : effects_first[level + 1]]
-        paths.prepare_level(world, level, stage[level], samples, nodes[level], own)
         first, end = record["switches_first"], record["switches_end"]
         closed = np.empty(end - first, np.uint8)
         for k in range(first, end):
             closed[k - first] = world.entity[k]["closed"]
         opened = np.zeros(record["exits_end"] - record["exits_first"], np.uint8)
-        switch_to_exit[level] = paths.compute_fields(
-            world, nodes[level], own, level, closed, opened, distance[level], hop[level]
-        )
-        length[level] = paths.nearest_node(distance[level, 0], record["spawn_x"], record["spawn_y"])[0]
+        for leniency in range(paths.MOST_LENIENT + 1):
+            paths.prepare_level(world, level, stage[level], leniency, nodes[level], own)
+            switch_to_exit[level] = paths.compute_fields(
+                world, nodes[level], own, level, closed, opened, distance[level], hop[level]
+            )
+            length[level] = paths.nearest_node(distance[level, 0], record["spawn_x"], record["spawn_y"])[0]
+            if length[level] < paths.MAX_PATH:
+                break

@@ -2,13 +2,14 @@
 
 A lattice point stands for the square of 12 px around it.  The square is sampled every 3 px; a sample is free if a circle of
 radius ``BODY`` around it meets nothing solid.  A point is free if any sample of its square is, and two neighbours are
-joined if a sample on their squares' common edge is.  For each level, and for each state of its doors, two fields are
-computed: the length of the path to the exit before an exit switch is taken (over the switch) and after.  Gravity is
-ignored; mines make a path longer, they do not block it.
+joined if a sample on their squares' common edge is.  A one-way platform is crossed in one direction only.  For each level,
+and for each state of its doors, two fields are computed: the length of the path to the exit before an exit switch is taken
+(over the switch) and after.  Gravity is ignored; mines make a path longer, they do not block it.
 
 Where doors close the path, it leads to the switch of a locked door that is on it, and from there on as if all locked doors
 were open.  A switch behind another locked door is reached by that door's switch first.  The same holds for the path from an
 exit switch to its exit where doors separate them: a ninja that has reached the switch has opened doors on the way there.
+A path does not touch the switch of a trap door that is on the rest of it, unless there is no other.
 """
 
 import math
@@ -17,14 +18,17 @@ import numpy as np
 
 from nppsim._kernel import allocating, inlined, kernel
 from nppsim.levels import kinds
-from nppsim.levels.stage import CELLS_X, CELLS_Y, LINES_X, LINES_Y, TILE
+from nppsim.levels.stage import CELLS_X, CELLS_Y, LINES_X, LINES_Y, NUM_CELLS, TILE
 from nppsim.levels.tiles import NUM_TILE_SHAPES, OPEN, solid_mask
 from nppsim.physics.groups import is_mine
+from nppsim.physics.segments import closest_point
+from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 
 SPACING = 12.0  # px between lattice points
 NODES_X, NODES_Y = LINES_X, LINES_Y  # lattice points: the corners of half-cells
 NUM_NODES = NODES_X * NODES_Y
 BODY = 9.4  # px; a little below the ninja's radius, as samples are 3 px apart
+SURFACE_BODY = 8.4  # px, from surfaces, see ``prepare_level``; fits between diagonals of 17 px, as the ninja does
 SAMPLE = 3  # px between samples
 PER_POINT = 4  # samples from a lattice point to the next
 SAMPLES_X, SAMPLES_Y = PER_POINT * (NODES_X - 1) + 1, PER_POINT * (NODES_Y - 1) + 1
@@ -39,13 +43,20 @@ NO_HOP = 255  # next hop of a goal, and of points without a path
 EXIT_REACH = 22.0  # px, touching distances
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
-# What is stored of a lattice point, a sum of: it is free, mined, joined to its right and to its lower neighbour.
-FREE, MINED, RIGHT, DOWN = 1, 2, 4, 8
-DOOR_WINDOW = 7  # lattice points per side of the square around a door that the door may change
+MOST_LENIENT = 2  # see ``prepare_level``
+ONE_WAY_REACH = 17.1  # px from the middle of a one-way, along it: half its length and 0.51 of the ninja's radius
+# What is stored of a lattice point, a sum of: it is free, mined; and FROM << d if a step leads to it from its neighbour in
+# direction d.
+FREE, MINED, FROM = 1, 2, 256
+RIGHT, DOWN = 4, 8  # while a level is prepared: the point is joined to its right, and to its lower neighbour
+DOOR_WINDOW = 9  # lattice points per side of the square around a door that the door may change
+QUEUED, FIXED = 1, 2  # of a point in a search: it is in the queue; its distance does not change
 
 # By hop: straight ones first.
 STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
 STEP_Y = np.array([0, 0, 1, -1, 1, -1, 1, -1])
+STEP = STEP_X * NODES_Y + STEP_Y  # from a lattice point's number to its neighbour's
+BACK = np.array([1, 0, 3, 2, 7, 6, 5, 4])  # opposite direction
 
 
 def _blocked_samples() -> np.ndarray:
@@ -66,41 +77,62 @@ def _blocked_samples() -> np.ndarray:
 _BLOCKED = _blocked_samples()
 
 
-@kernel
-def prepare_level(world, level, stage, samples, nodes, effects):
+@allocating
+def prepare_level(world, level, stage, leniency, nodes, effects):
     """Fill what path fields need of a level.
 
     stage: uint8[44, 25], x first.
-    samples: uint8[353, 201], to work in.
-    nodes: uint8[4539], x first, a sum of FREE, MINED, RIGHT and DOWN for each point, with all doors open.
-    effects: uint8[doors, 49], of each door with a switch: what of FREE, RIGHT and DOWN it takes from each point of the
+    leniency: 0: what is solid blocks.  1: only surfaces do: the ninja can be inside of what is solid where one-sided tiles
+        let it in, and between diagonals that are closer than its diameter.  2: and one-ways do not block (they can be
+        passed at corners, or pushed by a thwump).
+    nodes: uint16[4539], x first, a sum of FREE, MINED and FROM << d for each point, with all doors open.
+    effects: uint16[doors, 81], of each door with a switch: what of FREE and FROM << d it takes from each point of the
         window around it while it is closed.
     """
-    _block_samples(stage, samples)
-    nodes[:] = 0
+    samples = np.zeros((SAMPLES_X, SAMPLES_Y), np.uint8)
+    if leniency > 0:
+        _block_surfaces(world, level, samples)
+    else:
+        _block_tiles(stage, samples)
+    openings = np.empty(NUM_NODES, np.uint8)
+    for i in range(NODES_X):
+        for j in range(NODES_Y):
+            openings[i * NODES_Y + j] = _openings(samples, i, j, -1.0, -1.0, -1.0, -1.0)
+    for node in range(NUM_NODES):
+        nodes[node] = openings[node] & FREE | FROM * _joined(openings, node)
     record = world.level[level]
     for k in range(record["entity_first"], record["entity_end"]):
         if is_mine(world.entity[k]["type"]):
             _mark_mine(nodes, world.entity[k]["x"], world.entity[k]["y"])
-    for i in range(NODES_X):
-        for j in range(NODES_Y):
-            nodes[i * NODES_Y + j] |= _openings(samples, i, j, -1.0, -1.0, -1.0, -1.0)
+        elif world.entity[k]["type"] == kinds.ONE_WAY and leniency < 2:
+            _mark_one_way(nodes, world.entity[k])
     for k in range(record["switches_first"], record["switches_end"]):
-        door, row = world.entity[k], k - record["switches_first"]
-        left, top = _window(door)
-        for a in range(DOOR_WINDOW):
-            for b in range(DOOR_WINDOW):
-                i, j = left + a, top + b
-                effects[row, DOOR_WINDOW * a + b] = 0
-                if 0 <= i < NODES_X and 0 <= j < NODES_Y:
-                    left_open = _openings(samples, i, j, door["x1"], door["y1"], door["x2"], door["y2"])
-                    effects[row, DOOR_WINDOW * a + b] = nodes[i * NODES_Y + j] & (FREE | RIGHT | DOWN) & ~left_open
+        _find_effect(world.entity[k], samples, openings, nodes, effects[k - record["switches_first"]])
+
+
+@allocating
+def _find_effect(door, samples, openings, nodes, effect):
+    """Fill what a door takes from the points around it."""
+    shut = openings.copy()
+    left, top = _window(door)
+    for a in range(DOOR_WINDOW):
+        for b in range(DOOR_WINDOW):
+            i, j = left + a, top + b
+            if 0 <= i < NODES_X and 0 <= j < NODES_Y:
+                shut[i * NODES_Y + j] = _openings(samples, i, j, door["x1"], door["y1"], door["x2"], door["y2"])
+    for a in range(DOOR_WINDOW):
+        for b in range(DOOR_WINDOW):
+            i, j = left + a, top + b
+            effect[DOOR_WINDOW * a + b] = 0
+            if 0 <= i < NODES_X and 0 <= j < NODES_Y:
+                node = i * NODES_Y + j
+                left_over = MINED | shut[node] & FREE | FROM * _joined(shut, node)
+                effect[DOOR_WINDOW * a + b] = nodes[node] & ~left_over
 
 
 @kernel
-def _block_samples(stage, samples):
+def _block_tiles(stage, samples):
     """Mark the samples that tiles block."""
-    samples[:] = 0
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):
             tile = stage[cx, cy]
@@ -110,6 +142,43 @@ def _block_samples(stage, samples):
             for a in range(max(-left, 0), min(15, SAMPLES_X - left)):
                 for b in range(max(-top, 0), min(15, SAMPLES_Y - top)):
                     samples[left + a, top + b] |= _BLOCKED[tile, a, b]
+
+
+@kernel
+def _block_surfaces(world, level, samples):
+    """Mark the samples that surfaces of tiles block."""
+    first = world.level[level]["segment_first"]
+    for k in range(first, first + world.cell_start[level, NUM_CELLS]):
+        if world.segments[k]["entity"] >= 0:
+            continue
+        x, y, shape = float(world.segments[k]["x"]), float(world.segments[k]["y"]), world.segments[k]["shape"]
+        left, right = x + SHAPES[shape, MIN_X] - SURFACE_BODY, x + SHAPES[shape, MAX_X] + SURFACE_BODY
+        top, bottom = y + SHAPES[shape, MIN_Y] - SURFACE_BODY, y + SHAPES[shape, MAX_Y] + SURFACE_BODY
+        for a in range(max(int(left / SAMPLE), 0), min(int(right / SAMPLE) + 1, SAMPLES_X)):
+            for b in range(max(int(top / SAMPLE), 0), min(int(bottom / SAMPLE) + 1, SAMPLES_Y)):
+                px, py = float(SAMPLE * a), float(SAMPLE * b)
+                at_x, at_y, _side = closest_point(px, py, x, y, shape)
+                if (px - at_x) * (px - at_x) + (py - at_y) * (py - at_y) < SURFACE_BODY * SURFACE_BODY:
+                    samples[a, b] = 1
+
+
+@kernel
+def _mark_one_way(nodes, platform):
+    """Remove the steps that cross a one-way against its normal."""
+    x, y, nx, ny = platform["x"], platform["y"], platform["x1"], platform["y1"]
+    reach = ONE_WAY_REACH + 2.0 * SPACING
+    for i in range(max(int((x - reach) / SPACING), 0), min(int((x + reach) / SPACING) + 2, NODES_X)):
+        for j in range(max(int((y - reach) / SPACING), 0), min(int((y + reach) / SPACING) + 2, NODES_Y)):
+            ex, ey = SPACING * i - x, SPACING * j - y
+            behind = ex * nx + ey * ny
+            for d in range(8):
+                from_x, from_y = ex + SPACING * STEP_X[d], ey + SPACING * STEP_Y[d]
+                before = from_x * nx + from_y * ny
+                if behind <= 0.0 < before:
+                    share = before / (before - behind)
+                    at_x, at_y = from_x + share * (ex - from_x), from_y + share * (ey - from_y)
+                    if abs(at_y * nx - at_x * ny) < ONE_WAY_REACH:
+                        nodes[i * NODES_Y + j] &= ~(FROM << d)
 
 
 @kernel
@@ -143,6 +212,23 @@ def _openings(samples, i, j, x1, y1, x2, y2):
     return found
 
 
+@kernel
+def _joined(openings, node):
+    """Bits of the directions of the neighbours that a point is joined to; a diagonal step must not cut a corner."""
+    right, left = openings[node] & RIGHT != 0, node >= NODES_Y and openings[node - NODES_Y] & RIGHT != 0
+    down, up = openings[node] & DOWN != 0, node > 0 and openings[node - 1] & DOWN != 0
+    found = right | left << 1 | down << 2 | up << 3
+    if right and down and openings[node + NODES_Y] & DOWN and openings[node + 1] & RIGHT:
+        found |= 1 << 4
+    if right and up and openings[node + NODES_Y - 1] & DOWN and openings[node - 1] & RIGHT:
+        found |= 1 << 5
+    if left and down and openings[node - NODES_Y] & DOWN and openings[node - NODES_Y + 1] & RIGHT:
+        found |= 1 << 6
+    if left and up and openings[node - NODES_Y - 1] & DOWN and openings[node - NODES_Y - 1] & RIGHT:
+        found |= 1 << 7
+    return found
+
+
 @inlined
 def _window(door):
     """Column and row of the first lattice point of the window around a door."""
@@ -161,10 +247,23 @@ def _close_door(nodes, door, effect):
 
 
 @kernel
-def _seed(nodes, x, y, reach, offset, distance, queue, tail):
+def _block_around(nodes, x, y, reach):
+    """Remove the points within touching distance of something."""
+    for i in range(max(int((x - reach) / SPACING), 0), min(int((x + reach) / SPACING) + 2, NODES_X)):
+        for j in range(max(int((y - reach) / SPACING), 0), min(int((y + reach) / SPACING) + 2, NODES_Y)):
+            dx, dy = SPACING * i - x, SPACING * j - y
+            if math.sqrt(dx * dx + dy * dy) < reach:
+                nodes[i * NODES_Y + j] = 0
+                for d in range(8):
+                    if 0 <= i + STEP_X[d] < NODES_X and 0 <= j + STEP_Y[d] < NODES_Y:
+                        nodes[i * NODES_Y + j + STEP[d]] &= ~(FROM << BACK[d])
+
+
+@kernel
+def _seed(nodes, x, y, reach, offset, distance, marks, queue, tail):
     """Put the free lattice points within touching distance of a goal into the queue; returns its new end.
 
-    Of free points, those in the queue are reached and no others.
+    Of free points, those in the queue are reached and no others, apart from those that are FIXED.
     """
     for i in range(max(int((x - reach) / SPACING), 0), min(int((x + reach) / SPACING) + 2, NODES_X)):
         for j in range(max(int((y - reach) / SPACING), 0), min(int((y + reach) / SPACING) + 2, NODES_Y)):
@@ -172,7 +271,7 @@ def _seed(nodes, x, y, reach, offset, distance, queue, tail):
             dx, dy = SPACING * i - x, SPACING * j - y
             gap = math.sqrt(dx * dx + dy * dy)
             length = offset + int(gap / UNIT)
-            if gap < reach and nodes[node] & FREE and length < distance[node]:
+            if gap < reach and nodes[node] & FREE and length < distance[node] and marks[node] != FIXED:
                 if distance[node] == UNREACHABLE:  # once only: there may be more goals than room in the queue
                     queue[tail] = node
                     tail += 1
@@ -180,71 +279,34 @@ def _seed(nodes, x, y, reach, offset, distance, queue, tail):
     return tail
 
 
-@inlined
-def _joined(nodes, node):
-    """Bits of the directions in which a step leads to a free neighbour; a diagonal one may not cut a corner."""
-    here = nodes[node]
-    right, left = here & RIGHT != 0, node >= NODES_Y and nodes[node - NODES_Y] & RIGHT != 0
-    down, up = here & DOWN != 0, node > 0 and nodes[node - 1] & DOWN != 0
-    right = right and nodes[node + NODES_Y] & FREE != 0
-    left = left and nodes[node - NODES_Y] & FREE != 0
-    down = down and nodes[node + 1] & FREE != 0
-    up = up and nodes[node - 1] & FREE != 0
-    found = right | left << 1 | down << 2 | up << 3
-    if right and down and nodes[node + NODES_Y] & DOWN and nodes[node + 1] & RIGHT and nodes[node + NODES_Y + 1] & FREE:
-        found |= 1 << 4
-    if (
-        right
-        and up
-        and nodes[node + NODES_Y - 1] & DOWN
-        and nodes[node - 1] & RIGHT
-        and nodes[node + NODES_Y - 1] & FREE
-    ):
-        found |= 1 << 5
-    if (
-        left
-        and down
-        and nodes[node - NODES_Y] & DOWN
-        and nodes[node - NODES_Y + 1] & RIGHT
-        and nodes[node - NODES_Y + 1] & FREE
-    ):
-        found |= 1 << 6
-    if (
-        left
-        and up
-        and nodes[node - NODES_Y - 1] & DOWN
-        and nodes[node - NODES_Y - 1] & RIGHT
-        and nodes[node - NODES_Y - 1] & FREE
-    ):
-        found |= 1 << 7
-    return found
+@kernel
+def _spread(nodes, distance, hop, marks, queue, tail):
+    """Find shortest paths from the seeds over free points: label-correcting search with a ring of queued points.
 
-
-@allocating
-def _spread(nodes, distance, hop, queue, tail):
-    """Find shortest paths from the seeds over free points: label-correcting search with a ring of pending points."""
-    pending = np.zeros(NUM_NODES, np.uint8)
+    marks: uint8[4539], FIXED or 0.
+    """
     for k in range(tail):
-        pending[queue[k]] = 1
-        hop[queue[k]] = NO_HOP
+        if marks[queue[k]] != FIXED:
+            hop[queue[k]] = NO_HOP
+        marks[queue[k]] |= QUEUED
     head = 0
     while head < tail:
         node = queue[head % NUM_NODES]
         head += 1
-        pending[node] = 0
+        marks[node] &= ~QUEUED
         here = np.int64(distance[node])
         weight = MINE_WEIGHT if nodes[node] & MINED else 1
-        joined = _joined(nodes, node)
+        came_from = nodes[node] // FROM
         for d in range(8):
-            if not joined >> d & 1:
+            if not came_from >> d & 1:
                 continue
-            other = node + STEP_X[d] * NODES_Y + STEP_Y[d]
+            other = node + STEP[d]
             length = here + weight * (DIAGONAL if d >= 4 else STRAIGHT)
-            if length < distance[other] and length < WALL:
+            if length < distance[other] and length < WALL and not marks[other] & FIXED:
                 distance[other] = length
-                hop[other] = d ^ 1 if d < 4 else 11 - d  # opposite direction of the step
-                if pending[other] == 0:
-                    pending[other] = 1
+                hop[other] = BACK[d]
+                if not marks[other] & QUEUED:
+                    marks[other] |= QUEUED
                     queue[tail % NUM_NODES] = other
                     tail += 1
 
@@ -297,23 +359,21 @@ def _clear(nodes, distance, hop):
 
 
 @allocating
-def _field(nodes, nodes_open, effects, world, level, closed, onward_of, distance, hop, onward):
-    """One field: distances (uint16 units) and next hops towards the goals that ``onward_of`` names.
-
-    onward_of: int64, one per exit door or exit switch of the level: length of the path that is left from there in units;
-    UNREACHABLE: no goal.  onward: uint16[4539], filled with what the distances were if locked doors were open.
-    """
+def _direct_field(nodes, nodes_open, effects, world, level, closed, onward_of, distance, hop, onward):
+    """Compute a field (see ``_field``) whose paths may touch any switch."""
     queue = np.empty(NUM_NODES, np.int32)
+    marks = np.zeros(NUM_NODES, np.uint8)
     _clear(nodes, distance, hop)
-    tail = _seed_goals(nodes, world, level, onward_of, distance, queue)
-    _spread(nodes, distance, hop, queue, tail)
+    tail = _seed_goals(nodes, world, level, onward_of, distance, marks, queue)
+    _spread(nodes, distance, hop, marks, queue, tail)
     if len(closed) == 0:
         onward[:] = distance
         return
-    _clear(nodes_open, onward, np.empty(NUM_NODES, np.uint8))
-    tail = _seed_goals(nodes_open, world, level, onward_of, onward, queue)
-    _spread(nodes_open, onward, np.empty(NUM_NODES, np.uint8), queue, tail)
-    _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward.copy(), queue, distance, hop)
+    no_hop = np.empty(NUM_NODES, np.uint8)
+    _clear(nodes_open, onward, no_hop)
+    tail = _seed_goals(nodes_open, world, level, onward_of, onward, marks, queue)
+    _spread(nodes_open, onward, no_hop, marks, queue, tail)
+    _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, queue, distance, hop)
 
 
 @allocating
@@ -328,72 +388,138 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
     for k in range(len(closed)):
         door = world.entity[first + k]
         pending[k] = door["type"] == kinds.LOCKED_DOOR and closed[k] and door["active"]
-    nodes_open = nodes_open.copy()  # doors that a round leads to are closed in later ones
+    if not pending.any():
+        return
+    onward, nodes_open = onward.copy(), nodes_open.copy()  # doors that a round leads to are closed in later ones
+    marks, no_hop = np.zeros(NUM_NODES, np.uint8), np.empty(NUM_NODES, np.uint8)
     on_path_only = True
     while pending.any() and (distance == UNREACHABLE).any():
-        cut_off = nodes.copy()
         for node in range(NUM_NODES):
-            if distance[node] != UNREACHABLE:
-                cut_off[node] = 0
+            marks[node] = FIXED if distance[node] != UNREACHABLE else 0
         tail = 0
         opening = np.zeros(len(closed), np.uint8)
         for k in range(len(closed)):
             door = world.entity[first + k]
             length = _at(onward, door["x"], door["y"]) if pending[k] else UNREACHABLE
-            if length == UNREACHABLE or (on_path_only and not _on_path(nodes_open, door, effects[k], onward)):
+            if length == UNREACHABLE or (
+                on_path_only and not _on_path(nodes_open, door["x"], door["y"], door, effects[k], onward)
+            ):
                 continue
             pending[k], opening[k] = 0, 1
-            tail = _seed(cut_off, door["x"], door["y"], DOOR_SWITCH_REACH, length, distance, queue, tail)
+            tail = _seed(nodes, door["x"], door["y"], DOOR_SWITCH_REACH, length, distance, marks, queue, tail)
         if tail == 0:
             if not on_path_only:
                 return
             on_path_only = False
             continue
-        _spread(cut_off, distance, hop, queue, tail)
+        _spread(nodes, distance, hop, marks, queue, tail)
         for k in range(len(closed)):
             if opening[k]:
                 _close_door(nodes_open, world.entity[first + k], effects[k])
-        tail = 0
-        for node in range(NUM_NODES):  # how far it is to what is reached, if locked doors were open
-            onward[node] = UNREACHABLE if nodes_open[node] & FREE else WALL
-            if distance[node] < WALL:
-                onward[node] = distance[node]
-                queue[tail] = node
-                tail += 1
-        _spread(nodes_open, onward, np.empty(NUM_NODES, np.uint8), queue, tail)
-
-
-@allocating
-def _on_path(nodes, door, effect, distance):
-    """Return True if the path from a door's switch, the first of the shortest ones, leads through the door."""
-    shut = nodes.copy()
-    _close_door(shut, door, effect)
-    _length, node = _nearest(distance, door["x"], door["y"])
-    while True:
-        joined, onward = _joined(nodes, node), -1
-        for d in range(8):
-            if joined >> d & 1:
-                other = node + STEP_X[d] * NODES_Y + STEP_Y[d]
-                step = (MINE_WEIGHT if nodes[other] & MINED else 1) * (DIAGONAL if d >= 4 else STRAIGHT)
-                if np.int64(distance[other]) + step == distance[node]:
-                    onward = d
-                    break
-        if onward < 0:
-            return False
-        if not _joined(shut, node) >> onward & 1:
-            return True
-        node += STEP_X[onward] * NODES_Y + STEP_Y[onward]
+        marks[:] = 0
+        tail = _seed_reached(nodes_open, distance, onward, queue)
+        _spread(nodes_open, onward, no_hop, marks, queue, tail)
 
 
 @kernel
-def _seed_goals(nodes, world, level, onward_of, distance, queue):
+def _seed_reached(nodes, distance, onward, queue):
+    """Put all points that are reached into the queue, with their distances; returns its end."""
+    tail = 0
+    for node in range(NUM_NODES):
+        onward[node] = UNREACHABLE if nodes[node] & FREE else WALL
+        if distance[node] < WALL:
+            onward[node] = distance[node]
+            queue[tail] = node
+            tail += 1
+    return tail
+
+
+@kernel
+def _on_path(nodes, x, y, door, effect, distance):
+    """Return True if the path from a place, the first of the shortest ones, leads through a door; False without a path."""
+    left, top = _window(door)
+    _length, node = _nearest(distance, x, y)
+    while node >= 0:
+        other, step = -1, 0
+        for d in range(8):
+            other = node + STEP[d]
+            if not (0 <= other < NUM_NODES and nodes[other] // FROM >> BACK[d] & 1):
+                continue
+            step = (MINE_WEIGHT if nodes[other] & MINED else 1) * (DIAGONAL if d >= 4 else STRAIGHT)
+            if np.int64(distance[other]) + step == distance[node]:
+                a, b = other // NODES_Y - left, other % NODES_Y - top
+                if 0 <= a < DOOR_WINDOW and 0 <= b < DOOR_WINDOW and effect[DOOR_WINDOW * a + b] // FROM >> BACK[d] & 1:
+                    return True
+                break
+        else:
+            return False
+        node = other
+    return False
+
+
+@allocating
+def _field(shut, open_, effects, world, level, closed, onward_of, spared, distance, hop, onward):
+    """One field: distances (uint16 units) and next hops towards the goals that ``onward_of`` names.
+
+    onward_of: int64, one per exit door or exit switch of the level: length of the path that is left from there in units;
+    UNREACHABLE: no goal.
+    spared: uint8, one per door with a switch: 1 for trap doors that are needed after the goal; those needed on the way
+        from their own switch are added.
+    onward: uint16[4539], filled with what the distances were if locked doors were open.
+    """
+    _direct_field(shut, open_, effects, world, level, closed, onward_of, distance, hop, onward)
+    first = world.level[level]["switches_first"]
+    for k in range(len(closed)):
+        door = world.entity[first + k]
+        if _can_close(door, closed[k]) and not spared[k]:
+            spared[k] = _on_path(open_, door["x"], door["y"], door, effects[k], onward)
+    if not spared.any():
+        return
+    around, around_open = shut.copy(), open_.copy()
+    for k in range(len(closed)):
+        if spared[k]:
+            door = world.entity[first + k]
+            _block_around(around, door["x"], door["y"], DOOR_SWITCH_REACH)
+            _block_around(around_open, door["x"], door["y"], DOOR_SWITCH_REACH)
+    elsewhere = np.empty(NUM_NODES, np.uint16)
+    _direct_field(around, around_open, effects, world, level, closed, onward_of, distance, hop, elsewhere)
+    queue = np.empty(NUM_NODES, np.int32)
+    _extend(shut, world, level, onward_of, queue, distance, hop)
+    _lead_to_switches(shut, open_, effects, world, level, closed, onward, queue, distance, hop)
+
+
+@kernel
+def _can_close(door, closed):
+    """Return True for a trap door whose switch has not been touched."""
+    return door["type"] == kinds.TRAP_DOOR and door["active"] and not closed
+
+
+@allocating
+def _extend(nodes, world, level, onward_of, queue, distance, hop):
+    """Extend a field, in which paths do not touch some switches, to where there are no such paths."""
+    marks = np.zeros(NUM_NODES, np.uint8)
+    tail = 0
+    for node in range(NUM_NODES):
+        if distance[node] < WALL:
+            marks[node] = FIXED
+            queue[tail] = node
+            tail += 1
+        elif nodes[node] & FREE:
+            distance[node] = UNREACHABLE
+    if tail == 0:
+        tail = _seed_goals(nodes, world, level, onward_of, distance, marks, queue)
+    _spread(nodes, distance, hop, marks, queue, tail)
+
+
+@kernel
+def _seed_goals(nodes, world, level, onward_of, distance, marks, queue):
     tail = 0
     first = world.level[level]["exits_first"]
     for row in range(len(onward_of)):
         if onward_of[row] != UNREACHABLE:
             goal = world.entity[first + row]
             reach = EXIT_REACH if goal["type"] == kinds.EXIT else SWITCH_REACH
-            tail = _seed(nodes, goal["x"], goal["y"], reach, onward_of[row], distance, queue, tail)
+            tail = _seed(nodes, goal["x"], goal["y"], reach, onward_of[row], distance, marks, queue, tail)
     return tail
 
 
@@ -422,6 +548,7 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
     onward_of = np.full(rows, UNREACHABLE, np.int64)
     to_switch = np.full(rows, UNREACHABLE, np.int64)
     onward = np.empty(NUM_NODES, np.uint16)
+    needed = np.zeros(len(closed), np.uint8)  # trap doors between an exit switch and its exit
     least = UNREACHABLE
     for row in range(rows):  # one exit after the other: from its switch to itself
         switch = world.entity[first + row]
@@ -429,18 +556,24 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
             continue
         own_exit = record["entity_first"] + switch["partner"] - first
         onward_of[own_exit] = 0
-        _field(shut, open_, effects, world, level, closed, onward_of, distance[1], hop[1], onward)
+        spared = np.zeros(len(closed), np.uint8)
+        _field(shut, open_, effects, world, level, closed, onward_of, spared, distance[1], hop[1], onward)
         onward_of[own_exit] = UNREACHABLE
         to_switch[row] = _at(distance[1], switch["x"], switch["y"])
         if to_switch[row] == UNREACHABLE:
             to_switch[row] = _at(onward, switch["x"], switch["y"])
         least = min(least, to_switch[row])
-    _field(shut, open_, effects, world, level, closed, to_switch, distance[0], hop[0], onward)
+        for k in range(len(closed)):
+            door = world.entity[record["switches_first"] + k]
+            if _can_close(door, closed[k]) and not needed[k]:
+                needed[k] = _on_path(open_, switch["x"], switch["y"], door, effects[k], onward)
+    _field(shut, open_, effects, world, level, closed, to_switch, needed, distance[0], hop[0], onward)
     if rows != 2 or least == UNREACHABLE:  # with one exit, field 1 is there already
         for row in range(rows):
             if world.entity[first + row]["type"] == kinds.EXIT and (opened[row] or not opened.any()):
                 onward_of[row] = 0
-        _field(shut, open_, effects, world, level, closed, onward_of, distance[1], hop[1], onward)
+        spared = np.zeros(len(closed), np.uint8)
+        _field(shut, open_, effects, world, level, closed, onward_of, spared, distance[1], hop[1], onward)
     return least
 
 
@@ -451,5 +584,5 @@ def waypoint(hop, node, steps):
         d = hop[node]
         if d == NO_HOP:
             break
-        node += STEP_X[d] * NODES_Y + STEP_Y[d]
+        node += STEP[d]
     return node

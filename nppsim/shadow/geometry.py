@@ -4,6 +4,8 @@ Source: docs/physics.md, sections 2.2, 2.3, 3.3, 7.4 and 7.10.
 """
 
 import math
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -76,6 +78,74 @@ def stage(level: Level) -> dict[tuple[int, int], int]:
     """{(cx, cy): tile} with the border of full tiles."""
     inner = {(c + 1, r + 1): int(t) for (r, c), t in np.ndenumerate(level.tiles)}
     return {(x, y): inner.get((x, y), 1) for x in range(WIDTH) for y in range(HEIGHT)}
+
+
+def _edge_lines(tile: int) -> list[tuple[int, int, int, int]]:
+    """Straight surfaces of a tile, as (x1, y1, x2, y2): those on its border by half, from left to right or downwards."""
+    if tile in ONE_FACED:
+        ends = [((0, 0), (24, 0)), ((24, 0), (24, 24)), ((0, 24), (24, 24)), ((0, 0), (0, 24))][tile - ONE_FACED[0]]
+        sides = [ends]
+    elif tile in QUARTER_DISCS or tile in FILLETS:
+        inwards = QUARTER_DISCS.get(tile) or FILLETS[tile]
+        x, y = CORNERS[inwards]
+        sides = [((x, y), (24 - x, y)), ((x, y), (x, 24 - y))]
+    else:
+        outline = OUTLINES.get(tile, [])
+        sides = list(zip(outline, outline[1:] + outline[:1], strict=True))
+    lines = []
+    for (x1, y1), (x2, y2) in sides:
+        x1, y1, x2, y2 = (x1, y1, x2, y2) if (x1, y1) < (x2, y2) else (x2, y2, x1, y1)
+        if x1 != x2 and y1 != y2:
+            lines.append((x1, y1, x2, y2))
+        elif y1 == y2:
+            lines += [(x, y1, x + 12, y1) for x in range(x1, x2, 12)]
+        else:
+            lines += [(x1, y, x1, y + 12) for y in range(y1, y2, 12)]
+    return lines
+
+
+Distance = Callable[[np.ndarray, np.ndarray], np.ndarray]  # px from points (x, y)
+
+
+def _from_line(x1: int, y1: int, x2: int, y2: int) -> Distance:
+    def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        dx, dy = x2 - x1, y2 - y1
+        share = np.clip(((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy), 0, 1)
+        return np.hypot(x - x1 - share * dx, y - y1 - share * dy)
+
+    return distance
+
+
+def _from_arc(cx: int, cy: int, hor: int, ver: int) -> Distance:
+    def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        ends = np.minimum(np.hypot(x - cx - 24 * hor, y - cy), np.hypot(x - cx, y - cy - 24 * ver))
+        facing = ((x - cx) * hor > 0) & ((y - cy) * ver > 0)
+        return np.where(facing, abs(np.hypot(x - cx, y - cy) - 24), ends)
+
+    return distance
+
+
+def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], Distance]]:
+    """Surfaces of a level's tiles: (left, top, right, bottom) in px, and the distance from it.
+
+    Where both tiles at an edge have a surface there, there is none; nor at the rim of the stage.
+    """
+    lines: Counter[tuple[int, int, int, int]] = Counter()
+    found = []
+    for (column, row), tile in stage(level).items():
+        left, top = TILE * column, TILE * row
+        lines.update((left + x1, top + y1, left + x2, top + y2) for x1, y1, x2, y2 in _edge_lines(tile))
+        if tile in QUARTER_DISCS or tile in FILLETS:
+            hor, ver = QUARTER_DISCS.get(tile) or FILLETS[tile]
+            x, y = CORNERS[hor, ver]
+            if tile in FILLETS:
+                x, y, hor, ver = 24 - x, 24 - y, -hor, -ver
+            found.append(((left, top, left + 24, top + 24), _from_arc(left + x, top + y, hor, ver)))
+    for (x1, y1, x2, y2), count in lines.items():
+        at_rim = x1 == x2 in (0, TILE * WIDTH) or y1 == y2 in (0, TILE * HEIGHT)
+        if count == 1 and not at_rim:
+            found.append(((x1, min(y1, y2), x2, max(y1, y2)), _from_line(x1, y1, x2, y2)))
+    return found
 
 
 def raster(level: Level, points: int) -> np.ndarray:

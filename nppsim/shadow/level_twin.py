@@ -9,7 +9,7 @@ from nppsim.levels.level import Level
 from nppsim.physics.state import NINJA_DTYPE
 from nppsim.shadow import paths
 from nppsim.shadow.geometry import EntityState, EntityTwin, MoverState, StateTwin, averaged, entities, raster
-from nppsim.shadow.paths import PathFields
+from nppsim.shadow.paths import Lattice, PathFields
 
 CACHED_FIELDS = 32  # states of the doors of a level that are remembered
 
@@ -27,9 +27,21 @@ class LevelTwin:
         self.exits = [e for e in self.listed if e.kind == kinds.EXIT]
         self.doors = [e for e in self.listed if e.kind in kinds.SWITCH_OF_DOOR]
         self._num_movers = sum(e.kind in kinds.MOVERS for e in self.listed)
-        lattice = paths.lattice(level, self.listed)
-        self.fields_for = functools.lru_cache(CACHED_FIELDS)(functools.partial(paths.path_fields, lattice, self.listed))
-        self.at_start = (tuple(e.index for e in self.doors if e.closed), ())
+        self.fields_for = functools.lru_cache(CACHED_FIELDS)(self._fields_for)
+        self.at_start: tuple[tuple[int, ...], tuple[int, ...]] = (tuple(e.index for e in self.doors if e.closed), ())
+
+    @functools.cached_property
+    def _lattice(self) -> Lattice:
+        """The lattice with all doors open, no more lenient than a path from the spawn needs."""
+        for leniency in range(3):
+            lattice = paths.lattice(self.level, self.listed, leniency)
+            fields = paths.path_fields(lattice, self.listed, *self.at_start)
+            if fields.to_switch.path(*self.level.spawn)[1] is not None:
+                break
+        return lattice
+
+    def _fields_for(self, closed: tuple[int, ...], opened: tuple[int, ...]) -> PathFields:
+        return paths.path_fields(self._lattice, self.listed, closed, opened)
 
     def state_twin(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> StateTwin:
         """The StateTwin of an environment on this level: of its ninja, and of its rows of entities and movers."""

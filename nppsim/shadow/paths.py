@@ -3,6 +3,7 @@
 For its meaning see ``docs/observations.md``, reachability_features; arrays are [column, row] of the lattice.
 """
 
+import dataclasses
 import functools
 import heapq
 import math
@@ -13,7 +14,7 @@ import numpy as np
 
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.shadow.geometry import EntityTwin, solid, stage
+from nppsim.shadow.geometry import EntityTwin, solid, stage, surfaces
 
 COLUMNS, ROWS = 89, 51  # lattice points
 SPACING = 12  # px between them
@@ -22,6 +23,8 @@ UNIT = 1.2  # px
 MAX_PATH = 8000.0  # px, length where there is no path
 SAMPLE = 3  # px between samples
 BODY = 9.4  # px, radius of what must fit through
+SURFACE_BODY = 8.4  # px, where only surfaces block
+ONE_WAY_REACH = 17.1  # px along a one-way from its middle
 MINE_REACH = 14.5  # px around a mine where entering a point costs more
 MINE_PRICE = 6  # times as much
 EXIT_REACH = 22.0  # px, touching distances
@@ -75,22 +78,23 @@ class Lattice:
     samples: bool[353, 201], free of tiles; every 3 px.
     price: int16[89, 51], of entering each point; 0: blocked.
     right, down: bool[89, 51], whether a point is joined to its right, and to its lower neighbour.
+    barred: bool[8, 89, 51], whether a one-way bars the step from a point in each of DIRECTIONS.
     """
 
     samples: np.ndarray
     price: np.ndarray
     right: np.ndarray
     down: np.ndarray
+    barred: np.ndarray
 
     @functools.cached_property
     def steps(self) -> list[np.ndarray]:
         """Of each of DIRECTIONS bool[89, 51]: whether a step in this direction leads from a point to a free one."""
-        free = self.price > 0
         straight = {
-            (1, 0): self.right & _moved(free, 1, 0),
-            (-1, 0): _moved(self.right, -1, 0) & _moved(free, -1, 0),
-            (0, 1): self.down & _moved(free, 0, 1),
-            (0, -1): _moved(self.down, 0, -1) & _moved(free, 0, -1),
+            (1, 0): self.right,
+            (-1, 0): _moved(self.right, -1, 0),
+            (0, 1): self.down,
+            (0, -1): _moved(self.down, 0, -1),
         }
         diagonal = {
             (dx, dy): straight[dx, 0]
@@ -100,7 +104,16 @@ class Lattice:
             for dx in (1, -1)
             for dy in (1, -1)
         }
-        return [(straight | diagonal)[direction] for direction in DIRECTIONS]
+        joined, free = straight | diagonal, self.price > 0
+        return [
+            joined[direction] & free & _moved(free, *direction) & ~barred
+            for direction, barred in zip(DIRECTIONS, self.barred, strict=True)
+        ]
+
+    @functools.cached_property
+    def arrivals(self) -> list[np.ndarray]:
+        """Of each of DIRECTIONS bool[89, 51]: whether a step leads to a point from its neighbour in this direction."""
+        return [_moved(self.steps[DIRECTIONS.index((-dx, -dy))], dx, dy) for dx, dy in DIRECTIONS]
 
 
 def _moved(array: np.ndarray, dx: int, dy: int) -> np.ndarray:
@@ -115,21 +128,55 @@ def _openings(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.any(squares, axis=(2, 3)), np.any(squares[:, :, -1], axis=2), np.any(squares[:, :, :, -1], axis=2)
 
 
-def lattice(level: Level, listed: list[EntityTwin]) -> Lattice:
-    """The lattice with all doors open."""
+def _free_samples(level: Level, leniency: int) -> np.ndarray:
+    """bool[353, 201], samples that are free of tiles.
+
+    leniency: 0: what is solid blocks; 1 and 2: only surfaces do.
+    """
     samples = np.ones((4 * (COLUMNS - 1) + 1, 4 * (ROWS - 1) + 1), bool)
+    if leniency:
+        x, y = (SAMPLE * np.arange(n, dtype=float) for n in samples.shape)
+        for (x1, y1, x2, y2), distance in surfaces(level):
+            i, j = slice(max(x1 // 3 - 4, 0), x2 // 3 + 5), slice(max(y1 // 3 - 4, 0), y2 // 3 + 5)
+            samples[i, j] &= distance(x[i, None], y[None, j]) >= SURFACE_BODY
+        return samples
     for (cx, cy), tile in stage(level).items():
         for a, b in np.argwhere(_samples_near(tile)).tolist() if tile else ():
-            x, y = 8 * cx + a - 3, 8 * cy + b - 3
-            if 0 <= x < samples.shape[0] and 0 <= y < samples.shape[1]:
-                samples[x, y] = False
+            i, j = 8 * cx + a - 3, 8 * cy + b - 3
+            if 0 <= i < samples.shape[0] and 0 <= j < samples.shape[1]:
+                samples[i, j] = False
+    return samples
+
+
+def _barred(one_ways: Iterable[EntityTwin]) -> np.ndarray:
+    """bool[8, 89, 51]: steps that lead from the front of a one-way to behind it."""
+    barred = np.zeros((8, COLUMNS, ROWS), bool)
+    px, py = SPACING * np.arange(COLUMNS)[:, None], SPACING * np.arange(ROWS)[None, :]
+    for e in one_ways:
+        nx, ny = e.facing
+        front, along = (px - e.x) * nx + (py - e.y) * ny, (py - e.y) * nx - (px - e.x) * ny
+        for number, (dx, dy) in enumerate(DIRECTIONS):
+            then = (px + SPACING * dx - e.x) * nx + (py + SPACING * dy - e.y) * ny
+            crosses = (front > 0) & (then <= 0)
+            share = np.divide(front, front - then, out=np.zeros_like(front), where=crosses)
+            barred[number] |= crosses & (abs(along + share * SPACING * (dy * nx - dx * ny)) < ONE_WAY_REACH)
+    return barred
+
+
+def lattice(level: Level, listed: list[EntityTwin], leniency: int = 0) -> Lattice:
+    """The lattice with all doors open.
+
+    leniency: 0: what is solid blocks, and one-ways from their front; 1: instead of what is solid, surfaces; 2: only they.
+    """
+    samples = _free_samples(level, leniency)
     free, right, down = _openings(samples)
     price = free.astype(np.int16)
     for e in listed:
         if e.kind in kinds.MINES:
             for p in points_within(e.x, e.y, MINE_REACH):
                 price[p] = MINE_PRICE if price[p] else 0
-    return Lattice(samples, price, right, down)
+    one_ways = [e for e in listed if e.kind == kinds.ONE_WAY and leniency < 2]
+    return Lattice(samples, price, right, down, _barred(one_ways))
 
 
 def with_doors(open_: Lattice, doors: Iterable[EntityTwin]) -> Lattice:
@@ -151,16 +198,29 @@ def with_doors(open_: Lattice, doors: Iterable[EntityTwin]) -> Lattice:
         before, after = _openings(part), _openings(part & (dx * dx + dy * dy >= BODY * BODY))
         for there, was, is_now in zip((price, right, down), before, after, strict=True):
             there[i : i_end + 1, j : j_end + 1][was & ~is_now] = 0
-    return Lattice(open_.samples, price, right, down)
+    return dataclasses.replace(open_, price=price, right=right, down=down)
+
+
+def without_points(lattice: Lattice, points: Iterable[Point]) -> Lattice:
+    """The lattice without some points."""
+    price = lattice.price.copy()
+    for p in points:
+        price[p] = 0
+    return dataclasses.replace(lattice, price=price)
 
 
 # --------------------------------------------------------------------------------------------------------------- fields
-def dijkstra(lattice: Lattice, seeds: dict[Point, int]) -> np.ndarray:
+def dijkstra(lattice: Lattice, seeds: dict[Point, int], fixed: np.ndarray | None = None) -> np.ndarray:
     """int32[89, 51], units of path left, -1: not reached.  A step costs its length times the price where it ends; corners
-    are not cut.  seeds: {point: units}."""
-    onward = [(direction, free.tolist()) for direction, free in zip(DIRECTIONS, lattice.steps, strict=True)]
+    are not cut.
+
+    seeds: {point: units}.
+    fixed: int32[89, 51], lengths that do not change, -1: the others.
+    """
+    arrivals = [(direction, free.tolist()) for direction, free in zip(DIRECTIONS, lattice.arrivals, strict=True)]
     price = lattice.price.tolist()
     best = np.full((COLUMNS, ROWS), -1, np.int32)
+    kept = best if fixed is None else fixed
     heap = [(length, point) for point, length in seeds.items()]
     heapq.heapify(heap)
     while heap:
@@ -168,12 +228,12 @@ def dijkstra(lattice: Lattice, seeds: dict[Point, int]) -> np.ndarray:
         if best[i, j] >= 0:
             continue
         best[i, j] = length
-        for (dx, dy), free in onward:
-            if free[i][j] and best[i + dx, j + dy] < 0:
+        for (dx, dy), free in arrivals:
+            if free[i][j] and best[i + dx, j + dy] < 0 and kept[i + dx, j + dy] < 0:
                 after = length + (DIAGONAL if dx and dy else STRAIGHT) * price[i][j]
                 if after <= LONGEST:
                     heapq.heappush(heap, (after, (i + dx, j + dy)))
-    return best
+    return best if fixed is None else np.where(fixed >= 0, fixed, best)
 
 
 def seeds_around(lattice: Lattice, goals: Iterable[Goal]) -> dict[Point, int]:
@@ -269,9 +329,9 @@ def first_path(field: Field, point: Point) -> Iterator[tuple[Point, int]]:
             return
 
 
-def _on_path(field: Field, door: EntityTwin) -> bool:
-    """Return True if the path from a door's switch leads through the door."""
-    _, point = field.nearest(door.x, door.y)
+def _on_path(field: Field, x: float, y: float, door: EntityTwin) -> bool:
+    """Return True if the path from a place leads through a door."""
+    _, point = field.nearest(x, y)
     x1, y1, x2, y2 = door.door
     near = [
         (p, number)
@@ -284,23 +344,18 @@ def _on_path(field: Field, door: EntityTwin) -> bool:
     return any(not shut[number][p] for p, number in near)
 
 
-def field(open_: Lattice, closed: list[EntityTwin], goals: Iterable[Goal]) -> tuple[Field, Field]:
-    """Paths to ``goals``, for one set of closed doors with switches, and what they were if locked doors were open.
+def _to_switches(field: Field, onward: Field, closed: list[EntityTwin]) -> Field:
+    """Extend a field to where doors cut its goals off.
 
     Where the doors cut the path off, it leads to the switch of a closed locked door on the path, and on as if locked doors
     were open; from where that switch is cut off, to that of a door on the path there, and so on.
     """
-    shut = with_doors(open_, closed)
-    seeds = seeds_around(shut, goals)
-    distance = dijkstra(shut, seeds)
-    unlocked = with_doors(open_, [e for e in closed if e.kind == kinds.TRAP_DOOR])
-    beyond = seeds_around(unlocked, goals)
-    onward = first = Field(unlocked, dijkstra(unlocked, beyond), beyond)
+    shut, distance, seeds, unlocked = field.lattice, field.distance, dict(field.seeds), onward.lattice
     pending = [e for e in closed if e.kind == kinds.LOCKED_DOOR and e.active]
     on_path_only = True
     while pending and ((distance < 0) & (shut.price > 0)).any():
         wanted = [(e, units) for e in pending if (units := onward.units(e.x, e.y)) is not None]
-        wanted = [(e, units) for e, units in wanted if not on_path_only or _on_path(onward, e)]
+        wanted = [(e, units) for e, units in wanted if not on_path_only or _on_path(onward, e.x, e.y, e)]
         pending = [e for e in pending if e not in [door for door, _ in wanted]]
         switches = [(e.x, e.y, DOOR_SWITCH_REACH, units) for e, units in wanted]
         new = {p: units for p, units in seeds_around(shut, switches).items() if distance[p] < 0}
@@ -310,11 +365,51 @@ def field(open_: Lattice, closed: list[EntityTwin], goals: Iterable[Goal]) -> tu
             on_path_only = False
             continue
         seeds |= new
-        distance = dijkstra(shut, seeds)
+        distance = dijkstra(shut, new, distance)
         unlocked = with_doors(unlocked, [door for door, _ in wanted])  # closed until their switches are reached
-        reached = {(i, j): int(distance[i, j]) for i, j in np.argwhere(distance >= 0).tolist()}
+        reached = _lengths(distance)
         onward = Field(unlocked, dijkstra(unlocked, reached), reached)
-    return Field(shut, distance, seeds), first
+    return Field(shut, distance, seeds)
+
+
+def _lengths(distance: np.ndarray) -> dict[Point, int]:
+    """{point: units} of the points that are reached."""
+    return {(i, j): int(distance[i, j]) for i, j in np.argwhere(distance >= 0).tolist()}
+
+
+def _straight_to(lattice: Lattice, goals: Iterable[Goal]) -> Field:
+    seeds = seeds_around(lattice, goals)
+    return Field(lattice, dijkstra(lattice, seeds), seeds)
+
+
+def field(
+    open_: Lattice, doors: list[EntityTwin], closed: list[EntityTwin], goals: tuple[Goal, ...], needed: tuple[int, ...]
+) -> tuple[Field, Field]:
+    """Paths to ``goals``, for one set of closed doors with switches, and what they were if locked doors were open.
+
+    doors: all doors with switches.
+    needed: indices of trap doors that are needed after the goals.
+
+    Paths do not touch the switch of a trap door that is needed on the rest of them, where there are such paths.
+    """
+    shut, unlocked = with_doors(open_, closed), with_doors(open_, [e for e in closed if e.kind == kinds.TRAP_DOOR])
+    onward = _straight_to(unlocked, goals)
+    spared = [e for e in _closing(doors, closed) if e.index in needed or _on_path(onward, e.x, e.y, e)]
+    if not spared:
+        return _to_switches(_straight_to(shut, goals), onward, closed), onward
+    touching = {p for e in spared for p in points_within(e.x, e.y, DOOR_SWITCH_REACH)}
+    elsewhere = _straight_to(without_points(unlocked, touching), goals)
+    around = _to_switches(_straight_to(without_points(shut, touching), goals), elsewhere, closed)
+    if reached := _lengths(around.distance):
+        extended = Field(shut, dijkstra(shut, reached, around.distance), around.seeds)
+    else:
+        extended = _straight_to(shut, goals)
+    return _to_switches(extended, onward, closed), onward
+
+
+def _closing(doors: list[EntityTwin], closed: list[EntityTwin]) -> list[EntityTwin]:
+    """Trap doors whose switches have not been touched."""
+    return [e for e in doors if e.kind == kinds.TRAP_DOOR and e.active and e not in closed]
 
 
 @dataclass(eq=False)
@@ -361,15 +456,19 @@ def path_fields(
     closed: indices of the closed doors with switches.
     opened: of the open exits.
     """
-    doors = [listed[k] for k in closed]
-    field_to = functools.cache(lambda goals: field(open_, doors, goals))
+    doors, shut = [e for e in listed if e.kind in kinds.SWITCH_OF_DOOR], [listed[k] for k in closed]
+    field_to = functools.cache(lambda goals, needed: field(open_, doors, shut, goals, needed))
     exits = [e for e in listed if e.kind == kinds.EXIT]
     switches = []
+    needed: set[int] = set()
     for e in exits:
         switch = listed[e.partner]
         if switch.active:
-            lengths = [f.units(switch.x, switch.y) for f in field_to(((e.x, e.y, EXIT_REACH, 0),))]
+            fields = field_to(((e.x, e.y, EXIT_REACH, 0),), ())
+            lengths = [f.units(switch.x, switch.y) for f in fields]
             switches += [(switch.x, switch.y, SWITCH_REACH, units) for units in lengths if units is not None][:1]
+            needed.update(d.index for d in _closing(doors, shut) if _on_path(fields[1], switch.x, switch.y, d))
     opened = set(opened) or {e.index for e in exits}
-    to_exit, _ = field_to(tuple((e.x, e.y, EXIT_REACH, 0) for e in exits if e.index in opened))
-    return PathFields(field_to(tuple(switches))[0], to_exit, min((goal[3] for goal in switches), default=None))
+    to_exit, _ = field_to(tuple((e.x, e.y, EXIT_REACH, 0) for e in exits if e.index in opened), ())
+    to_switch, _ = field_to(tuple(switches), tuple(sorted(needed)))
+    return PathFields(to_switch, to_exit, min((goal[3] for goal in switches), default=None))
