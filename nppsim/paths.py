@@ -40,6 +40,7 @@ MAX_PATH = 8000.0  # px; what an unreachable goal reads
 UNREACHABLE = 65535  # distance of a free lattice point without a path to a goal
 WALL = 65534  # distance of a blocked one
 NO_HOP = 255  # next hop of a goal, and of points without a path
+NOT_SEARCHED = 254  # see ``_on_path``
 EXIT_REACH = 22.0  # px, touching distances
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
@@ -397,12 +398,13 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
         for node in range(NUM_NODES):
             marks[node] = FIXED if distance[node] != UNREACHABLE else 0
         tail = 0
+        steps = np.full(NUM_NODES, NOT_SEARCHED, np.uint8)
         opening = np.zeros(len(closed), np.uint8)
         for k in range(len(closed)):
             door = world.entity[first + k]
             length = _at(onward, door["x"], door["y"]) if pending[k] else UNREACHABLE
             if length == UNREACHABLE or (
-                on_path_only and not _on_path(nodes_open, door["x"], door["y"], door, effects[k], onward)
+                on_path_only and not _on_path(nodes_open, door["x"], door["y"], door, effects[k], onward, steps)
             ):
                 continue
             pending[k], opening[k] = 0, 1
@@ -435,26 +437,36 @@ def _seed_reached(nodes, distance, onward, queue):
 
 
 @kernel
-def _on_path(nodes, x, y, door, effect, distance):
-    """Return True if the path from a place, the first of the shortest ones, leads through a door; False without a path."""
+def _on_path(nodes, x, y, door, effect, distance, steps):
+    """Return True if the path from a place, the first of the shortest ones, leads through a door; False without a path.
+
+    steps: uint8[4539], the path's direction at points where it was searched before; NOT_SEARCHED elsewhere.
+    """
     left, top = _window(door)
     _length, node = _nearest(distance, x, y)
     while node >= 0:
-        other, step = -1, 0
-        for d in range(8):
-            other = node + STEP[d]
-            if not (0 <= other < NUM_NODES and nodes[other] // FROM >> BACK[d] & 1):
-                continue
+        if steps[node] == NOT_SEARCHED:
+            steps[node] = _first_step(nodes, node, distance)
+        d = steps[node]
+        if d == NO_HOP:
+            return False
+        node += STEP[d]
+        a, b = node // NODES_Y - left, node % NODES_Y - top
+        if 0 <= a < DOOR_WINDOW and 0 <= b < DOOR_WINDOW and effect[DOOR_WINDOW * a + b] // FROM >> BACK[d] & 1:
+            return True
+    return False
+
+
+@kernel
+def _first_step(nodes, node, distance):
+    """First direction of a shortest path from a point; NO_HOP at its end."""
+    for d in range(8):
+        other = node + STEP[d]
+        if 0 <= other < NUM_NODES and nodes[other] // FROM >> BACK[d] & 1:
             step = (MINE_WEIGHT if nodes[other] & MINED else 1) * (DIAGONAL if d >= 4 else STRAIGHT)
             if np.int64(distance[other]) + step == distance[node]:
-                a, b = other // NODES_Y - left, other % NODES_Y - top
-                if 0 <= a < DOOR_WINDOW and 0 <= b < DOOR_WINDOW and effect[DOOR_WINDOW * a + b] // FROM >> BACK[d] & 1:
-                    return True
-                break
-        else:
-            return False
-        node = other
-    return False
+                return d
+    return NO_HOP
 
 
 @allocating
@@ -469,10 +481,11 @@ def _field(shut, open_, effects, world, level, closed, onward_of, spared, distan
     """
     _direct_field(shut, open_, effects, world, level, closed, onward_of, distance, hop, onward)
     first = world.level[level]["switches_first"]
+    steps = np.full(NUM_NODES, NOT_SEARCHED, np.uint8)
     for k in range(len(closed)):
         door = world.entity[first + k]
         if _can_close(door, closed[k]) and not spared[k]:
-            spared[k] = _on_path(open_, door["x"], door["y"], door, effects[k], onward)
+            spared[k] = _on_path(open_, door["x"], door["y"], door, effects[k], onward, steps)
     if not spared.any():
         return
     around, around_open = shut.copy(), open_.copy()
@@ -563,10 +576,11 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
         if to_switch[row] == UNREACHABLE:
             to_switch[row] = _at(onward, switch["x"], switch["y"])
         least = min(least, to_switch[row])
+        steps = np.full(NUM_NODES, NOT_SEARCHED, np.uint8)
         for k in range(len(closed)):
             door = world.entity[record["switches_first"] + k]
             if _can_close(door, closed[k]) and not needed[k]:
-                needed[k] = _on_path(open_, switch["x"], switch["y"], door, effects[k], onward)
+                needed[k] = _on_path(open_, switch["x"], switch["y"], door, effects[k], onward, steps)
     _field(shut, open_, effects, world, level, closed, to_switch, needed, distance[0], hop[0], onward)
     if rows != 2 or least == UNREACHABLE:  # with one exit, field 1 is there already
         for row in range(rows):

@@ -12,13 +12,14 @@ from nppsim import bank as bank_module
 from nppsim import paths
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.outcomes import NAMES, WON
 from nppsim.paths import MAX_PATH
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import NO_HOP, follow
 
-from worlds import corridor, random_level, tiles
+from worlds import corridor, mixed_level, random_level, tiles
 
 
 def compiled_fields(bank, closed=None, index=0):
@@ -55,10 +56,18 @@ def switched(level):
     return [e.index for e in LevelTwin(level).doors]
 
 
-@given(seed=st.integers(0, 2**32 - 1), density=st.sampled_from([0.1, 0.3, 0.45]), exits=st.integers(0, 3))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    density=st.sampled_from([0.1, 0.3, 0.45]),
+    exits=st.integers(0, 3),
+    one_ways=st.booleans(),
+)
 @settings(max_examples=16, deadline=None)
-def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed, density, exits):
-    level = random_level(seed, density, exits=exits)
+def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed, density, exits, one_ways):
+    if one_ways:
+        level = mixed_level(seed, density, kinds=(kinds.ONE_WAY,), exits=exits)
+    else:
+        level = random_level(seed, density, exits=exits)
     bank, twin = LevelBank([level]), LevelTwin(level)
     rng = np.random.default_rng(seed)
     for closed in (None, tuple(e.index for e in twin.doors if rng.integers(2))):
@@ -220,6 +229,100 @@ def test_a_gap_of_one_tile_is_wide_enough_and_one_of_half_a_tile_is_not():
     grids[0][9, 20] = 2  # the upper half is solid
     levels = [Level.build(grid, (20, 46), exits=[((120, 46), (140, 46))]) for grid in grids]
     assert LevelBank(levels).reachable.tolist() == [True, False]
+
+
+def path_field(level, phase=0):
+    """Function of a place: px of its path."""
+    distance = LevelBank([level]).paths.distance[0, phase]
+    return lambda x, y: paths.nearest_node(distance, x, y)[0]
+
+
+@pytest.mark.parametrize(("orientation", "passes_to_the_right"), [(0, True), (4, False), (2, None)])
+def test_a_one_way_is_crossed_along_its_normal(orientation, passes_to_the_right):
+    """A corridor of one tile, closed by a one-way in its middle unless it lies along the corridor."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[10, 5:35] = 0
+    for exit_x, there in ((130, True), (30, False)):
+        one_way = [(kinds.ONE_WAY, 80, 46, orientation)]
+        level = Level.build(grid, (exit_x, 46), exits=[((exit_x, 46), (exit_x, 46))], entities=one_way)
+        length = path_field(level, phase=1)
+        before, beyond = (480 - 60, 480 + 60) if there else (480 + 60, 480 - 60)
+        assert length(beyond, 276.0) < MAX_PATH
+        passes = passes_to_the_right is None or passes_to_the_right == there
+        assert (length(before, 276.0) < MAX_PATH) == passes
+
+
+def test_a_path_leads_around_a_one_way_that_bars_the_short_one():
+    """The room has a wall with two gaps; a one-way bars the upper one."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[3:20, 5:35] = 0
+    grid[3:20, 19] = 1
+    grid[5, 19] = grid[17, 19] = 0
+    exits = [((110, 26), (120, 26))]
+    free = Level.build(grid, (60, 26), exits=exits)
+    # The gap's tile spans x from 480 to 504 px, y from 144 to 168 px.
+    barred = Level.build(grid, (60, 26), exits=exits, entities=[(kinds.ONE_WAY, 82, 26, 4)])
+    short, long = LevelBank([free, barred]).path_length
+    assert short + 300 < long < MAX_PATH
+
+
+def test_a_goal_that_only_a_barred_one_way_leads_to_is_reached_through_it():
+    """Players pass one-ways at corners and by pushes."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[10, 5:35] = 0
+    level = Level.build(grid, (60, 46), exits=[((120, 46), (130, 46))], entities=[(kinds.ONE_WAY, 80, 46, 4)])
+    assert LevelBank([level]).reachable[0]
+
+
+@pytest.mark.parametrize(("height", "touches"), [(4, False), (1, True)])
+def test_a_path_does_not_touch_the_switch_of_a_trap_door_on_it_if_there_is_another(height, touches):
+    """Spawn, trap switch on the floor, trap door, exit; the ninja can pass above the switch if there is room."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[11 - height : 11, 5:35] = 0
+    grid[:10, 25] = 1
+    doors = [((70, 46), (104, 46), 0)]
+    level = Level.build(grid, (40, 46), exits=[((120, 46), (130, 46))], trap_doors=doors)
+    bank = LevelBank([level])
+    assert bank.reachable[0]
+    distance, hop, _ = compiled_fields(bank)
+    _, node = paths.nearest_node(distance[0], 240.0, 276.0)
+    gaps = []
+    while hop[0, node] != NO_HOP:
+        node = paths.waypoint(hop[0], node, 1)
+        column, row = divmod(int(node), paths.NODES_Y)
+        gaps.append(np.hypot(12 * column - 420, 12 * row - 276))
+    assert (min(gaps) < paths.DOOR_SWITCH_REACH) == touches
+
+
+def test_a_path_touches_the_switch_of_a_trap_door_that_is_behind_it():
+    """Trap door, spawn, trap switch, exit: the door is not on the path."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[7:11, 5:35] = 0
+    exits = [((120, 46), (130, 46))]
+    without = Level.build(grid, (40, 46), exits=exits)
+    level = Level.build(grid, (40, 46), exits=exits, trap_doors=[((70, 46), (30, 46), 0)])
+    assert np.equal(*LevelBank([without, level]).path_length)
+
+
+def test_one_sided_tiles_lead_inside_of_what_is_solid():
+    """Their face and that of the full tile below cancel out."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[10, 5:35] = 0
+    closed = Level.build(grid, (60, 46), exits=[((60, 70), (100, 70))])
+    grid[10, 5:35] = 36
+    open_ = Level.build(grid, (60, 46), exits=[((60, 70), (100, 70))])
+    assert LevelBank([closed, open_]).reachable.tolist() == [False, True]
+
+
+def test_a_diagonal_corridor_narrower_than_the_ninja_is_passed():
+    """24 px along x between slopes of 45 degrees, 17 px across."""
+    grid = np.ones((23, 42), np.uint8)
+    for k in range(8):
+        grid[5 + k, 10 + k], grid[5 + k, 11 + k] = 9, 7
+    grid[3:5, 8:12] = 0
+    grid[13:15, 16:22] = 0
+    level = Level.build(grid, (42, 18), exits=[((78, 58), (84, 58))])
+    assert LevelBank([level]).reachable[0]
 
 
 def test_a_level_without_an_exit_has_no_way():
