@@ -49,6 +49,7 @@ ONE_WAY_REACH = 17.1  # px from the middle of a one-way, along it: half its leng
 # What is stored of a lattice point, a sum of: it is free, mined; and FROM << d if a step leads to it from its neighbour in
 # direction d.
 FREE, MINED, FROM = 1, 2, 256
+ALL = 65535
 RIGHT, DOWN = 4, 8  # while a level is prepared: the point is joined to its right, and to its lower neighbour
 DOOR_WINDOW = 9  # lattice points per side of the square around a door that the door may change
 QUEUED, FIXED = 1, 2  # of a point in a search: it is in the queue; its distance does not change
@@ -100,7 +101,7 @@ def prepare_level(world, level, stage, leniency, nodes, effects):
         for j in range(NODES_Y):
             openings[i * NODES_Y + j] = _openings(samples, i, j, -1.0, -1.0, -1.0, -1.0)
     for node in range(NUM_NODES):
-        nodes[node] = openings[node] & FREE | FROM * _joined(openings, node)
+        nodes[node] = int(openings[node]) & FREE | FROM * _joined(openings, node)
     record = world.level[level]
     for k in range(record["entity_first"], record["entity_end"]):
         if is_mine(world.entity[k]["type"]):
@@ -127,8 +128,8 @@ def _find_effect(door, samples, openings, nodes, effect):
             effect[DOOR_WINDOW * a + b] = 0
             if 0 <= i < NODES_X and 0 <= j < NODES_Y:
                 node = i * NODES_Y + j
-                left_over = MINED | shut[node] & FREE | FROM * _joined(shut, node)
-                effect[DOOR_WINDOW * a + b] = nodes[node] & ~left_over
+                left_over = MINED | int(shut[node]) & FREE | FROM * _joined(shut, node)
+                effect[DOOR_WINDOW * a + b] = nodes[node] & (ALL ^ left_over)
 
 
 @kernel
@@ -179,7 +180,7 @@ def _mark_one_way(nodes, platform):
                     share = before / (before - behind)
                     at_x, at_y = from_x + share * (ex - from_x), from_y + share * (ey - from_y)
                     if abs(at_y * nx - at_x * ny) < ONE_WAY_REACH:
-                        nodes[i * NODES_Y + j] &= ~(FROM << d)
+                        nodes[i * NODES_Y + j] &= ALL ^ FROM << d
 
 
 @kernel
@@ -257,7 +258,7 @@ def _block_around(nodes, x, y, reach):
                 nodes[i * NODES_Y + j] = 0
                 for d in range(8):
                     if 0 <= i + STEP_X[d] < NODES_X and 0 <= j + STEP_Y[d] < NODES_Y:
-                        nodes[i * NODES_Y + j + STEP[d]] &= ~(FROM << BACK[d])
+                        nodes[i * NODES_Y + j + STEP[d]] &= ALL ^ FROM << BACK[d]
 
 
 @kernel
@@ -294,7 +295,7 @@ def _spread(nodes, distance, hop, marks, queue, tail):
     while head < tail:
         node = queue[head % NUM_NODES]
         head += 1
-        marks[node] &= ~QUEUED
+        marks[node] &= FIXED
         here = np.int64(distance[node])
         weight = MINE_WEIGHT if nodes[node] & MINED else 1
         came_from = nodes[node] // FROM

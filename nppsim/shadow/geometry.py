@@ -50,7 +50,9 @@ _OUTLINES = {
     32: "12,0 24,0 24,24 0,24",
     33: "0,0 12,0 24,24 0,24",
 }
-OUTLINES = {t: [tuple(map(int, p.split(","))) for p in text.split()] for t, text in _OUTLINES.items()}
+OUTLINES: dict[int, list[tuple[int, int]]] = {
+    t: [(int(x), int(y)) for x, y in (p.split(",") for p in text.split())] for t, text in _OUTLINES.items()
+}
 QUARTER_DISCS = dict(zip((10, 11, 12, 13), CORNERS, strict=True))
 FILLETS = dict(zip((14, 15, 16, 17), CORNERS, strict=True))
 ONE_FACED = range(34, 38)

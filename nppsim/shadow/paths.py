@@ -137,8 +137,8 @@ def _free_samples(level: Level, leniency: int) -> np.ndarray:
     if leniency:
         x, y = (SAMPLE * np.arange(n, dtype=float) for n in samples.shape)
         for (x1, y1, x2, y2), distance in surfaces(level):
-            i, j = slice(max(x1 // 3 - 4, 0), x2 // 3 + 5), slice(max(y1 // 3 - 4, 0), y2 // 3 + 5)
-            samples[i, j] &= distance(x[i, None], y[None, j]) >= SURFACE_BODY
+            near = slice(max(x1 // 3 - 4, 0), x2 // 3 + 5), slice(max(y1 // 3 - 4, 0), y2 // 3 + 5)
+            samples[near] &= distance(x[near[0], None], y[None, near[1]]) >= SURFACE_BODY
         return samples
     for (cx, cy), tile in stage(level).items():
         for a, b in np.argwhere(_samples_near(tile)).tolist() if tile else ():
