@@ -261,6 +261,9 @@ def _bench_flags(parser: Parser) -> None:
     source.add_argument("--levels", metavar="DIR", help="random play on these levels (default: generated ones)")
     source.add_argument("--traces", metavar="FILE.h5", help="the recorded play of a trace file")
     parser.add_argument("--themes", nargs="+", metavar="NAME", default=(), help="of the trace file; default: all")
+    parser.add_argument(
+        "--campaign", metavar="PATH", help="also random play on the game's levels: a campaign file or a folder of them"
+    )
     parser.add_argument("--start", action="store_true", help="instead: how long the first start takes, and later ones")
 
 
@@ -270,8 +273,8 @@ def _bench(arguments: argparse.Namespace) -> None:
 
     if arguments.themes and not arguments.traces:
         raise CommandError("--themes names parts of a trace file: give --traces FILE.h5 too")
-    if arguments.start and (arguments.traces or arguments.levels or arguments.threads):
-        raise CommandError("--start measures the start alone: leave out --traces, --levels and --threads")
+    if arguments.start and (arguments.traces or arguments.levels or arguments.threads or arguments.campaign):
+        raise CommandError("--start measures the start alone: leave out --traces, --levels, --campaign and --threads")
     here = machine.machine() | machine.versions()
     if arguments.start:
         with tempfile.TemporaryDirectory() as folder:
@@ -287,9 +290,15 @@ def _bench(arguments: argparse.Namespace) -> None:
         plays = workload.folder_plays(arguments.levels)
     else:
         plays = workload.generated_plays(bench.BENCH_CATEGORIES, bench.LEVELS_PER_CATEGORY)
+    campaign, left_out = workload.campaign_levels(arguments.campaign) if arguments.campaign else ([], 0)
+    if not campaign:
+        print("campaign workloads are left out: --campaign PATH gives the game's levels", file=sys.stderr)
+    if left_out:
+        print(f"{left_out} damaged or unsupported levels of {arguments.campaign} are left out", file=sys.stderr)
+    settings = {"rounds": arguments.rounds, "seconds": arguments.seconds}
     threads = arguments.threads or range(1, min(usable_cores(), 2) + 1)
     workloads = {}
-    for name, result in bench.benchmark(plays, rounds=arguments.rounds, seconds=arguments.seconds, threads=threads):
+    for name, result in bench.benchmark(plays, threads=threads, campaign=campaign, **settings):
         workloads[name] = result
         print(f"\r{name:<20} {result['per_s']:>14,.0f} {result['unit']}/s ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

@@ -44,6 +44,8 @@ OBSERVATION_SETS = {
     "images": layout.IMAGES,
     "with_images": (*layout.VISION_FREE, *layout.IMAGES),
 }
+# Of workloads on levels of the game, which this project does not contain.
+CAMPAIGN_SETS = {"campaign": OBSERVATION_SETS["state_only"], "campaign_foresight": OBSERVATION_SETS["foresight"]}
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,16 @@ class Work:
 
 
 def benchmark(
-    plays: Sequence[Play], *, rounds: int = 5, seconds: float = 1.5, threads: Sequence[int] = (1,)
+    plays: Sequence[Play],
+    *,
+    rounds: int = 5,
+    seconds: float = 1.5,
+    threads: Sequence[int] = (1,),
+    campaign: Sequence[Level] = (),
 ) -> Iterator[tuple[str, dict]]:
     """Measure; yields (name of the workload, result) one by one.
 
+    campaign: levels of the game, for the workloads of CAMPAIGN_SETS; without them these are left out.
     seconds: time of one workload, without preparation.  threads: every workload that can use them runs with each count.
     A result: "unit" of what is counted, "per_s" (all threads together), "per_s_per_core", "slowest" and "fastest" round
     (per s), "threads", "observations" (keys), "calibration" (``calibrate``), and where they apply
@@ -73,8 +81,11 @@ def benchmark(
         raise ConfigError("give more than 0", "seconds", seconds)
     if not all(1 <= count <= usable_cores() for count in threads):
         raise ConfigError(f"this machine has cores for 1..{usable_cores()}", "threads", tuple(threads))
+    bank = LevelBank(campaign) if campaign else ()
     for count in threads:
-        jobs = _physics(plays, count) | _decisions(plays, count)
+        jobs = _physics(plays, count) | _decisions([play.level for play in plays], count, OBSERVATION_SETS)
+        if bank:
+            jobs |= _decisions(bank, count, CAMPAIGN_SETS)
         if count == 1:
             jobs |= _on_one_core(plays)
         for name, prepare in jobs.items():
@@ -160,20 +171,21 @@ def _frames(plays: Sequence[Play], threads: int) -> Work:
     return Work("frames", lambda: player.play(PHYSICS_FRAMES))
 
 
-def _decisions(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work]]:
+def _decisions(
+    levels: Sequence[Level] | LevelBank, threads: int, observation_sets: Mapping[str, tuple[str, ...]]
+) -> dict[str, Callable[[], Work]]:
     """Decisions of random play with each set of observations."""
-    levels = [play.level for play in plays]
 
     def prepare(keys: tuple[str, ...]) -> Work:
         player = _random_player(levels, NUM_DECISIONS, keys, threads)
         phases = partial(_phases, levels, keys, threads)
         return Work("decisions", lambda: player.play(NUM_DECISIONS), player.simulator.keys, phases)
 
-    return {name: partial(prepare, keys) for name, keys in OBSERVATION_SETS.items()}
+    return {name: partial(prepare, keys) for name, keys in observation_sets.items()}
 
 
 def _random_player(
-    levels: Sequence[Level], rows: int, keys: tuple[str, ...], threads: int, *, profile: bool | None = None
+    levels: Sequence[Level] | LevelBank, rows: int, keys: tuple[str, ...], threads: int, *, profile: bool | None = None
 ) -> DecisionPlayer:
     simulator = BatchSimulator(
         levels, NUM_ENVS, frame_skip=FRAME_SKIP, observations=keys, threads=threads, profile=profile
@@ -181,7 +193,7 @@ def _random_player(
     return DecisionPlayer(simulator, np.random.default_rng(0).integers(NUM_ACTIONS, size=(rows, NUM_ENVS)))
 
 
-def _phases(levels: Sequence[Level], keys: tuple[str, ...], threads: int) -> dict[str, float]:
+def _phases(levels: Sequence[Level] | LevelBank, keys: tuple[str, ...], threads: int) -> dict[str, float]:
     """Nanoseconds of each phase per decision (of one core, if the threads do not disturb each other)."""
     player = _random_player(levels, 2 * NUM_DECISIONS, keys, threads, profile=True)
     decisions = player.play(2 * NUM_DECISIONS)

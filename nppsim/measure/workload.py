@@ -11,6 +11,7 @@ A row of a workload is one decision of every environment.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,8 +23,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.levels import kinds
-from nppsim.levels.level import TYPE, Level
-from nppsim.levels.level_set import LevelSet
+from nppsim.levels.level import TYPE, UNSUPPORTED, Level
+from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import NUM_TILE_SHAPES
 from nppsim.measure.player import DecisionPlayer
@@ -287,6 +288,22 @@ def generated_plays(categories: Sequence[str], levels_per_category: int) -> list
 def folder_plays(path: str | Path) -> list[Play]:
     """Random play on the levels of a folder; LevelSetError if it is none."""
     return _random_plays(LevelSet.open(path))
+
+
+def campaign_levels(path: str | Path) -> tuple[list[Level], int]:
+    """Supported levels of campaign files (a file or a folder), and the number of those left out: damaged or unsupported.
+
+    Raises LevelSetError if there are no levels, ConfigError if all are left out.
+    """
+    level_set = LevelSet.at(path)
+    levels = []
+    for i in range(len(level_set)):
+        with suppress(LevelSetError):
+            if (level := level_set[i]).support != UNSUPPORTED:
+                levels.append(level)
+    if not levels:
+        raise ConfigError("has no level that can be read and is supported", "campaign", str(path))
+    return levels, len(level_set) - len(levels)
 
 
 def trace_plays(path: str | Path, themes: Sequence[str] = ()) -> list[Play]:
