@@ -314,13 +314,12 @@ def _bench(arguments: argparse.Namespace) -> None:
 
 
 def _render_flags(parser: Parser) -> None:
-    parser.add_argument("paths", nargs="*", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
+    parser.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
     parser.add_argument("--replay", metavar="FILE", help="draw the path of these inputs, too")
     parser.add_argument(
         "--sheet", metavar="DIR", help="draw the levels of a folder on one page, in one scale, with their pars"
     )
     parser.add_argument("--replays", metavar="SET.h5", help="with --sheet: how runs of these levels ended, too")
-    parser.add_argument("--rulebook", metavar="DIR", help="instead: draw the figures of docs/physics.md into a folder")
     parser.add_flag(Setting("levels of a sheet, from all over DIR", flag="count", kind=int, default=40, low=1))
     parser.add_flag(Setting("of a single level", flag="scale", kind=float, default=1.0, above=0))
 
@@ -330,9 +329,6 @@ def _render(arguments: argparse.Namespace) -> None:
     errors.needed("PIL", "video")
     from nppsim.pictures import render
 
-    if arguments.rulebook:
-        _render_rulebook(arguments)
-        return
     if arguments.replays and not arguments.sheet:
         raise CommandError("--replays belongs to --sheet; give --replay FILE for the path of one run")
     if len(arguments.paths) != (1 if arguments.sheet else 2):
@@ -356,19 +352,6 @@ def _render(arguments: argparse.Namespace) -> None:
         picture = render.draw_level(Level.load(level[0]), arguments.scale)
     _save(picture, out)
     print(f"{out}: {picture.width} x {picture.height}")
-
-
-def _render_rulebook(arguments: argparse.Namespace) -> None:
-    from nppsim.pictures.rulebook import FIGURES
-
-    if arguments.paths:
-        raise CommandError(f"--rulebook takes a folder alone; leave out {' '.join(arguments.paths)}")
-    folder = Path(arguments.rulebook)
-    check_output_folder(folder, "--rulebook")
-    for name, draw in FIGURES.items():
-        picture = draw()
-        _save(picture, folder / f"{name}.png")
-        print(f"{folder / name}.png: {picture.width} x {picture.height}")
 
 
 def _check_picture(path: str, flag: str) -> None:

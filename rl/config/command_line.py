@@ -1,14 +1,11 @@
-"""The command line of ``scripts/train_and_compare.py``, and the page of its flags.
+"""The command line of ``scripts/train_and_compare.py``.
 
     config = resolve(["--experiment-name", "first", "--architectures", "mlp_baseline"])
 
-Flags, help and checks follow from the settings of ``rl.config``.  ``python -m rl.config.command_line`` prints
-``docs/flags.md``.
+Flags, help and checks follow from the settings of ``rl.config``.
 """
 
 import argparse
-import json
-import tomllib
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import MISSING
@@ -25,8 +22,20 @@ from nppsim.settings import Parser, Setting, settings_of
 from nppsim.studio.command import check_packages
 from rl.config import plugins
 from rl.config.experiment import IMITATION, REPLAYS, ExperimentConfig
-from rl.config.files import Given, Settings, initials, read_settings, recipe_settings, table_settings
-from rl.config.resume import HOW, OVERRIDDEN, SECTIONS, dotted, overridden, resumed_config, stored_config, with_settings
+from rl.config.files import (
+    HOW,
+    SECTIONS,
+    Given,
+    Settings,
+    dotted,
+    initials,
+    known_settings,
+    read_settings,
+    recipe_settings,
+    text_settings,
+    toml_value,
+)
+from rl.config.resume import OVERRIDDEN, overridden, resumed_config, stored_config, with_settings
 from rl.policy.architectures import ALIASES, ARCHITECTURES
 
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
@@ -72,14 +81,8 @@ _SWITCHED_OFF: dict[tuple[str, str], tuple[str, ...]] = {
 }
 
 
-def _flags() -> dict[str, tuple[str, Setting]]:
-    """Every flag that sets something: name -> (section of the configuration, or "" for its own fields; setting)."""
-    owners = {"": ExperimentConfig, **SECTIONS}
-    found = [(section, known) for section, owner in owners.items() for known in settings_of(owner).values()]
-    return {known.flag: (section, known) for section, known in found if known.flag}
-
-
-FLAGS = _flags()
+# Every flag that sets something: name -> (section of the configuration, or "" for its own fields; setting).
+FLAGS = {known.flag: (section, known) for _, section, known in known_settings() if known.flag}
 REFUSED = {
     flag: Setting(meaning, flag=flag, refusal=reason, kind=type(default), default=default, switch=True)
     for reason, rows in _REFUSED.items()
@@ -152,29 +155,12 @@ def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
     return list(argv)
 
 
-def _set_by_name(texts: Sequence[str]) -> Settings:
-    """The settings of ``--set ppo.gae_lambda=0.9``; values are as in TOML, and texts need no quotes."""
-    found: Settings = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        section, _, field = name.strip().rpartition(".")
-        if not equals or not field:
-            raise ConfigError("give SECTION.NAME=VALUE, e.g. ppo.gae_lambda=0.9", "--set", name)
-        try:
-            plain = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            plain = value.strip()
-        table = {section: {field: plain}} if section else {field: plain}
-        found |= table_settings(table, "--set", COMMAND_LINE)
-    return found
-
-
 def _given(arguments: Namespace) -> Settings:
     """Every setting that a recipe, a file or a flag gives, with the value that wins."""
     found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
     for path in getattr(arguments, "config", ()):
         found |= read_settings(path)
-    return found | _set_by_name(arguments.set_by_name) | _flags_in(arguments)
+    return found | text_settings(arguments.set_by_name, "--set", COMMAND_LINE) | _flags_in(arguments)
 
 
 def _flags_in(arguments: Namespace) -> Settings:
@@ -212,7 +198,6 @@ def _built(owner: type[Part], section: str, given: Settings, **more: Any) -> Par
 
 def _resumed(given: Settings) -> ExperimentConfig:
     """Return the configuration of the run to resume; ConfigError if given settings differ from it."""
-    known = {(section, one.name): one for section in ("", *SECTIONS) for one in _settings_of(section)}
     overrides = given.get(("", "resume_override"))
     stored = stored_config(given["", "resume_from"].value)
     config = overridden(stored, overrides.value if overrides else ())
@@ -220,9 +205,7 @@ def _resumed(given: Settings) -> ExperimentConfig:
         section, _, name = place.rpartition(".")
         value = getattr(getattr(config, section) if section else config, name)
         _check_effect(config, section, name, Given(value, f"{OVERRIDDEN} {place}", OVERRIDDEN))
-    for key, one in given.items():
-        config = with_settings(config, [(key[0], known[key], one.value)])
-    return resumed_config(config)
+    return resumed_config(with_settings(config, given))
 
 
 def _settings_of(section: str) -> list[Setting]:
@@ -311,7 +294,7 @@ _FIRST_PAGE = (
 )
 FIRST_PAGE = frozenset(_FIRST_PAGE.split())
 DRY_RUN = "dry-run"
-_ACTIONS = {
+ACTIONS = {
     "show-config": "print all settings with their sources as TOML, which --config reads, and exit",
     DRY_RUN: "check levels, demonstrations, sizes and plan, write nothing, and exit",
     "list-architectures": "print names, parameters, inputs and aliases of all networks, and exit",
@@ -342,9 +325,9 @@ def _parser(everything: bool = False) -> Parser:
     parser.add_argument(
         "--set", dest="set_by_name", action="append", default=[], metavar="SECTION.NAME=VALUE", help="any setting"
     )
-    for name, meaning in _ACTIONS.items():
+    for name, meaning in ACTIONS.items():
         parser.add_argument(f"--{name}", action="store_true", help=meaning)
-    for title, flags in _grouped().items():
+    for title, flags in grouped().items():
         group = parser.add_argument_group(title)
         for section, known in flags:
             parser.add_setting(SECTIONS[section] if section else ExperimentConfig, known.name, group)
@@ -352,14 +335,14 @@ def _parser(everything: bool = False) -> Parser:
     for flag in REFUSED.values():
         parser.add_flag(flag, refused)
     if not everything:
-        shown = {f"--{name}" for name in (*FIRST_PAGE, *_ACTIONS, "help", "help-all", "set")}
+        shown = {f"--{name}" for name in (*FIRST_PAGE, *ACTIONS, "help", "help-all", "set")}
         for action in parser._actions:
             if not shown.intersection(action.option_strings):
                 action.help = argparse.SUPPRESS
     return parser
 
 
-def _grouped() -> dict[str, list[tuple[str, Setting]]]:
+def grouped() -> dict[str, list[tuple[str, Setting]]]:
     """The flags under the headings of the help and of docs/flags.md."""
     groups: dict[str, list[tuple[str, Setting]]] = {title: [] for title in _TITLES}
     for section, known in FLAGS.values():
@@ -377,18 +360,8 @@ def as_toml(config: ExperimentConfig) -> str:
             if known.name in HOW or known.refusal or (config.single_level and known.name.endswith("_dataset")):
                 continue
             source = config.sources.get(dotted(section, known.name), "default")
-            lines.append(f"{known.name} = {_toml(getattr(part, known.name))}  # {' '.join(source.split())}")
+            lines.append(f"{known.name} = {toml_value(getattr(part, known.name))}  # {' '.join(source.split())}")
     return "\n".join([*lines, ""])
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, (bool, str, Path)) or value is None:
-        return json.dumps(
-            "none" if value is None else value if isinstance(value, bool) else str(value), ensure_ascii=False
-        )
-    return repr(value)
 
 
 def architecture_table() -> str:
@@ -402,103 +375,3 @@ def architecture_table() -> str:
         lines.append(f"{name:<24}{count:>12,}  {', '.join(known.observations)}{(also and f' (also {also[0]})') or ''}")
     lines += [f"{alias} is {meaning}" for alias, meaning in ALIASES.items() if meaning not in ARCHITECTURES]
     return "\n".join(lines)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# docs/flags.md
-
-_PREFACE = """# Flags of `scripts/train_and_compare.py`
-
-Made by `python -m rl.config.command_line > docs/flags.md`. No flag is accepted and ignored: one that would do nothing here
-(*Refused*) is refused unless it is left at its default, and so is one that has no effect without another (*needs*), or
-with another that switches it off (`--lr-end-share` with `--no-schedules`). Two exceptions: settings of
-evaluations without any evaluation, and `--returns-from current` and its clips with a single pass over each rollout.
-Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
-`--frame-skip` frames of 1/60 s.
-"""
-
-_OTHER_NAMES = """
-## Other command lines, other names
-
-Flags that mean the same are called the same in all command lines. Where one had another name, both are understood:
-
-| flag | also | where |
-|---|---|---|
-"""
-_SEED_LINES = (
-    "ab_compare.py sweep.py evaluate.py pretrain_bc.py generate_levels.py make_demonstrations.py perf_benchmark.py "
-    "solve.py"
-)
-_SYNONYMS = (  # flag, its other name, the command lines that have both
-    ("seeds", "seed", f"train_and_compare.py {_SEED_LINES} profile_multi_config.py".split()),
-    ("seeds", "seed", ["nppsim generate", "nppsim plan"]),
-    ("output-dir", "out", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
-    ("output-dir", "out", ["ab_compare.py", "sweep.py", "generate_levels.py", "make_demonstrations.py", "solve.py"]),
-    ("out", "output", ["perf_benchmark.py"]),
-    ("out", "json", ["profile_multi_config.py"]),
-    ("architectures", "architecture", ["train_and_compare.py", "pretrain_bc.py", "hardware plan"]),
-    ("categories", "category", ["generate_levels.py"]),
-    ("test-dataset", "levels", ["evaluate.py"]),
-    ("replay-data-dir", "replays", ["perf_benchmark.py"]),
-    ("mirror-demonstrations", "mirror", ["bc check"]),
-    ("bc-epochs", "epochs", ["pretrain_bc.py"]),
-    ("bc-batch-size", "batch-size", ["pretrain_bc.py"]),
-    ("bc-learning-rate", "learning-rate", ["pretrain_bc.py"]),
-    ("bc-class-weight-power", "class-weight-power", ["pretrain_bc.py"]),
-    ("episodes-per-category", "num-eval-episodes", ["pretrain_bc.py"]),
-    ("deterministic-eval", "deterministic", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
-    ("record-eval-videos", "record-videos", ["train_and_compare.py", "evaluate.py"]),
-    ("hardware-profile", "profile", ["hardware plan"]),
-    ("num-envs", "envs", ["perf_benchmark.py", "profile_multi_config.py"]),
-)
-_OTHER_NOTES = """
-Only `train_and_compare.py`, `ab_compare.py` and `sweep.py` take several seeds. `train_and_compare.py`, `evaluate.py` and
-`pretrain_bc.py` make a folder in `--output-dir`; the others write to that very folder. Outside `pretrain_bc.py`,
-`--num-eval-episodes` are spread over all categories. In `evaluate.py`, `--stochastic` is `--no-deterministic-eval`; in
-`pretrain_bc.py`, `--precision bf16` is `--mixed-precision` and `--precision float32` is `--no-mixed-precision`.
-`generate_levels.py`, `make_demonstrations.py`, `evaluate.py` and `solve.py` have `--workers N`, processes of this machine,
-and `--cluster ADDRESS`, those of a Ray cluster (distributed.md); neither changes what they write.
-"""
-
-
-def flags_document() -> str:
-    """The text of docs/flags.md."""
-    lines = [_PREFACE.rstrip()]
-    lines += ["", "## Print and exit", "", "| flag | meaning |", "|---|---|"]
-    lines += [f"| `--{flag}` | {meaning} |" for flag, meaning in _ACTIONS.items()]
-    for first, heading in ((True, ""), (False, ": more")):
-        for title, all_flags in _grouped().items():
-            flags = [flag for _, flag in all_flags if (flag.flag in FIRST_PAGE) == first]
-            if not flags:
-                continue
-            lines += [
-                "",
-                f"## {title[0].upper()}{title[1:]}{heading}",
-                "",
-                "| flag | default | meaning |",
-                "|---|---|---|",
-            ]
-            lines += [f"| {_spelling(flag)} | {flag.shown_default} | {_meaning(flag)} |" for flag in flags]
-    lines += ["", "## Refused", "", "| flag | default | refused with |", "|---|---|---|"]
-    lines += [f"| {_spelling(flag)} | {flag.shown_default} | {flag.refusal} |" for flag in REFUSED.values()]
-    rows = [
-        f"| `--{flag}` | `--{other}` | {', '.join(f'`{one}`' for one in where)} |" for flag, other, where in _SYNONYMS
-    ]
-    return "\n".join([*lines, _OTHER_NAMES.rstrip("\n"), *rows, _OTHER_NOTES])
-
-
-def _meaning(flag: Setting) -> str:
-    needs = " or ".join(f"`--{name}`" for name in flag.needs.split(" or "))
-    choices = f"; one of {', '.join(flag.choices)}" if flag.choices else ""
-    aliases = f"; also {', '.join(f'`--{name}`' for name in flag.aliases)}" if flag.aliases else ""
-    return flag.help + choices + aliases + (f" (*needs* {needs})" if flag.needs else "")
-
-
-def _spelling(flag: Setting) -> str:
-    if flag.kind is bool and flag.switch:
-        return f"`{flag.option}`, `--no-{flag.flag}`"
-    return f"`{flag.option} {flag.placeholder}".rstrip() + (" ...`" if flag.many else "`")
-
-
-if __name__ == "__main__":
-    print(flags_document(), end="")

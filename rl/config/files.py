@@ -1,4 +1,4 @@
-"""Settings from TOML files: any flag by its name, any field by its place in the configuration.
+"""Settings by name, from TOML files and texts: any flag by its name, any field by its place in the configuration.
 
     total-timesteps = 2e6          # a flag, without its dashes
     [ppo]                          # a part of the configuration, as in config.json
@@ -6,22 +6,41 @@
     target_kl = "none"             # no value
 
     read_settings(Path("mine.toml"))["ppo", "gae_lambda"]     # Given(0.9, "mine.toml: [ppo] gae_lambda", "file mine.toml")
+    text_settings(["ppo.gae_lambda=0.9"], "--set", "command line")     # the same from a flag
 
 Recipes are such files that come with the package; ``recipe_settings`` reads one by its name.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nppsim.errors import REDACTED, ConfigError, did_you_mean
-from nppsim.reading import read_json, read_toml
-from nppsim.settings import Setting
-from rl.config.resume import HOW, SECTIONS, config_from_dict, known_settings
+from nppsim.reading import PlainError, from_plain, read_json, read_toml
+from nppsim.settings import Setting, settings_of
+from rl.config import ExperimentConfig, plugins
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 MAX_BYTES = 1 << 20  # of a file of settings
 _REMEDY = "give a TOML file such as docs/configuration.md shows"
+# Settings of the process, which do not influence what a run computes.
+HOW = (
+    "resume_from",
+    "resume_override",
+    "previous_checkpoint",
+    "visualize_training",
+    "debug",
+    "audit",
+    "silence",
+    "config_files",
+    "recipe",
+)
+SECTIONS: dict[str, type] = {
+    f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
+}
+_TRUTH = {"on": True, "true": True, "off": False, "false": False}
 
 
 class Given(NamedTuple):
@@ -57,6 +76,41 @@ def run_settings(path: Path) -> Settings:
     return found
 
 
+def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> ExperimentConfig:
+    """Return the configuration of which this is ``to_dict``; other entries of config.json are ignored.
+
+    place: name of the file in messages.
+    Raises ConfigError for settings that are missing, unknown or impossible.
+    """
+    known = {one.name for one in fields(ExperimentConfig)}
+    named = data.get("plugins", ())
+    try:
+        plugins.load([str(one) for one in named] if isinstance(named, list) else ())
+        config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in known})
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    except PlainError as error:
+        raise ConfigError(
+            f"{place}: missing or unknown settings ({error}): it was written by another version of the project: use that "
+            "version, or give the flags again"
+        ) from error
+    return config
+
+
+def dotted(section: str, name: str) -> str:
+    """Name of a setting with its section, e.g. "ppo.gamma"."""
+    return f"{section}.{name}".lstrip(".")
+
+
+def known_settings() -> Iterator[tuple[str, str, Setting]]:
+    """Yield (name, section of the configuration or "" for its own fields, setting)."""
+    for section, owner in {"": ExperimentConfig, **SECTIONS}.items():
+        for known in settings_of(owner).values():
+            negated = known.kind is bool and known.default and not known.switch  # --no-pretraining
+            name = dotted(section, known.name)
+            yield (known.flag if known.flag and not negated else name), section, known
+
+
 def recipe_settings(name: str) -> Settings:
     """Settings of a recipe; ConfigError for an unknown name."""
     if name not in recipe_names():
@@ -70,6 +124,44 @@ def recipe_settings(name: str) -> Settings:
 def recipe_names() -> list[str]:
     """All recipes, in alphabetical order."""
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
+    """Settings of texts NAME=VALUE, such as "seeds=1,2" or "ppo.target_kl=none", which a flag has.
+
+    Several values are separated by commas; on and off are truth values, none is no value, or an empty list.
+    """
+    found: Settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        part, _, field = name.strip().lstrip("-").rpartition(".")
+        if not (equals and field):
+            raise ConfigError("give NAME=VALUE, e.g. ppo.gae_lambda=0.9", flag, name)
+        _, known = find_setting(part, field, f"{flag} {name}")
+        plain = read_text(known, value.strip(), f"{flag} {text}")
+        found |= table_settings({part: {field: plain}} if part else {field: plain}, flag, source)
+    return found
+
+
+def read_text(known: Setting, text: str, place: str) -> Any:
+    """The value of a text, as a TOML file would have it."""
+    if text.lower() in ("none", "null", "") and (known.optional or known.many):
+        return "none"
+    if known.many:
+        return [_read_one(known, one, place) for one in text.strip("[]").split(",")]
+    return _read_one(known, text, place)
+
+
+def _read_one(known: Setting, text: str, place: str) -> Any:
+    text = text.strip().strip("\"'")
+    if known.kind is bool:
+        if text.lower() not in _TRUTH:
+            raise ConfigError("give on or off", place)
+        return _TRUTH[text.lower()]
+    try:
+        return known.read(text) if known.kind in (int, float) else text
+    except ValueError as error:
+        raise ConfigError(str(error), place) from error
 
 
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
@@ -91,6 +183,16 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
     if ends:
         found.setdefault(("ppo", "ent_coef_end"), ends)
     return found
+
+
+def toml_value(value: Any) -> str:
+    """A value as a TOML file has it."""
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, bool | str | Path) or value is None:
+        plain = "none" if value is None else value if isinstance(value, bool) else str(value)
+        return json.dumps(plain, ensure_ascii=False)
+    return repr(value)
 
 
 def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:

@@ -5,35 +5,19 @@ config = overridden(stored, ("total-timesteps=20000000",))
 check_same(config, given)             # ConfigError with every setting that differs, its stored and its given value
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from nppsim.errors import REDACTED, ConfigError, did_you_mean
-from nppsim.reading import PlainError, from_plain, read_json
-from nppsim.settings import Setting, settings_of
-from rl.config import ExperimentConfig, HardwareConfig, plugins
+from nppsim.errors import REDACTED, ConfigError
+from nppsim.reading import read_json
+from rl.config import ExperimentConfig, HardwareConfig
+from rl.config.files import HOW, Settings, config_from_dict, dotted, known_settings, text_settings
 
 CONFIG = "config.json"
 FINISHED_FILE = "finished.json"  # of one finished training
-# Settings of the process, which do not influence what a run computes.
-HOW = (
-    "resume_from",
-    "resume_override",
-    "previous_checkpoint",
-    "visualize_training",
-    "debug",
-    "audit",
-    "silence",
-    "config_files",
-    "recipe",
-)
 OVERRIDDEN = "--resume-override"  # source of a value in the record of a run
-SECTIONS: dict[str, type] = {
-    f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
-}
-_NOTHING = ("none", "null", "")
 _COMPARED = "policies of a run are compared over the same episodes of the dev levels"
 _PLANNED = "its sizes and arithmetic were planned when it began"
 _DRAWN = "its state belongs to the curriculum that it began with"
@@ -78,27 +62,6 @@ def stored_config(folder: Path) -> ExperimentConfig:
     return config
 
 
-def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> ExperimentConfig:
-    """Return the configuration of which this is ``to_dict``; other entries of config.json are ignored.
-
-    place: name of the file in messages.
-    Raises ConfigError for settings that are missing, unknown or impossible.
-    """
-    known = {one.name for one in fields(ExperimentConfig)}
-    named = data.get("plugins", ())
-    try:
-        plugins.load([str(one) for one in named] if isinstance(named, list) else ())
-        config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in known})
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from error
-    except PlainError as error:
-        raise ConfigError(
-            f"{place}: missing or unknown settings ({error}): it was written by another version of the project: use that "
-            "version, or give the flags again"
-        ) from error
-    return config
-
-
 def resumed_config(config: ExperimentConfig) -> ExperimentConfig:
     """Return the stored configuration with the overrides; ConfigError unless it equals ``config``.
 
@@ -126,23 +89,14 @@ def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: 
 
 
 def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
-    """Return the configuration with other values.  overrides: NAME=VALUE, e.g. "total-timesteps=100" or "ppo.gamma=0.99".
-
-    Several values are separated by commas; on and off are truth values, none is no value, or an empty list.
-    """
+    """Return the configuration with other values.  overrides: as for ``text_settings``, e.g. "ppo.gamma=0.99"."""
     stored = config
-    wanted: list[tuple[str, Setting, object]] = []
-    for text in overrides:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError("give NAME=VALUE, e.g. total-timesteps=20000000", OVERRIDDEN, text)
-        section, known = _find(name.strip().lstrip("-"), text)
-        wanted.append((section, known, _parsed(known, value.strip(), text)))
-        place = dotted(section, known.name)
-        if place in FIXED and changes(stored, with_settings(stored, wanted[-1:])):
-            raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", OVERRIDDEN, text)
-    overrode = {dotted(section, known.name): OVERRIDDEN for section, known, _ in wanted}
-    config = replace(with_settings(stored, wanted), sources=stored.sources | overrode)
+    wanted = text_settings(overrides, OVERRIDDEN, OVERRIDDEN)
+    for key, one in wanted.items():
+        if (place := dotted(*key)) in FIXED and changes(stored, with_settings(stored, {key: one})):
+            raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", one.place)
+    sources = stored.sources | {dotted(*key): OVERRIDDEN for key in wanted}
+    config = replace(with_settings(stored, wanted), sources=sources)
     if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
         raise ConfigError(
             "the retention guard cannot begin within a run: what the BC policy could do was not measured; add "
@@ -163,20 +117,17 @@ def _is_guarded(config: ExperimentConfig) -> bool:
     return config.evaluation.retention_guard and config.evaluation.in_training
 
 
-def with_settings(config: ExperimentConfig, wanted: Sequence[tuple[str, Setting, object]]) -> ExperimentConfig:
-    """Return the configuration with all of these values; a ConfigError names the flag, if there is one.
-
-    wanted: (section, setting, value) of each.
-    """
+def with_settings(config: ExperimentConfig, wanted: Settings) -> ExperimentConfig:
+    """Return the configuration with all of these values; a ConfigError names where the value was given."""
     values: dict[str, dict[str, Any]] = {}
-    for section, known, value in wanted:
-        values.setdefault(section, {})[known.name] = value
+    for (section, name), one in wanted.items():
+        values.setdefault(section, {})[name] = one.value
     try:
         own = values.pop("", {})
         return replace(config, **own, **{part: replace(getattr(config, part), **some) for part, some in values.items()})
     except ConfigError as error:
-        options = {known.name: known.option for _, known, _ in wanted if known.flag}
-        raise (error.named(options[error.field]) if error.field in options else error) from None
+        places = {name: one.place for (_, name), one in wanted.items()}
+        raise (error.named(places[error.field]) if error.field in places else error) from None
 
 
 def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
@@ -207,54 +158,6 @@ def _values(config: ExperimentConfig) -> dict[str, object]:
         for name, section, known in known_settings()
         if known.name not in HOW
     }
-
-
-def dotted(section: str, name: str) -> str:
-    """Name of a setting with its section, e.g. "ppo.gamma"."""
-    return f"{section}.{name}".lstrip(".")
-
-
-def known_settings() -> Iterator[tuple[str, str, Setting]]:
-    """Yield (name, section of the configuration or "" for its own fields, setting)."""
-    for section, owner in {"": ExperimentConfig, **SECTIONS}.items():
-        for known in settings_of(owner).values():
-            negated = known.kind is bool and known.default and not known.switch  # --no-pretraining
-            name = dotted(section, known.name)
-            yield (known.flag if known.flag and not negated else name), section, known
-
-
-def _find(name: str, text: str) -> tuple[str, Setting]:
-    """Return (section, setting) of a flag, alias or dotted name."""
-    names: dict[str, tuple[str, Setting]] = {}
-    for usual, section, known in known_settings():
-        for one in (usual, *known.aliases, dotted(section, known.name)):
-            names.setdefault(one, (section, known))
-    if name not in names or names[name][1].name in HOW or names[name][1].refusal:
-        hint = did_you_mean(name, names) or "; config.json lists the settings"
-        raise ConfigError(f"no setting is called {name!r}{hint}", OVERRIDDEN, text)
-    return names[name]
-
-
-def _parsed(known: Setting, value: str, text: str) -> object:
-    """Convert the value of an override.  text: the whole override, for messages."""
-    if value.lower() in _NOTHING and (known.optional or known.many):
-        return None if known.optional else ()
-    if known.many:
-        return tuple(_parsed_one(known, one.strip(), text) for one in value.split(","))
-    return _parsed_one(known, value, text)
-
-
-def _parsed_one(known: Setting, value: str, text: str) -> object:
-    truth = {"on": True, "true": True, "off": False, "false": False}
-    try:
-        read = truth[value.lower()] if known.kind is bool else known.read(value)
-    except KeyError:
-        raise ConfigError("give on or off", OVERRIDDEN, text) from None
-    except ValueError as error:
-        raise ConfigError(str(error), OVERRIDDEN, text) from error
-    if known.choices and read not in known.choices:
-        raise ConfigError(f"give {', '.join(known.choices)}", OVERRIDDEN, text)
-    return read
 
 
 def _text(value: object) -> str:

@@ -43,7 +43,8 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.reading import from_plain, inflate, mismatch, read_json
 from nppsim.replays.replay import MAX_BYTES
 from rl.config import ExperimentConfig, PPOConfig
-from rl.config.resume import FINISHED_FILE, dotted, known_settings
+from rl.config.files import dotted, known_settings
+from rl.config.resume import FINISHED_FILE
 from rl.doctor.checks_run import Item, checklist, checklist_table
 from rl.doctor.doctor import read_findings, report_rows
 from rl.doctor.runs import RUN_FILE

@@ -24,7 +24,7 @@ from nppsim.generate import generate
 from nppsim.reading import read_json
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
-from rl.config.resume import config_from_dict
+from rl.config.files import config_from_dict
 from rl.doctor.doctor import BEFORE, CHECKPOINT, REHEARSAL, STORED, Doctor
 from rl.doctor.runs import RUN_FILE
 from rl.experiment.data import Data, Log, audit_rewards, load_data

@@ -7,7 +7,6 @@
 In a TOML file the same as texts, or lists: ``initial-lr = "1e-4..1e-2:log"``, ``minibatch-size = [1024, 2048]``.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nppsim.errors import ConfigError
 from nppsim.reading import read_toml
 from nppsim.settings import Setting
-from rl.config.files import find_setting
+from rl.config.files import find_setting, read_text, toml_value
 
 if TYPE_CHECKING:
     import optuna
@@ -57,21 +56,8 @@ class Dimension:
         """A value as a settings file has it; ConfigError for a text that is none."""
         if self.is_range:
             return repr(value)
-        if self.known.many:
-            return f"[{', '.join(map(self._toml_one, value.split()))}]"
-        return self._toml_one(value)
-
-    def _toml_one(self, text: str) -> str:
-        if self.known.kind is bool:
-            meaning = {"on": "true", "true": "true", "off": "false", "false": "false"}
-            if text.lower() not in meaning:
-                raise ConfigError("give on or off", f"--sweep {self.name}", text)
-            return meaning[text.lower()]
-        try:
-            value = self.known.read(text)
-        except ValueError as error:
-            raise ConfigError(str(error), f"--sweep {self.name}", text) from error
-        return '"none"' if value is None else repr(value) if isinstance(value, (int, float)) else json.dumps(text)
+        text = ",".join(value.split()) if self.known.many else value
+        return toml_value(read_text(self.known, text, f"--sweep {self.name} {value}"))
 
 
 Space = tuple[Dimension, ...]

@@ -248,8 +248,6 @@ def test_files_of_every_wrong_kind_are_refused_in_one_line(bad_files, bad, capsy
         ["plan", "level.map", "folder", "--budget", "1000"],
         ["plan", "level.map", "zero/x.replay", "--budget", "1000"],
         ["render", "level.map", "zero/x.png"],
-        ["render", "--rulebook", "zero"],
-        ["render", "--rulebook", "folder", "more"],
         ["diff", "play.replay", "play.replay", "--out", "zero/x.png"],
     ],
 )

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import flags_page
 import pytest
 
 import rl.config.command_line
@@ -19,7 +20,7 @@ from nppsim.observe import layout
 from rl.config import EvaluationConfig, PPOConfig, UploadConfig
 from rl.config.command_line import FLAGS, REFUSED, resolve
 from rl.config.curriculum import STRATEGIES_WITH, CurriculumConfig
-from rl.config.files import table_settings
+from rl.config.files import table_settings, text_settings
 from rl.config.resume import changes, stored_config
 from rl.experiment.run import warn_about_networks
 from rl.policy.architectures import ALIASES, ARCHITECTURES
@@ -391,8 +392,8 @@ def test_the_makefiles_command_is_understood(folder):
 
 
 def test_flags_document_is_up_to_date_and_so_no_default_changes_unnoticed():
-    assert (ROOT / "docs" / "flags.md").read_text() == rl.config.command_line.flags_document(), (
-        "python -m rl.config.command_line"
+    assert flags_page.PAGE.read_text(encoding="utf-8") == flags_page.flags_document(), (
+        "python tests/support/flags_page.py"
     )
 
 
@@ -571,10 +572,10 @@ def test_how_trainings_are_judged_stays_once_one_is_over(folder):
         (["--seeds", "0", "1"], "seeds is 0 in the run and 0,1 here.*--resume-override seeds=0,1"),
         (["--gamma", "0.9", "--no-pretraining"], "pretraining is on in the run and off here; gamma is .* here. Leave"),
         (["--resume-override", "gamma"], "--resume-override gamma: give NAME=VALUE"),
-        (["--resume-override", "gama=1"], "no setting is called 'gama'; did you mean 'gamma'"),
-        (["--resume-override", "debug=on"], "no setting is called 'debug'"),
+        (["--resume-override", "gama=1"], "gama: no setting is called so; did you mean 'gamma'"),
+        (["--resume-override", "debug=on"], "debug: no setting is called so"),
         (["--resume-override", "gamma=x"], "'x' is no number"),
-        (["--resume-override", "gamma=2"], "--gamma 2.0: give a number"),
+        (["--resume-override", "gamma=2"], "gamma 2.0: give a number"),
         (["--resume-override", "pretraining=1"], "give on or off"),
         (["--resume-override", "curriculum-window=50"], "cannot change within a run: its curves .*; begin a new run"),
         (["--resume-override", "deterministic-eval=on"], "cannot change within a run: policies .* same episodes"),
@@ -585,7 +586,7 @@ def test_how_trainings_are_judged_stays_once_one_is_over(folder):
         (["--resume-override", "curriculum-threshold=0.5"], "cannot change within a run: its state"),
         (["--resume-override", "curriculum-lp-timescale=0.5"], "cannot change within a run: its state"),
         (["--resume-override", "curriculum-lp-min-samples=5"], "cannot change within a run: its state"),
-        (["--resume-override", "curriculum-replay-score=positve"], "=positve: give absolute, positive"),
+        (["--resume-override", "curriculum-replay-score=positve"], "positve: give one of absolute, positive"),
         (
             ["--resume-override", "ppo.clip_range_vf_end=0.1"],
             "clip_range_vf_end: has no effect without --clip-range-vf",
@@ -850,7 +851,7 @@ def test_a_field_is_set_by_its_name():
     given = rl.config.command_line._given(parser.parse_args([*first, "--set", "ppo.gae_lambda=0.9"]))
     assert given["ppo", "gae_lambda"].value == 0.9
     with pytest.raises(ConfigError, match="learning_rate"):
-        rl.config.command_line._set_by_name(["ppo.lr=1"])
+        text_settings(["ppo.lr=1"], "--set", "command line")
     with pytest.raises(ConfigError, match="--initial-lr"):
         parser.parse_args([*first, "--learning-rate", "1"])
 

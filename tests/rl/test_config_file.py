@@ -10,9 +10,9 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.settings import settings_of
 from rl.config import ExperimentConfig
-from rl.config.command_line import FLAGS, _set_by_name, resolve
-from rl.config.files import read_settings, recipe_names, recipe_settings
-from rl.config.resume import HOW, SECTIONS, stored_config
+from rl.config.command_line import FLAGS, resolve
+from rl.config.files import HOW, SECTIONS, read_settings, recipe_names, recipe_settings, text_settings
+from rl.config.resume import stored_config
 
 from places import ROOT
 
@@ -79,7 +79,9 @@ def test_every_field_is_set_by_its_place():
         )
         if known.kind in (int, float) and known.problem(known.kind(value)):
             value = str(known.low or known.above + 1)
-        ((place, given),) = _set_by_name([f"{section}.{known.name}={value}".lstrip(".")]).items()
+        ((place, given),) = text_settings(
+            [f"{section}.{known.name}={value}".lstrip(".")], "--set", "command line"
+        ).items()
         assert place == (section, known.name)
         wanted = True if known.kind is bool else known.kind(value)
         assert given.value == ((wanted,) if known.many else wanted)

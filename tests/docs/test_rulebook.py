@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 import pytest
+import rulebook
 
-from nppsim.__main__ import main
 from nppsim.levels import tiles
-from nppsim.pictures import rulebook
 
 from places import ROOT
 
@@ -17,7 +16,7 @@ IMAGES = ROOT / "docs" / "images"
 
 @pytest.mark.parametrize("name", rulebook.FIGURES)
 def test_a_figure_of_the_rulebook_is_what_the_code_draws_today(name):
-    """If a rule has changed, draw them again: python -m nppsim render --rulebook docs/images."""
+    """If a rule has changed, draw them again: python tests/support/rulebook.py."""
     drawn = np.asarray(rulebook.FIGURES[name](), np.int16)
     with Image.open(IMAGES / f"{name}.png") as image:
         stored = np.asarray(image.convert("RGB"), np.int16)
@@ -31,15 +30,6 @@ def test_every_figure_is_in_the_rulebook_and_says_what_it_shows():
     for name in rulebook.FIGURES:
         assert page.count(f"](images/{name}.png)") == 1, name
     assert page.count("![") == len(rulebook.FIGURES)
-
-
-def test_the_command_draws_all_figures_into_a_folder(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(rulebook, "FIGURES", {"push_out": rulebook.draw_push_out})
-    assert main(["render", "--rulebook", str(tmp_path / "new")]) == 0
-    assert "push_out.png: " in capsys.readouterr().out
-    assert (tmp_path / "new" / "push_out.png").stat().st_size > 1000
-    assert main(["render", "some.map", "--rulebook", str(tmp_path)]) == 2
-    assert "leave out some.map" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tile", range(38))

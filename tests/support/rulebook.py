@@ -1,9 +1,7 @@
 """The figures of docs/physics.md, drawn from what the simulator itself uses: tables, constants, recorded frames.
 
-    for name, draw in FIGURES.items():
-        draw().save(f"docs/images/{name}.png")      # or: python -m nppsim render --rulebook docs/images
-
-``tests/nppsim/pictures/test_rulebook.py`` redraws and compares them, so that figures agree with the code.
+``python tests/support/rulebook.py`` draws them into docs/images.  ``tests/docs/test_rulebook.py`` redraws and compares
+them, so that figures agree with the code.
 """
 
 import itertools
@@ -27,6 +25,8 @@ from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Colour, Point
 from nppsim.pictures.figures import draw_entity
 from nppsim.pictures.scene import initial_look, level_entities
 from nppsim.simulate import simulate
+
+from places import ROOT
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -354,3 +354,8 @@ FIGURES: dict[str, "Callable[[], Image]"] = {
     "jumps": draw_jumps,
     "push_out": draw_push_out,
 }
+
+
+if __name__ == "__main__":
+    for name, draw in FIGURES.items():
+        draw().save(ROOT / "docs" / "images" / f"{name}.png")

@@ -1,0 +1,103 @@
+"""The text of docs/flags.md; ``python tests/support/flags_page.py`` writes it."""
+
+from nppsim.settings import Setting
+from rl.config.command_line import ACTIONS, FIRST_PAGE, REFUSED, grouped
+
+from places import ROOT
+
+PAGE = ROOT / "docs" / "flags.md"
+_PREFACE = """# Flags of `scripts/train_and_compare.py`
+
+Made by `python tests/support/flags_page.py`. No flag is accepted and ignored: one that would do nothing here
+(*Refused*) is refused unless it is left at its default, and so is one that has no effect without another (*needs*), or
+with another that switches it off (`--lr-end-share` with `--no-schedules`). Two exceptions: settings of
+evaluations without any evaluation, and `--returns-from current` and its clips with a single pass over each rollout.
+Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
+`--frame-skip` frames of 1/60 s.
+"""
+
+_OTHER_NAMES = """
+## Other command lines, other names
+
+Flags that mean the same are called the same in all command lines. Where one had another name, both are understood:
+
+| flag | also | where |
+|---|---|---|
+"""
+_SEED_LINES = (
+    "ab_compare.py sweep.py evaluate.py pretrain_bc.py generate_levels.py make_demonstrations.py perf_benchmark.py "
+    "solve.py"
+)
+_SYNONYMS = (  # flag, its other name, the command lines that have both
+    ("seeds", "seed", f"train_and_compare.py {_SEED_LINES} profile_multi_config.py".split()),
+    ("seeds", "seed", ["nppsim generate", "nppsim plan"]),
+    ("output-dir", "out", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
+    ("output-dir", "out", ["ab_compare.py", "sweep.py", "generate_levels.py", "make_demonstrations.py", "solve.py"]),
+    ("out", "output", ["perf_benchmark.py"]),
+    ("out", "json", ["profile_multi_config.py"]),
+    ("architectures", "architecture", ["train_and_compare.py", "pretrain_bc.py", "hardware plan"]),
+    ("categories", "category", ["generate_levels.py"]),
+    ("test-dataset", "levels", ["evaluate.py"]),
+    ("replay-data-dir", "replays", ["perf_benchmark.py"]),
+    ("mirror-demonstrations", "mirror", ["bc check"]),
+    ("bc-epochs", "epochs", ["pretrain_bc.py"]),
+    ("bc-batch-size", "batch-size", ["pretrain_bc.py"]),
+    ("bc-learning-rate", "learning-rate", ["pretrain_bc.py"]),
+    ("bc-class-weight-power", "class-weight-power", ["pretrain_bc.py"]),
+    ("episodes-per-category", "num-eval-episodes", ["pretrain_bc.py"]),
+    ("deterministic-eval", "deterministic", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
+    ("record-eval-videos", "record-videos", ["train_and_compare.py", "evaluate.py"]),
+    ("hardware-profile", "profile", ["hardware plan"]),
+    ("num-envs", "envs", ["perf_benchmark.py", "profile_multi_config.py"]),
+)
+_OTHER_NOTES = """
+Only `train_and_compare.py`, `ab_compare.py` and `sweep.py` take several seeds. `train_and_compare.py`, `evaluate.py` and
+`pretrain_bc.py` make a folder in `--output-dir`; the others write to that very folder. Outside `pretrain_bc.py`,
+`--num-eval-episodes` are spread over all categories. In `evaluate.py`, `--stochastic` is `--no-deterministic-eval`; in
+`pretrain_bc.py`, `--precision bf16` is `--mixed-precision` and `--precision float32` is `--no-mixed-precision`.
+`generate_levels.py`, `make_demonstrations.py`, `evaluate.py` and `solve.py` have `--workers N`, processes of this machine,
+and `--cluster ADDRESS`, those of a Ray cluster (distributed.md); neither changes what they write.
+"""
+
+
+def flags_document() -> str:
+    """The text of docs/flags.md."""
+    lines = [_PREFACE.rstrip()]
+    lines += ["", "## Print and exit", "", "| flag | meaning |", "|---|---|"]
+    lines += [f"| `--{flag}` | {meaning} |" for flag, meaning in ACTIONS.items()]
+    for first, heading in ((True, ""), (False, ": more")):
+        for title, all_flags in grouped().items():
+            flags = [flag for _, flag in all_flags if (flag.flag in FIRST_PAGE) == first]
+            if not flags:
+                continue
+            lines += [
+                "",
+                f"## {title[0].upper()}{title[1:]}{heading}",
+                "",
+                "| flag | default | meaning |",
+                "|---|---|---|",
+            ]
+            lines += [f"| {_spelling(flag)} | {flag.shown_default} | {_meaning(flag)} |" for flag in flags]
+    lines += ["", "## Refused", "", "| flag | default | refused with |", "|---|---|---|"]
+    lines += [f"| {_spelling(flag)} | {flag.shown_default} | {flag.refusal} |" for flag in REFUSED.values()]
+    rows = [
+        f"| `--{flag}` | `--{other}` | {', '.join(f'`{one}`' for one in where)} |" for flag, other, where in _SYNONYMS
+    ]
+    return "\n".join([*lines, _OTHER_NAMES.rstrip("\n"), *rows, _OTHER_NOTES])
+
+
+def _meaning(flag: Setting) -> str:
+    needs = " or ".join(f"`--{name}`" for name in flag.needs.split(" or "))
+    choices = f"; one of {', '.join(flag.choices)}" if flag.choices else ""
+    aliases = f"; also {', '.join(f'`--{name}`' for name in flag.aliases)}" if flag.aliases else ""
+    return flag.help + choices + aliases + (f" (*needs* {needs})" if flag.needs else "")
+
+
+def _spelling(flag: Setting) -> str:
+    if flag.kind is bool and flag.switch:
+        return f"`{flag.option}`, `--no-{flag.flag}`"
+    return f"`{flag.option} {flag.placeholder}".rstrip() + (" ...`" if flag.many else "`")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(flags_document(), encoding="utf-8")
