@@ -71,7 +71,7 @@ def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[Pro
     """Start worker processes for the block; pending work is cancelled at its end.  Raises ``error`` if a process dies."""
     # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, _begin_work)
+    pool = ProcessPoolExecutor(workers, context, begin_work)
     with _silent_where_cancelled():
         try:
             yield pool
@@ -103,7 +103,7 @@ def _silent_where_cancelled() -> Iterator[None]:
         threading.excepthook = before
 
 
-def _begin_work() -> None:
+def begin_work() -> None:
     """Initialise a worker: ignore a terminal's signals, which the parent handles, and end when the parent ends."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):  # Windows lacks SIGHUP

@@ -5,29 +5,24 @@
         ...                                 # train
         found, seconds = remote.result()    # waits for the result
 
-The process receives orders through its standard input and exits when that is closed, so it never outlives the training.
-Policies are sent as checkpoints.  Signals of the terminal do not reach it.
+The process ends with the training.  Policies are sent as checkpoints.  Signals of the terminal do not reach it.
 """
 
+import multiprocessing
 import os
-import pickle
-import queue
-import subprocess
-import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
-from typing import BinaryIO
 
 import torch
 
 from nppsim.errors import UserError
 from nppsim.signals import StopRequest
+from nppsim.workers import begin_work
 from rl.config import ExperimentConfig, plugins
 from rl.evaluation.results import ALL, DevHistory, LevelWins, aggregate
 from rl.evaluation.suite import EvaluationSuite
@@ -40,7 +35,6 @@ from rl.ppo.model_selection import Evaluation
 ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # in the run's folder, during its evaluation
 POLL_S = 0.2  # between checks for a request to stop
 END_S = 10.0  # time limit for its exit
-_PROGRAM = "from rl.experiment.evaluator import serve; serve()"
 
 
 def stop_if(stop: StopRequest) -> None:
@@ -115,38 +109,18 @@ class Evaluator:
         self._frame_skip = task.config.frame_skip
         self._arrived: _Result | None = None
         self._failed: _Failure | None = None
-        self._orders: SimpleQueue[bytes] = SimpleQueue()
-        self._results: SimpleQueue[_Result | _Failure | None] = SimpleQueue()  # None: the process has ended
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._write, self._read)]
-        for thread in self._threads:
-            thread.start()
-        self._orders.put(pickle.dumps(task))
-
-    def _write(self) -> None:
-        """Send orders in a thread, as the process reads the first one late; b"" ends it."""
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # the other thread notices the end of the process
-            while order := self._orders.get():
-                self.process.stdin.write(order)
-                self.process.stdin.flush()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        try:
-            with suppress(EOFError, pickle.UnpicklingError):  # the process has ended
-                while True:
-                    self._results.put(pickle.load(self.process.stdout))
-        finally:
-            self._results.put(None)
+        context = multiprocessing.get_context("spawn")  # the training has threads, which do not survive a fork
+        self._pipe, there = context.Pipe()
+        self.process = context.Process(target=serve, args=(task, there), daemon=True)
+        self.process.start()
+        there.close()
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
         """Start an evaluation of the current policy.  decisions: of training so far."""
         self.check()
         checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
-        self._orders.put(pickle.dumps((self.path, decisions)))
+        with suppress(BrokenPipeError):  # ``check`` notices the end of the process
+            self._pipe.send((self.path, decisions))
 
     def check(self) -> None:
         """Raise EvaluatorError if the process has failed or died."""
@@ -169,34 +143,31 @@ class Evaluator:
         """Receive a result within this time; EvaluatorError after a failure, at every call."""
         if self._failed is None:
             try:
-                result = self._results.get(timeout=seconds)
-            except queue.Empty:
-                return
+                if not self._pipe.poll(seconds):
+                    return
+                result = self._pipe.recv()
+            except (EOFError, OSError):
+                result = self._death()
             if isinstance(result, _Result):
                 self._arrived = result
                 return
-            self._failed = result or self._death()
+            self._failed = result
         raise EvaluatorError(
             f"{self._failed.message}. Resume with --resume-from, which repeats the evaluation; add "
             "--resume-override remote-evaluation=off to evaluate in the training's process"
         ) from _Cause(self._failed.trace)
 
     def _death(self) -> _Failure:
-        status = self.process.wait(END_S)
+        self.process.join(END_S)
+        status = self.process.exitcode or 0
         reason = f"signal {-status}, perhaps for lack of memory" if status < 0 else f"exit status {status}"
         return _Failure(f"the process that evaluates beside training died ({reason})", "no traceback")
 
     def close(self) -> None:
         """Kill the process."""
-        assert self.process.stdin is not None and self.process.stdout is not None
         self.process.kill()
-        self.process.wait()
-        self._orders.put(b"")
-        for thread in self._threads:
-            thread.join()
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.stdout.close()
+        self.process.join()
+        self._pipe.close()
         self.path.unlink(missing_ok=True)
 
 
@@ -221,25 +192,24 @@ def evaluator(task: DevTask, folder: Path, stop: StopRequest) -> Iterator[Evalua
 # In the other process
 
 
-def serve() -> None:
-    """Run the orders from standard input; write results to standard output."""
-    results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # printed text must not mix with results
-    orders: SimpleQueue = SimpleQueue()
-    threading.Thread(target=_receive, args=(sys.stdin.buffer, orders), daemon=True).start()
+def serve(task: DevTask, pipe: Connection) -> None:
+    """Run the orders from the training's end of the pipe, and send results to it."""
+    if hasattr(os, "setsid"):  # signals of the terminal and of the training's process group are the training's
+        os.setsid()
+    begin_work()
     try:
-        task: DevTask = orders.get()
         suite = prepare(task)
         while True:
-            path, decisions = orders.get()
+            path, decisions = pipe.recv()
             began = time.monotonic()
             policy, _ = checkpoint.load_policy(path)
             found, wins = play_dev_levels(suite, policy.to(task.device), task.config.evaluation.deterministic)
-            _send(results, _Result(decisions, found, wins, time.monotonic() - began))
+            pipe.send(_Result(decisions, found, wins, time.monotonic() - began))
+    except (EOFError, BrokenPipeError):  # the training has ended
+        return
     except Exception as error:  # noqa: BLE001  # reported to the training
         message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        _send(results, _Failure(f"the evaluation beside training failed: {message}", traceback.format_exc()))
-        orders.get()  # wait until the training kills this process or ends
+        pipe.send(_Failure(f"the evaluation beside training failed: {message}", traceback.format_exc()))
 
 
 def prepare(task: DevTask) -> EvaluationSuite:
@@ -249,24 +219,3 @@ def prepare(task: DevTask) -> EvaluationSuite:
     config, network = task.config, get_architecture(task.architecture)
     episodes = config.evaluation.periodic_episodes_per_category
     return make_suite(config, task.levels, network, episodes, threads=task.simulator_threads)
-
-
-def _receive(orders: BinaryIO, received: SimpleQueue) -> None:
-    """Receive orders in a thread; exit when standard input is closed."""
-    status = 0
-    try:
-        while True:
-            received.put(pickle.load(orders))
-    except (EOFError, pickle.UnpicklingError):  # the training has ended
-        pass
-    except Exception:  # noqa: BLE001  # exit, or the training would wait
-        traceback.print_exc()
-        status = 1
-    finally:
-        os._exit(status)
-
-
-def _send(results: BinaryIO, result: _Result | _Failure) -> None:
-    with suppress(BrokenPipeError):  # the training has ended
-        pickle.dump(result, results)
-        results.flush()
