@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nppsim.actions import NUM_ACTIONS
-from rl.audit.trends import falling
 
 if TYPE_CHECKING:
     from rl.audit.callback import Audit
 
 WINDOW = 20  # updates that bands and trends look back on
 ENOUGH_EPISODES = 32  # per update
+FALL = 0.85  # share of the speed at the window's start below which it has fallen
+TAU = 0.55  # rank correlation with time beyond which a trend is steady
 MAX_GROWTH_MIB = 256.0  # of the process in WINDOW updates, each of them adding some
 
 Problem = tuple[str, str]  # name that can be silenced, text
@@ -48,6 +49,20 @@ def recent(audit: "Audit", name: str, count: int = WINDOW) -> np.ndarray:
     """Return the latest values of a figure that are not NaN: float64[n], n <= count."""
     values = np.array([getattr(figures, name) for figures in audit.history], float)
     return values[~np.isnan(values)][-count:]
+
+
+def falling(values: np.ndarray) -> bool:
+    """Return True for values that fall clearly, over the whole window and in both halves."""
+    half = len(values) // 2
+    parts = (values, values[:half], values[half:])
+    return bool(values[-5:].mean() < FALL * values[:5].mean() and all(rank_correlation(part) < -TAU for part in parts))
+
+
+def rank_correlation(values: np.ndarray) -> float:
+    """Kendall's tau of the values with time, -1 to 1."""
+    n = len(values)
+    signs = np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)]
+    return float(signs.mean()) if n > 1 else 0.0
 
 
 def size_of_updates(audit: "Audit") -> Iterator[Problem]:

@@ -323,19 +323,6 @@ def build_policy(
     return policy.to(device)
 
 
-def check_optimiser_coverage(policy: NppPolicy) -> None:
-    """Raise RuntimeError unless ``policy.optimizer`` has exactly the trainable tensors."""
-    optimised = {id(parameter) for group in policy.optimizer.param_groups for parameter in group["params"]}
-    trainable = {name: parameter for name, parameter in policy.named_parameters() if parameter.requires_grad}
-    missing = [name for name, parameter in trainable.items() if id(parameter) not in optimised]
-    foreign = len(optimised) - (len(trainable) - len(missing))
-    if missing or foreign:
-        raise RuntimeError(
-            f"the optimiser lacks {', '.join(missing) or 'no tensor'} and has {foreign} tensors of other modules: "
-            "create it after all layers, from policy.parameters()"
-        )
-
-
 def _dictionary(observations: Item | dict[str, Item]) -> dict[str, Item]:
     """Check that observations are a dictionary."""
     if not isinstance(observations, dict):

@@ -1,11 +1,10 @@
 """Strict transfer of weights between networks; incomplete transfers are errors that list the tensors.
 
-A partly loaded policy would train without an error but lack pretraining.  So each source tensor must be used exactly once or
-listed in ``skipped``.  Each target tensor must be filled or listed in ``fresh``.  Values are compared after copying.
+A partly loaded policy would train without an error but lack pretraining.  So each source tensor must be used, and each target
+tensor must be filled or listed in ``fresh``.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,129 +32,73 @@ class WeightTransferError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class TransferReport:
-    """Result of a transfer; counts are of tensors, ``values`` of numbers."""
+    """Result of a transfer; counts are of tensors, ``values`` of numbers.
+
+    fresh: target tensors that keep their initial values.
+    """
 
     source: int
     used: int
     target: int
     filled: int
     values: int
-    skipped: tuple[str, ...]  # source tensors that are left out
-    fresh: tuple[str, ...]  # target tensors that keep their initial values
+    skipped: tuple[str, ...]  # always (); stored in files of earlier runs
+    fresh: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [
+        filled = (
             f"weights: {self.used} of {self.source} source tensors into {self.filled} of {self.target} target tensors "
-            f"({self.values:,} values, all compared)"
-        ]
-        for word in ("skipped", "fresh"):
-            names = getattr(self, word)
-            if names:
-                lines.append(f"  {word}: {', '.join(names)}")
-        return "\n".join(lines)
+            f"({self.values:,} values)"
+        )
+        return f"{filled}\n  fresh: {', '.join(self.fresh)}" if self.fresh else filled
 
 
-def transfer(
-    source_state: State,
-    target_module: nn.Module,
-    *,
-    mapping: Mapping[str, str] | None = None,
-    fresh: Iterable[str] = (),
-    skipped: Iterable[str] = (),
-) -> TransferReport:
-    """Copy tensors of ``source_state`` into ``target_module``.
+def transfer(source_state: State, target_module: nn.Module, *, fresh: Iterable[str] = ()) -> TransferReport:
+    """Copy all tensors of ``source_state`` into those of the same names in ``target_module``.
 
-    mapping: source name -> target name; None maps every source tensor that is not skipped to its own name.
-    fresh, skipped: names, or prefixes that end with a dot ("value_net."), of target tensors that keep their values
-        and of source tensors that are left out.
-    WeightTransferError: anything unused, unfilled, used twice, of another shape or dtype, not finite, or a name in
-        the arguments that does not exist.
+    fresh: names, or prefixes that end with a dot ("value_net."), of target tensors that keep their values.
+    WeightTransferError: a tensor that is unused, unfilled, of another shape or dtype, or not finite.
     """
     target_state = target_module.state_dict()
-    fresh_names, skipped_names = _expand(fresh, target_state), _expand(skipped, source_state)
-    if mapping is None:
-        mapping = {name: name for name in source_state if name not in skipped_names}
-    problems = [
-        *(f"fresh names {name!r}, which does not exist" for name in _unused(fresh, target_state)),
-        *(f"skipped names {name!r}, which does not exist" for name in _unused(skipped, source_state)),
-        *_name_problems(source_state, target_state, mapping, skipped_names, fresh_names),
-        *_tensor_problems(source_state, target_state, mapping),
-    ]
-    if problems:
+    new = tuple(sorted(name for name in target_state if any(_fits(name, pattern) for pattern in fresh)))
+    if problems := _problems(source_state, target_state, new):
         raise WeightTransferError(
-            "no weights were transferred:\n  " + "\n  ".join(problems) + "\nGive the network and "
-            "weights of one architecture, or list intended differences in mapping, skipped or fresh.",
+            "no weights were transferred:\n  " + "\n  ".join(problems) + "\nGive the network and weights of one "
+            "architecture, or list intended differences in fresh.",
             problems,
         )
-    _copy(source_state, target_module, mapping)
+    # load_state_dict instead of copy_: modules may check values, as the normaliser checks its fingerprint
+    target_module.load_state_dict({**target_state, **source_state})
     return TransferReport(
         source=len(source_state),
-        used=len(mapping),
+        used=len(source_state),
         target=len(target_state),
-        filled=len(mapping),
-        values=sum(source_state[name].numel() for name in mapping),
-        skipped=tuple(sorted(skipped_names)),
-        fresh=tuple(sorted(fresh_names)),
+        filled=len(source_state),
+        values=sum(tensor.numel() for tensor in source_state.values()),
+        skipped=(),
+        fresh=new,
     )
-
-
-def _patterns(argument: str | Iterable[str]) -> tuple[str, ...]:
-    return (argument,) if isinstance(argument, str) else tuple(argument)
 
 
 def _fits(name: str, pattern: str) -> bool:
     return name == pattern or (pattern.endswith(".") and name.startswith(pattern))
 
 
-def _expand(patterns: str | Iterable[str], state: State) -> set[str]:
-    """Names in the state dict that fit a pattern."""
-    return {name for name in state for pattern in _patterns(patterns) if _fits(name, pattern)}
-
-
-def _unused(patterns: str | Iterable[str], state: State) -> list[str]:
-    """Patterns that fit no name."""
-    return [pattern for pattern in _patterns(patterns) if not any(_fits(name, pattern) for name in state)]
-
-
-def _name_problems(
-    source: State, target: State, mapping: Mapping[str, str], skipped: set[str], fresh: set[str]
-) -> list[str]:
-    """Format source tensors not used exactly once or skipped, and target tensors not filled exactly once or fresh."""
-    filled = Counter(mapping.values())
+def _problems(source: State, target: State, fresh: Collection[str]) -> list[str]:
     found = {
-        "mapped, but not in the source": [name for name in mapping if name not in source],
-        "mapped and skipped": [name for name in mapping if name in skipped],
-        "in the source, but neither mapped nor skipped": [n for n in source if n not in mapping and n not in skipped],
-        "not in the target": [name for name in filled if name not in target],
-        "filled twice": sorted(name for name, times in filled.items() if times > 1),
-        "filled and fresh": [name for name in filled if name in fresh],
-        "in the target, but neither filled nor fresh": [n for n in target if n not in filled and n not in fresh],
+        "not in the target": [name for name in source if name not in target],
+        "filled and fresh": [name for name in source if name in fresh],
+        "in the target, but neither filled nor fresh": [n for n in target if n not in source and n not in fresh],
     }
-    return [f"{problem}: {', '.join(names)}" for problem, names in found.items() if names]
-
-
-def _tensor_problems(source: State, target: State, mapping: Mapping[str, str]) -> list[str]:
-    """Mismatched pairs of tensors, and values that are not finite."""
-    problems = []
-    for name, target_name in mapping.items():
-        if name in source and target_name in target:
-            value, place = source[name], target[target_name]
-            if value.shape != place.shape or value.dtype != place.dtype:
-                kinds = f"{tuple(value.shape)} {value.dtype} does not fit {tuple(place.shape)} {place.dtype}"
-                problems.append(f"{name} -> {target_name}: {kinds}")
-            elif not torch.isfinite(value).all():
-                problems.append(f"{name}: values are not finite")
+    problems = [f"{problem}: {', '.join(names)}" for problem, names in found.items() if names]
+    for name in source.keys() & target.keys():
+        value, place = source[name], target[name]
+        if value.shape != place.shape or value.dtype != place.dtype:
+            kinds = f"{tuple(value.shape)} {value.dtype} does not fit {tuple(place.shape)} {place.dtype}"
+            problems.append(f"{name}: {kinds}")
+        elif not torch.isfinite(value).all():
+            problems.append(f"{name}: values are not finite")
     return problems
-
-
-def _copy(source: State, target: nn.Module, mapping: Mapping[str, str]) -> None:
-    """Copy tensors and compare the result."""
-    # load_state_dict instead of copy_: modules may check values, as the normaliser checks its fingerprint
-    target.load_state_dict(target.state_dict() | {there: source[here] for here, there in mapping.items()})
-    copied = target.state_dict()
-    different = [t for s, t in mapping.items() if not torch.equal(copied[t].cpu(), source[s].cpu())]
-    if different:
-        raise WeightTransferError(f"values differ after copying: {', '.join(different)}")
 
 
 def check_same_policy(

@@ -32,7 +32,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
 from rl.config.ppo import KL_TOLERANCE, PPOConfig
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess, check_agreement
-from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
+from rl.policy.policy import NppPolicy, sample_actions
 from rl.ppo import logs, off_policy, schedules
 from rl.ppo.losses import (
     NOT_FINITE,
@@ -113,7 +113,6 @@ class PPO:
             statistics=statistics,
             precision=plan.precision,
         ).to(self.device)
-        check_optimiser_coverage(self.policy)
         if env.sim.stacking != self.policy.stacking:
             raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
         self.logger = Logger(None, [])

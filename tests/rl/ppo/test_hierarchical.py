@@ -200,7 +200,7 @@ def test_before_its_stage_it_is_plain_ppo_and_the_start_of_subtasks_changes_no_a
         assert "hierarchy/share/explore" not in row
     assert all(torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.commander).items())
     plain = build_policy("vision_free", statistics())
-    transfer(weights(ppo.policy), plain, skipped=("commander.",))
+    plain.load_state_dict({name: one for name, one in weights(ppo.policy).items() if not name.startswith("commander.")})
     with torch.no_grad():
         wanted = plain.logits_and_values(probe)
         for number in (NO_SUBTASK, *range(len(SUBTASKS))):  # plain, and under every subtask
@@ -237,7 +237,7 @@ def test_a_bc_policy_fills_the_low_level_and_other_tensors_are_fresh():
         clone.action_net.weight.mul_(100)
     ppo, _ = hierarchical(critic_warmup_min_updates=1, critic_warmup_max_updates=1)
     moved = transfer(clone.state_dict(), ppo.policy, fresh=("commander.",))
-    assert (moved.used, moved.filled + len(moved.fresh)) == (moved.source, moved.target)
+    assert moved.filled + len(moved.fresh) == moved.target
     assert moved.fresh[0] == "commander.condition"
     with pytest.raises(WeightTransferError, match=r"neither filled nor fresh: commander\.condition"):
         transfer(clone.state_dict(), ppo.policy)
