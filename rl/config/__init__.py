@@ -8,17 +8,10 @@ The command line is in ``command_line``, TOML files in ``files``, and resuming a
 
 from rl.config.curriculum import CurriculumConfig
 from rl.config.distillation import DistillationConfig
-from rl.config.experiment import (
-    EvaluationConfig,
-    ExperimentConfig,
-    HardwareConfig,
-    HeadsConfig,
-    HierarchyConfig,
-    ProfilingConfig,
-    StackingConfig,
-    UploadConfig,
-    VideoConfig,
-)
+from rl.config.evaluation import EvaluationConfig, VideoConfig
+from rl.config.experiment import ExperimentConfig, UploadConfig
+from rl.config.machine import HardwareConfig, ProfilingConfig
+from rl.config.networks import HeadsConfig, HierarchyConfig, StackingConfig
 from rl.config.ppo import PPOConfig
 from rl.config.rewards import RewardSettings
 

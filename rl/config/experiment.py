@@ -8,7 +8,6 @@ wrong, a value, a combination or a path, is a ``ConfigError`` before anything st
 that the hardware plan chooses; a number that the user gave is never changed.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, field, replace
@@ -17,172 +16,33 @@ from typing import ClassVar
 
 from bc.dataset import DatasetConfig
 from bc.train import BCConfig
-from hardware import DEVICES, PlanError, PlanRequest
-from hardware.profiles import AUTO, find_profile
-from nppsim.actions import FRAMES_PER_SECOND
-from nppsim.errors import ConfigError, did_you_mean, needed, redact
-from nppsim.generate import CATEGORIES
+from hardware import PlanRequest
+from nppsim.errors import ConfigError, did_you_mean, redact
 from nppsim.observe.foresight import HORIZON
-from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
 from nppsim.settings import check_settings, same_setting, setting
 from rl.config.curriculum import CurriculumConfig
 from rl.config.distillation import DistillationConfig
+from rl.config.evaluation import EvaluationConfig, VideoConfig
+from rl.config.machine import HardwareConfig, ProfilingConfig
+from rl.config.networks import DEEP, HIERARCHICAL, STATE, VISUAL, HeadsConfig, HierarchyConfig, StackingConfig
 from rl.config.ppo import PPOConfig
 from rl.config.rewards import RewardSettings
 from rl.policy.architectures import (
-    MOST_BLOCKS,
-    MOST_DECISIONS,
     WITH_MEMORY,
-    WITH_SUBTASKS,
     ArchitectureError,
-    ResidualBlocks,
     get_architecture,
 )
 from rl.seeds import LARGEST_SEED
 
-BACKENDS = ("nccl", "gloo")
 RUN_BYTES = 100 << 20  # of one training run on disk: final checkpoint, curves, results; generous
 CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to resume from; generous
-FILM_BYTES = 2 << 20  # of one film and its picture; generous
 
 DEV_SHARE = 0.1  # of the training levels of each category, held out if no dev levels are given
 DEV_LEVELS = 50  # of a category, at most
-MOST_EPISODES = 1_000_000  # of an evaluation; the records of all are in memory
-EVALUATIONS = 20  # during a training, by default
-EVALUATIONS_IN_BUDGET = 10  # of a training that ends by the clock
 REPLAYS = "replay-data-dir"
 INIT_FROM = "init-from"
-_VIDEOS = "record-eval-videos"
-_STOPPING = "enable-early-stopping"
 _BUCKET = "s3-bucket"
-_TRACING = "enable-pytorch-profiler"
-_MEMORY = "enable-memory-profiling"
-_DEEP = "use-deep-resnet-policy"
-_VISUAL, _STATE = "enable-visual-frame-stacking", "enable-state-stacking"
-_HIERARCHICAL = "use-hierarchical-ppo"
 IMITATION = "imitation"
-
-
-@dataclass(frozen=True)
-class EvaluationConfig:
-    """Evaluation on dev levels during training and on test levels at its end, with the same seed each time."""
-
-    flag_prefix: ClassVar[str] = ""
-    eval_freq: int | None = setting(
-        None, "decisions between evaluations during training; 0: none; default: a twentieth of --total-timesteps", low=0
-    )
-    eval_every_minutes: float | None = setting(
-        None,
-        "minutes between them, whatever the speed; with --eval-freq, too, whichever comes first; default: a tenth of "
-        "--time-budget-minutes where neither is given",
-        above=0,
-    )
-    periodic_episodes_per_category: int = setting(
-        20,
-        "episodes of each category in those evaluations",
-        flag="eval-episodes-per-category",
-        low=1,
-        high=MOST_EPISODES,
-    )
-    num_eval_episodes: int = setting(
-        250, "episodes of the final evaluation, spread evenly over the categories", low=1, high=MOST_EPISODES
-    )
-    skip_final_eval: bool = setting(False, "no final evaluation")
-    deterministic: bool = setting(  # off: sampled actions do not repeat the same mistake forever
-        False,
-        "evaluate the deterministic actions instead of sampled ones",
-        flag="deterministic-eval",
-        aliases=("deterministic",),
-        switch=True,
-    )
-    seed: int = setting(20_251, "of the evaluations' sampled actions", flag="eval-seed", low=0, high=LARGEST_SEED)
-    remote: bool = setting(
-        False,
-        "evaluate in a separate process while training continues; a result takes effect when the next evaluation is due "
-        "(docs/evaluate.md)",
-        flag="remote-evaluation",
-        switch=True,
-    )
-    retention_guard: bool = setting(
-        True,
-        "neither go back to better weights when dev success falls clearly below the BC policy's, nor deliver the "
-        "best ones: the last weights are delivered, whatever they can do",
-        flag="no-retention-guard",
-    )
-    early_stopping: bool = setting(False, "end PPO when evaluations no longer improve", flag=_STOPPING)
-    early_stopping_patience: int = setting(
-        10, "evaluations without improvement before training ends", needs=_STOPPING, low=1
-    )
-    early_stopping_improvement: float = setting(
-        0.01, "rise of the success that counts as improvement", needs=_STOPPING, low=0, below=1
-    )
-    early_stopping_min_evaluations: int = setting(
-        5, "evaluations before training can end early", needs=_STOPPING, low=1
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if self.eval_every_minutes is not None and self.eval_freq == 0:
-            raise ConfigError(
-                "--eval-freq 0 means none; leave one of them out", "eval_every_minutes", self.eval_every_minutes
-            )
-        if self.remote and not self.in_training:
-            advice = (
-                "--remote-evaluation is about evaluations during training; give an --eval-freq above 0, or leave it out"
-            )
-            raise ConfigError(advice, "eval_freq", self.eval_freq)
-        if self.early_stopping and not self.in_training:
-            advice = "--enable-early-stopping needs evaluations during training; give an --eval-freq above 0"
-            raise ConfigError(advice, "eval_freq", self.eval_freq)
-
-    @property
-    def in_training(self) -> bool:
-        """True if there are evaluations during training."""
-        return self.eval_freq != 0
-
-    def periods(self, total_timesteps: int, time_budget_minutes: float | None) -> tuple[int, float]:
-        """(decisions, seconds) between evaluations, settled for a training of that length; 0: never for this reason."""
-        if not self.in_training:
-            return 0, 0.0
-        by_time = 60 * (self.eval_every_minutes or 0.0)
-        if self.eval_freq is not None or by_time:
-            return self.eval_freq or 0, by_time
-        if time_budget_minutes is not None:
-            return 0, 60 * time_budget_minutes / EVALUATIONS_IN_BUDGET
-        return math.ceil(total_timesteps / EVALUATIONS), 0.0
-
-    def episodes_per_category(self, categories: int) -> int:
-        """Episodes of each category in the final evaluation: ``num_eval_episodes`` shared out, rounded up."""
-        return math.ceil(self.num_eval_episodes / categories)
-
-
-@dataclass(frozen=True)
-class VideoConfig:
-    """Films of the final evaluation."""
-
-    flag_prefix: ClassVar[str] = ""
-    record_eval_videos: bool = setting(False, "film the final evaluation", flag=_VIDEOS, aliases=("record-videos",))
-    max_videos_per_category: int = setting(10, "films of each category", needs=_VIDEOS, low=1)
-    video_fps: int = setting(
-        30, f"film frames per second; the game has {FRAMES_PER_SECOND}", needs=_VIDEOS, low=1, high=FRAMES_PER_SECOND
-    )
-
-    ghost: bool = setting(
-        False, "films show a run of the planner, too, pale, where it finds one", flag="video-ghost", needs=_VIDEOS
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def check_packages(self) -> None:
-        """MissingPackageError if films are wanted and what makes them is not installed."""
-        if self.record_eval_videos:
-            needed("av", "video")
-            needed("PIL", "video")
-
-    def expected_bytes(self) -> int:
-        """Disk space that the films of one evaluation may take."""
-        return FILM_BYTES * self.max_videos_per_category * len(CATEGORIES) if self.record_eval_videos else 0
 
 
 @dataclass(frozen=True)
@@ -204,217 +64,12 @@ class UploadConfig:
             raise ConfigError("is empty; give the folder in the bucket, e.g. experiments/", "prefix", self.prefix)
 
 
-@dataclass(frozen=True)
-class HardwareConfig:
-    """Settings of the hardware plan; None leaves the choice to it."""
-
-    flag_prefix: ClassVar[str] = ""
-    hardware_profile: str = setting(AUTO, "auto, or a profile's name (python -m hardware plan --help lists them)")
-    num_envs: int | None = setting(None, "environments, summed over all processes; default: the hardware plan's", low=1)
-    rollout_length: int | None = setting(None, "decisions per environment and update; default: the plan's", low=1)
-    minibatch_size: int | None = setting(
-        None, "decisions per gradient step, of all processes together; default: the plan's", low=1
-    )
-    torch_threads: int | None = setting(
-        None,
-        "that share a gradient step, of each process; default: measured once on each machine; others round differently",
-        low=1,
-        high=1024,
-    )
-    simulator_threads: int | None = setting(
-        None,
-        "threads of the simulator, per process; results do not depend on it; default: the plan's",
-        low=1,
-        high=1024,
-    )
-    mixed_precision: bool | None = setting(
-        None, "networks compute in bfloat16; default: where that is fast", switch=True
-    )
-    device: str | None = setting(None, "default: a GPU if there is one", choices=DEVICES)
-    num_gpus: int = setting(1, "at most; 0 means CPU; from 2 on, that many, with a process for each", low=0)
-    num_processes: int | None = setting(
-        None,
-        "processes that train together, on this machine or as torchrun has started them (docs/long_runs.md); default: one, "
-        "or one for each GPU",
-        low=1,
-        high=1024,
-    )
-    distributed_backend: str | None = setting(
-        None, "how several processes share gradients; default: nccl on GPUs, gloo on CPUs", choices=BACKENDS
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        try:
-            find_profile(self.hardware_profile)
-        except PlanError as error:
-            raise ConfigError(str(error), "hardware_profile", self.hardware_profile) from error
-        if self.num_gpus == 0 and self.device == "cuda":
-            raise ConfigError("--num-gpus 0 and --device cuda contradict each other; leave one of them out")
-        if self.num_gpus > 1 and (self.device == "cpu" or self.num_processes not in (None, self.num_gpus)):
-            raise ConfigError(
-                "there is one process for each GPU; leave out --num-processes and --device", "num_gpus", self.num_gpus
-            )
-        if self.distributed_backend == "nccl" and (self.device == "cpu" or self.num_gpus == 0):
-            raise ConfigError("is for GPUs; use gloo", "distributed_backend", "nccl")
-
-    @property
-    def processes(self) -> int:
-        """Number of processes that train together."""
-        return self.num_processes or max(self.num_gpus, 1)
-
-    def plan_request(self, total_timesteps: int | None) -> PlanRequest:
-        """Return the explicit settings for ``hardware.plan``; total_timesteps: decisions of the whole run."""
-        return PlanRequest(
-            total_timesteps=total_timesteps,
-            profile=self.hardware_profile,
-            num_envs=self.num_envs,
-            rollout_length=self.rollout_length,
-            minibatch_size=self.minibatch_size,
-            torch_threads=self.torch_threads,
-            simulator_threads=self.simulator_threads,
-            precision={None: None, True: "bf16", False: "float32"}[self.mixed_precision],
-            device={0: "cpu", 1: self.device}.get(self.num_gpus, "cuda"),
-            processes=self.processes if self.processes > 1 else None,
-        )
-
-
 def _architecture(name: str) -> str:
     """The name that folders and results have; ConfigError for one that is unknown."""
     try:
         return get_architecture(name).name
     except ArchitectureError as error:
         raise ConfigError(str(error), "architectures", name) from error
-
-
-@dataclass(frozen=True)
-class HeadsConfig:
-    """Deep heads for every network of the experiment; ``--architectures NAME NAME+deep2`` compares with and without."""
-
-    deep: bool = setting(
-        False, "residual blocks in the heads of actor and critic, as NAME+deepN has them", flag=_DEEP, switch=True
-    )
-    blocks: int = setting(
-        2, "residual blocks in each head", flag="deep-resnet-blocks", needs=_DEEP, low=1, high=MOST_BLOCKS
-    )
-    residual: bool = setting(
-        True, "a block adds to what it is given", flag="deep-resnet-use-residual", needs=_DEEP, switch=True
-    )
-    layer_norm: bool = setting(
-        True, "layer norm before each block", flag="deep-resnet-use-layer-norm", needs=_DEEP, switch=True
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def named(self, architecture: str) -> str:
-        """The name of an architecture with these heads."""
-        blocks = ResidualBlocks(self.blocks, self.residual, self.layer_norm)
-        return f"{architecture}+{blocks.name}" if self.deep else architecture
-
-
-@dataclass(frozen=True)
-class StackingConfig:
-    """Stacks of frames for every network of the experiment; ``--architectures NAME NAME+state4`` compares both."""
-
-    visual: bool = setting(
-        False, "show the latest images together, as NAME+visualN has them", flag=_VISUAL, switch=True
-    )
-    visual_size: int = setting(4, "images in a stack", flag="visual-stack-size", needs=_VISUAL, low=1, high=MOST_FRAMES)
-    state: bool = setting(
-        False, "show the latest state vectors together, as NAME+stateN has them", flag=_STATE, switch=True
-    )
-    state_size: int = setting(
-        4, "state vectors in a stack", flag="state-stack-size", needs=_STATE, low=1, high=MOST_FRAMES
-    )
-    padding: str = setting(
-        PADDINGS[0],
-        "padding before an episode's first frame: zeros, or that frame repeated",
-        flag="frame-stack-padding",
-        choices=PADDINGS,
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if self.padding not in PADDINGS:
-            raise ConfigError(f"give {' or '.join(PADDINGS)}", "padding", self.padding)
-        if self.padding != PADDINGS[0] and max(self.sizes) == 1:
-            raise ConfigError(
-                f"pads stacks of several frames; give --{_VISUAL} or --{_STATE}, too",
-                "--frame-stack-padding",
-                self.padding,
-            )
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Images and state vectors in a stack."""
-        return self.visual_size if self.visual else 1, self.state_size if self.state else 1
-
-    def named(self, architecture: str) -> str:
-        """The name of an architecture with these stacks."""
-        stacks = Stacking(*self.sizes, self.padding).name
-        return f"{architecture}+{stacks}" if stacks else architecture
-
-
-@dataclass(frozen=True)
-class HierarchyConfig:
-    """Hierarchical PPO; see ``rl.ppo.hierarchy``."""
-
-    hierarchical: bool = setting(
-        False,
-        "hierarchical PPO: a high level chooses subtasks, a low level acts on them (docs/architectures.md)",
-        flag=_HIERARCHICAL,
-        switch=True,
-    )
-    update_freq: int = setting(
-        50,
-        "decisions after which a new subtask is chosen at the latest; when it is completed, and with each episode, sooner",
-        flag="high-level-update-freq",
-        needs=_HIERARCHICAL,
-        low=1,
-        high=MOST_DECISIONS,
-    )
-    from_stage: str | None = setting(
-        None,
-        "category of levels, e.g. medium: plain PPO until the curriculum has come to it, without a jump in the policy then",
-        flag="hierarchical-from-stage",
-        needs=_HIERARCHICAL,
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def named(self, architecture: str) -> str:
-        """The name of an architecture with these subtasks."""
-        return f"{architecture}+{WITH_SUBTASKS}{self.update_freq}" if self.hierarchical else architecture
-
-
-@dataclass(frozen=True)
-class ProfilingConfig:
-    """Profiling of training (``rl.ppo.callbacks``).  It costs time and does not change results."""
-
-    flag_prefix: ClassVar[str] = "profiler-"
-    phases: bool = setting(
-        False, "where the time goes, phase by phase, in profiling/phases.json", flag="enable-profiling", switch=True
-    )
-    pytorch: bool = setting(
-        False, "traces of PyTorch's operations for Chrome, in profiling/", flag=_TRACING, switch=True
-    )
-    wait: int = setting(1, "updates that are left alone before a trace", needs=_TRACING, low=0)
-    warmup: int = setting(1, "updates then that warm the profiler up", needs=_TRACING, low=0)
-    active: int = setting(3, "updates then that are traced", needs=_TRACING, low=1)
-    repeat: int = setting(1, "traces, one after the other; 0: as many as the run is long", needs=_TRACING, low=0)
-    memory: bool = setting(False, "snapshots of the memory in use, in profiling/memory.txt", flag=_MEMORY, switch=True)
-    memory_snapshot_freq: int = setting(
-        500,
-        "steps, summed over environments, between snapshots; each is taken after the current update",
-        flag="memory-snapshot-freq",
-        needs=_MEMORY,
-        low=1,
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 AUDITS = ("off", "first", "all")  # levels of ``rl.audit``
@@ -578,11 +233,11 @@ class ExperimentConfig:
     def _check_architectures(self) -> None:
         for name in self.architectures:
             if self.heads.deep and get_architecture(name).deep:
-                raise ConfigError(f"has heads of its own; leave out --{_DEEP}", "architectures", name)
+                raise ConfigError(f"has heads of its own; leave out --{DEEP}", "architectures", name)
             if (self.stacking.visual or self.stacking.state) and get_architecture(name).stacking:
-                raise ConfigError(f"has stacks of its own; leave out --{_VISUAL} and --{_STATE}", "architectures", name)
+                raise ConfigError(f"has stacks of its own; leave out --{VISUAL} and --{STATE}", "architectures", name)
             if self.hierarchy.hierarchical and get_architecture(name).subtasks:
-                raise ConfigError(f"has subtasks of its own; leave out --{_HIERARCHICAL}", "architectures", name)
+                raise ConfigError(f"has subtasks of its own; leave out --{HIERARCHICAL}", "architectures", name)
             _architecture(self._with_settings(name))  # which may have nothing to stack
 
     def _check_names(self) -> None:

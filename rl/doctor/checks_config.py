@@ -7,9 +7,6 @@ import numpy as np
 
 from hardware import Plan
 from nppsim import reward as rewards
-from nppsim.actions import NUM_ACTIONS
-from nppsim.bank import LevelBank
-from nppsim.batch import BatchSimulator
 from rl.config import ExperimentConfig, PPOConfig
 from rl.doctor.checks_data import Levels
 from rl.doctor.doctor import BEFORE, UPDATE, CheckWarned, check, require
@@ -17,7 +14,6 @@ from rl.ppo.callbacks import memory_mib
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 
-ENVIRONMENTS, DECISIONS = 32, 150  # of random play
 LEAST_DISCOUNT = 0.01  # share of a win's reward that must be left at the start of an episode
 SLOW_UPDATE_S = 120.0
 FEW_UPDATES = 200
@@ -70,60 +66,6 @@ def _arithmetic(
     names = np.array([category for _, category in levels["train"]])
     by_category = {name: env.sim.bank.path_length[names == name].tolist() for name in dict.fromkeys(names.tolist())}
     return rewards.audit(env.sim.reward_config, settings.gamma, config.frame_skip, by_category)
-
-
-@check(BEFORE)
-def rewards_are_paid_as_configured(env: BatchVecEnv) -> str:
-    """In random play on training levels, terms add up to the reward, terms with a weight occur, and others do not."""
-    sim, rng = _small(env), np.random.default_rng(0)
-    counts, gap = np.zeros(rewards.NUM_TERMS, int), 0.0
-    for _ in range(DECISIONS):
-        before = sim.state.terms[:ENVIRONMENTS].copy()
-        sim.step(rng.integers(0, NUM_ACTIONS, ENVIRONMENTS))
-        after = sim.state.terms[:ENVIRONMENTS].copy()
-        after[sim.finished] = sim.episode["terms"][sim.finished]
-        off = np.abs((after - before).sum(axis=1) - sim.rewards) / (1 + np.abs(sim.rewards))
-        counts, gap = counts + (after != before).sum(axis=0), max(gap, float(off.max()))
-    found = dict(zip(rewards.TERMS, counts.tolist(), strict=True))
-    require(gap < 1e-5, f"terms differ from the reward by {gap:.3g}", "check your reward preset")
-    for name in ("time", "shaping", "closest", "exploration"):
-        require(not getattr(env.sim.reward_config, name) or found[name] > 0, f"{name} is never paid", "set it to 0")
-    extra = [name for name, count in found.items() if count and not getattr(env.sim.reward_config, name)]
-    require(not extra, f"paid without a weight: {', '.join(extra)}", "check your reward preset")
-    return ", ".join(f"{name} {count}" for name, count in found.items() if count)
-
-
-@check(BEFORE)
-def environments_are_repeatable(env: BatchVecEnv) -> str:
-    """Environments that are created again show the same observations and rewards for the same actions."""
-    first, second, rng = _small(env), _small(env), np.random.default_rng(0)
-    for decision in range(DECISIONS // 3):
-        actions = rng.integers(0, NUM_ACTIONS, ENVIRONMENTS)
-        first.step(actions)
-        second.step(actions)
-        same = all(np.array_equal(first.obs[key], second.obs[key], equal_nan=True) for key in first.keys)
-        same = same and np.array_equal(first.rewards, second.rewards)
-        require(same, f"decision {decision + 1} differs", "look for shared state or random numbers in your plugin")
-    return f"{ENVIRONMENTS} environments, {DECISIONS // 3} decisions"
-
-
-def _small(env: BatchVecEnv) -> BatchSimulator:
-    """A few environments with the rules of training, on a few of its levels."""
-    like, bank = env.sim, env.sim.bank
-    chosen = np.unique(np.linspace(0, len(bank) - 1, ENVIRONMENTS).astype(int)).tolist()
-    sim = BatchSimulator(
-        LevelBank([bank.levels[i] for i in chosen], known=dict(zip(bank.levels, bank.compiled, strict=True))),
-        ENVIRONMENTS,
-        frame_skip=like.frame_skip,
-        observations=like.keys,
-        reward=like.reward_config,
-        gamma=like.gamma,
-        threads=1,
-        stacking=like.stacking,
-    )
-    sim.reset(np.arange(ENVIRONMENTS) % len(chosen))
-    sim.next_level[:] = np.arange(ENVIRONMENTS) % len(chosen)
-    return sim
 
 
 @check(BEFORE)

@@ -10,7 +10,7 @@ from bc.demonstrations import Places, find_replays, places_text
 from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.levels.level import Level, mirror
+from nppsim.levels.level import Level
 from nppsim.planner.plan import plan
 from nppsim.simulate import simulate
 from rl.config import ExperimentConfig
@@ -24,25 +24,6 @@ REPLAYS_PLAYED = 20  # at most, spread over the folder
 DEMONSTRATIONS_PLAYED = 12  # of the dataset, at most
 PLANNED = 6  # levels, the shortest; a tenth of a second each
 PLANNER_BUDGET = 300_000  # frames that the planner simulates for one of them
-_SINGLE_LEVEL = "--single-level trains and evaluates on one level"
-
-
-@check(BEFORE)
-def level_sets_do_not_overlap(config: ExperimentConfig, levels: Levels) -> str:
-    """No level, mirrored or not, is in two of training, dev and test levels."""
-    if config.single_level is not None:
-        raise CheckSkipped(_SINGLE_LEVEL)
-    prints = {name: {level.fingerprint for level, _ in pairs} for name, pairs in levels.items()}
-    for name in ("dev", "test"):
-        both = {shape.fingerprint: level for level, _ in levels[name] for shape in (level, mirror(level))}
-        for other in ("train", "dev") if name == "test" else ("train",):
-            shared = sorted(both.keys() & prints[other])
-            require(
-                not shared,
-                f"{len(shared)} {name} levels are {other} levels too, e.g. {both[shared[0]].name if shared else ''}",
-                f"give other {name} levels, or take these out of the {other} levels",
-            )
-    return ", ".join(f"{len(pairs)} {name}" for name, pairs in levels.items())
 
 
 @check(BEFORE)
@@ -88,17 +69,6 @@ def replays_reach_the_exit(replays: Places) -> str:
         "they were recorded with other physics or other levels: run python -m bc check FOLDER",
     )
     return f"{len(chosen) - len(lost)} of {len(chosen)} win, of {len(files)} in {places_text(replays)}"
-
-
-@check(IMITATION)
-def demonstrations_leave_out_evaluated_levels(dataset: BCDataset, levels: Levels, config: ExperimentConfig) -> str:
-    """No demonstration is of a dev or test level, mirrored or not."""
-    if config.single_level is not None:
-        raise CheckSkipped(_SINGLE_LEVEL)
-    held_out = {s.fingerprint for name in ("dev", "test") for level, _ in levels[name] for s in (level, mirror(level))}
-    leaked = [name for name, level in zip(dataset.names, dataset.level_fingerprints, strict=True) if level in held_out]
-    require(not leaked, f"{len(leaked)} demonstrations are, e.g. {leaked[:1]}", "take them out of the folder")
-    return f"{len(dataset.names)} demonstrations"
 
 
 @check(IMITATION)

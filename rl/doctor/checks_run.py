@@ -18,7 +18,7 @@ import torch
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS
 from nppsim.files import table
-from rl.audit.first_update import REQUIRED_TAGS
+from rl.audit.callback import REQUIRED_TAGS
 from rl.config.resume import FINISHED_FILE
 from rl.doctor.doctor import CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.events import EventsError, Scalars, read_scalars, require_tags

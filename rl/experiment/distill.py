@@ -96,7 +96,6 @@ def make_distiller(job: Job, plan: hardware.Plan, student: NppPolicy, teacher: N
         job.config,
         job.data,
         job.architecture,
-        job.config.ppo,
         plan,
         job.seed,
         job.ranks,

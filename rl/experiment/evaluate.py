@@ -30,14 +30,15 @@ from nppsim.replays.replay_set import ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.workers import usable_cores
 from rl.config import plugins
-from rl.config.experiment import MOST_EPISODES, EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
-from rl.config.shipped import Shipped
+from rl.config.evaluation import MOST_EPISODES, EvaluationConfig, VideoConfig
+from rl.config.experiment import ExperimentConfig, check_folders
 from rl.evaluation.results import ALL, EpisodeRecord, Stats, aggregate, format_table
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx import OnnxPolicy, is_onnx
+from rl.policy.player import Shipped
 from rl.policy.policy import NppPolicy
 from rl.seeds import own_seed
 

@@ -82,7 +82,7 @@ def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) ->
         )
     plan = task.plan
     torch.set_num_threads(1)
-    env = make_env(config, data, get_architecture(task.architecture), task.settings, plan, task.seed, ranks)
+    env = make_env(config, data, get_architecture(task.architecture), plan, task.seed, ranks)
     ppo = make_ppo(
         env,
         task.architecture,
@@ -112,7 +112,6 @@ def make_env(
     config: ExperimentConfig,
     data: Data,
     architecture: Architecture,
-    settings: PPOConfig,
     plan: hardware.Plan,
     seed: int,
     ranks: SingleProcess,
@@ -132,7 +131,7 @@ def make_env(
         observations=observations or architecture.observations,
         stacking=architecture.stacking,
         reward=config.reward.weights,
-        gamma=settings.gamma,
+        gamma=config.ppo.gamma,
         threads=plan.simulator_threads,
         profile=config.profiling.phases or None,
     )

@@ -27,14 +27,9 @@ from nppsim.observe.stacking import ADVICE
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl.config import plugins
-from rl.config.experiment import (
-    MOST_EPISODES,
-    RUN_BYTES,
-    EvaluationConfig,
-    ExperimentConfig,
-    HardwareConfig,
-    check_folders,
-)
+from rl.config.evaluation import MOST_EPISODES, EvaluationConfig
+from rl.config.experiment import RUN_BYTES, ExperimentConfig, check_folders
+from rl.config.machine import HardwareConfig
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
 from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
 from rl.events import EventWriter

@@ -123,7 +123,7 @@ def prepare(job: Job) -> Training:
     own_plan = plan.of_each(job.ranks.size)
     if job.architecture.memory:
         segment_length(settings, own_plan)  # sizes that do not fit are refused before imitation, not after it
-    env = make_env(job.config, job.data, job.architecture, settings, own_plan, job.seed, job.ranks)
+    env = make_env(job.config, job.data, job.architecture, own_plan, job.seed, job.ranks)
     training = Training(job, plan, own_plan, settings, sources, env, started)
     examine_before_training(training)
     training.teacher = teacher_of(job)

@@ -7,12 +7,17 @@
 Subtasks are sampled, or with ``deterministic`` the most probable one is chosen, by the rules of training.
 """
 
-from collections.abc import Mapping
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from rl.config import plugins
 from rl.policy.policy import NppPolicy, sample_actions
 from rl.policy.recurrent import initial_states, with_memory
 from rl.policy.subtasks import Commands, with_command
@@ -106,3 +111,36 @@ def player_of(policy: Any, num_envs: int) -> Player:
     if isinstance(policy, NppPolicy) and policy.memory is not None:
         return RecurrentPlayer(policy, num_envs)
     return Player(policy)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In other processes
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A policy for other processes, which import its plugins first and compute with one thread.
+
+    pickled: the policy.  plugins: that it needs.
+    """
+
+    pickled: bytes
+    plugins: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, policy: Any, own: Iterable[str] = ()) -> "Shipped":
+        """Anything that can be pickled; own: plugins, of which files must lie at the same places wherever it goes."""
+        places = (str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in own)
+        return cls(pickle.dumps(policy), tuple(places))
+
+    def unpack(self) -> Any:
+        """The policy, read once in each process, which from then on computes with one thread: what a network computes may
+        depend on their number.  ConfigError for a plugin that is not there."""
+        return _unpacked(self)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(shipped: Shipped) -> Any:
+    plugins.load(shipped.plugins)
+    torch.set_num_threads(1)
+    return pickle.loads(shipped.pickled)

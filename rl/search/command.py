@@ -31,7 +31,7 @@ from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.simulate import simulate
 from nppsim.workers import usable_cores
 from rl.config import ExperimentConfig, VideoConfig, plugins
-from rl.config.shipped import Shipped
+from rl.policy.player import Shipped
 from rl.search.guided_search import Agent
 from rl.search.levels import Task, read_tasks
 from rl.search.solve import Interrupted, Solution, SolveSettings, solve

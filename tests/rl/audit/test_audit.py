@@ -9,8 +9,7 @@ import pytest
 
 from nppsim.errors import ConfigError
 from rl.audit.alarms import ALARMS, WINDOW, Figures, falling
-from rl.audit.callback import Audit
-from rl.audit.first_update import missing_gradients, unusual_inputs
+from rl.audit.callback import Audit, missing_gradients, unusual_inputs
 from rl.config.command_line import resolve
 from rl.config.experiment import WARNINGS
 from rl.ppo.logs import ScalarLog

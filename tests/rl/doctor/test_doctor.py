@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from nppsim.paths import MAX_PATH
@@ -228,12 +227,6 @@ def changed_weights(policy, **changes):
 
 
 @fault
-def level_sets_do_not_overlap(parts, patch):
-    levels = parts["levels"]
-    parts["levels"] = levels | {"dev": [*levels["dev"], levels["train"][0]]}
-
-
-@fault
 def exits_can_be_reached(parts, patch):
     bank = copy.copy(parts["bank"])
     bank._paths = bank.paths._replace(length=np.full_like(bank.path_length, MAX_PATH))
@@ -253,12 +246,6 @@ def planned_runs_earn_every_reward(parts, patch):
 
 
 @fault
-def demonstrations_leave_out_evaluated_levels(parts, patch):
-    levels = parts["levels"]
-    parts["levels"] = levels | {"test": levels["train"]}
-
-
-@fault
 def demonstrations_earn_every_reward(parts, patch):
     parts["dataset"] = dataclasses.replace(parts["dataset"], actions=np.zeros_like(parts["dataset"].actions))
 
@@ -266,28 +253,6 @@ def demonstrations_earn_every_reward(parts, patch):
 @fault
 def rewards_are_ordered(parts, patch):
     patch.setattr(parts["env"].sim, "reward_config", dataclasses.replace(parts["env"].sim.reward_config, death=5.0))
-
-
-@fault
-def rewards_are_paid_as_configured(parts, patch):
-    step = BatchSimulator.step
-
-    def doubled(sim, actions):
-        step(sim, actions)
-        sim.rewards *= 2
-
-    patch.setattr(BatchSimulator, "step", doubled)
-
-
-@fault
-def environments_are_repeatable(parts, patch):
-    step, calls = BatchSimulator.step, iter(range(10**6))
-
-    def drifting(sim, actions):
-        step(sim, actions)
-        sim.rewards += next(calls)
-
-    patch.setattr(BatchSimulator, "step", drifting)
 
 
 @fault

@@ -1,8 +1,8 @@
 """Evaluation in batches that several processes share."""
 
-from rl.config.shipped import Shipped
 from rl.experiment import evaluate
 from rl.experiment.evaluate import PlaySettings, play
+from rl.policy.player import Shipped
 from rl.policy.policy import build_policy
 
 from learners import CATEGORIES, LEVELS, OBSERVATIONS, statistics
