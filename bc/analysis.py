@@ -19,9 +19,7 @@ from bc.dataset import DatasetConfig, record, with_bank
 from bc.demonstrations import Demonstration, DemonstrationSet, ReplayFile, load_demonstrations
 from nppsim.actions import ACTION_NAMES, LEFT, MIRRORED_ACTION, RIGHT
 from nppsim.bank import LevelBank
-from nppsim.compile import LevelGeometry
-from nppsim.levels.kinds import DOORS, HAZARDS
-from nppsim.levels.level import TYPE, Level, mirror, symmetric_fingerprint
+from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.levels.stage import CELLS_X, CELLS_Y, NUM_CELLS, TILE
 from nppsim.observe import layout
@@ -38,12 +36,7 @@ LARGE_DEVIATION_PX = 10.0  # mean distance of a re-timed run from its recording:
 NEARLY_CONSTANT = 0.999  # share of decisions with the same value
 
 FASTEST = 10  # px per frame: largest value of the histogram of speeds
-PARTLY = (
-    0.5  # share of demonstrated levels in the quarter of longest paths, relative to the best quarter, for a finding
-)
-FEW_LEVELS = 20  # of a category: too few for quarters
 _WAVE = 512  # demonstrations stepped together
-_CHUNK = 256  # levels compiled together
 
 # Kinds of anomalies besides the reasons for excluding a replay.
 IDLE = "idle interval"
@@ -128,35 +121,6 @@ class Component:
 
 
 @dataclass(frozen=True, eq=False)
-class Coverage:
-    """Levels of one category of ``--levels``; L levels, a mirror image counts as the same.
-
-    demonstrated: bool[L].  measures: name -> float64[L]; "path" is the length in px, NaN without a path.
-    """
-
-    demonstrated: np.ndarray
-    measures: dict[str, np.ndarray]
-
-    @property
-    def share(self) -> float:
-        return float(self.demonstrated.mean())
-
-    def quarters(self, measure: str) -> tuple[float, ...]:
-        """Share of demonstrated levels in each quarter, ordered by a measure; () for fewer than FEW_LEVELS."""
-        known = np.flatnonzero(np.isfinite(self.measures[measure]))
-        if len(known) < FEW_LEVELS:
-            return ()
-        ordered = known[np.argsort(self.measures[measure][known], kind="stable")]
-        return tuple(float(self.demonstrated[part].mean()) for part in np.array_split(ordered, 4))
-
-    def beyond(self, measure: str) -> int:
-        """Number of levels with a larger value of a measure than any demonstrated level."""
-        values = self.measures[measure]
-        demonstrated = values[self.demonstrated & np.isfinite(values)]
-        return int((values > demonstrated.max(initial=-np.inf)).sum())
-
-
-@dataclass(frozen=True, eq=False)
 class Analysis:
     """Result of ``analyse`` for D demonstrations.
 
@@ -165,7 +129,8 @@ class Analysis:
     components: of the observation ``state``.
     frames: int64[D].
     par: float64[D], frames of par in the level sets; NaN if unknown.
-    coverage: category of the level sets -> Coverage; empty without level sets.
+    coverage: category of the level sets -> bool[L], levels with a demonstration, a mirror image counting as the same; empty
+        without level sets.
     several: names of the demonstrations of each level that has more than one.
     mirrored: names of the demonstrations of each level that occurs together with its mirror image.
     same_mirrored: number of pairs of demonstrations that are mirror images, level and actions.
@@ -179,7 +144,7 @@ class Analysis:
     components: tuple[Component, ...]
     frames: np.ndarray
     par: np.ndarray
-    coverage: dict[str, Coverage]
+    coverage: dict[str, np.ndarray]
     several: tuple[tuple[str, ...], ...]
     mirrored: tuple[tuple[str, ...], ...]
     same_mirrored: int
@@ -223,7 +188,7 @@ def analyse(
         components=tuple(_components(steps.states)),
         frames=measured.frames,
         par=measured.par,
-        coverage=_coverage(known, set(measured.content), found.compiled),
+        coverage=_coverage(known, set(measured.content)),
         several=_several(found.demonstrations),
         mirrored=_mirrored(found.demonstrations, measured.content),
         same_mirrored=_same_mirrored(found.demonstrations),
@@ -380,19 +345,9 @@ def _known_levels(sets: Sequence[LevelSet], title: str, progress: Progress) -> d
     return known
 
 
-def _coverage(
-    known: Mapping[str, _KnownLevel], demonstrated: set[str], compiled: Mapping[Level, LevelGeometry]
-) -> dict[str, Coverage]:
-    coverage = {}
-    for category, keys in _grouped((one.entry.category for one in known.values()), known).items():
-        levels = [known[key].level for key in keys]
-        chunks = [levels[i : i + _CHUNK] for i in range(0, len(levels), _CHUNK)]
-        path = np.concatenate([LevelBank(chunk, known=compiled).path_length for chunk in chunks]).astype(float)
-        measures = {"path": np.where(path < MAX_PATH, path, np.nan)}
-        for name, kinds in (("hazards", HAZARDS), ("doors", DOORS)):
-            measures[name] = np.array([float(np.isin(level.records[:, TYPE], kinds).sum()) for level in levels])
-        coverage[category] = Coverage(np.array([key in demonstrated for key in keys]), measures)
-    return coverage
+def _coverage(known: Mapping[str, _KnownLevel], demonstrated: set[str]) -> dict[str, np.ndarray]:
+    groups = _grouped((one.entry.category for one in known.values()), known)
+    return {category: np.array([key in demonstrated for key in keys]) for category, keys in groups.items()}
 
 
 def _grouped(keys: Iterable[_Key], items: Iterable[_Item]) -> dict[_Key, list[_Item]]:
@@ -509,8 +464,6 @@ def _unusual_recording(d: Demonstration, file: ReplayFile) -> Iterator[_Found]:
 
 # Findings
 
-_HIGHEST = {"path": "a longer path", "hazards": "more hazards", "doors": "more doors"}
-
 
 def _findings(analysis: Analysis) -> Iterator[Finding]:
     total = analysis.total
@@ -555,18 +508,8 @@ def _remarks(analysis: Analysis, total: Group, count: int) -> Iterator[str]:
             yield f"{kind}: {len(items)} of {count} demonstrations, e.g. {items[0].name}: {items[0].detail}"
 
 
-def _coverage_remarks(coverage: Mapping[str, Coverage]) -> Iterator[str]:
-    for category, c in coverage.items():
-        number = len(c.demonstrated)
-        if not c.demonstrated.any():
-            yield f"{category}: none of {number} levels has a demonstration"
-        if c.demonstrated.all() or not c.demonstrated.any():
-            continue
-        yield f"{category}: {c.demonstrated.sum()} of {number} levels have a demonstration ({c.share:.1%})"
-        for measure in c.measures:
-            if beyond := c.beyond(measure):
-                yield f"{category}: {beyond} of {number} levels have {_HIGHEST[measure]} than any with a demonstration"
-        quarters = c.quarters("path")
-        if quarters and quarters[-1] < PARTLY * max(quarters):
-            shares = ", ".join(f"{share:.0%}" for share in quarters)
-            yield f"{category}: fewer demonstrations of long levels: {shares} of the quarters from short to long path"
+def _coverage_remarks(coverage: Mapping[str, np.ndarray]) -> Iterator[str]:
+    for category, demonstrated in coverage.items():
+        if not demonstrated.all():
+            share = f"{demonstrated.mean():.1%}"
+            yield f"{category}: {demonstrated.sum()} of {len(demonstrated)} levels have a demonstration ({share})"

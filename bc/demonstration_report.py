@@ -6,20 +6,19 @@
 The template is ``nppsim/report/templates/demonstrations.html``; ``docs/own_data.md`` explains the page.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from bc.analysis import FASTEST, FEW_LEVELS, IDLE_FRAMES, SLOW, Analysis, Anomaly, Coverage, Group
+from bc.analysis import FASTEST, IDLE_FRAMES, SLOW, Analysis, Anomaly, Group
 from nppsim.actions import ACTION_NAMES
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
-from nppsim.report.charts import box_chart, field_chart, heat_chart, histogram_chart
+from nppsim.report.charts import box_chart, field_chart, heat_chart
 from nppsim.report.pages import Plot, render_page
 
 LONG_HOLD = 12  # decisions; longer ones share a column
 SHOWN = 20  # items per list
-MOST_BINS = 40  # of histograms of whole numbers with one bin per number
 ALL = "all"
 _PREDICTORS = {
     "majority": "always the most frequent action",
@@ -27,8 +26,6 @@ _PREDICTORS = {
     "transition": "what most often follows the previous action",
     "transition_on_change": "the same, but never the previous action itself",
 }
-_MEASURES = {"path": "path length (px)", "hazards": "hazards", "doors": "doors"}
-_QUARTERS = ("shortest quarter", "second", "third", "longest quarter")
 
 Groups = Mapping[str, Group]
 
@@ -169,48 +166,16 @@ def _states(analysis: Analysis, groups: Groups) -> dict[str, Any]:
     return {"plots": plots, "visited": visited, "components": components, "fastest": FASTEST}
 
 
-def _coverage(coverage: Mapping[str, Coverage]) -> dict[str, Any] | None:
-    if not coverage:
-        return None
-    rows: dict[str, dict[str, Any]] = {}
-    quarters, plots = {}, []
-    for category, c in coverage.items():
-        rows[category] = {
-            "levels": len(c.demonstrated),
-            "with": int(c.demonstrated.sum()),
-            "without": int((~c.demonstrated).sum()),
-            "share": f"{c.share:.1%}",
+def _coverage(coverage: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+    return {
+        category: {
+            "levels": len(demonstrated),
+            "with": int(demonstrated.sum()),
+            "without": int((~demonstrated).sum()),
+            "share": f"{demonstrated.mean():.1%}",
         }
-        for measure, title in _MEASURES.items():
-            known = np.isfinite(c.measures[measure])
-            values, demonstrated = c.measures[measure][known], c.measures[measure][known & c.demonstrated]
-            if not len(values):
-                continue
-            if measure == "path":
-                rows[category][f"{title}, median"] = _pair(np.median, values, demonstrated)
-                rows[category]["most"] = _pair(np.max, values, demonstrated)
-            else:
-                rows[category][f"{measure}, mean"] = _pair(np.mean, values, demonstrated)
-            if len(np.unique(values)) > 1:
-                plots.append(Plot(f"{category}: {title}", _distribution(category, title, values, demonstrated)))
-        if shares := c.quarters("path"):
-            quarters[category] = {name: f"{share:.0%}" for name, share in zip(_QUARTERS, shares, strict=True)}
-    return {"rows": rows, "quarters": quarters, "plots": plots, "few_levels": FEW_LEVELS}
-
-
-def _pair(measure: Callable[[np.ndarray], float], values: np.ndarray, demonstrated: np.ndarray) -> str:
-    """Format a measure of the demonstrated levels and of all levels."""
-    of_these = f"{measure(demonstrated):.4g}" if len(demonstrated) else "–"
-    return f"{of_these} of {measure(values):.4g}"
-
-
-def _distribution(category: str, title: str, values: np.ndarray, demonstrated: np.ndarray) -> bytes:
-    if values.max() - values.min() <= MOST_BINS and (values == np.rint(values)).all():
-        edges = np.arange(values.min() - 0.5, values.max() + 1)
-    else:
-        edges = np.linspace(values.min(), values.max(), 31)
-    samples = {"all levels": values, "with a demonstration": demonstrated}
-    return histogram_chart(f"{category}: {title}", "levels", samples, title, edges)
+        for category, demonstrated in coverage.items()
+    }
 
 
 def _duplicates(analysis: Analysis) -> dict[str, Any]:

@@ -13,10 +13,12 @@ not change.
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +34,7 @@ from nppsim.settings import Parser
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, Levels, make_sampler
 from rl.curriculum.learning_progress import DETAILED, SUMMARY, LearningProgress
-from rl.curriculum.statistics import Size, as_json
+from rl.curriculum.statistics import as_json
 from rl.curriculum.strategy import Strategy
 
 ENVIRONMENTS = 512  # as many as train by default
@@ -43,6 +45,75 @@ MOST_BYTES = 1024  # by which containers may grow, beside a twentieth
 WARM_UP = 10  # a tenth of the updates, while caches fill, has no part in the slope
 STEADY_UPDATES = 100  # over which speed has to stay the same to count as constant
 START_UPDATES = 16  # of random play with start states, of which the first half only finds runs
+HEAD = 100  # approximate bytes of an array or a container without its entries
+SLOT = {list: 8, tuple: 8, deque: 8, set: 33, dict: 45}  # approximate bytes per entry in CPython
+SAMPLE = 32  # entries measured, evenly spread; the others are extrapolated
+
+
+class Size(NamedTuple):
+    """Size of a container with its content.
+
+    nbytes: exact for arrays, approximate otherwise.
+    entries: numbers in arrays, and entries of Python containers at all depths.
+    """
+
+    nbytes: int
+    entries: int
+
+    @staticmethod
+    def sum(sizes: Iterable["Size"]) -> "Size":
+        """Sum of sizes."""
+        all_sizes = [*sizes]
+        return Size(sum(one.nbytes for one in all_sizes), sum(one.entries for one in all_sizes))
+
+
+def sizes_of(*owners: object) -> dict[str, Size]:
+    """Sizes by "<class>.<attribute>" of arrays, containers, and objects of this package that have some.
+
+    Shared objects are counted once; simulators, configurations and plain numbers are not counted.
+    """
+    seen, found = {id(owner) for owner in owners}, {}
+    for owner in owners:
+        for name, value in vars(owner).items():
+            if id(value) not in seen and _holds(value):
+                seen |= {id(value), *(map(id, vars(value).values()) if _is_ours(value) else ())}
+                found[f"{type(owner).__name__}.{name}"] = _size(value)
+    return found
+
+
+def _holds(value: object) -> bool:
+    plain = isinstance(value, (np.ndarray, *SLOT))
+    return plain or (_is_ours(value) and any(map(_holds, vars(value).values())))
+
+
+def _is_ours(value: object) -> bool:
+    return type(value).__module__.startswith("rl.curriculum.") and hasattr(value, "__dict__")
+
+
+def _size(value: Any) -> Size:
+    if isinstance(value, np.ndarray):
+        return Size(HEAD + value.nbytes, value.size)
+    if isinstance(value, tuple(SLOT)):
+        return _of_entries(value)
+    if _is_ours(value):
+        return Size.sum(map(_size, vars(value).values()))
+    return Size(sys.getsizeof(value), 0)
+
+
+def _of_entries(container: Any) -> Size:
+    count, step = len(container), len(container) // SAMPLE + 1
+    if isinstance(container, dict):
+        looked = [Size.sum(map(_size, pair)) for pair in islice(container.items(), 0, None, step)]
+    else:
+        looked = [_size(one) for one in islice(container, 0, None, step)]
+    inside, scale = Size.sum(looked), count / max(1, len(looked))
+    slot = next(slot for kind, slot in SLOT.items() if isinstance(container, kind))
+    return Size(HEAD + count * slot + round(inside.nbytes * scale), count + round(inside.entries * scale))
+
+
+def sizes_of_curriculum(manager: CurriculumManager) -> dict[str, Size]:
+    """Sizes of all containers of a manager, its strategy and its start states."""
+    return sizes_of(manager, manager.strategy, *([manager.starts] if manager.starts else []))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +267,7 @@ def measure(
         del manager.strategy.weigh
         if number % third == 0:
             state.append(seconds_of(lambda: as_json(manager.state_dict())))  # noqa: B023
-        sizes.append(manager.container_sizes())
+        sizes.append(sizes_of_curriculum(manager))
     return Costs(
         name,
         count,

@@ -106,18 +106,6 @@ def band_chart(title: str, unit: str, x: ArrayLike, bands: Mapping[str, tuple[Ar
 # Distributions
 
 
-def histogram_chart(title: str, unit: str, samples: Mapping[str, np.ndarray], x_label: str, edges: np.ndarray) -> bytes:
-    """PNG with an outline per name, of its number of samples per bin; edges: of the bins."""
-    axes = new_chart(title, unit)
-    for colour, name, values in coloured(samples):
-        counts, _ = np.histogram(values, edges)
-        axes.stairs(counts, edges, color=colour, label=name, linewidth=1.4)
-        axes.stairs(counts, edges, color=colour, alpha=0.12, fill=True)
-    if (np.diff(edges) == 1).all():
-        whole_numbers(axes.xaxis)
-    return to_png(axes, x_label)
-
-
 def box_chart(title: str, samples: Mapping[str, np.ndarray], x_label: str, lines: Sequence[float] = ()) -> bytes:
     """PNG with a row per name on a logarithmic axis: median, box of the middle half, whiskers from the 5th to the 95th
     percentile, and every sample beyond them as a dot; a dashed line at each of ``lines``."""

@@ -22,7 +22,7 @@ from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.start_states import StartStates
-from rl.curriculum.statistics import Size, Windows, as_json, gini, joined, sizes_of, unpacked
+from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
 MASTERED = 0.95  # smallest success rate of a mastered level ...
@@ -331,24 +331,21 @@ class CurriculumManager:
         """Probability float64[L] of each level in the next draw."""
         return self.strategy.probabilities()
 
-    def container_sizes(self) -> dict[str, Size]:
-        """Sizes of all containers, by "<class>.<attribute>"."""
-        return sizes_of(self, self.strategy, *([self.starts] if self.starts else []))
-
     def metrics(self) -> dict[str, float]:
         """Scalars by TensorBoard tag; those of a category begin with its first finished episode."""
         self._settle()
         if not self._details or self.updates % (1 + len(self.levels) // LEVELS_PER_UPDATE) == 0:
             self._details = self._of_all_levels() | self.strategy.details()
             self._details_at = self.updates
-        played, shares, sizes = self._played, self.shares(), self.container_sizes()
+        played, shares = self._played, self.shares()
+        arrays = (*vars(self).values(), *vars(self.strategy).values())
         result = {
             "curriculum/episodes": float(self._episodes.sum()),
             "curriculum/lag_updates": float(self._lag),
             "curriculum/statistics_age": float(self.updates - self._details_at),
             "curriculum/episodes_since_update": float(sum(len(some[0]) for some in self._waiting)),
-            "curriculum/kib": Size.sum(sizes.values()).nbytes / 1024,
-        } | {f"curriculum_size/{name}": float(size.nbytes) for name, size in sizes.items()}
+            "curriculum/kib": sum(one.nbytes for one in arrays if isinstance(one, np.ndarray)) / 1024,
+        }
         success, returns = self._successes.means(), self._returns.means()
         latest = np.zeros(len(self.stages), np.int64)
         for levels, *_ in self._waiting:

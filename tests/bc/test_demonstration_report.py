@@ -23,7 +23,6 @@ from bc.analysis import (
     SLOW_FOR_ITS_PATH,
     SLOWER_THAN_OTHERS,
     SLOWER_THAN_PAR,
-    Coverage,
     analyse,
 )
 from bc.baselines import predictors, previous_actions, score, transition_counts
@@ -217,25 +216,11 @@ def test_levels_with_and_without_demonstration(tmp_path):
     )
     files = write(tmp_path / "replays", **{f"short__{i}": play(one, (RIGHT, 400)) for i, one in enumerate(levels[:10])})
     coverage = analyse(files, 4, levels=[every]).coverage
-    short = coverage["short"]
-    assert short.demonstrated.sum() == 10 and short.share == pytest.approx(10 / 41)
-    assert short.measures["hazards"].tolist() == [0] * 40 + [2] and short.measures["doors"].tolist() == [0] * 40 + [1]
-    assert short.measures["path"].shape == (41,) and (np.diff(short.measures["path"]) >= 0).all()
-    assert short.quarters("path")[0] > 0.7 and short.quarters("path")[1:] == (0, 0, 0)
-    assert short.beyond("hazards") == 1 and short.beyond("path") >= 25
-    assert not coverage["long"].demonstrated.any() and coverage["long"].quarters("path") == ()
+    assert coverage["short"].sum() == 10 and len(coverage["short"]) == 41
+    assert not coverage["long"].any()
     texts = [f.text for f in analyse(files, 4, levels=[every]).findings]
-    assert "long: none of 1 levels has a demonstration" in texts
+    assert "long: 0 of 1 levels have a demonstration (0.0%)" in texts
     assert "short: 10 of 41 levels have a demonstration (24.4%)" in texts
-    assert "short: 1 of 41 levels have more hazards than any with a demonstration" in texts
-    assert any("fewer demonstrations of long levels" in text for text in texts)
-
-
-def test_a_level_without_a_path_is_in_no_quarter():
-    way = np.append(np.arange(40.0), np.nan)
-    coverage = Coverage(np.append(way[:-1] < 20, True), {"path": way})
-    assert coverage.quarters("path") == (1, 1, 0, 0) and coverage.beyond("path") == 20
-    assert Coverage(np.isnan(way), {"path": way}).beyond("path") == 40
 
 
 # the page and the command

@@ -18,7 +18,6 @@ EVERY = {
     "lines": lambda: charts.lines_chart("t", "u", {"a": (STEPS, STEPS**2), "one point": ([3], [4.0])}, "x"),
     "no lines": lambda: charts.lines_chart("t", "", {}, "x"),
     "bands": lambda: charts.band_chart("t", "u", STEPS, {"a": (STEPS, STEPS - 1, STEPS + 1)}, "x"),
-    "histogram": lambda: charts.histogram_chart("t", "u", SAMPLES, "x", np.arange(0.5, 10)),
     "boxes": lambda: charts.box_chart("t", SAMPLES, "x", (1.0, 2.0)),
     "heat": lambda: charts.heat_chart("t", "u", np.array([[0, 1], [0.0004, 0.5]]), "ab", "cd", "rows"),
     "field": lambda: charts.field_chart("t", np.eye(4), STAGE, ("x", "y")),

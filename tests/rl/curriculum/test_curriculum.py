@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.curriculum import sizes_of, sizes_of_curriculum
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
 from rl.curriculum import manager as manager_module
-from rl.curriculum.statistics import Windows, as_json, gini, joined, packed, sizes_of, unpacked, wilson
+from rl.curriculum.statistics import Windows, as_json, gini, joined, packed, unpacked, wilson
 
 from worlds import corridor
 
@@ -150,28 +151,13 @@ def test_any_outcomes_leave_a_distribution(name, updates):
 def test_nothing_grows_with_the_number_of_episodes(name):
     sampler = sampler_of(name)
     play(sampler, 0, updates=12, episodes=300)
-    before = sampler.container_sizes()
+    before = sizes_of_curriculum(sampler)
     play(sampler, 1, updates=12, episodes=300)
-    after = sampler.container_sizes()
+    after = sizes_of_curriculum(sampler)
     grown = {name for name in after if after[name] != before[name]}
     events = f"{type(sampler.strategy).__name__}.events"
     assert grown <= {events}, grown
     assert len(sampler.events) <= 20
-
-
-@pytest.mark.parametrize("name", CURRICULA)
-def test_the_size_of_every_container_is_a_statistic_and_their_sum_is_bytes(name):
-    sampler = sampler_of(name)
-    play(sampler, 0)
-    found, sizes = sampler.metrics(), sampler.container_sizes()
-    assert {f"curriculum_size/{name}": size.nbytes for name, size in sizes.items()} == {
-        tag: value for tag, value in found.items() if tag.startswith("curriculum_size/")
-    }
-    assert {"CurriculumManager._played", "CurriculumManager._waiting", "CurriculumManager._successes"} <= set(sizes)
-    assert found["curriculum/kib"] == sum(size.nbytes for size in sizes.values()) / 1024
-    window = sizes["CurriculumManager._returns"]
-    assert window.nbytes >= 4 * 100 * len(NAMES)
-    assert window.entries == (100 + 2) * len(NAMES), "rings, places and counts"
 
 
 def test_sizes_are_about_those_of_the_interpreter_and_entries_are_told_apart():

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.curriculum import sizes_of_curriculum
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.outcomes import DIED, WON
@@ -296,7 +297,7 @@ def test_nothing_grows_with_the_number_of_episodes_and_start_states_are_among_wh
         play(sampler, sim, sometimes_helped, 1000)
         sampler.update(sim)
     assert sampler.metrics()["start_states/episodes"] > 100, "the window of the latest 100 is full"
-    before = sampler.container_sizes()
+    before = sizes_of_curriculum(sampler)
     assert {f"StartStates.{name}" for name in ("runs", "began", "_recent", "_tracks", "_prefixes", "_place")} < set(
         before
     )
@@ -308,7 +309,7 @@ def test_nothing_grows_with_the_number_of_episodes_and_start_states_are_among_wh
     for _ in range(2):
         play(sampler, sim, sometimes_helped, 1000)
         sampler.update(sim)
-    after = sampler.container_sizes()
+    after = sizes_of_curriculum(sampler)
     assert {name for name in after if after[name] != before[name]} == set()
 
 
