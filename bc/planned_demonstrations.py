@@ -33,8 +33,6 @@ class MadeDemonstrations:
     duplicates: runs equal to one of another seed, or of the same level under another name.
     failed: planner runs without a win, on levels that have another run.
     unfinished: levels without any run.
-    compared: runs whose length should be ``par_frames`` of the level set's index.
-    differing: of these, runs with another length.
     """
 
     written: int
@@ -42,8 +40,6 @@ class MadeDemonstrations:
     duplicates: int
     failed: int
     unfinished: tuple[str, ...]
-    compared: int
-    differing: tuple[str, ...]
 
 
 def make_demonstrations(
@@ -99,9 +95,8 @@ def _make(
             files.save_now_and_then()
     finished = {fingerprint for fingerprint, _ in frames}
     unfinished = tuple(entry.file for fingerprint, entry in agenda.entries.items() if fingerprint not in finished)
-    compared, differing = _compare_with_par(agenda.entries, frames, settings)
     written, found = len(frames) - len(agenda.earlier), len(agenda.earlier)
-    return MadeDemonstrations(written, found, duplicates, failed, unfinished, compared, differing)
+    return MadeDemonstrations(written, found, duplicates, failed, unfinished)
 
 
 @dataclass(frozen=True)
@@ -218,19 +213,3 @@ def _plan_level(
         replay = Replay(level, run.inputs, success=True, name=entry.file, frame_skip=settings.frame_skip)
         distinct.setdefault(run.inputs.tobytes(), (seed, replay))
     return list(distinct.values()), again
-
-
-def _compare_with_par(
-    entries: Mapping[str, LevelEntry], frames: Mapping[tuple[str, int], int], settings: PlannerSettings
-) -> tuple[int, tuple[str, ...]]:
-    """Compare with ``par_frames``, which comes from the default settings; return the number of runs and those that differ."""
-    usual = PlannerSettings()
-    if replace(settings, runs=usual.runs) != usual:
-        return 0, ()
-    known = [entry for entry in entries.values() if entry.par_frames and (entry.fingerprint, usual.seed) in frames]
-    lengths = [frames[entry.fingerprint, usual.seed] for entry in known]
-    return len(known), tuple(
-        f"{entry.file}: {length} frames, the index says {entry.par_frames}"
-        for entry, length in zip(known, lengths, strict=True)
-        if length != entry.par_frames
-    )

@@ -18,8 +18,6 @@ from nppsim.planner.settings import PlannerSettings
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser
 
-SHOWN = 20  # names of levels printed before the rest is only counted
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, 1 if a level has no run, 2 for bad input, 130 after Ctrl-C."""
@@ -52,25 +50,9 @@ def print_summary(made: MadeDemonstrations) -> None:
     print(f"{made.written} demonstrations written, {made.found} existed already")
     if made.duplicates or made.failed:
         print(f"duplicate runs dropped: {made.duplicates}; additional runs not found: {made.failed}")
-    if made.compared:
-        equal = made.compared - len(made.differing)
-        print(f"runs with the length in the index of the level set (par_frames): {equal} of {made.compared}")
-        if made.differing:
-            print(
-                f"runs of another length ({len(made.differing)}): the index was made by another version of the planner"
-            )
-        show(made.differing, SHOWN)
     if made.unfinished:
         print(f"no run found within the budget on {len(made.unfinished)} levels:")
-        show(made.unfinished, len(made.unfinished))
-
-
-def show(lines: Sequence[str], most: int) -> None:
-    """Print the first lines, and the number of the others."""
-    for line in lines[:most]:
-        print(f"  {line}")
-    if len(lines) > most:
-        print(f"  ... and {len(lines) - most} more")
+        print(*(f"  {level}" for level in made.unfinished), sep="\n")
 
 
 def searching(items: Iterable, total: int) -> Iterable:

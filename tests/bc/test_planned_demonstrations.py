@@ -4,7 +4,6 @@ import inspect
 import os
 import signal
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.planner import par_frames, plan
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
-from nppsim.simulate import simulate
 
 from places import ROOT
 from programs import load_script
@@ -71,7 +69,6 @@ def test_each_category_gets_a_file_whose_replays_win(levels, tmp_path):
     made = make_demonstrations(levels, tmp_path / "out", workers=1)
     assert (made.written, made.found, made.duplicates, made.failed) == (5, 0, 1, 0)
     assert made.unfinished == ("a/000001.map",)
-    assert (made.compared, made.differing) == (5, ())
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "a.h5", "b.h5"]
     with ReplaySet(tmp_path / "out" / "a.h5") as replays:
         assert replays.names == ("a/000000.map", "a/000002.map", "a/000003.map")
@@ -83,7 +80,7 @@ def test_each_category_gets_a_file_whose_replays_win(levels, tmp_path):
     assert about.metadata["par_frames"] == about.frames
     assert about.metadata["planner"]["budget"] == PlannerSettings().budget
     again = make_demonstrations(levels, tmp_path / "out", workers=1)
-    assert (again.written, again.found, again.unfinished, again.compared) == (0, 5, made.unfinished, 5)
+    assert (again.written, again.found, again.unfinished) == (0, 5, made.unfinished)
     loaded = load_demonstrations(find_replays(tmp_path / "out"), 4).demonstrations
     assert [(d.name, d.category) for d in loaded] == [
         ("a.h5#0", "a"), ("a.h5#1", "a"), ("a.h5#2", "a"), ("b.h5#0", "b"), ("b.h5#1", "b")
@@ -151,25 +148,8 @@ def test_runs_that_are_the_same_or_not_found_are_counted(levels, tmp_path, monke
     made = make_demonstrations(levels, tmp_path / "out", replace(USUAL, seed=4, runs=4), workers=1)
     seeds = [metadata["seed"] for *_, metadata in content(tmp_path / "out")["b.h5"]]
     assert set(seeds) <= {4, 6} and seeds.count(4) == 2
-    assert made.failed == 5 and len(made.unfinished) == 1 and made.compared == 0
+    assert made.failed == 5 and len(made.unfinished) == 1
     assert made.written + made.duplicates + made.failed == 6 * 4  # all levels but the sealed one, runs of each
-
-
-def test_runs_of_another_length_than_par_are_reported(levels, tmp_path, monkeypatch):
-    def longer(level, frame_skip, **more):
-        found = plan(level, frame_skip, **more)
-        if found is None:
-            return None
-        inputs = np.append(np.zeros(4, np.uint8), found.inputs)
-        return SimpleNamespace(inputs=inputs[: simulate(level, inputs).frames])
-
-    monkeypatch.setattr(bc.planned_demonstrations, "plan", longer)
-    made = make_demonstrations(levels, tmp_path / "out", workers=1)
-    assert made.compared == len(made.differing) == 5
-    with ReplaySet(tmp_path / "out" / "a.h5") as replays:
-        frames = int(replays.frames[0])
-    par = LevelSet.open(levels).entries[0].par_frames
-    assert made.differing[0] == f"a/000000.map: {frames} frames, the index says {par}"
 
 
 def test_files_with_other_settings_are_an_error(levels, tmp_path):
@@ -216,7 +196,6 @@ def test_the_script_prints_what_it_made_and_the_levels_without_a_run(levels, tmp
     assert call() == 1
     printed = capsys.readouterr().out
     assert printed.startswith("5 demonstrations written, 0 existed already\n")
-    assert "(par_frames): 5 of 5\n" in printed
     assert printed.endswith("no run found within the budget on 1 levels:\n  a/000001.map\n")
     for more, message in [
         (["--runs", "2"], "was made with"),
