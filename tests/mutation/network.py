@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from rl.policy import networks, weight_map
+from rl.policy import networks
 from rl.policy.networks import ByteLinear, Encoder, NormalizeObservations
 from rl.policy.policy import build_policy, sample_actions
 from rl.policy.weight_map import transfer
@@ -13,11 +13,11 @@ from tests.mutation.mutation import Patch, mutation
 
 @mutation("half of the weights are transferred", tests=("tests/rl/policy/test_weight_map.py",))
 def _(patch: Patch) -> None:
-    def changed(original, source, target, mapping):
-        names = sorted(mapping)
-        original(source, target, {name: mapping[name] for name in names[: len(names) // 2]})
+    def changed(original, source, target, **named):
+        half = {name: source[name] for name in sorted(source)[: len(source) // 2]}
+        return original(half, target, fresh=[name for name in target.state_dict() if name not in half])
 
-    patch.everywhere(weight_map._copy, changed)
+    patch.everywhere(transfer, changed)
 
 
 @mutation("tensors of the BC policy have a prefix", tests=("tests/rl/policy/test_weight_map.py",))
