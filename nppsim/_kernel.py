@@ -43,7 +43,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def _compiled(**options: bool | str) -> Callable[[Function], Function]:
     """A decorator that compiles; to a type checker its functions stay what they are."""
     njit: Callable[..., Callable[[Function], Function]] = numba.njit  # its own annotations leave out ``_nrt``
-    return njit(cache=True, nogil=True, error_model="numpy", **options)
+    return njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)
 
 
 kernel = _compiled(_nrt=False)

@@ -100,14 +100,14 @@ def _compute_own_fields(i, state, world, fields):
     opened = np.empty(record["exits_end"] - exits, np.uint8)
     for k in range(len(opened)):
         opened[k] = state.entities[i, exits - base + k]["clock"] > 0
-    level = state.ninja[i]["level"]
+    level = np.int64(state.ninja[i]["level"])  # the type that ``bank`` passes, so that nothing is compiled twice
     effects = fields.effects[fields.effects_first[level] : fields.effects_first[level + 1]]
     fields.own_switch_to_exit[i] = paths.compute_fields(
         world, fields.nodes[level], effects, level, closed, opened, fields.own_distance[i], fields.own_hop[i]
     )
 
 
-@inlined
+@merged
 def has_own_fields(i, state, world, fields):
     """Return True if the doors or exits of environment i have changed since the start of its level.
 
@@ -135,7 +135,7 @@ def has_own_fields(i, state, world, fields):
     return changed
 
 
-@inlined
+@merged
 def remaining_path(i, state, world, fields):
     """Return (px of the path that environment i has left, the next lattice point on it, or -1)."""
     ninja = state.ninja[i]
@@ -158,7 +158,7 @@ def _straight_distance(ninja, entities, world, level):
     return shortest
 
 
-@inlined
+@merged
 def _potential(i, state, world, fields, weights):
     """phi of the present state of environment i."""
     ninja = state.ninja[i]
@@ -172,7 +172,7 @@ def _potential(i, state, world, fields, weights):
     return weights["shaping"] * (reach - min(length, 2.0 * reach)) / max(reach, rewards.MIN_PATH)
 
 
-@kernel
+@merged
 def _restart(i, level, state, world, fields, static):
     ninja, progress = state.ninja[i], state.progress[i]
     start(ninja, state.entities[i], state.movers[i], world, level)
@@ -328,7 +328,7 @@ def _look_ahead(i, row, frame_skip, state, world, fields, views, laps):
         distance = fields.own_distance[i]
     else:
         distance = fields.distance[ninja["level"]]
-    foresight.foresight(i, ninja, entities, movers, world, distance, frame_skip, views.room, out)
+    foresight.foresight(i, ninja, entities, movers, world, distance, frame_skip, views.room, out, laps[:0])
     clock.stamp(laps, PHASE.foresight, since)
 
 

@@ -48,11 +48,12 @@ def make_room(count: int, max_entities: int, max_movers: int) -> Room:
 
 
 @kernel
-def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out):
+def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out, no_laps):
     """float32[6, 4, 11] (action, continuation, AHEAD); zeros once the episode is won or lost.
 
     i: environment, whose rows of ``room`` are played in.
     distance: uint16[2, 4539], the path fields of the level as its doors are now.
+    no_laps: int64[0], so that ``tick`` is compiled once for decisions and branches.
     """
     out[:] = 0.0
     if _settled(ninja):
@@ -61,7 +62,7 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
     length = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     first = ROWS * i
     _enter(record, ninja, entities, movers, room, first)
-    _go_on(record, world, frame_skip, room, first)
+    _go_on(record, world, frame_skip, room, first, no_laps)
     is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0  # a new press would jump
     in_vain = 0  # bit ``action``: adding jump to it, from the first frame on, changes nothing
     for action in range(NUM_ACTIONS):
@@ -71,7 +72,7 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
                 _repeat(out[WITHOUT_JUMP[action], without], out[action, continuation])
             continue
         after = first + AFTER + action
-        frames, quiet = _play(record, room, first, after, world, ACTION_INPUT[action], frame_skip)
+        frames, quiet = _play(record, room, first, after, world, ACTION_INPUT[action], frame_skip, no_laps)
         room.frames[after] = frames
         useless = is_over or (ninja["state"] != JUMPING and quiet >= min(frames, JUMP_BUFFER))
         press_in_vain = False
@@ -85,7 +86,7 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
             end = first + END + NUM_CONTINUATIONS * action + continuation
             if room.frames[end] == 0:
                 more, room.quiet[end] = _play(
-                    record, room, after, end, world, ONWARD_INPUT[continuation, action], HORIZON - frame_skip
+                    record, room, after, end, world, ONWARD_INPUT[continuation, action], HORIZON - frame_skip, no_laps
                 )
                 room.frames[end] = frames + more
             _report(ninja, entities, room, end, world, distance, length, room.frames[end], out[action, continuation])
@@ -135,7 +136,7 @@ def _equal(record, room, one, other):
 
 
 @merged
-def _go_on(record, world, frame_skip, room, first):
+def _go_on(record, world, frame_skip, room, first, no_laps):
     """Extend the branches of the last action: they are the HOLD branches of this decision.
 
     All others are marked as not played.
@@ -155,7 +156,7 @@ def _go_on(record, world, frame_skip, room, first):
         action = INPUT_ACTION[onward]
         end = first + END + NUM_CONTINUATIONS * action + HOLD
         played, quiet = room.frames[source] - frame_skip, room.quiet[source]
-        room.frames[end] = played + _play(record, room, source, end, world, onward, frame_skip)[0]
+        room.frames[end] = played + _play(record, room, source, end, world, onward, frame_skip, no_laps)[0]
         room.quiet[end] = max(quiet - frame_skip, 0)
         holding |= 1 << action
     for action in range(NUM_ACTIONS):
@@ -177,7 +178,7 @@ def _settled(ninja):
 
 
 @kernel
-def _play(record, room, source, row, world, input_byte, frames):
+def _play(record, room, source, row, world, input_byte, frames, no_laps):
     """Copy a state to a row of ``room``, and play on there until the episode ends or all the frames are played.
 
     Returns their number, and how many of them came before the first in which a jump might have begun.
@@ -185,7 +186,7 @@ def _play(record, room, source, row, world, input_byte, frames):
     _copy(record, room, source, row)
     ninja, played, quiet = room.ninja[row], 0, 0
     while played < frames and not _settled(ninja):
-        tick(ninja, room.entities[row], room.movers[row], world, input_byte)
+        tick(ninja, room.entities[row], room.movers[row], world, input_byte, no_laps)
         if quiet == played and not _may_jump(ninja):
             quiet += 1
         played += 1
