@@ -88,11 +88,20 @@ def read_campaign(path: str | Path) -> tuple[dict[int, Level], dict[int, LevelEr
     Returns the levels by number, counted from 0 (``S.txt#0`` is the first line), and the errors of the lines that hold no
     level.  Empty lines count, but are neither.  Raises LevelError if the file cannot be read or has no levels.
     """
+    return _levels_of(_lines(path), str(path))
+
+
+def levels_from_bytes(data: bytes, name: str) -> tuple[dict[int, Level], dict[int, LevelError]]:
+    """Read all levels of the bytes of a campaign file called ``name``; returns the same as ``read_campaign``."""
+    return _levels_of(_numbered(data), name)
+
+
+def _levels_of(lines: dict[int, bytes], name: str) -> tuple[dict[int, Level], dict[int, LevelError]]:
     levels: dict[int, Level] = {}
     problems: dict[int, LevelError] = {}
-    for number in _lines(path):
+    for number, line in lines.items():
         try:
-            levels[number] = _read_level(Path(path), number)
+            levels[number] = level_from_line(line, f"{name}#{number}", _id(Path(name), number, lines))
         except LevelError as problem:
             problems[number] = problem
     return levels, problems
@@ -135,12 +144,12 @@ def folder_of_item(place: str) -> str:
     return folder if hash_sign and os.path.isdir(folder) and not os.path.exists(place) else ""
 
 
-def _id(file: Path, number: int) -> str:
-    return ids.level_id(file.stem, number, next(reversed(_lines(file))) + 1)
+def _id(file: Path, number: int, lines: dict[int, bytes]) -> str:
+    return ids.level_id(file.stem, number, next(reversed(lines)) + 1)
 
 
 def _has_id(file: Path, number: int, item: str) -> bool:
-    known = _id(file, number).casefold()
+    known = _id(file, number, _lines(file)).casefold()
     return item.casefold() in (known, known.partition("-")[2])
 
 
@@ -171,7 +180,8 @@ def load_level(path: str | Path) -> Level | None:
 
 
 def _read_level(file: Path, number: int) -> Level:
-    return level_from_line(_lines(file)[number], f"{file}#{number}", _id(file, number))
+    lines = _lines(file)
+    return level_from_line(lines[number], f"{file}#{number}", _id(file, number, lines))
 
 
 def level_from_line(line: bytes, name: str = "", level_id: str = "") -> Level:
@@ -232,10 +242,15 @@ def _lines(path: str | Path) -> dict[int, bytes]:
 @lru_cache(maxsize=8)  # a level set reads its levels one by one
 def _read_lines(path: Path, _mtime_ns: int, _size: int) -> dict[int, bytes]:
     data = read_bytes(path, LevelError, MAX_CAMPAIGN_BYTES, "give a campaign file")
-    lines = {number: line for number, line in enumerate(data.splitlines()) if line.strip()}
+    lines = _numbered(data)
     if not lines:
         raise LevelError(f"{path}: has no levels; a campaign file has one level per line: $TITLE#HEX#")
     return lines
+
+
+def _numbered(data: bytes) -> dict[int, bytes]:
+    """Return the lines that are not empty, by number from 0."""
+    return {number: line for number, line in enumerate(data.splitlines()) if line.strip()}
 
 
 def _title(line: bytes) -> str:

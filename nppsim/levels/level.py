@@ -10,6 +10,7 @@ Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirro
 import codecs
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ _SIZE_FIELDS = 8  # bytes before the header of a map file, which the game's leve
 MAX_TEXT = 1 << 20  # bytes: more than MAX_RECORDS take as text
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
+# What players should know of types in ``kinds.COMPLETIONS`` whose rules do not come from N v2.0.
+_BEHAVIOUR = {kinds.LASER: "behave partly by guess", 22: "behave as community tools describe them"}
 EXACT, MODELLED, UNSUPPORTED = SUPPORT = ("exact", "modelled", "unsupported")  # see ``Level.support``
 
 # Readers of other files that contain a level, by suffix; they return None for a file of another format.  The module of
@@ -111,7 +114,7 @@ class Level:
         for field, kind in (("exit_count", kinds.EXIT), ("ball_count", kinds.DEATH_BALL)):
             counts[field] = _settled_count(getattr(self, field), records, kind, self._label, warnings)
         _check_tiles(tiles, warnings)
-        _check_types(records, warnings)
+        warnings += _left_out(records)
         _check_places(records, warnings)
         _check_switches(records, counts["exit_count"], warnings)
         tiles.setflags(write=False)
@@ -276,9 +279,20 @@ class Level:
         docs/physics.md.  "unsupported": an entity is left out, so the level is not the one of the game.
         """
         types = set(self.records[1:, TYPE].tolist())
-        if not types.isdisjoint(kinds.WITHOUT_EFFECT) or max(types, default=0) >= len(ENTITY_NAMES):
+        if any(map(is_left_out, types)):
             return UNSUPPORTED
         return EXACT if types.isdisjoint(kinds.COMPLETIONS) else MODELLED
+
+    @cached_property
+    def support_notes(self) -> tuple[str, ...]:
+        """Why ``support`` is not "exact", in words of a player: "rocket turrets behave as in N v2.0"."""
+        types = set(self.records[1:, TYPE].tolist())
+        sources: dict[str, list[str]] = {}
+        for kind in kinds.COMPLETIONS:
+            if kind in types:
+                sources.setdefault(_BEHAVIOUR.get(kind, "behave as in N v2.0"), []).append(f"{ENTITY_NAMES[kind]}s")
+        notes = [f"{' and '.join(names)} {behaviour}" for behaviour, names in sources.items()]
+        return (*notes, *_left_out(self.records))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -441,18 +455,19 @@ def _check_tiles(tiles: np.ndarray, warnings: list[str]) -> None:
         )
 
 
-def _check_types(records: np.ndarray, warnings: list[str]) -> None:
-    """Warn once for all unknown types, and once for each known type that creates nothing."""
-    types = records[:, TYPE]
-    groups = [(types >= len(ENTITY_NAMES), "unknown")]
-    groups += [(types == kind, ENTITY_NAMES[kind]) for kind in kinds.WITHOUT_EFFECT]
-    for found, what in groups:
-        if found.any():
-            first = int(np.argmax(found))
-            warnings.append(
-                f"byte {_offset(first)}: entity type {types[first]} ({what}; the first of {found.sum()} such records); "
-                "it creates nothing"
-            )
+def is_left_out(kind: int) -> bool:
+    """Return True for types that occur in files, but are not simulated."""
+    return kind in kinds.WITHOUT_EFFECT or kind >= len(ENTITY_NAMES)
+
+
+def _left_out(records: np.ndarray) -> list[str]:
+    """List what is not simulated: "2 alternative death balls are left out"."""
+    types = filter(is_left_out, records[1:, TYPE].tolist())
+    counts = Counter(ENTITY_NAMES[kind] if kind < len(ENTITY_NAMES) else "unknown entity" for kind in types)
+    return [
+        f"1 {name} is left out" if count == 1 else f"{count} {name.replace('entity', 'entitie')}s are left out"
+        for name, count in counts.items()
+    ]
 
 
 def _check_places(records: np.ndarray, warnings: list[str]) -> None:

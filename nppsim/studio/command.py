@@ -44,7 +44,13 @@ def watch_flags(parser: Parser) -> None:
 
 
 def _common_flags(parser: Parser) -> None:
-    parser.add_argument("--levels", nargs="+", default=[], metavar="DIR", help="level sets (default: nppsim's own)")
+    parser.add_argument(
+        "--levels",
+        nargs="+",
+        default=[],
+        metavar="PLACE",
+        help="folders, campaign files, level files (default: nppsim's own)",
+    )
     parser.add_argument("--replays", nargs="+", default=[], metavar="DIR", help="replays to watch, and as ghosts")
     parser.add_argument(
         "--demonstrations",

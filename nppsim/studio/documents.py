@@ -8,6 +8,7 @@ level document
     name       shown on the page
     category   of its level set, or null
     par        frames of the best known run, or null
+    code       ``Level.id``: of the game, such as "S-C-12-03", or ""
     title      of the file's header
     size       [1056, 600], px
     tiles      23 rows of 42 tile ids; tile (row, column) covers the 24 px from (24 column + 24, 24 row + 24)
@@ -18,6 +19,8 @@ level document
                "switch" and its switch "exit": the index of the other.
     start      the frame document of the start, with all entities
     warnings   unusual properties of the level, in sentences
+    support    {"grade": ``Level.support``, "notes": ``Level.support_notes``}
+    left_out   entities that are not simulated: [{"name", "x", "y"}]
 
 frame document: the state after a frame
     f          frames since the start
@@ -56,7 +59,7 @@ import numpy as np
 from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
 from nppsim.levels import kinds
-from nppsim.levels.level import MODE, ORIENTATION, TYPE, Level
+from nppsim.levels.level import MODE, ORIENTATION, POSITION_UNIT, TYPE, Level, is_left_out
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.state import CELEBRATING, DEAD, NINJA_DTYPE
@@ -88,13 +91,30 @@ def level_document(bank: LevelBank, *, name: str = "", category: str | None = No
         "category": category,
         "par": par,
         "title": level.title,
+        "code": level.id,
         "size": [int(STAGE_WIDTH), int(STAGE_HEIGHT)],
         "tiles": level.tiles.tolist(),
         "spawn": list(level.spawn),
         "entities": _entities(level, geometry),
         "start": FrameWriter(geometry).frame(game.ninja, game.entities, game.movers),
         "warnings": list(level.warnings),
+        "support": support_document(level),
+        "left_out": [
+            {"name": name_of(kind), "x": POSITION_UNIT * x, "y": POSITION_UNIT * y}
+            for kind, x, y, *_ in level.records[1:].tolist()
+            if is_left_out(kind)
+        ],
     }
+
+
+def support_document(level: Level) -> Document:
+    """Support grade of a level, and why it is not the best one."""
+    return {"grade": level.support, "notes": list(level.support_notes)}
+
+
+def name_of(kind: int) -> str:
+    """Name of an entity type for people."""
+    return kinds.ENTITY_NAMES[kind] if kind < len(kinds.ENTITY_NAMES) else f"unknown entity (type {kind})"
 
 
 def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:

@@ -35,6 +35,7 @@ from nppsim.levels.level import (
 )
 from nppsim.levels.stage import COLUMNS, ROWS, TILE
 from nppsim.reading import mismatch
+from nppsim.studio.documents import name_of
 
 WITH_SWITCH = (kinds.EXIT, *kinds.SWITCH_OF_DOOR)  # kinds whose entity has its switch with it
 SWITCH_KINDS = (kinds.EXIT_SWITCH, *kinds.SWITCH_OF_DOOR.values())
@@ -92,7 +93,7 @@ def draft_of(level: Level) -> tuple[dict, list[str]]:
         if kind in WITH_SWITCH:
             partner = i + (level.exit_count if kind == kinds.EXIT else 1)
             if partner >= len(records):
-                lost.append(f"the {_name(kind)} at {_place(record[X], record[Y])} has no switch and is left out")
+                lost.append(f"the {name_of(kind)} at {_place(record[X], record[Y])} has no switch and is left out")
                 continue
             entity["switch"] = [records[partner][X], records[partner][Y]]
         entities.append(entity)
@@ -156,10 +157,10 @@ def _wrong_numbers(draft: dict) -> Iterator[str]:
         if not _are_bytes(numbers, 5):
             yield f"entities[{i}] is {entity}; its numbers must be 0..255"
         if entity["kind"] == kinds.NINJA or entity["kind"] in SWITCH_KINDS:
-            yield f"entities[{i}] is a {_name(entity['kind'])}; spawn and switches stand with what they belong to"
+            yield f"entities[{i}] is a {name_of(entity['kind'])}; spawn and switches stand with what they belong to"
         if (entity["kind"] in WITH_SWITCH) != _are_bytes(entity.get("switch"), 2):
             needed = "needs a switch [x, y]" if entity["kind"] in WITH_SWITCH else "has no switch"
-            yield f"entities[{i}] is {entity}; a {_name(entity['kind'])} {needed}"
+            yield f"entities[{i}] is {entity}; a {name_of(entity['kind'])} {needed}"
 
 
 def _are_bytes(numbers: Any, count: int) -> bool:
@@ -186,6 +187,8 @@ def findings(draft: dict) -> list[Finding]:
         else:
             found += _misplaced(draft)
             found += [Finding("warning", _without_offset(warning)) for warning in level.warnings]
+            unlike = [note for note in level.support_notes if note not in level.warnings]
+            found += [Finding("note", f"Here {note} (docs/physics.md, section 8).") for note in unlike]
             if (
                 any(entity["kind"] == kinds.EXIT for entity in draft["entities"])
                 and not LevelBank([level]).reachable[0]
@@ -229,13 +232,10 @@ def _remarks(draft: dict) -> Iterator[Finding]:
             if far > FAR_TILES:
                 yield Finding(
                     "note",
-                    f"The switch of the {_name(entity['kind'])} at {_place(entity['x'], entity['y'])} is {far:.0f} tiles "
+                    f"The switch of the {name_of(entity['kind'])} at {_place(entity['x'], entity['y'])} is {far:.0f} tiles "
                     f"away from it, at {_place(*entity['switch'])}.",
                     tuple(entity["switch"]),
                 )
-    for kind in kinds.COMPLETIONS:
-        if any(entity["kind"] == kind for entity in draft["entities"]):
-            yield Finding("note", f"How a {_name(kind)} behaves is partly a guess here (docs/physics.md, section 8).")
 
 
 def _things(draft: dict) -> Iterator[tuple[str, int, int, bool]]:
@@ -244,9 +244,9 @@ def _things(draft: dict) -> Iterator[tuple[str, int, int, bool]]:
         yield "spawn", *draft["spawn"], True
     for entity in draft["entities"]:
         kind = entity["kind"]
-        yield _name(kind), entity["x"], entity["y"], kind in (kinds.GOLD, kinds.EXIT)
+        yield name_of(kind), entity["x"], entity["y"], kind in (kinds.GOLD, kinds.EXIT)
         if "switch" in entity:
-            yield f"switch of the {_name(kind)}", *entity["switch"], True
+            yield f"switch of the {name_of(kind)}", *entity["switch"], True
 
 
 def _solid_pixels(rows: list[list[int]]) -> np.ndarray:
@@ -261,10 +261,6 @@ def _buried(solid: np.ndarray, x: int, y: int) -> bool:
     row, column = POSITION_UNIT * y, POSITION_UNIT * x
     top, left = max(row - POSITION_UNIT, 0), max(column - POSITION_UNIT, 0)
     return bool(solid[top : row + POSITION_UNIT, left : column + POSITION_UNIT].all())
-
-
-def _name(kind: int) -> str:
-    return kinds.ENTITY_NAMES[kind] if kind < len(kinds.ENTITY_NAMES) else f"entity of unknown type {kind}"
 
 
 def _place(x: int, y: int) -> str:

@@ -16,28 +16,39 @@ from nppsim.bank import LevelBank
 from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
+from nppsim.levels.campaign import is_campaign, is_campaign_file, levels_from_bytes
 from nppsim.levels.level import TYPE, Level, LevelError, is_text
-from nppsim.levels.level_set import INDEX, LevelSet, LevelSetError
+from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import find_files
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
 from nppsim.replays.replay_set import ReplaySet
-from nppsim.studio.documents import Document, level_document, run_document
+from nppsim.studio.documents import Document, level_document, run_document, support_document
 from nppsim.studio.errors import StudioError
 
 MAX_LEVELS = 20_000  # that a gallery shows; more make no good page
 MAX_REPLAYS = 20_000
-MAX_OPENED = 500  # levels opened or made in the page; the oldest are forgotten
+MAX_OPENED = 5_000  # levels opened or made in the page; the oldest are forgotten
 _BANKS = 32  # compiled levels in memory
 _NOT_FOUND = 404
 LEVEL_FORMATS = {"map": ".map", "text": ".level"}  # that a level is given as: endings of their names
 _HDF5 = b"\x89HDF"  # begins a replay set
+_OTHER_FORMATS = {
+    b"$": "a campaign file whose line is cut off",
+    b"PK\3\4": "a zip archive: unpack it",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"\x89PNG": "a PNG picture",
+    b"{": "JSON",
+}
 _ENDINGS = (*LEVEL_FORMATS.values(), REPLAY_SUFFIX, ".attract")  # that names of runs may have from files
 
 
 @dataclass(frozen=True)
 class ShownLevel:
-    """A level of the gallery.  category, par: as in its level set; None if unknown."""
+    """A level of the gallery.
+
+    category, par: as in its level set; None if unknown.
+    """
 
     level: Level
     name: str
@@ -55,6 +66,8 @@ class ShownLevel:
             "category": self.category,
             "par": self.par,
             "extent": extent[::-1].tolist(),
+            "code": self.level.id,
+            "support": support_document(self.level),
             "entities": {kinds.ENTITY_NAMES[kind]: count for kind, count in sorted(types.items())},
         }
 
@@ -62,13 +75,16 @@ class ShownLevel:
 class Library:
     """Levels and replays by the names that the page uses.
 
-    levels: folders of levels; those that come with nppsim if there are none.
+    levels: folders of levels, which may be empty, campaign files and files of one level; those that come with nppsim if
+        there are none.
     replays: folders of replays and replay sets, or such files.
-    Raises LevelSetError and ReplayError for folders that are none, ConfigError for more than can be shown.
+    Raises LevelSetError and ReplayError for what is neither, ConfigError for more than can be shown.
     """
 
     def __init__(self, levels: Sequence[str | Path] = (), replays: Sequence[str | Path] = ()):
-        self._sets = [LevelSet.open(path) for path in levels or [STARTER_LEVELS]]
+        places = levels or [STARTER_LEVELS]
+        self._sets = list(map(_level_set, places))
+        self._folders = [path for path in map(Path, places) if path.is_dir() and not (path / INDEX).exists()]
         if (count := sum(map(len, self._sets))) > MAX_LEVELS:
             raise ConfigError(f"{count:,} levels; at most {MAX_LEVELS:,} are shown: give a folder of fewer", "--levels")
         for path in replays:
@@ -105,7 +121,6 @@ class Library:
         """A level by its fingerprint.  Raises StudioError if there is none, LevelSetError if its file is gone."""
         with self._lock:
             if id in self._opened:
-                self._opened.move_to_end(id)
                 return self._opened[id]
             self._cards  # noqa: B018  # finds the places
             if id in self._places:
@@ -123,18 +138,24 @@ class Library:
             return self._banks[id]
 
     def document(self, id: str) -> Document:
-        """The level document."""
+        """The level document, with the id of the next level of the gallery, or null."""
         shown = self.level(id)
-        return level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
+        document = level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
+        with self._lock:
+            order = [*self._places, *self._opened]
+            following = order[order.index(id) + 1 :]
+        return document | {"next": next(iter(following), None)}
 
-    def add(self, level: Level, name: str = "", category: str | None = None, par: int | None = None) -> str:
-        """Add a level that the page opened or created; return its id.  Levels of the folders are not replaced."""
+    def add(self, level: Level, name: str = "", category: str | None = None) -> str:
+        """Add a level that the page opened or created; return its id.  Levels of the folders are not replaced.
+
+        name: for a level without a title.
+        """
         id = level.fingerprint
         with self._lock:
             self._cards  # noqa: B018  # finds the places
             if id not in self._places:
-                self._opened[id] = ShownLevel(level, name or level.title.strip() or "untitled", category, par)
-                self._opened.move_to_end(id)
+                self._opened[id] = ShownLevel(level, level.title.strip() or name or "untitled", category)
                 while len(self._opened) > MAX_OPENED:
                     self._opened.popitem(last=False)
         return id
@@ -148,7 +169,7 @@ class Library:
     @property
     def folders(self) -> list[Path]:
         """Folders that take new levels: plain ones; not level sets, whose index lists levels by fingerprint."""
-        return [levels.path for levels in self._sets if not (levels.path / INDEX).exists()]
+        return self._folders
 
     @property
     def categories(self) -> list[str]:
@@ -197,27 +218,57 @@ class Library:
 
     # --------------------------------------------------------------------------------------------------- what is opened
     def open(self, data: bytes, name: str) -> Document:
-        """Open the bytes of a file: {"level": id, "run": run document or null, "warnings": defects that are tolerated}.
+        """Open the bytes of a file: {"level": id, "levels": number of levels, "category": of these, or null, "run": run
+        document or null, "warnings": defects that are tolerated}.
 
-        A level in the map layout or as text, a replay in any format that nppsim reads.
-        name: the file's, for messages.  Raises LevelError, ReplayError, or StudioError for what is neither.
+        A level in the map layout or as text, a campaign file (the id is that of its first level), a replay in any format
+        that nppsim reads.
+        name: the file's, for messages.  Raises LevelError, ReplayError, or StudioError for what is none of these.
         """
         name = PurePath(name.replace("\\", "/")).name[:100] or "file"
         stem = PurePath(name).stem
+        if is_campaign(data):
+            return self._open_campaign(data, name)
         found = _read(data, name)
+        level, run, warnings = found, None, []
         if isinstance(found, Replay):
-            self.add(found.level, stem)
-            warnings = [*found.level.warnings, *found.warnings]
-            run = self.run(found.level, found.inputs, stem)
-            return {"level": found.level.fingerprint, "run": run, "warnings": list(dict.fromkeys(warnings))}
-        id = self.add(found, found.title.strip() or stem)
-        return {"level": id, "run": None, "warnings": list(found.warnings)}
+            level, warnings = found.level, list(found.warnings)
+        id = self.add(level, stem)
+        if isinstance(found, Replay):
+            run = self.run(level, found.inputs, stem)
+        shown = [warning for warning in level.warnings if warning not in level.support_notes]  # the stage has these
+        warnings = list(dict.fromkeys([*shown, *warnings]))
+        return {"level": id, "levels": 1, "category": None, "run": run, "warnings": warnings}
+
+    def _open_campaign(self, data: bytes, name: str) -> Document:
+        levels, problems = levels_from_bytes(data, name)
+        if not levels:
+            raise StudioError(
+                f"{name} is a campaign file without a single readable level: {next(iter(problems.values()))}"
+            )
+        category = PurePath(name).stem
+        ids = [self.add(one, f"{category} {number}", category) for number, one in levels.items()]
+        warnings = [f"left out: {problem}" for problem in problems.values()]
+        return {"level": ids[0], "levels": len(ids), "category": category, "run": None, "warnings": warnings}
+
+
+def _level_set(place: str | Path) -> LevelSet:
+    """The levels of a folder, which may be empty, or of a file.  Raises LevelSetError."""
+    path = Path(place)
+    if path.is_dir():
+        return LevelSet.open(path, may_be_empty=not any(file.name[0] != "." for file in path.iterdir()))
+    if path.is_file() and not is_campaign_file(path):
+        _read(path.read_bytes(), str(path))  # a file that holds no level is refused at the start
+    return LevelSet.at(place)
 
 
 def _shown(levels: LevelSet, i: int) -> ShownLevel:
     entry, level = levels.entries[i], levels[i]
-    name = level.title.strip() or PurePath(entry.file).with_suffix("").as_posix()
-    return ShownLevel(level, name, entry.category, entry.par_frames)
+    file, _, number = entry.file.partition("#")
+    stem = PurePath(file).with_suffix("").as_posix()
+    name = level.title.strip() or " ".join(filter(None, (stem, number)))
+    category = PurePath(file).stem if number and entry.category == SINGLE else entry.category
+    return ShownLevel(level, name, category, entry.par_frames)
 
 
 def _listed(file: Path) -> list[tuple[str, str, str, int, bool | None]]:
@@ -257,4 +308,8 @@ def _read(data: bytes, name: str) -> Level | Replay:
         if suffix == LEVEL_FORMATS["map"]:
             raise
         reason = str(error).removeprefix(f"{name}: ")
-        raise StudioError(f"{name} is neither a level nor a replay, or it is damaged (as a level: {reason})") from error
+        looks = next((what for begin, what in _OTHER_FORMATS.items() if data.startswith(begin)), "")
+        raise StudioError(
+            f"{name}{looks and f' ({looks})'} is neither a level (map, text, campaign file) nor a replay, or it is damaged "
+            f"(as a level: {reason})"
+        ) from error

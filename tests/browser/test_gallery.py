@@ -3,13 +3,15 @@
 import base64
 import re
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from nppsim import simulate
 from nppsim.env import STARTER_LEVELS
-from nppsim.levels.kinds import LOCKED_DOOR
+from nppsim.levels.campaign import to_line
+from nppsim.levels.kinds import LOCKED_DOOR, ROCKET_TURRET
 from nppsim.levels.level import TYPE
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.text import to_text
@@ -17,7 +19,7 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 
 from browsing import DEADLINE_S, until
-from worlds import moving_level, straight
+from worlds import corridor, moving_level, straight
 
 LEVELS = LevelSet.open(STARTER_LEVELS)
 DROP = """([name, text]) => {
@@ -115,10 +117,11 @@ def test_files_that_cannot_be_opened_are_named_with_the_reason(page, studio):
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
     for name, data, message in (
-        ("holiday.jpg", b"\xff\xd8 no level at all", "holiday.jpg is neither a level nor a replay"),
+        ("holiday.jpg", b"\xff\xd8\xff no level at all", "holiday.jpg (a JPEG picture) is neither a level"),
+        ("pack.zip", b"PK\3\4 ...", "a zip archive: unpack it"),
         ("cut.map", LEVELS[0].to_bytes()[:700], "cut.map: 700 bytes; an N++ map has at least 1235"),
         ("cut.replay", winning().to_bytes()[:900], "cut.replay: the map block at byte 13 should have"),
-        ("film.map", bytes(3 << 20), "film.map has 3.0 MB, more than any level or replay"),
+        ("film.map", bytes(5 << 20), "film.map has 5.0 MB; at most 4 MB are opened here"),
     ):
         drop(page, name, data)
         page.wait_for_selector(f".toast.bad:has-text('{message}')")
@@ -126,6 +129,51 @@ def test_files_that_cannot_be_opened_are_named_with_the_reason(page, studio):
     drop(page, "short", Replay(LEVELS[0], [2] * 20).to_bytes("attract")[:-5])
     page.wait_for_selector(".toast.bad:has-text('20 inputs declared, 15 present')")  # opened, and its defect reported
     page.faults.clear()  # the browser notes the refusals on its console
+
+
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory):
+    """A campaign file of an episode: a level that is as in the game, a modelled one, one with things left out, two more."""
+    entities = [[], [(ROCKET_TURRET, 48, 42)], [(27, 40, 44), (ROCKET_TURRET, 48, 42)], [], []]
+    levels = [
+        replace(corridor(switch=31 + number, entities=more), title=f"level {number}")
+        for number, more in enumerate(entities)
+    ]
+    file = tmp_path_factory.mktemp("packs") / "pack.txt"
+    file.write_text("\n".join(map(to_line, levels)))
+    return file, levels
+
+
+def test_levels_that_are_not_as_in_the_game_say_so(page, studio, packs):
+    file, levels = packs
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    drop(page, "pack.txt", file.read_bytes())
+    page.wait_for_selector(".toast:has-text('5 levels are open')")
+    until(page, lambda: shown(page) == 5)  # the gallery shows them alone
+    assert page.locator(".badge").all_text_contents() == ["modelled", "incomplete"]
+    page.select_option("[aria-label=Support]", "exact")
+    assert page.locator(".card h3").all_text_contents() == ["level 0", "level 3", "level 4"]
+    page.select_option("[aria-label=Support]", "unsupported")
+    page.click("a.card")
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    assert page.text_content(".support") == (
+        "incomplete: rocket turrets behave as in N v2.0; 1 alternative death ball is left out"
+    )
+    with_ghost = page.evaluate("document.querySelector('.stage canvas').toDataURL()")
+    page.keyboard.press("n")  # the next level, which is as in the game
+    page.wait_for_selector("h1:has-text('level 3')")
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    assert page.locator(".support").count() == 0
+    assert page.evaluate("document.querySelector('.stage canvas').toDataURL()") != with_ghost
+    page.goto(studio.at(f"watch/{levels[1].fingerprint}"))
+    page.wait_for_selector(".support.modelled:has-text('rocket turrets')")
+
+
+def test_a_folder_without_levels_invites_to_draw_one(page, start_studio, tmp_path):
+    page.goto(start_studio("--levels", str(tmp_path)).at("levels"))
+    page.click(".notice a:has-text('draw a level')")
+    page.wait_for_selector(".editor")
 
 
 @pytest.fixture(scope="module")

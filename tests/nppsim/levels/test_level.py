@@ -222,11 +222,23 @@ def test_the_exit_count_of_the_file_decides_the_pairing_and_a_mismatch_is_a_warn
     assert "beyond the end" in level.warnings[1]
 
 
-def test_what_creates_nothing_is_a_warning():
-    assert "byte 1235: entity type 99 (unknown; the first of 2 such records)" in warning_of(
-        level_of((99, 0, 0, 0, 0), (200, 0, 0, 0, 0))
+def test_what_is_not_simulated_is_a_warning():
+    assert warning_of(level_of((99, 0, 0, 0, 0), (200, 0, 0, 0, 0))) == "2 unknown entities are left out"
+    assert warning_of(level_of((27, 0, 0, 0, 0))) == "1 alternative death ball is left out"
+
+
+def test_support_notes_say_what_differs_from_the_game():
+    turrets = level_of((kinds.GAUSS_TURRET, 9, 9, 0, 0), (kinds.ROCKET_TURRET, 9, 9, 0, 0), (27, 9, 9, 0, 0))
+    assert turrets.support_notes == (
+        "rocket turrets and gauss turrets behave as in N v2.0",
+        "1 alternative death ball is left out",
     )
-    assert "entity type 22 (evil ninja;" in warning_of(level_of((22, 0, 0, 0, 0)))
+    for kind in kinds.COMPLETIONS:
+        assert len(level_of((kind, 9, 9, 0, 0)).support_notes) == 1
+    assert level_of((kinds.MINE, 9, 9, 0, 0)).support_notes == ()
+
+
+def test_a_tile_that_does_not_exist_is_a_warning():
     tiles = open_tiles()
     tiles[2, 3] = tiles[5, 5] = 40
     assert warning_of(Level(tiles, np.array([SPAWN]))).startswith(

@@ -1,10 +1,13 @@
 """A studio of a few levels, and a browser's view of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 import nppsim
+from nppsim.levels.campaign import to_line
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.replays.replay import Replay
 from nppsim.studio.app import Studio, create_app
@@ -48,6 +51,15 @@ def levels(tmp_path):
     entries = [(straight(), LevelEntry("simple", par_frames=70)), (moving_level(), LevelEntry("odd"))]
     LevelSet.write(folder, entries)
     return folder
+
+
+@pytest.fixture
+def pack(tmp_path):
+    """A campaign file of six levels."""
+    levels = [straight(length=13 + number) for number in range(6)]
+    lines = [to_line(replace(level, title=f"level {number}")) for number, level in enumerate(levels)]
+    (tmp_path / "pack.txt").write_text("\n".join(lines) + "\n")
+    return tmp_path / "pack.txt"
 
 
 @pytest.fixture

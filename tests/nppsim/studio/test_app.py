@@ -8,16 +8,17 @@ import pytest
 
 import nppsim
 from nppsim.errors import ConfigError
-from nppsim.levels.kinds import MINE
+from nppsim.levels.kinds import MINE, ROCKET_TURRET
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.text import to_text
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.studio import library, recordings
+from nppsim.studio.errors import StudioError
 from nppsim.studio.library import Library
 
-from worlds import corridor, moving_level, straight
+from worlds import corridor, moving_level, room, straight
 
 
 def test_the_gallery_lists_the_levels_of_the_folders(page):
@@ -31,6 +32,54 @@ def test_the_gallery_lists_the_levels_of_the_folders(page):
     document = page.get(f"levels/{cards[0]['id']}").json()
     assert document["par"] == 70 and document["tiles"] == straight().tiles.tolist()
     assert "no such level" in page.get("levels/0123", 404).json()["error"]
+
+
+def test_campaign_files_level_files_and_empty_folders_are_opened(pack, tmp_path):
+    (tmp_path / "own").mkdir()
+    moving_level().save(tmp_path / "lone.level")
+    library = Library([pack, f"{pack}#1", tmp_path / "lone.level", tmp_path / "own"])
+    shown = library.levels()
+    assert [(card["name"], card["category"]) for card in shown["levels"]] == [
+        *((f"level {number}", "pack") for number in range(6)),
+        ("lone", "single"),
+    ]
+    assert not shown["problems"] and library.folders == [tmp_path / "own"]
+
+
+@pytest.mark.parametrize(
+    ("data", "recognised"),
+    [(b"PK\3\4", "zip archive"), (b"\x89PNG", "PNG"), (b"$cut#000000", "campaign file"), (b"\x89HDF", "--replays")],
+)
+def test_a_file_that_is_no_level_is_refused_with_the_format_that_was_recognised(tmp_path, data, recognised):
+    (tmp_path / "file").write_bytes(data + bytes(9))
+    with pytest.raises(StudioError) as refused:
+        Library([tmp_path / "file"])
+    assert recognised in str(refused.value)
+
+
+def test_levels_follow_each_other(pack):
+    library = Library([pack])
+    ids = [card["id"] for card in library.levels()["levels"]]
+    documents = list(map(library.document, ids))
+    assert [one["next"] for one in documents] == [*ids[1:], None]
+
+
+def test_a_campaign_file_that_is_dropped_joins_the_gallery(page, pack):
+    data = pack.read_bytes() + b"$cut off#0000000"
+    opened = page.post("open", data, **{"X-File-Name": "mine.txt"})
+    assert (opened["levels"], opened["category"]) == (6, "mine") and "mine.txt#6" in opened["warnings"][0]
+    cards = [card for card in page.get("levels").json()["levels"] if card["category"] == "mine"]
+    assert [card["name"] for card in cards] == [f"level {number}" for number in range(6)]
+
+
+def test_support_is_shown_and_what_is_left_out(page):
+    level = room(entities=[(ROCKET_TURRET, 50, 20), (27, 60, 30)])
+    opened = page.post("open", level.to_bytes())
+    assert not opened["warnings"]  # the stage shows it
+    document = page.get(f"levels/{opened['level']}").json()
+    assert document["support"] == {"grade": "unsupported", "notes": list(level.support_notes)}
+    assert document["left_out"] == [{"name": "alternative death ball", "x": 360, "y": 180}]
+    assert page.get("levels").json()["levels"][-1]["support"] == document["support"]
 
 
 def test_without_folders_the_levels_that_come_with_nppsim_are_shown():
@@ -64,7 +113,7 @@ def test_a_level_is_given_as_a_file_and_opened_again(page, format):
 def test_a_level_that_was_opened_joins_the_gallery(page):
     level = corridor(title="Along")
     opened = page.post("open", level.to_bytes(), **{"X-File-Name": quote("../../etc/Gänge.map")})
-    assert opened == {"level": level.fingerprint, "run": None, "warnings": []}
+    assert opened == {"level": level.fingerprint, "levels": 1, "category": None, "run": None, "warnings": []}
     assert page.get("levels").json()["levels"][-1]["name"] == "Along"
     unnamed = page.post("open", corridor(40).to_bytes(), **{"X-File-Name": quote("../../etc/Gänge.map")})["level"]
     assert page.get(f"levels/{unnamed}").json()["name"] == "Gänge"
@@ -84,8 +133,8 @@ def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
     ("data", "name", "message"),
     [
         (b"", "a.map", "a.map: 0 bytes; an N++ map has at least 1235"),
-        (b"\0" * 100, "a", "a is neither a level nor a replay, or it is damaged (as a level: 100 bytes;"),
-        (b"\xff\xd8\xff\xe0 a picture", "a.jpg", "a.jpg is neither a level nor a replay"),
+        (b"\0" * 100, "a", "or it is damaged (as a level: 100 bytes;"),
+        (b"\xff\xd8\xff\xe0 a picture", "a.jpg", "a.jpg (a JPEG picture) is neither a level"),
         (b"\xff" * 5000, "a", "neither a level"),
         (straight().to_bytes(), "a.replay", "a.replay"),
         (b"nppsim level 1\nnonsense", "a.level", "a.level"),

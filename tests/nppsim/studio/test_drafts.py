@@ -131,7 +131,7 @@ def test_a_finishable_level_has_no_findings():
         (
             lambda draft: draft["entities"].append({"kind": 23, "x": 44, "y": 44, "orientation": 0, "mode": 0}),
             "note",
-            "partly a guess",
+            "laser turrets behave partly by guess",
         ),
     ],
 )

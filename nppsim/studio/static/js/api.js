@@ -7,7 +7,7 @@
  */
 
 const MIB = 1 << 20;
-const MOST_BYTES = MIB; // of a file, as nppsim/studio/security.py has it
+const MOST_BYTES = 4 * MIB; // of a file, as nppsim/studio/security.py has it
 const TRY_LATER = 1013; // why a socket is closed: too many of them
 let token = new URLSearchParams(location.search).get("token") ?? "";
 
@@ -40,9 +40,9 @@ export function remove(path) {
   return request("DELETE", path);
 }
 
-/** Open a file (of an input or a drop): {level: id, run: run document or null, warnings}. */
+/** Open a file (of an input or a drop): {level: id, levels: their number, category, run: run document or null, warnings}. */
 export async function openFile(file) {
-  if (file.size > MOST_BYTES) throw new ApiError(`${file.name} has ${(file.size / MIB).toFixed(1)} MB, more than any level or replay; at most ${MOST_BYTES / MIB} MB are opened`, 413);
+  if (file.size > MOST_BYTES) throw new ApiError(`${file.name} has ${(file.size / MIB).toFixed(1)} MB; at most ${MOST_BYTES / MIB} MB are opened here: start the studio with --levels and its name`, 413);
   const data = await file.arrayBuffer().catch(() => {
     throw new ApiError(`${file.name} cannot be read: drop files, not folders`, 400);
   });

@@ -26,6 +26,7 @@ const VIEWS = [
   { name: "run", title: "Training", module: "./run.js", hidden: true }, // until the studio says that it follows one
 ];
 const RETRY_MS = 700;
+const MOST_WARNINGS = 3; // of a file
 const PATIENCE_MS = 400; // until a view that is slow says so
 
 const view = document.getElementById("view");
@@ -122,21 +123,24 @@ function acceptDrops() {
   });
 }
 
-/** Open files one after another, and show the last: a level to play, a replay to watch. */
+/** Open files one after another, and show the last: a level to play, a campaign file in the gallery, a replay to watch. */
 async function openFiles(files) {
   let last = null;
   for (const file of files) {
     try {
       last = await openFile(file);
-      toast(`${file.name} is open`, "good");
-      for (const text of last.warnings) toast(`${file.name}: ${text}`, "bad");
+      toast(last.levels > 1 ? `${file.name}: ${last.levels} levels are open` : `${file.name} is open`, "good");
+      const { warnings } = last;
+      for (const text of warnings.slice(0, MOST_WARNINGS)) toast(`${file.name}: ${text}`, "bad");
+      if (warnings.length > MOST_WARNINGS) toast(`${file.name}: ${warnings.length - MOST_WARNINGS} more lines like these`, "bad");
     } catch (error) {
       studio.failed(error);
     }
   }
   if (!last) return;
   studio.opened = last.run;
-  studio.go(last.run ? "#/replays/opened" : `#/play/${last.level}`);
+  if (last.run) studio.go("#/replays/opened");
+  else studio.go(last.levels > 1 ? `#/levels/${encodeURIComponent(last.category)}` : `#/play/${last.level}`);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ export const ACTIONS = {
   rewind: ["rewind while pressed", ["Backspace"]],
   mark: ["practise from here; again: from the spawn", ["KeyM"]],
   keep: ["keep this run", ["KeyK"]],
+  next: ["the next level", ["KeyN"]],
   view: ["closer, following the ninja; all of the level", ["KeyV"]],
 };
 const LASTING = [...Object.keys(BITS), "rewind"]; // actions that last while the key is down

@@ -86,7 +86,7 @@ export class Deaths {
       this.more.replaceChildren(canvas, element("table", {}, element("thead", {}, element("tr", {}, ["level", "won", "died"].map((text) => element("th", { text })))), this.table));
       this.scene?.destroy();
       this.scene = new Scene(canvas);
-      this.scene.setLevel({ ...this.level, tiles: this.level.tiles.map((row) => row.map(() => 0)), entities: [], start: { ...this.level.start, c: {} } });
+      this.scene.setLevel({ ...this.level, tiles: this.level.tiles.map((row) => row.map(() => 0)), entities: [], left_out: [], start: { ...this.level.start, c: {} } });
       this.scene.fit("stage");
     }
     const picture = heatPicture(places);

@@ -18,6 +18,15 @@ export function seconds(frames) {
   return `${(frames / 60).toFixed(2)} s`;
 }
 
+/** What a level's support grade means: shown on cards and over stages; "exact" shows nothing. */
+export const SUPPORT = { exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
+
+/** A line that stays above a stage where the level is not played as in the game; null elsewhere. */
+export function supportBanner({ support }) {
+  if (!support.notes.length) return null;
+  return element("p", { class: `support ${support.grade}`, role: "note" }, element("b", { text: `${SUPPORT[support.grade]}: ` }), support.notes.join("; "));
+}
+
 /** Whether what is typed belongs to a field or an open dialog, not to the game.  target: of a key event. */
 export function takesKeys(target) {
   const field = target instanceof Element && target.matches("input:not([type=range], [type=checkbox], [type=radio]), select, textarea");

@@ -1,7 +1,7 @@
 /* The gallery: all levels with their pictures; search, filters, order.  The pictures are drawn when they come into view. */
 
 import { get } from "./api.js";
-import { element, seconds, takesKeys } from "./elements.js";
+import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
 import { Scene } from "./scene.js";
 
 const PAGE = 120; // cards created at a time
@@ -17,16 +17,24 @@ const PARS = { any: () => true, "under 5 s": (par) => par !== null && par < 300,
 const SUCCESS = { any: () => true, "never finished": (runs) => runs && !runs.won, "not always finished": (runs) => runs && runs.won < runs.all,
   "always finished": (runs) => runs && runs.won === runs.all, "not played": (runs) => !runs };
 
-const chosen = { search: "", category: "", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // while other views are shown
+const GRADES = { any: "as in the game or not", exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
+
+const chosen = { search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // while other views are shown
 
 /** A level's category; one that is in none of the folders was opened or made here. */
 function categoryOf({ category }) {
   return category ?? "opened here";
 }
 
-/** The view; see app.js. */
-export async function show(root, studio) {
+/** The view; see app.js.  #/levels/NAME shows one category. */
+export async function show(root, studio, category) {
   const { levels, problems } = await get("levels");
+  if (category) Object.assign(chosen, { search: "", support: "any", entity: "", size: "any", par: "any", success: "any", category, top: 0 });
+  if (!levels.length) {
+    root.append(element("div", { class: "notice" }, element("h1", { text: "No levels yet" }),
+      element("p", {}, "Drop level or campaign files here, or ", element("a", { href: "#/edit", text: "draw a level" }), " and save it in the folder.")));
+    return undefined;
+  }
   const gallery = new Gallery(root, studio, levels, problems, await success(studio));
   return () => gallery.destroy();
 }
@@ -82,6 +90,7 @@ class Gallery {
       oninput: () => this.choose("search", this.search.value) });
     return element("div", { class: "bar" }, this.search,
       this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one])]),
+      this.chooser("support", "Support", Object.entries(GRADES)),
       this.chooser("entity", "With", [["", "any entities"], ...kinds.map((kind) => [kind, `with ${kind}`])]),
       this.chooser("size", "Size", Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one])),
       this.chooser("par", "Par time", Object.keys(PARS).map((one) => [one, one === "any" ? "any par time" : `par ${one}`])),
@@ -105,9 +114,9 @@ class Gallery {
   filter() {
     const words = chosen.search.toLowerCase().split(/\s+/).filter(Boolean);
     this.shown = this.levels.filter((card) => {
-      const text = `${card.name} ${card.category ?? ""} ${card.id.slice(0, 12)}`.toLowerCase();
+      const text = `${card.name} ${card.code} ${card.category ?? ""} ${card.id.slice(0, 12)}`.toLowerCase();
       return words.every((word) => text.includes(word)) && (!chosen.category || categoryOf(card) === chosen.category)
-        && (!chosen.entity || card.entities[chosen.entity]) && SIZES[chosen.size](card.extent[0] * card.extent[1]) && PARS[chosen.par](card.par)
+        && (chosen.support === "any" || card.support.grade === chosen.support) && (!chosen.entity || card.entities[chosen.entity]) && SIZES[chosen.size](card.extent[0] * card.extent[1]) && PARS[chosen.par](card.par)
         && SUCCESS[this.runs.size ? chosen.success : "any"](this.runs.get(card.id));
     });
     this.shown.sort(ORDERS[chosen.order]);
@@ -129,10 +138,12 @@ class Gallery {
     const picture = element("canvas", { width: 1, height: 1, "aria-hidden": "true" });
     this.painter.watch(picture, card.id);
     const category = categoryOf(card);
-    const text = [card.par === null ? null : `par ${seconds(card.par)}`, `${card.extent[0]} × ${card.extent[1]}`,
-      card.name.startsWith(`${category}/`) ? null : category].filter(Boolean).join(" · ");
+    const text = [card.code, card.par === null ? null : `par ${seconds(card.par)}`, `${card.extent[0]} × ${card.extent[1]}`,
+      card.code || card.name.startsWith(`${category}/`) ? null : category].filter(Boolean).join(" · ");
     const runs = this.runs.get(card.id);
+    const { grade, notes } = card.support;
     return element("li", {}, element("a", { class: "card", href: `#/play/${card.id}`, "data-level": card.id }, picture,
+      grade === "exact" ? null : element("span", { class: `chip badge ${grade}`, text: SUPPORT[grade], title: notes.join("; ") }),
       element("h3", { text: card.name }), element("p", {}, text,
         runs && element("span", { class: runs.won === runs.all ? "good" : runs.won ? "warn" : "bad", text: ` · ${runs.won} of ${runs.all} finish` }))));
   }
@@ -217,7 +228,7 @@ class Painter {
   draw(picture, level) {
     picture.dataset.drawn = "true";
     this.scene.resize(null);
-    this.scene.setLevel(level);
+    this.scene.setLevel({ ...level, left_out: level.left_out.map(({ x, y }) => ({ x, y })) }); // too small for names
     [picture.width, picture.height] = [this.canvas.width, this.canvas.height];
     picture.getContext("2d").drawImage(this.canvas, 0, 0);
   }

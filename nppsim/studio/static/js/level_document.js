@@ -10,14 +10,17 @@ const MIDDLE = [528, 300];
 // A pair becomes what the simulator makes of it: an exit and its switch are two entities, other doors stand where their
 // switch is and have a line.
 export function documentOf(state) {
-  const entities = [], looks = {};
+  const entities = [], leftOut = [], looks = {};
   const add = (entity, bits) => {
     looks[entities.length] = [bits, entity.x, entity.y];
     return entities.push(entity) - 1;
   };
   for (const one of state.entities) {
-    if (!KINDS.has(one.kind)) continue; // creates nothing
     const entity = drawn(one);
+    if (!KINDS.has(one.kind)) {
+      leftOut.push({ name: entity.kind, x: entity.x, y: entity.y });
+      continue;
+    }
     if (one.kind === EXIT) {
       const exit = add(entity, ACTIVE);
       const [x, y] = pixels(one.switch);
@@ -28,7 +31,7 @@ export function documentOf(state) {
   }
   const spawn = state.spawn ? pixels(state.spawn) : MIDDLE;
   const start = { f: 0, n: [...spawn, 0, 0, 0, 0, -1, 0], i: 0, o: "running", g: 0, c: looks, all: true };
-  return { id: "", name: state.title, title: state.title, tiles: draftOf(state).tiles, entities, spawn, start, size: [1056, 600] };
+  return { id: "", name: state.title, title: state.title, tiles: draftOf(state).tiles, entities, left_out: leftOut, spawn, start, size: [1056, 600] };
 }
 
 export const pixels = ([x, y]) => [STEP * x, STEP * y];

@@ -63,7 +63,8 @@ export const TILE_NAMES = [
   ...["top", "right", "bottom", "left"].map((side) => `single face, ${side}`),
 ];
 
-export const nameOf = (kind) => KINDS.get(kind)?.name ?? `entity of type ${kind}`;
+const LEFT_OUT = { 27: "alternative death ball" }; // in files, but not simulated
+export const nameOf = (kind) => KINDS.get(kind)?.name ?? LEFT_OUT[kind] ?? `unknown entity (type ${kind})`;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // States

@@ -7,7 +7,7 @@
 import { Socket, get } from "./api.js";
 import { Clock, FRAME_MS, Pacing } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
-import { element, seconds } from "./elements.js";
+import { element, seconds, supportBanner } from "./elements.js";
 import { Ghosts, bestTime, takeBest } from "./ghosts.js";
 import { keepDialog } from "./keep.js";
 import { LiveGame } from "./live.js";
@@ -156,6 +156,7 @@ class Play {
       mark: () => this.setMark(),
       keep: () => this.keep(),
       view: () => this.setCloser(!this.closer),
+      next: () => this.level.next && this.studio.go(`#/play/${this.level.next}`),
     };
     actions[action]?.();
   }
@@ -313,16 +314,17 @@ class Play {
     this.ghostList = element("div");
     this.pace = element("p", { class: "small muted", id: "pacing" });
     const panel = (title, ...content) => element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
-    const facts = [["category", this.level.category ?? "none"], ["par", this.level.par ? seconds(this.level.par) : "unknown"]];
+    const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"], ["par", this.level.par ? seconds(this.level.par) : "unknown"]];
     root.replaceChildren(element("div", { class: "split play" },
-      element("div", { class: "stage" }, this.canvas,
+      element("div", { class: "field" }, supportBanner(this.level), element("div", { class: "stage" }, this.canvas,
         element("div", { class: "hud" }, this.time, this.bests, this.numbers), this.verdict,
-        element("div", { class: "keys", "aria-label": "Keys of this frame" }, this.caps), this.touchButtons()),
+        element("div", { class: "keys", "aria-label": "Keys of this frame" }, this.caps), this.touchButtons())),
       element("div", { class: "panels", onclick: (event) => this.clicked(event) },
         panel(null, element("h1", { text: this.level.name }),
           element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
             element("dt", { text: "attempt" }), this.attempt),
           element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"), this.viewButton,
+            this.level.next && element("a", { class: "button", href: `#/play/${this.level.next}`, text: "Next level", title: ACTIONS.next[0] }),
             element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
             element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }))),
         panel("Practice", element("div", { class: "bar" }, this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step"))),

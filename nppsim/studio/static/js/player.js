@@ -11,7 +11,7 @@
  * shift: ten frames), home, end, + - 0 for the view, 1 to 9 to follow a run.
  */
 
-import { element, seconds, takesKeys } from "./elements.js";
+import { element, seconds, supportBanner, takesKeys } from "./elements.js";
 import { Recording, partingFrame } from "./recording.js";
 import { Scene } from "./scene.js";
 import { Timeline } from "./timeline.js";
@@ -165,6 +165,7 @@ export class Player {
     const lanes = element("div", { class: "lanes", "aria-hidden": "true" });
     root.classList.add("player");
     root.replaceChildren(
+      supportBanner(this.level) ?? "",
       element("div", { class: "stage" }, this.canvas,
         element("div", { class: "hud" }, this.clock, this.state),
         element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps)),

@@ -163,7 +163,7 @@ export class Scene {
     context.globalAlpha = GHOST_OPACITY;
     for (const { look, colour } of ghosts) drawNinja(pen, look, colour, colour);
     context.globalAlpha = 1;
-    for (const { look, colour, label } of ghosts) if (label) this.drawLabel(pen, look.at, label, colour);
+    this.drawLabels(pen, ghosts.map(({ look, colour, label }) => ({ at: look.at, label, colour })));
     if (ninja) drawNinja(pen, ninja, this.colours.ink, this.colours.band, age);
     picture.over?.(pen);
   }
@@ -218,6 +218,7 @@ export class Scene {
     context.drawImage(this.tiles, 0, 0);
     this.place(context);
     const pen = new Pen(context, this.colours);
+    this.drawLeftOut(pen);
     for (const index of this.stillOnes) this.drawOne(pen, index, world);
     [this.stillDrawn, this.stillWorld] = [world.version, world];
   }
@@ -226,16 +227,42 @@ export class Scene {
     drawEntity(pen, this.level.entities[index], world.looks[index]);
   }
 
-  drawLabel(pen, [x, y], label, colour) {
+  /** Entities that are not simulated: pale ghosts with their names. */
+  drawLeftOut(pen) {
+    const { context } = pen;
+    context.save();
+    context.globalAlpha = 0.55;
+    context.setLineDash([3, 2.4]);
+    for (const { x, y } of this.level.left_out) pen.ring([x, y], 9, 1.2, this.colours.muted);
+    context.restore();
+    this.drawLabels(pen, this.level.left_out.map(({ name, x, y }) => ({ at: [x, y], label: name, colour: this.colours.muted })));
+  }
+
+  /** Texts above places, [{at, label, colour}]: moved up where they would cover an earlier one, left out where that is the same. */
+  drawLabels(pen, labels) {
     const { context } = pen;
     const size = Math.max(7, 11 / this.view.scale);
     context.font = `600 ${size}px system-ui, sans-serif`;
     context.textAlign = "center";
     context.lineWidth = size / 4;
     context.strokeStyle = this.colours.open;
-    context.strokeText(label, x, y - 13);
-    context.fillStyle = colour;
-    context.fillText(label, x, y - 13);
+    const drawn = []; // of {x, y, half, label}
+    for (const { at: [x, above], label, colour } of labels) {
+      if (!label) continue;
+      const half = context.measureText(label).width / 2;
+      let y = above - 13;
+      const covered = () => drawn.find((other) => Math.abs(other.x - x) < other.half + half && Math.abs(other.y - y) < size);
+      let other = covered();
+      while (other && other.label !== label) {
+        y = other.y - 1.05 * size;
+        other = covered();
+      }
+      if (other) continue;
+      drawn.push({ x, y, half, label });
+      context.strokeText(label, x, y);
+      context.fillStyle = colour;
+      context.fillText(label, x, y);
+    }
   }
 }
 
