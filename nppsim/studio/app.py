@@ -19,6 +19,7 @@ from nppsim.levels.text import to_text
 from nppsim.replays.replay import FORMATS
 from nppsim.studio import editing, sessions, watching
 from nppsim.studio.errors import StudioError
+from nppsim.studio.leaderboard import Leaderboard
 from nppsim.studio.library import LEVEL_FORMATS, Library
 from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings
 from nppsim.studio.roster import Roster
@@ -33,14 +34,22 @@ class Studio:
 
     library: levels and replays.
     recordings, demonstrations: stored runs.
+    leaderboard: best runs; by default in memory.
     sessions: running games, one per open socket.
     roster: agents, and the experiment that is followed.
     watching: open watch sockets.
     editors: the open ones.
     """
 
-    def __init__(self, library: Library, demonstrations: str | Path = "demonstrations", roster: Roster | None = None):
+    def __init__(
+        self,
+        library: Library,
+        demonstrations: str | Path = "demonstrations",
+        roster: Roster | None = None,
+        leaderboard: Leaderboard | None = None,
+    ):
         self.library = library
+        self.leaderboard = leaderboard or Leaderboard()
         self.recordings = Recordings()
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.sessions: set[sessions.Session] = set()
@@ -112,6 +121,11 @@ async def levels(request: Request) -> JSONResponse:
 async def level(request: Request) -> JSONResponse:
     """A level document."""
     return await answered(_studio(request).library.document, request.path_params["id"])
+
+
+async def best(request: Request) -> JSONResponse:
+    """The best runs of a level."""
+    return await answered(_studio(request).leaderboard.best, request.path_params["id"])
 
 
 async def level_file(request: Request) -> Response:
@@ -204,6 +218,7 @@ routes: list[BaseRoute] = [
     Route("/api/levels", levels),
     Route("/api/levels/{id}", level),
     Route("/api/levels/{id}/file", level_file),
+    Route("/api/levels/{id}/best", best),
     Route("/api/open", open_file, methods=["POST"]),
     Route("/api/replays", replays),
     Route("/api/replays/{number:int}/run", replay_run),

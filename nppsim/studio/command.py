@@ -83,6 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
     from nppsim.levels.level_set import LevelSet
     from nppsim.studio.app import Studio, create_app
     from nppsim.studio.game import Game
+    from nppsim.studio.leaderboard import FILE, Leaderboard, data_folder
     from nppsim.studio.library import Library
     from nppsim.studio.roster import Roster
 
@@ -111,7 +112,7 @@ def run(arguments: argparse.Namespace) -> None:
             threading.Thread(target=_end_with_input, daemon=True).start()
         if not arguments.no_browser:
             webbrowser.open(address)
-        studio = Studio(library, arguments.demonstrations, roster)
+        studio = Studio(library, arguments.demonstrations, roster, Leaderboard(data_folder() / FILE))
         recordings = None if arguments.end_with_input else studio.recordings  # its output is not read
         serve(create_app(studio, access), listener, recordings)
 

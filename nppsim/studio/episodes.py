@@ -42,6 +42,11 @@ class Episode:
         self._pressed: list[np.ndarray] = []
 
     @property
+    def game(self) -> Game:
+        """The game that it plays."""
+        return self._writer.game
+
+    @property
     def frame(self) -> int:
         """Frames played."""
         return self._writer.game.frame

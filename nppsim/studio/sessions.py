@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nppsim.errors import UserError
+from nppsim.outcomes import NAMES, WON
 from nppsim.reading import mismatch, parse_json
 from nppsim.studio.documents import MAX_RUN_FRAMES, Document, FrameWriter
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
+from nppsim.studio.leaderboard import PERSON, Leaderboard
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Recordings
 
@@ -30,14 +32,26 @@ MAX_STEP = 600  # frames of one message
 MAX_SESSIONS = 64
 MAX_LABEL = 100  # characters
 _TRY_LATER = 1013  # why a socket is closed
-_SHAPES: dict[str, Any] = {"step": [int], "rewind": int, "restart": bool, "keep": {"label": str}, "start": str}
+_SHAPES: dict[str, Any] = {
+    "step": [int],
+    "rewind": int,
+    "restart": bool,
+    "keep": {"label": str},
+    "score": {"name": str},
+    "start": str,
+}
 
 
 class Session:
-    """One game with its inputs.  library: source of levels.  recordings: receives stored runs."""
+    """One game with its inputs.
 
-    def __init__(self, library: Library, recordings: Recordings):
-        self._library, self._recordings = library, recordings
+    library: source of levels.
+    recordings: receives stored runs.
+    leaderboard: receives runs that win.
+    """
+
+    def __init__(self, library: Library, recordings: Recordings, leaderboard: Leaderboard):
+        self._library, self._recordings, self._leaderboard = library, recordings, leaderboard
         self._game: Game | None = None
 
     def answer(self, message: Any) -> Document:
@@ -61,6 +75,7 @@ class Session:
             "rewind": self._rewind,
             "restart": lambda _: self._rewind(0),
             "keep": lambda about: self._keep(about["label"]),
+            "score": lambda about: self._score(about["name"]),
         }
         return verbs_of_a_game[verb](message[verb])
 
@@ -107,6 +122,16 @@ class Session:
         inputs = np.frombuffer(bytes(self._inputs), np.uint8)
         level, category = self._game.level, self._library.level(self._id).category
         return {"stored": self._recordings.keep(level, inputs, self._game.outcome, label, category).card()}
+
+    def _score(self, name: str) -> Document:
+        """Enter the run that has just won into the leaderboard; return the best runs of the level."""
+        assert self._game is not None
+        if self._game.outcome != NAMES[WON]:
+            raise StudioError("the run has not won, so it has no score")
+        if not 0 < len(name) <= MAX_LABEL:
+            raise StudioError(f"the name {name!r} needs 1 to {MAX_LABEL} characters")
+        self._leaderboard.add(self._id, PERSON, name, len(self._inputs), int(self._game.ninja["gold"]))
+        return {"best": self._leaderboard.best(self._id)}
 
     def _play(self, inputs: np.ndarray) -> int:
         """Play inputs, store them and snapshots between; returns the number of frames played."""
@@ -157,7 +182,7 @@ async def play(socket: "WebSocket") -> None:
     if len(studio.sessions) >= MAX_SESSIONS:
         await socket.close(_TRY_LATER, f"{MAX_SESSIONS} games are being played; close some tabs")
         return
-    session = Session(studio.library, studio.recordings)
+    session = Session(studio.library, studio.recordings, studio.leaderboard)
     studio.sessions.add(session)
     try:
         while (received := await socket.receive())["type"] == "websocket.receive":

@@ -23,12 +23,15 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.levels.level import Level
+from nppsim.outcomes import NAMES, WON
 from nppsim.reading import mismatch, parse_json
 from nppsim.replays.diff import compare_replays
 from nppsim.replays.replay import Replay
 from nppsim.studio.documents import Document, RunWriter
 from nppsim.studio.episodes import Episode, layout_document
 from nppsim.studio.errors import StudioError
+from nppsim.studio.game import Game
+from nppsim.studio.leaderboard import AGENT, PLANNER
 from nppsim.studio.trial import Trials
 
 AHEAD = 600  # frames that an episode is played beyond what the page shows
@@ -129,6 +132,8 @@ class Watcher:
         except UserError as error:
             await self._send(head | {"error": str(error)})
             return
+        if "planner" in run:
+            await self._enter(PLANNER, "planner", bank, writer.game)
         await self._send(head | {"parts": [part], "over": part["outcome"]})
         pressed[head["run"]] = inputs[: part["frames"]]
 
@@ -146,7 +151,14 @@ class Watcher:
                 await self._send(head | {"parts": parts, "over": episode.outcome})
         finally:
             episode.close()
+        await self._enter(AGENT, agent.name, bank, episode.game)
         return episode.inputs
+
+    async def _enter(self, kind: str, name: str, bank: LevelBank, game: Game) -> None:
+        """Enter a run that has won into the leaderboard."""
+        if game.outcome == NAMES[WON]:
+            level, gold = bank.levels[0].fingerprint, int(game.ninja["gold"])
+            await self._beside(self._studio.leaderboard.add, level, kind, name, game.frame, gold)
 
     async def _planned(self, bank: LevelBank) -> tuple[np.ndarray, str]:
         try:

@@ -39,12 +39,18 @@ class Studio:
 def start_studio(tmp_path_factory):
     """A function that starts a studio with further arguments and returns it; all are ended after the tests."""
     started = []
+    data = str(tmp_path_factory.mktemp("data"))
 
     def start(*arguments):
         folder = str(tmp_path_factory.mktemp("studio") / "demonstrations")
         command = [sys.executable, "-m", "nppsim", "studio", "--no-browser", "--port", "0", "--demonstrations", folder]
         process = subprocess.Popen(
-            [*command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*command, *arguments],
+            cwd=ROOT,
+            env={"XDG_DATA_HOME": data, **os.environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         started.append(process)
         return Studio(process, _address(process), folder)

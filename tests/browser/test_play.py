@@ -14,6 +14,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet
+from nppsim.replays.score import score
 
 from browsing import until
 
@@ -150,6 +151,22 @@ def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_
     page.get_by_role("button", name="Go on from here").click()
     until(page, lambda: frame_number(page) == 30, "frame 30 of the agent's run")
     page.wait_for_selector(".verdict:has-text('goes on with the next key')")
+
+
+def test_the_clock_counts_down_to_the_score_which_the_leaderboard_keeps(page, start_studio, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    open_level(page, start_studio())
+    assert page.text_content("#time") == "90.000"
+    page.wait_for_selector(".best:has-text('No run has finished')")
+    page.get_by_label("Your name").fill("Ann")
+    page.focus(".stage canvas")
+    page.keyboard.down("ArrowRight")
+    finish(page)
+    points = f"{score(frame_number(page), 0):.3f}"
+    assert page.text_content("#time") == points and points in page.text_content(".verdict")
+    page.wait_for_selector(f".best tr:has-text('Ann'):has-text('{points}')")
+    page.goto(start_studio().at(f"play/{LEVEL.fingerprint}"))  # another start has it, too
+    page.wait_for_selector(f".best tr:has-text('Ann'):has-text('{points}')")
 
 
 def test_frame_advance_rewind_and_practice(page, studio):

@@ -1,6 +1,7 @@
 """The command: output, refusals, and start and end of the server."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -28,6 +29,7 @@ def started(levels, tmp_path):
     process = subprocess.Popen(
         [*command, "--demonstrations", str(tmp_path / "demonstrations")],
         cwd=ROOT,
+        env=os.environ | {"XDG_DATA_HOME": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -29,6 +29,11 @@ export class Clock {
   }
 }
 
+/** Time left on the game's clock, which is the score of a run that wins then, s; as in nppsim/replays/score.py. */
+export function score(frames, gold) {
+  return 90 + 2 * gold - frames / 60;
+}
+
 /** How evenly new states come: the share of gaps within 20 ms, and the time from an input to the state it led to. */
 export class Pacing {
   constructor() {

@@ -69,6 +69,11 @@ export class LiveGame {
     return (await this.ask({ keep: { label } })).stored;
   }
 
+  /** Enter the run that has just won into the leaderboard; resolves to the best runs of the level. */
+  async score(name) {
+    return (await this.ask({ score: { name } })).best;
+  }
+
   close() {
     this.socket.close();
   }

@@ -5,7 +5,7 @@
  */
 
 import { Socket, get } from "./api.js";
-import { Clock, FRAME_MS, Pacing } from "./clock.js";
+import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, seconds, supportBanner } from "./elements.js";
 import { Ghosts, bestTime, takeBest } from "./ghosts.js";
@@ -20,6 +20,7 @@ const TRAIL = 240; // frames
 const FALL_MS = 700; // that the pieces of a dead ninja fly
 const REST_MS = 350; // after the end, until a jump starts again
 const CLOSE_SCALE = 1.4; // screen px per level px of the closer view, at least
+const NAME_STORE = "nppsim.name", NOBODY = "you"; // who plays
 const CAPS = [[4, "left"], [1, "jump"], [2, "right"]]; // bits of an input byte
 
 /** The view; see app.js. */
@@ -28,14 +29,14 @@ export async function show(root, studio, id) {
     studio.go("#/levels");
     return undefined;
   }
-  const level = await get(`levels/${id}`);
-  const play = new Play(root, studio, level);
+  const [level, best] = await Promise.all([get(`levels/${id}`), get(`levels/${id}/best`)]);
+  const play = new Play(root, studio, level, best);
   await play.open();
   return () => play.destroy();
 }
 
 class Play {
-  constructor(root, studio, level) {
+  constructor(root, studio, level, best) {
     [this.studio, this.level] = [studio, level];
     [this.phase, this.mark, this.attempts] = ["ready", 0, 1];
     this.assisted = false; // rewound, slowed down or taken over: no best time
@@ -43,6 +44,7 @@ class Play {
     this.clock = new Clock();
     this.pacing = new Pacing();
     this.build(root);
+    this.showBest(best);
     this.scene = new Scene(this.canvas);
     this.scene.setLevel(level);
     this.controls = new Controls((action) => this.act(action));
@@ -126,11 +128,21 @@ class Play {
     this.enter("over");
     const { game } = this;
     if (game.frame.o !== "won" || this.assisted) return;
+    game.score(this.player.value.trim() || NOBODY).then((best) => this.showBest(best), this.studio.failed);
     if (takeBest(this.level.id, game.history)) {
       this.record = true;
       this.ghosts.showBest();
       this.drawPhase();
     }
+  }
+
+  /** The leaderboard of the level. */
+  showBest({ time, score: points }) {
+    const rows = (runs) => runs.map(({ name, frames, gold, score: points }) => element("tr", {}, element("th", { scope: "row", text: name }),
+      element("td", { text: points.toFixed(3) }), element("td", { text: (frames / 60).toFixed(3) }), element("td", { text: gold })));
+    const list = (title, runs) => element("tbody", { "data-by": title }, element("tr", {}, element("th", { colspan: 4, class: "muted", text: title })), rows(runs));
+    this.bestRuns.replaceChildren(time.length ? element("table", {}, element("thead", {}, element("tr", {}, ["", "score", "s", "gold"].map((text) => element("th", { scope: "col", text })))),
+      list("highest score", points), list("fastest", time)) : element("p", { class: "small muted", text: "No run has finished this level yet." }));
   }
 
   enter(phase) {
@@ -246,8 +258,8 @@ class Play {
     const points = game.history.slice(Math.max(0, f - TRAIL), f + 1).map(({ look }) => look.at);
     if (this.closer) this.scene.centre(...game.world.ninja.at);
     this.scene.draw({ world: game.world, age, ghosts: this.ghosts.at(f), trails: [{ points }] });
-    this.time.textContent = seconds(f);
-    this.numbers.textContent = `frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;
+    this.showClock(f, g);
+    this.numbers.textContent = `${seconds(f)} · frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;
     this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (i & CAPS[k][0]) !== 0));
   }
 
@@ -260,7 +272,14 @@ class Play {
     }
     this.pause();
     this.scene.draw({ world: recording.seek(frame), trails: [{ points: recording.points.slice(0, frame + 1), colour: recording.colour }] });
-    this.time.textContent = seconds(frame);
+    this.showClock(frame, recording.gold(frame));
+  }
+
+  /** The game's clock: at 0 it would end the run. */
+  showClock(frames, gold) {
+    const left = score(frames, gold);
+    this.time.textContent = Math.max(left, 0).toFixed(3);
+    this.time.classList.toggle("bad", left < 0);
   }
 
   drawPhase() {
@@ -273,7 +292,7 @@ class Play {
       paused: ["Paused", `${keyName(this.controls.bindings.pause[0] ?? "?")} goes on`],
       rewinding: ["Rewind", ""],
       over: o === "won"
-        ? [this.record ? `${seconds(f)} · your best` : seconds(f), `${this.assisted ? "with help, so no best time · " : ""}${jump} or ${restart} plays again`]
+        ? [`${score(f, this.game.frame.g).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`, `${this.assisted ? "with help, so no best time · " : ""}${jump} or ${restart} plays again`]
         : ["Dead", `${jump} or ${restart} tries again`],
     }[this.phase];
     this.verdict.hidden = !words;
@@ -311,6 +330,9 @@ class Play {
     this.markButton = button("Practise from here", "mark");
     this.rates = element("select", { "aria-label": "Speed", onchange: () => this.setRate(Number(this.rates.value)) },
       RATES.map((rate) => element("option", { value: rate, text: rate === 1 ? "full speed" : `${rate}× speed` })));
+    this.bestRuns = element("div", { class: "best" });
+    this.player = element("input", { type: "text", maxlength: 40, value: localStorage.getItem(NAME_STORE) ?? NOBODY, autocomplete: "off",
+      onchange: () => localStorage.setItem(NAME_STORE, this.player.value.trim() || NOBODY) });
     this.ghostList = element("div");
     this.pace = element("p", { class: "small muted", id: "pacing" });
     const panel = (title, ...content) => element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
@@ -328,6 +350,7 @@ class Play {
             element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
             element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }))),
         panel("Practice", element("div", { class: "bar" }, this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step"))),
+        panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
         panel("Ghosts", this.ghostList),
         panel("Keys", keysPanel(() => this.controls)),
         element("details", { class: "panel" }, element("summary", { text: "Pacing" }), this.pace))));

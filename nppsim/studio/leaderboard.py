@@ -1,0 +1,85 @@
+"""Best runs of each level, of people, agents and the planner, in an SQLite file that outlives the studio.
+
+    board = Leaderboard(data_folder() / "leaderboard.sqlite3")
+    board.add(level.fingerprint, "agent", "vision_free", frames=130, gold=2)
+    board.best(level.fingerprint)["score"][0]["name"]
+
+For each player of a level the fastest run and the one with the highest score are stored.
+"""
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+from nppsim.errors import ConfigError
+from nppsim.replays.score import score
+
+PERSON, AGENT, PLANNER = "person", "agent", "planner"
+FILE = "leaderboard.sqlite3"
+_SHOWN = 5  # runs of each list
+_SCHEMA = """CREATE TABLE IF NOT EXISTS runs (
+    level TEXT, kind TEXT, name TEXT, frames INTEGER, gold INTEGER, score REAL, PRIMARY KEY (level, kind, name, frames, gold)
+)"""
+
+
+def data_folder() -> Path:
+    """Return ``nppsim`` in the user's folder of data: XDG_DATA_HOME, else ~/.local/share."""
+    given = os.environ.get("XDG_DATA_HOME")
+    return (Path(given) if given else Path.home() / ".local" / "share") / "nppsim"
+
+
+class Leaderboard:
+    """Best runs per level.  file: created with its folder; the default is in memory.
+
+    Raises ConfigError if the file cannot be opened.
+    """
+
+    def __init__(self, file: str | Path = ":memory:"):
+        try:
+            if file != ":memory:":
+                Path(file).parent.mkdir(parents=True, exist_ok=True)
+            self._runs = sqlite3.connect(file, check_same_thread=False)
+            self._runs.execute(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(f"the leaderboard cannot be stored there ({error})", "XDG_DATA_HOME", file) from error
+        self._lock = threading.Lock()
+
+    def add(self, level: str, kind: str, name: str, frames: int, gold: int) -> None:
+        """Add a run that finished a level (its fingerprint).  Runs that the game's clock would have ended do not count."""
+        points = score(frames, gold)
+        if points < 0:
+            return
+        with self._lock, self._runs:
+            self._runs.execute(
+                "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?)", (level, kind, name, frames, gold, points)
+            )
+            self._runs.execute(
+                "DELETE FROM runs WHERE level = :level AND kind = :kind AND name = :name AND rowid NOT IN ("
+                "SELECT * FROM (SELECT rowid FROM runs WHERE level = :level AND kind = :kind AND name = :name "
+                "ORDER BY frames, score DESC LIMIT 1) UNION SELECT * FROM (SELECT rowid FROM runs WHERE level = :level "
+                "AND kind = :kind AND name = :name ORDER BY score DESC, frames LIMIT 1))",
+                {"level": level, "kind": kind, "name": name},
+            )
+
+    def best(self, level: str) -> dict[str, list[dict[str, Any]]]:
+        """Return {"time": fastest runs, "score": runs with the highest scores}, one run per player, best first.
+
+        A run is {"kind", "name", "frames", "gold", "score"}.
+        """
+        with self._lock:
+            rows = self._runs.execute("SELECT kind, name, frames, gold, score FROM runs WHERE level = ?", (level,))
+            runs = [dict(zip(("kind", "name", "frames", "gold", "score"), row, strict=True)) for row in rows]
+        return {
+            "time": _first_of_each(sorted(runs, key=lambda run: (run["frames"], -run["score"]))),
+            "score": _first_of_each(sorted(runs, key=lambda run: (-run["score"], run["frames"]))),
+        }
+
+
+def _first_of_each(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first run of each player, at most _SHOWN."""
+    players: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in runs:
+        players.setdefault((run["kind"], run["name"]), run)
+    return list(players.values())[:_SHOWN]

@@ -1,0 +1,44 @@
+"""The leaderboard: best runs per level and player, which survive a restart."""
+
+import numpy as np
+import pytest
+
+from nppsim import simulate
+from nppsim.errors import ConfigError
+from nppsim.studio.leaderboard import AGENT, PERSON, Leaderboard
+
+from worlds import straight
+
+
+def test_each_player_has_a_fastest_run_and_a_highest_score(tmp_path):
+    board = Leaderboard(tmp_path / "data" / "board.sqlite3")
+    for frames, gold in ((300, 0), (200, 0), (250, 1), (260, 1), (201, 0)):
+        board.add("level", PERSON, "Ann", frames, gold)
+    board.add("level", AGENT, "agent", 190, 0)
+    board.add("other", AGENT, "agent", 100, 0)
+    board.add("level", PERSON, "late", 5401, 0)  # the clock of the game has ended this run
+    best = Leaderboard(tmp_path / "data" / "board.sqlite3").best("level")
+    assert [(run["name"], run["frames"], run["gold"]) for run in best["time"]] == [("agent", 190, 0), ("Ann", 200, 0)]
+    assert [(run["name"], run["score"]) for run in best["score"]] == [("Ann", 87.833), ("agent", 86.833)]
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError):
+        Leaderboard(tmp_path / "file" / "board.sqlite3")
+
+
+def test_a_run_that_wins_is_entered_under_its_name(page):
+    frames = simulate(straight(), np.full(600, 2, np.uint8)).frames
+    with page.client, page.socket() as socket:
+
+        def ask(**message):
+            socket.send_json(message)
+            return socket.receive_json()
+
+        ask(start=straight().fingerprint)
+        assert "has not won" in ask(score={"name": "Ann"})["error"]
+        ask(step=[2] * frames)
+        best = ask(score={"name": "Ann"})["best"]
+    assert [(run["kind"], run["name"], run["frames"]) for run in best["time"]] == [(PERSON, "Ann", frames)]
+    assert page.get(f"levels/{straight().fingerprint}/best").json() == best
