@@ -50,6 +50,11 @@ class Announcement(event.Listener):
         self._depth = 0  # running compilations: compiling a function compiles its callees
         self._began = self._printed = 0.0
 
+    @property
+    def busy(self) -> bool:
+        """True while a function is being compiled."""
+        return self._depth > 0
+
     def on_start(self, event: event.Event) -> None:
         """Handle the start of a compilation."""
         if not event.data["dispatcher"].py_func.__module__.startswith(f"{_PACKAGE}."):
@@ -88,7 +93,10 @@ def _functions() -> int:
     return sum(len(_cache.COMPILED_FUNCTION.findall(text)) for text in _cache.kernel_sources().values())
 
 
+announcement = Announcement()  # of this process
+
+
 def announce() -> None:
     """Register the listener; of several worker processes, only the first one prints."""
     if multiprocessing.parent_process() is None or multiprocessing.current_process().name.endswith("-1"):
-        event.register("numba:compile", Announcement())
+        event.register("numba:compile", announcement)

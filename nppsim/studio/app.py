@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from nppsim.errors import UserError
 from nppsim.levels.text import to_text
+from nppsim.progress import announcement
 from nppsim.replays.replay import FORMATS
 from nppsim.studio import editing, sessions, watching
 from nppsim.studio.errors import StudioError
@@ -108,9 +109,14 @@ def page(_: Request) -> FileResponse:
 
 
 async def state(request: Request) -> JSONResponse:
-    """How busy the studio is, and whether it follows a training; the page asks for it to see whether there is one."""
+    """How busy the studio is, and whether it follows a training.
+
+    compiled: number of functions compiled so far while the studio compiles, else null.
+    """
     studio = _studio(request)
-    return JSONResponse({"sessions": len(studio.sessions), "follows": studio.roster.has_experiment})
+    compiled = announcement.count if announcement.busy else None
+    answer = {"sessions": len(studio.sessions), "follows": studio.roster.has_experiment, "compiled": compiled}
+    return JSONResponse(answer)
 
 
 async def levels(request: Request) -> JSONResponse:

@@ -64,7 +64,9 @@ class Game:
 
     def play(self, inputs: np.ndarray) -> int:
         """Play inputs (uint8[frames], one a frame); returns the number of frames played: fewer after a win or a death."""
-        return play_on(self._state, self.bank.world, inputs) if self.outcome == UNFINISHED else 0
+        if self.outcome != UNFINISHED:
+            return 0
+        return play_on(self._state, self.bank.world, inputs.copy())  # for read-only arrays Numba would compile it again
 
     def restart(self) -> None:
         """Back to the spawn."""

@@ -170,6 +170,21 @@ def test_levels_that_are_not_as_in_the_game_say_so(page, studio, packs):
     page.wait_for_selector(".support.modelled:has-text('rocket turrets')")
 
 
+def test_a_page_that_waits_for_compilation_says_so(page, studio):
+    page.goto(studio.at("replays"))
+    page.wait_for_selector("h2:has-text('My demonstrations')")
+    busy = {"sessions": 0, "follows": False, "compiled": 17}
+    page.route("**/api/state", lambda route: route.fulfill(json=busy))
+    waiting = []
+    page.route("**/api/levels", lambda route: waiting.append(route))
+    page.keyboard.press("Alt+1")
+    page.wait_for_selector(".notice:has-text('17 functions so far')")
+    for route in waiting:
+        route.continue_()
+    page.wait_for_selector("a.card")
+    assert page.locator(".notice").count() == 0
+
+
 def test_a_folder_without_levels_invites_to_draw_one(page, start_studio, tmp_path):
     page.goto(start_studio("--levels", str(tmp_path)).at("levels"))
     page.click(".notice a:has-text('draw a level')")
@@ -191,6 +206,8 @@ def test_replays_are_watched_beside_each_other(page, own_studio):
     page.goto(own_studio.at("replays"))
     page.click("a:has-text('runs 0')")
     page.wait_for_selector(".player .run")
+    page.keyboard.press(" ")
+    until(page, lambda: "frame 0" not in page.text_content(".player .clock"))
     page.click("button:has-text('late')")
     until(page, lambda: page.locator(".player .run").count() == 2)
 

@@ -118,7 +118,8 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
     assert replay.level == LEVEL and simulate(LEVEL, replay.inputs).won
 
     page.goto(studio.at("replays"))  # earlier runs are in no file until all are saved
-    page.wait_for_selector("tr:has-text('0.02 s') .unsaved")
+    page.wait_for_selector("tr:has-text('0.02 s'):has-text('not finished') .unsaved")
+    assert page.locator("tr:has-text('0.02 s') button:has-text('Add to')").count() == 0
     with page.expect_download() as download:
         page.click("text=as one file")
     page.wait_for_selector(".unsaved", state="detached")

@@ -8,6 +8,7 @@
 
 const MIB = 1 << 20;
 const MOST_BYTES = 4 * MIB; // of a file, as nppsim/studio/security.py has it
+const POLL_MS = 600;
 const TRY_LATER = 1013; // why a socket is closed: too many of them
 let token = new URLSearchParams(location.search).get("token") ?? "";
 
@@ -28,6 +29,22 @@ export function useAddress(text) {
 /** The JSON at an address below /api/. */
 export function get(path) {
   return request("GET", path);
+}
+
+/** Call put(text) with the progress each time the studio is found compiling, until the returned function is called. */
+export function whileCompiling(put) {
+  let timer = null;
+  const look = async () => {
+    const { compiled } = await get("state").catch(() => ({ compiled: null })); // what waits reports the error
+    if (timer === null) return;
+    if (compiled !== null) put(`Compiling for this machine, once per version: ${compiled} functions so far. This takes one to two minutes.`);
+    timer = setTimeout(look, POLL_MS);
+  };
+  timer = setTimeout(look, POLL_MS);
+  return () => {
+    clearTimeout(timer);
+    timer = null;
+  };
 }
 
 /** Send JSON, or bytes, to an address below /api/; gives the JSON of the answer. */

@@ -12,7 +12,7 @@
  *     opened              the run document of the last replay that was opened, or null
  */
 
-import { get, openFile, useAddress } from "./api.js";
+import { get, openFile, useAddress, whileCompiling } from "./api.js";
 import { element, takesKeys } from "./elements.js";
 import { themeSwitch } from "./theme.js";
 
@@ -81,6 +81,7 @@ async function showView() {
   view.replaceChildren(root);
   const moment = notice("One moment", "Reading what is to be shown.");
   const patience = setTimeout(() => view.append(moment), PATIENCE_MS);
+  const known = whileCompiling((text) => (moment.querySelector("p").textContent = text));
   failedView = false;
   try {
     const { show } = await import(wanted.module);
@@ -93,6 +94,7 @@ async function showView() {
     studio.failed(error);
   } finally {
     clearTimeout(patience);
+    known();
     moment.remove(); // and nothing else: what is moved on a page loses the focus
   }
 }

@@ -30,6 +30,8 @@ async function watch(root, studio, run, path) {
       element("span", { class: "spacer" }), element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" })),
     place, others));
   const player = new Player(place, { level, runs: [run] });
+  place.tabIndex = -1;
+  place.focus({ preventScroll: true }); // so that the player's keys work from the start
   const offers = (await known()).filter((one) => one.level === level.id && one.path !== path).slice(0, MOST_OTHERS);
   if (offers.length) others.append(element("span", { class: "muted", text: "Beside it:" }));
   for (const one of offers) {
@@ -91,7 +93,7 @@ function listOf(problems) {
 
 function row(run, names, studio, folder) {
   const act = (text, job) => element("button", { type: "button", class: "quiet", text, "aria-label": `${text}: ${run.label}`, onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed) });
-  const ending = run.outcome ?? { true: "won", false: "not finished" }[run.success] ?? "";
+  const ending = { won: "won", died: "died", running: "not finished" }[run.outcome] ?? { true: "won", false: "not finished" }[run.success] ?? "";
   const line = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `#/replays/${run.path}`, text: run.label || "run" })),
     names.has(run.level) ? element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) }))
       : element("td", { class: "muted", text: "its own", title: `level ${run.level.slice(0, 12)}, which is in no folder here: open the run to play it` }),
@@ -113,7 +115,7 @@ function row(run, names, studio, folder) {
     await remove(run.path);
     line.remove();
   };
-  line.append(element("td", {}, element("div", { class: "bar" }, act("Add to my demonstrations", demonstrate),
+  line.append(element("td", {}, element("div", { class: "bar" }, run.outcome === "won" ? act("Add to my demonstrations", demonstrate) : null,
     act("Compact replay", () => save("compact")), act("Attract file", () => save("attract")), act("Remove", forget), run.saved ? null : unsaved)));
   return line;
 }

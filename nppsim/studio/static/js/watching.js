@@ -5,7 +5,7 @@
  *     watching.destroy();
  */
 
-import { ApiError } from "./api.js";
+import { ApiError, whileCompiling } from "./api.js";
 import { Thoughts } from "./mind.js";
 import { draw, gridPicture, wayOf } from "./overlays.js";
 import { Player, RUN_COLOURS } from "./player.js";
@@ -37,12 +37,15 @@ export class Watching {
     this.player.overlay = (frame) => this.overlay(frame);
     this.player.growing = true;
     this.player.state.textContent = "getting ready …";
+    this.known?.();
+    this.known = whileCompiling((text) => (this.player.state.textContent = text));
     this.number = ++questions;
     this.socket.send({ watch: { number: this.number, level: this.level.id, runs: requests } });
     this.changed();
   }
 
   destroy() {
+    this.known?.();
     this.player?.destroy();
   }
 
@@ -58,6 +61,7 @@ export class Watching {
     if ("difference" in message) this.differs(message);
     else if ("error" in message) {
       for (const one of "run" in message ? [this.runs[message.run]] : this.runs) one.error = message.error;
+      this.known();
       this.failed(new ApiError(message.error, 400));
       this.settle();
     } else if ("start" in message) this.begin(message);
@@ -66,6 +70,7 @@ export class Watching {
   }
 
   begin({ run, label, start, facts, layout }) {
+    this.known();
     const one = this.runs[run];
     one.index = this.player.runs.length;
     one.thoughts = layout ? new Thoughts(layout) : null;
