@@ -221,7 +221,8 @@ def remove_old(base: Path, now: float | None = None) -> list[Path]:
     now = time.time() if now is None else now
     links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
     linked = {link.resolve() for link in links}
-    folders = [path for path in base.glob("numba-*") if path.is_dir() and not path.is_symlink() and path not in linked]
+    mine = [path for path in base.glob("numba-*") if (path / _IN_USE).is_file()]  # not those of other programs
+    folders = [path for path in mine if not path.is_symlink() and path not in linked]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     old = [path for path in folders[_MAX_FOLDERS:] if now - path.stat().st_mtime > _MAX_AGE_S and not _in_use(path)]
     for path in old:

@@ -182,9 +182,10 @@ class JsonSpec:
 
     @spec.setter
     def spec(self, spec: EnvSpec | None) -> None:
-        for name, value in spec.kwargs.items() if spec else ():
-            if isinstance(value, Path | Enum):
-                spec.kwargs[name] = value.name if isinstance(value, Enum) else str(value)
+        if spec is not None:
+            for name, value in spec.kwargs.items():
+                if isinstance(value, Path | Enum):
+                    spec.kwargs[name] = value.name if isinstance(value, Enum) else str(value)
         self._spec = spec
 
 

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nppsim.errors import UserError, needed
+from nppsim.files import append_text
 
 _EVENT_FILES = "events.out.tfevents*"
+WRITTEN = "written.txt"  # beside event files: names of those that EventWriter has made
 _MAX_EVENT = 64 << 20  # bytes; the longest, with the settings of a run, have some thousand
 
 
@@ -27,6 +29,8 @@ _NUMBERS = itertools.count()  # of this process's writers, so that no two name t
 
 class EventWriter:
     """Writes scalars and other summaries into a new event file of ``folder``, which is made if it is missing.
+
+    The file's name is added to WRITTEN.
 
     ``flush`` writes all of them together, in the calling thread: where TensorBoard's own writer has a thread, whose errors
     come late or never.  Raises OSError with the file's name for what cannot be written (the file then ends with the last
@@ -42,6 +46,7 @@ class EventWriter:
         Path(folder).mkdir(parents=True, exist_ok=True)
         name = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_NUMBERS)}"
         self.path = Path(folder) / f"{_EVENT_FILES[:-1]}.{name}"
+        append_text(Path(folder) / WRITTEN, f"{self.path.name}\n")
         self._pending = io.BytesIO()
         self._records = record_writer.RecordWriter(self._pending)
         self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115  # closed by close()
@@ -96,6 +101,13 @@ class Scalars(NamedTuple):
 def event_files(folder: str | os.PathLike) -> list[Path]:
     """The event files in ``folder`` itself, oldest first: their names begin with the time."""
     return sorted(Path(folder).glob(_EVENT_FILES))
+
+
+def own_event_files(folder: str | os.PathLike) -> list[Path]:
+    """The event files in ``folder`` that EventWriter has made; all where no names are recorded, as in earlier versions."""
+    record = Path(folder) / WRITTEN
+    names = record.read_text(encoding="utf-8", errors="replace").split("\n") if record.is_file() else None
+    return [file for file in event_files(folder) if names is None or file.name in names]
 
 
 def event_folders(folder: str | os.PathLike) -> list[Path]:

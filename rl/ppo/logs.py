@@ -24,10 +24,10 @@ from stable_baselines3.common.utils import safe_mean
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.errors import needed
-from nppsim.files import append_text, naming, write_bytes
+from nppsim.files import append_text, naming, write_bytes, write_text
 from nppsim.outcomes import WON
 from nppsim.reading import read_bytes
-from rl.events import EventsError, EventWriter, event_files, reading_events
+from rl.events import WRITTEN, EventsError, EventWriter, own_event_files, reading_events
 from rl.ppo.losses import NOT_FINITE, DivergedError, LossWeights
 
 EPISODE_WINDOW = 100  # episodes in the means of ``rollout/``
@@ -129,7 +129,7 @@ class ScalarLog:
 
     def sync(self) -> None:
         """Flush the files to disk, so that after a power failure they are not older than the checkpoint."""
-        for path in (self.table.path, *event_files(self.events.folder)):
+        for path in (self.table.path, *own_event_files(self.events.folder)):
             if path.exists():
                 with naming(path), open(path, "rb") as file:
                     os.fsync(file.fileno())
@@ -228,7 +228,7 @@ def write_settings(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> N
 
     settings: dotted name -> {"value", "source"}.
     """
-    if event_files(folder):
+    if own_event_files(folder):
         return
     summary = needed("torch.utils.tensorboard.summary", "train")
     rows = [f"| {name} | {_cell(one['value'])} | {one['source']} |" for name, one in settings.items()]
@@ -248,9 +248,10 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int =
     """Reduce event files to one with the settings, the first ``events`` of PPO, and those of imitation and distillation.
 
     epochs, distillation: last steps of these two; epochs -1: none.
-    The records that remain are not changed.  Raises EventsError if there are fewer events.
+    Files that this project did not write, and the records that remain, are not changed.  Raises EventsError if there are
+    fewer events.
     """
-    files = event_files(folder)
+    files = own_event_files(folder)
     head, records, count, seen = b"", [], 0, set()
     for record, event in _records(files):
         if not event.summary.value:
@@ -271,6 +272,8 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int =
         _write_records(files[0], [head, *records])
     for file in files[1:] if records else files:
         file.unlink()
+    if files:
+        write_text(folder / WRITTEN, f"{files[0].name}\n")
 
 
 def _records(files: Iterable[Path]) -> Iterable[tuple[bytes, Any]]:

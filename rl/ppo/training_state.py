@@ -11,6 +11,7 @@ the end.  ``best.safetensors`` has the best weights so far, for users; training 
 import copy
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,10 +168,9 @@ class Checkpoints:
 
     def existing(self) -> list[Path]:
         """Existing checkpoints by their decisions; the final one last."""
-        numbered = [
-            (path.stem.rpartition("_")[2], path) for path in self.folder.glob(f"checkpoint_*{checkpoint.SUFFIX}")
-        ]
-        during = [path for _, path in sorted((int(number), path) for number, path in numbered if number.isdecimal())]
+        numbered = re.compile(rf"checkpoint_(\d+){re.escape(checkpoint.SUFFIX)}", re.ASCII)  # not checkpoint_copy_8192
+        decisions = [int(found[1]) for path in self.folder.glob("*") if (found := numbered.fullmatch(path.name))]
+        during = [path for path in map(self.path, sorted(decisions)) if path.exists()]
         return [*during, *([self.final] if self.final.exists() else [])]
 
     def prune(self) -> None:

@@ -65,8 +65,8 @@ class BatchVecEnv(VecEnv):
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Seed the draws of levels (None: randomly); the simulator itself has no randomness."""
-        seeds = super().seed(seed)
-        self.sampler.seed(self._seeds[0])
+        seeds = [int(each) for each in super().seed(seed) if each is not None]
+        self.sampler.seed(seeds[0])
         return seeds
 
     def set_options(self, options: list[dict] | dict | None = None) -> None:

@@ -131,9 +131,11 @@ def test_every_compiled_function_of_the_package_is_known():
 
 def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_path):
     now, day = 1_000_000_000, 24 * 3600
-    ages = {"a": 1, "b": 30, "c": 31, "d": 32, "e": 5, "used": 40, "f": 50, "linked": 60}  # days
+    ages = {"a": 1, "b": 30, "c": 31, "d": 32, "e": 5, "used": 40, "f": 50, "linked": 60, "foreign": 70}  # days
     for name, days in ages.items():
         (tmp_path / f"numba-{name}" / "inner").mkdir(parents=True)
+        if name != "foreign":
+            (tmp_path / f"numba-{name}" / ".in-use").touch()
         os.utime(tmp_path / f"numba-{name}", (now - days * day,) * 2)
     (tmp_path / "numba-link").symlink_to("numba-linked")
     (tmp_path / "other").mkdir()
@@ -159,7 +161,7 @@ def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_
         os.utime(tmp_path / "numba-used", (now - 40 * day,) * 2)
         removed = {path.name for path in _cache.remove_old(tmp_path, now)}
         holder.communicate("\n")
-    assert removed == {"numba-d", "numba-f"}, "four newest: a, e, b, c; used and linked stay"
+    assert removed == {"numba-d", "numba-f"}, "four newest: a, e, b, c; used, linked and foreign stay"
     assert not (tmp_path / "numba-d").exists()
     assert [path.name for path in tmp_path.glob("kernels-of-*")] == ["kernels-of-new"]
     assert (tmp_path / "numba-used" / "inner").is_dir() and (tmp_path / "numba-linked" / "inner").is_dir()

@@ -5,6 +5,7 @@ import csv
 import pytest
 from stable_baselines3.common.logger import Logger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.tensorboard import SummaryWriter
 
 from rl.events import EventsError, EventWriter, event_files, read_scalars
 from rl.ppo.logs import GrowingTable, ScalarLog, cut_events, write_settings
@@ -61,6 +62,39 @@ def test_events_of_imitation_remain_except_those_of_repeated_epochs(tmp_path):
     assert scalars["a"].steps.tolist() == [100, 200]
     cut_events(tmp_path / "tensorboard", 0, epochs=-1)
     assert event_files(tmp_path / "tensorboard") == []
+
+
+def test_event_files_of_others_are_not_changed(tmp_path):
+    board = tmp_path / "tensorboard"
+    board.mkdir()
+    foreign = board / "events.out.tfevents.0000000001.other"  # sorts before ours
+    with SummaryWriter(tmp_path / "elsewhere") as writer:
+        for step in range(9):
+            writer.add_scalar("theirs", step, step)
+    foreign.write_bytes(event_files(tmp_path / "elsewhere")[0].read_bytes())
+    content = foreign.read_bytes()
+    write_settings(board, {"ppo.gamma": {"value": 0.995, "source": "default"}})
+    log = ScalarLog(tmp_path)
+    write(log, [1, 2])
+    for step in (3, 4):
+        log = ScalarLog(tmp_path, **log.written)
+        write(log, [step])
+    assert foreign.read_bytes() == content
+    assert read_scalars(board)["a"].steps.tolist() == [1, 2, 3, 4]
+    assert len(read_scalars(board)["theirs"].steps) == 9
+    ScalarLog(tmp_path)
+    assert foreign.read_bytes() == content
+
+
+def test_a_run_without_recorded_names_goes_on(tmp_path):
+    """As of version 0.1."""
+    log = ScalarLog(tmp_path)
+    write(log, [1, 2])
+    (tmp_path / "tensorboard" / "written.txt").unlink()
+    for step in (3, 4):
+        log = ScalarLog(tmp_path, **log.written)
+        write(log, [step])
+    assert read_scalars(tmp_path)["a"].steps.tolist() == [1, 2, 3, 4]
 
 
 def test_settings_are_in_tensorboard_once(tmp_path):

@@ -414,3 +414,14 @@ def test_early_stopping_waits_for_patience_and_for_enough_evaluations():
     assert not any(improving.update(n / 20) for n in range(20))
     off = EarlyStopping(EvaluationConfig())
     assert not any(off.update(0.0) for _ in range(50))
+
+
+def test_only_checkpoints_with_the_runs_own_names_are_deleted(tmp_path):
+    own = [f"checkpoint_{decisions}.safetensors" for decisions in (512, 1024, 2048)]
+    copies = ["checkpoint_copy_256.safetensors", "checkpoint_0512.safetensors", "my_checkpoint_1.safetensors"]
+    for name in (*own, *copies):
+        (tmp_path / name).touch()
+    checkpoints = training_state.Checkpoints(tmp_path, keep=1)
+    assert [path.name for path in checkpoints.existing()] == own
+    checkpoints.prune()
+    assert {path.name for path in tmp_path.iterdir()} == {own[-1], *copies}
