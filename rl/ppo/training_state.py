@@ -169,7 +169,7 @@ class Checkpoints:
     def existing(self) -> list[Path]:
         """Existing checkpoints by their decisions; the final one last."""
         numbered = re.compile(rf"checkpoint_(\d+){re.escape(checkpoint.SUFFIX)}", re.ASCII)  # not checkpoint_copy_8192
-        decisions = [int(found[1]) for path in self.folder.glob("*") if (found := numbered.fullmatch(path.name))]
+        decisions = {int(found[1]) for path in self.folder.glob("*") if (found := numbered.fullmatch(path.name))}
         during = [path for path in map(self.path, sorted(decisions)) if path.exists()]
         return [*during, *([self.final] if self.final.exists() else [])]
 

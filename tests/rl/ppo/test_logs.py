@@ -66,14 +66,13 @@ def test_events_of_imitation_remain_except_those_of_repeated_epochs(tmp_path):
 
 def test_event_files_of_others_are_not_changed(tmp_path):
     board = tmp_path / "tensorboard"
-    board.mkdir()
+    write_settings(board, {"ppo.gamma": {"value": 0.995, "source": "default"}})
     foreign = board / "events.out.tfevents.0000000001.other"  # sorts before ours
     with SummaryWriter(tmp_path / "elsewhere") as writer:
         for step in range(9):
             writer.add_scalar("theirs", step, step)
     foreign.write_bytes(event_files(tmp_path / "elsewhere")[0].read_bytes())
     content = foreign.read_bytes()
-    write_settings(board, {"ppo.gamma": {"value": 0.995, "source": "default"}})
     log = ScalarLog(tmp_path)
     write(log, [1, 2])
     for step in (3, 4):
