@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import nppsim
 from nppsim import errors
-from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError, UserError
 from nppsim.files import check_output_file, check_output_folder, replacing, table, write_text
@@ -24,6 +23,7 @@ from nppsim.listing import level_facts
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
+from nppsim.replays.score import score, seconds, time_text
 from nppsim.settings import Parser, Setting
 from nppsim.studio import command as studio
 from nppsim.workers import usable_cores
@@ -169,6 +169,7 @@ def _simulate(arguments: argparse.Namespace) -> None:
     run = nppsim.simulate(level, replay.inputs)
     x, y = run.position[-1].tolist()  # a replay has at least one frame
     gold = int(run.gold[-1])
+    result = score(run.frames, gold) if run.won else None
     if arguments.json:
         facts = {
             "level": arguments.level,
@@ -179,14 +180,18 @@ def _simulate(arguments: argparse.Namespace) -> None:
             "position": [x, y],
             "velocity": run.velocity[-1].tolist(),
             "gold": gold,
+            "time": seconds(run.frames),
+            "score": result,
             "win_fraction": run.win_fraction,
         }
         print(json.dumps(facts, indent=2))
         return
     print(f"outcome       {run.outcome}")
-    print(f"frames        {run.frames} of {replay.frames} inputs ({run.frames / FRAMES_PER_SECOND:.2f} s)")
+    print(f"frames        {run.frames} of {replay.frames} inputs")
+    print(f"time          {time_text(run.frames)}")
     print(f"position      {x!r}, {y!r}")
     print(f"gold          {gold}")
+    print(f"score         {'-' if result is None else f'{result:.3f}'}")
     print(f"win fraction  {run.win_fraction!r}")
 
 
@@ -344,14 +349,16 @@ def _render(arguments: argparse.Namespace) -> None:
         notes, outcomes = level_notes([levels[i] for i in shown], [levels.entries[i] for i in shown], arguments.replays)
         labels = [levels.entries[i].file for i in shown]
         picture = render.contact_sheet([levels[i] for i in shown], labels, notes=notes, outcomes=outcomes)
-    elif arguments.replay:
-        drawn = Level.load(level[0])
+        _save_and_say(picture, out)
+        return
+    drawn = Level.load(level[0])
+    if arguments.replay:
         run = nppsim.simulate(drawn, Replay.load(arguments.replay).inputs)
-        picture = render.draw_route(drawn, run, arguments.scale, title=Path(level[0]).name)
+        title = drawn.caption if drawn.id else Path(level[0]).name
+        picture = render.draw_route(drawn, run, arguments.scale, title=title)
     else:
-        picture = render.draw_level(Level.load(level[0]), arguments.scale)
-    _save(picture, out)
-    print(f"{out}: {picture.width} x {picture.height}")
+        picture = render.draw_level(drawn, arguments.scale)
+    _save_and_say(picture, out, f"; support: {drawn.support_line}")
 
 
 def _check_picture(path: str, flag: str) -> None:
@@ -362,6 +369,11 @@ def _check_picture(path: str, flag: str) -> None:
 def _save(picture: "Image", path: str | Path) -> None:
     with replacing(path) as temporary:
         picture.save(temporary, "PNG")
+
+
+def _save_and_say(picture: "Image", path: str | Path, more: str = "") -> None:
+    _save(picture, path)
+    print(f"{path}: {picture.width} x {picture.height}{more}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -435,7 +447,9 @@ def _film(arguments: argparse.Namespace) -> None:
     ghost, name = ghost_inputs(level, arguments.ghost) if arguments.ghost else (None, "")
     look = FilmLook(fps=arguments.fps, scale=arguments.scale, title=title, ghost=ghost, ghost_name=name)
     record(arguments.out, level, replay.inputs, look, run=run)
-    print(f"{arguments.out}: {run.outcome} after {run.frames} frames ({run.frames / FRAMES_PER_SECOND:.2f} s)")
+    print(
+        f"{arguments.out}: {run.outcome} after {run.frames} frames ({time_text(run.frames)}); support: {level.support_line}"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------

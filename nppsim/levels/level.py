@@ -283,6 +283,11 @@ class Level:
             return UNSUPPORTED
         return EXACT if types.isdisjoint(kinds.COMPLETIONS) else MODELLED
 
+    @property
+    def support_line(self) -> str:
+        """``support`` with its reasons in one line, e.g. "modelled (rocket turrets behave as in N v2.0)"."""
+        return f"{self.support} ({'; '.join(self.support_notes)})" if self.support_notes else self.support
+
     @cached_property
     def support_notes(self) -> tuple[str, ...]:
         """Why ``support`` is not "exact", in words of a player: "rocket turrets behave as in N v2.0"."""
@@ -338,6 +343,14 @@ def oddities(levels: Iterable[Level], most: int = 5) -> list[str]:
     warnings = [f"odd: {level.name}: {warning}" for level in levels for warning in level.warnings]
     rest = [f"odd: and {len(warnings) - most} more like these"] if len(warnings) > most else []
     return warnings[:most] + rest
+
+
+def left_out(unsupported: Sequence[Level], total: int) -> str:
+    """Sentence about the levels that are not played because the simulator leaves entities out.  total: of all levels."""
+    return (
+        f"{len(unsupported)} of {total} levels contain entities that the simulator leaves out, "
+        f"such as {unsupported[0].name} (nppsim levels lists them); --allow-unsupported plays them without these entities"
+    )
 
 
 def is_text(data: bytes) -> bool:

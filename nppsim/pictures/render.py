@@ -32,7 +32,8 @@ from nppsim.pictures.region import (
 from nppsim.pictures.routes import draw_route, draw_two_routes, path_of
 from nppsim.pictures.scene import Scene, around, ninja_looks, touched
 from nppsim.pictures.sheet import contact_sheet
-from nppsim.pictures.texts import FilmPanel, seconds
+from nppsim.pictures.texts import FilmPanel
+from nppsim.replays.score import time_text
 from nppsim.simulate import Run, simulate
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class FilmLook:
 
     fps: pictures per second, 1..60.
     scale: of the picture; 1 fits 1056 x 600 px.
-    title, category: texts below it, beside the time and the pressed keys.
+    title, category: texts below it, beside the clock and the pressed keys.
     outcome: "won", "died" or "timeout", shown at the end; None: what the simulator says.
     ghost: uint8[frames], inputs of another run of the level, which is shown pale beside it; None: no ghost.
     ghost_name: who that is.
@@ -117,7 +118,7 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
     if look.ghost is not None:
         other = simulate(level, look.ghost)
         ghost = ninja_looks(level, other, look.ghost)
-        below = ", ".join(text for text in (below, f"ghost: {look.ghost_name}, {seconds(other.frames)}") if text)
+        below = ", ".join(text for text in (below, f"ghost: {look.ghost_name}, {time_text(other.frames)}") if text)
     panel = FilmPanel(scene.width, look.scale, look.title, below)
     ninja, path = ninja_looks(level, run, inputs), path_of(level, run)
     background = scene.picture(scene.looks, None, movers=False)
@@ -139,7 +140,7 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
         if ghost is not None:
             scene.add_ninja(picture, ghost[min(step, len(ghost) - 1)], GHOST_OPACITY)
             scene.add_ninja(picture, ninja[step])  # in front
-        keys = int(inputs[step - 1]) if step else 0
+        keys, gold = (int(inputs[step - 1]), int(run.gold[step - 1])) if step else (0, 0)
         note = look.notes[max(step - 1, 0)] if look.notes else ""
-        strip = panel.draw(step, keys, (look.outcome or run.outcome) if step == run.frames else None, note)
+        strip = panel.draw(step, gold, keys, (look.outcome or run.outcome) if step == run.frames else None, note)
         yield np.concatenate([np.asarray(picture), strip])

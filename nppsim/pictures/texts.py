@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nppsim.actions import FRAMES_PER_SECOND, JUMP, LEFT, RIGHT
+from nppsim.actions import JUMP, LEFT, RIGHT
 from nppsim.errors import needed
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED, WON
 from nppsim.pictures.canvas import (
@@ -19,6 +19,7 @@ from nppsim.pictures.canvas import (
     faded_route_colour,
     turned,
 )
+from nppsim.replays.score import score, time_text
 from nppsim.simulate import Run
 
 if TYPE_CHECKING:
@@ -67,16 +68,11 @@ def wrapped(pen: "ImageDraw", text: str, face: Any, width: float) -> list[str]:
     return lines
 
 
-def seconds(frames: int) -> str:
-    """A number of frames as time, e.g. ``12.35 s``."""
-    return f"{frames / FRAMES_PER_SECOND:.2f} s"
-
-
 def with_legend(picture: "Image", run: Run, title: str, outcome: str) -> "Image":
     """The picture of a route with a strip below: title, the colours of the path from 0 to its end, outcome."""
     face, pen = font(_SIZE), pen_on(picture)
     word, colour = outcome_look(outcome)
-    time, bar = seconds(run.frames), min(140, picture.width // 5)
+    time, bar = time_text(run.frames), min(140, picture.width // 5)
     right: float = picture.width - 14
     word_right, time_right = right, right - (pen.textlength(word, face) + 16 if word else 0)
     right = round(time_right - pen.textlength(time, face) - 10)
@@ -123,12 +119,12 @@ def with_two_labels(picture: "Image", runs: Sequence[Run], labels: Sequence[str]
     face, pen = font(_SIZE), pen_on(picture)
     room = picture.width - 14 - 44
     texts = [
-        f"{seconds(run.frames)}, {outcome_look(run.outcome)[0] or 'inputs end'}: {label}"
+        f"{time_text(run.frames)}, {outcome_look(run.outcome)[0] or 'inputs end'}: {label}"
         for run, label in zip(runs, labels, strict=True)
     ]
     rows = [(colour, wrapped(pen, text, face, room)) for colour, text in zip(TWO_COLOURS, texts, strict=True)]
     if parted is not None:
-        rows.append((PALETTE.amber, [f"the paths part after {seconds(parted)}; a dot marks each second"]))
+        rows.append((PALETTE.amber, [f"the paths part after {time_text(parted)}; a dot marks each second"]))
     lines = sum(len(texts) for _, texts in rows)
     page = needed("PIL.Image", "video").new("RGB", (picture.width, picture.height + lines * _LINE + 16), PALETTE.panel)
     page.paste(picture, (0, 0))
@@ -153,7 +149,7 @@ def _with_strip(picture: "Image", lines: Sequence[str]) -> tuple["Image", "Image
 
 
 class FilmPanel:
-    """The strip below a film: title and category, the three keys, time, and at the end the outcome."""
+    """The strip below a film: title and category, the three keys, the clock of the game, and at the end the outcome."""
 
     def __init__(self, width: int, scale: float, title: str, category: str):
         self._unit = unit = max(scale, 0.5)
@@ -176,16 +172,17 @@ class FilmPanel:
             y = round(top + line_height * (i + 0.5))
             pen.text((left, y), text, colour, self._small, anchor="lm")
 
-    def draw(self, frame: int, keys: int, outcome: str | None, note: str = "") -> np.ndarray:
+    def draw(self, frame: int, gold: int, keys: int, outcome: str | None, note: str = "") -> np.ndarray:
         """uint8[height, width, 3] at a physics frame, with the input byte ``keys``.
 
+        gold: pieces collected so far.
         outcome: None while running.
-        note: a text between the keys and the time.
+        note: a text between the keys and the clock.
         """
         strip = self._base.copy()
         strip.paste(self._keys[keys & 7], (self._key_left, self._middle - self._keys[0].height // 2))
         pen, right = pen_on(strip), strip.width - round(14 * self._unit)
-        pen.text((right, self._middle), seconds(frame), PALETTE.text, self._large, anchor="rm")
+        pen.text((right, self._middle), f"{score(frame, gold):.3f}", PALETTE.text, self._large, anchor="rm")
         left = self._key_left + self._keys[0].width + round(8 * self._unit)
         room = right - round((74 if outcome is None else 140) * self._unit) - left
         lines = wrapped(pen, note, self._small, max(room, 60 * self._unit))

@@ -12,6 +12,7 @@ from nppsim.levels.kinds import EXIT, EXIT_SWITCH
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.paths import MAX_PATH
 from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.score import score, time_text
 from nppsim.simulate import Run, is_active, is_closed, simulate
 
 APART_PX = 1.0  # positions farther apart than this have diverged
@@ -39,6 +40,7 @@ class Difference:
     inputs_part: first frame whose inputs differ; None if they are the same.
     positions_part: first frame after which the ninjas are more than APART_PX from each other; None if never.
     frames, outcomes: of A and of B.
+    scores: of A and of B (``nppsim.replays.score``), None for a run that does not finish.
     marks: milestones, the last one at the exit (with the frame of the win); empty if the exit is unreachable.
     total: frames by which A finishes before B (negative: after), None unless both finish.
     """
@@ -47,6 +49,7 @@ class Difference:
     positions_part: int | None
     frames: tuple[int, int]
     outcomes: tuple[str, str]
+    scores: tuple[float | None, float | None]
     marks: tuple[Mark, ...]
     total: int | None
 
@@ -72,10 +75,15 @@ def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Differenc
         positions_part=int(np.argmax(apart)) + 1 if apart.any() else None,
         frames=(run_a.frames, run_b.frames),
         outcomes=(run_a.outcome, run_b.outcome),
+        scores=(_score(run_a), _score(run_b)),
         marks=tuple(_marks(bank, run_a, run_b, sections)),
         total=run_b.frames - run_a.frames if both_won else None,
     )
     return difference, run_a, run_b
+
+
+def _score(run: Run) -> float | None:
+    return score(run.frames, int(run.gold[-1])) if run.won else None
 
 
 def _inputs_part(a: np.ndarray, b: np.ndarray) -> int | None:
@@ -139,8 +147,11 @@ def difference_text(difference: Difference) -> str:
     """Format the comparison as text."""
     names = {NAMES[WON]: "finished", NAMES[DIED]: "died", UNFINISHED: "ran out of inputs"}
     lines = [
-        f"{label}: {names[outcome]} in frame {frames}"
-        for label, outcome, frames in zip("AB", difference.outcomes, difference.frames, strict=True)
+        f"{label}: {names[outcome]} in frame {frames}, {time_text(frames)}"
+        + ("" if result is None else f", score {result:.3f}")
+        for label, outcome, frames, result in zip(
+            "AB", difference.outcomes, difference.frames, difference.scores, strict=True
+        )
     ]
     lines.append(f"inputs part     {_at(difference.inputs_part)}")
     lines.append(f"positions part  {_at(difference.positions_part)} (by more than {APART_PX:g} px)")

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry
 from nppsim.outcomes import DIED, NAMES, WON
 from nppsim.replays.replay_set import ReplaySet
+from nppsim.replays.score import time_text
 
 
 def level_notes(
@@ -25,16 +25,12 @@ def level_notes(
     for level, entry in zip(levels, entries, strict=True):
         runs = played.get(level.fingerprint, [])
         wins = [frames for frames in runs if frames is not None]
-        parts = [] if entry.par_frames is None else [f"par {_seconds(entry.par_frames)}"]
+        parts = [] if entry.par_frames is None else [f"par {time_text(entry.par_frames)}"]
         if runs:
-            best = f", {_seconds(min(wins))}" if wins else ""
+            best = f", {time_text(min(wins))}" if wins else ""
             parts.append(f"finished {len(wins)} of {len(runs)}{best}")
         elif place is not None:
             parts.append("not played")
         notes.append(", ".join(parts))
         outcomes.append(NAMES[WON] if wins else NAMES[DIED] if runs else "")
     return notes, outcomes
-
-
-def _seconds(frames: int) -> str:
-    return f"{frames / FRAMES_PER_SECOND:.2f} s"

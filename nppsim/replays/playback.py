@@ -13,6 +13,7 @@ from nppsim.physics.rules import Rules, variants
 from nppsim.reading import files_below
 from nppsim.replays.replay import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
 from nppsim.replays.replay_set import ReplaySet
+from nppsim.replays.score import score, seconds
 from nppsim.simulate import simulate
 
 # Endings of a replay; the ninja's death has its name from ``outcomes``.
@@ -31,6 +32,8 @@ class Playback:
     frame: the last frame played, 0 if unreadable.
     inputs: frames of input.
     gold: pieces collected.
+    time: seconds until the last frame.
+    score: see ``nppsim.replays.score``; None unless FINISHED.
     rules: variant of an undecided rule (``physics.rules``) that matters on this level -> ``agrees``:
         whether it ends as the file states with this rule.
     warnings: problems of the file, its level or its ending; for an unreadable file the error.
@@ -41,6 +44,8 @@ class Playback:
     frame: int
     inputs: int
     gold: int
+    time: float
+    score: float | None
     warnings: tuple[str, ...]
     rules: dict[str, bool] = field(default_factory=dict)
 
@@ -56,7 +61,18 @@ def play_back(replay: Replay, file: str = "") -> Playback:
     if replay.success is not None and replay.success != (ending == FINISHED):
         warnings.append(f"the file says that the level was {'' if replay.success else 'not '}finished")
     rules = {name: agrees(replay, rules) for name, rules in variants(replay.level.records[:, TYPE].tolist()).items()}
-    return Playback(file or replay.name, ending, run.frames, replay.frames, int(run.gold[-1]), tuple(warnings), rules)
+    gold = int(run.gold[-1])
+    return Playback(
+        file or replay.name,
+        ending,
+        run.frames,
+        replay.frames,
+        gold,
+        seconds(run.frames),
+        score(run.frames, gold) if run.won else None,
+        tuple(warnings),
+        rules,
+    )
 
 
 def agrees(replay: Replay, rules: Rules) -> bool:
@@ -118,7 +134,7 @@ def _play(load: Callable[[], Replay], file: str) -> Playback:
 
 
 def _unreadable(file: str, error: ReplayError) -> Playback:
-    return Playback(file, UNREADABLE, 0, 0, 0, (str(error),))
+    return Playback(file, UNREADABLE, 0, 0, 0, 0.0, None, (str(error),))
 
 
 def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
@@ -127,12 +143,13 @@ def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
     Column widths are fixed because ``files.table`` needs all rows in advance.
     """
     endings: Counter[str] = Counter()
-    yield f"{'ending':<10} {'frame':>6} {'inputs':>6} {'gold':>5}  file"
+    yield f"{'ending':<10} {'frame':>6} {'inputs':>6} {'gold':>5} {'time, s':>8} {'score':>8}  file"
     for one in playbacks:
         endings[one.ending] += 1
-        yield f"{one.ending:<10} {one.frame:>6} {one.inputs:>6} {one.gold:>5}  {one.file}"
-        yield from (f"{'':<32}{' '.join(warning.split())}" for warning in one.warnings)
+        result = "-" if one.score is None else f"{one.score:.3f}"
+        yield f"{one.ending:<10} {one.frame:>6} {one.inputs:>6} {one.gold:>5} {one.time:>8.3f} {result:>8}  {one.file}"
+        yield from (f"{'':<50}{' '.join(warning.split())}" for warning in one.warnings)
         for name, agreed in one.rules.items():
-            yield f"{'':<32}rule {name}: {'agrees' if agreed else 'does not agree'}"
+            yield f"{'':<50}rule {name}: {'agrees' if agreed else 'does not agree'}"
     counts = ", ".join(f"{count} {ending}" for ending, count in endings.most_common())
     yield f"{endings.total()} replay{'s'[: endings.total() != 1]}: {counts}"

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import needed
 from nppsim.files import write_text
+from nppsim.replays.score import time_text
 from nppsim.report.charts import UNIT_PIXELS, WIDTH
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {filter.__name__: filter for filter in (anchor, columns, data_uri, number, rows, wide)}
-    made.globals["FRAMES_PER_SECOND"] = FRAMES_PER_SECOND
+    made.filters |= {filter.__name__: filter for filter in (anchor, columns, data_uri, number, rows, time_text, wide)}
     return made
 
 

@@ -22,10 +22,11 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.files import table, write_text
-from nppsim.levels.level import Level
+from nppsim.levels.level import EXACT, SUPPORT, Level
 from nppsim.measure.intervals import mean_over_levels, wilson
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
 from nppsim.reading import MAX_JSON_BYTES, mismatch, parse_json, read_bytes, read_json
+from nppsim.replays.score import score, seconds
 
 ALL = "all"  # row of all categories
 HISTORY_FILE = "dev_levels.jsonl"
@@ -52,6 +53,7 @@ class Stats(TypedDict):
     ci95: its 95 % interval over levels (and seeds, if several); two numbers.
     median_frames: of won episodes, None if there are none.
     mean_return, mean_decisions, mean_gold: of all episodes, None if there are none.
+    mean_time, mean_score: of won episodes, as the game shows them (``nppsim.replays.score``); None if there are none.
     """
 
     episodes: int
@@ -64,6 +66,8 @@ class Stats(TypedDict):
     mean_return: float | None
     mean_decisions: float | None
     mean_gold: float | None
+    mean_time: float | None
+    mean_score: float | None
 
 
 class ResultsError(UserError, ValueError):
@@ -102,6 +106,11 @@ class EpisodeRecord:
     def won(self) -> bool:
         """True if the exit was reached."""
         return self.outcome == NAMES[WON]
+
+    @property
+    def score(self) -> float | None:
+        """Score of a won episode, as the game shows it; None for the others."""
+        return score(self.frames, self.gold) if self.won else None
 
     def __post_init__(self) -> None:
         if self.outcome not in NAMES:
@@ -183,13 +192,24 @@ def aggregate(*seeds: Sequence[EpisodeRecord]) -> dict[str, Stats]:
     return {name: _count([e for e in episodes if name in (e.category, ALL)], wins.of(name)) for name in (*names, ALL)}
 
 
+def by_category_and_support(*seeds: Sequence[EpisodeRecord]) -> dict[str, Stats]:
+    """``aggregate`` with a row per support grade (``Level.support``) before the total, if not all levels are exact."""
+    stats = aggregate(*seeds)
+    grades = [grade for grade in SUPPORT if any(e.level.support == grade for e in seeds[0])]
+    if grades == [EXACT]:
+        return stats
+    rows = {f"support: {g}": aggregate(*([e for e in s if e.level.support == g] for s in seeds))[ALL] for g in grades}
+    return {name: row for name, row in stats.items() if name != ALL} | rows | {ALL: stats[ALL]}
+
+
 def _count(episodes: list[EpisodeRecord], wins: LevelWins) -> Stats:
     """wins: of the same episodes."""
     won = [e.frames for e in episodes if e.won]
+    scores = [e.score for e in episodes if e.score is not None]
     count = len(episodes)
 
-    def mean(values: list[float]) -> float | None:
-        return float(np.mean(values)) if count else None
+    def mean(values: Sequence[float]) -> float | None:
+        return float(np.mean(values)) if values else None
 
     return {
         "episodes": count,
@@ -202,6 +222,8 @@ def _count(episodes: list[EpisodeRecord], wins: LevelWins) -> Stats:
         "mean_return": mean([e.ret for e in episodes]),
         "mean_decisions": mean([e.decisions for e in episodes]),
         "mean_gold": mean([e.gold for e in episodes]),
+        "mean_time": mean([seconds(frames) for frames in won]),
+        "mean_score": mean(scores),
     }
 
 

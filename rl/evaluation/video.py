@@ -89,7 +89,7 @@ def _film(
     stem = f"{name}_{number:03d}_{'success' if episode.won else 'failure'}"
     video, route = f"videos/{name}/{stem}.mp4", f"route_visualizations/{name}/{stem}.png"
     run = nppsim.simulate(episode.level, episode.inputs)
-    title, outcome = episode.level_name, episode.outcome
+    title, outcome = episode.level.caption, episode.outcome
     picture = render.draw_route(episode.level, run, crop=True, title=title, outcome=outcome)
     with replacing(out_dir / route) as temporary:
         picture.save(temporary, format="PNG")

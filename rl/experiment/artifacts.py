@@ -49,7 +49,7 @@ from rl.doctor.checks_run import Item, checklist, checklist_table
 from rl.doctor.doctor import read_findings, report_rows
 from rl.doctor.runs import RUN_FILE
 from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
-from rl.evaluation.results import EpisodeRecord, LevelWins, Stats, aggregate, format_table
+from rl.evaluation.results import EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
 from rl.evaluation.video import Film
 from rl.experiment.report import METHODS, write_report
 from rl.policy import checkpoint
@@ -278,7 +278,9 @@ class RunRecord:
     @cached_property
     def results(self) -> dict[str, dict[str, Stats] | None]:
         """Method -> statistics per category on the test levels; None: not run."""
-        return {method: aggregate(episodes) if episodes else None for method, episodes in self.played.items()}
+        return {
+            method: by_category_and_support(episodes) if episodes else None for method, episodes in self.played.items()
+        }
 
     @cached_property
     def wins(self) -> dict[str, LevelWins]:
@@ -412,7 +414,9 @@ class ExperimentRecord:
         """Label -> results over all of its seeds, for labels with several."""
         return {
             label: {
-                method: aggregate(*(run.played[method] for run in runs)) if runs[0].played[method] else None
+                method: by_category_and_support(*(run.played[method] for run in runs))
+                if runs[0].played[method]
+                else None
                 for method in runs[0].played
             }
             for label, runs in self.groups.items()

@@ -14,7 +14,7 @@ from nppsim import LevelBank, reward
 from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
-from nppsim.levels.level import UNSUPPORTED, Level, oddities, symmetric_fingerprint
+from nppsim.levels.level import UNSUPPORTED, Level, left_out, oddities, symmetric_fingerprint
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.progress import progress_bar
@@ -188,10 +188,7 @@ def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = Fals
         if twice:
             log(f"left out: {len(twice)} duplicate levels: {', '.join(twice)}")
     if unsupported:
-        message = (
-            f"{len(unsupported)} of {len(unsupported) + len(pairs)} levels contain entities that the simulator leaves out, "
-            f"such as {unsupported[0].name} (nppsim levels lists them); --allow-unsupported plays them without these entities"
-        )
+        message = left_out(unsupported, len(unsupported) + len(pairs))
         if not pairs:
             raise LevelSetError(message)
         log(f"left out: {message}")

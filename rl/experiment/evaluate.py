@@ -20,19 +20,20 @@ from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, write_json
-from nppsim.levels.level import EXACT, SUPPORT, Level
+from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe.stacking import Stacking
 from nppsim.outcomes import DIED, NAMES
 from nppsim.progress import progress_bar
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
+from nppsim.replays.score import seconds
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.workers import usable_cores
 from rl.config import plugins
 from rl.config.evaluation import MOST_EPISODES, EvaluationConfig, VideoConfig
 from rl.config.experiment import ExperimentConfig, check_folders
-from rl.evaluation.results import ALL, EpisodeRecord, Stats, aggregate, format_table
+from rl.evaluation.results import ALL, EpisodeRecord, Stats, by_category_and_support, format_table
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
@@ -123,6 +124,8 @@ def run(job: Job, video: VideoConfig) -> None:
         results = {"settings": settings, "suites": methods, "levels": by_level, "episodes": records}
         write_json(folder / "results.json", results)
         print(format_table(methods))
+        if sentence := wins_text(methods[job.checkpoint.name][ALL]):
+            print(sentence)
         print(failures(by_level))
         print(
             f"results: {folder / 'results.json'}; episodes: {folder / REPLAYS} (nppsim film {folder / REPLAYS}#0 OUT.mp4)"
@@ -250,16 +253,6 @@ def levels_of(places: Sequence[Path], skip_bad_levels: bool, allow_unsupported: 
     return joined(sets, print, allow_unsupported=allow_unsupported)
 
 
-def by_category_and_support(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
-    """Return statistics per category, per support grade if not all levels are exact, and over all."""
-    stats = aggregate(episodes)
-    grades = [grade for grade in SUPPORT if any(e.level.support == grade for e in episodes)]
-    if grades == [EXACT]:
-        return stats
-    rows = {f"support: {g}": aggregate([e for e in episodes if e.level.support == g])[ALL] for g in grades}
-    return {name: row for name, row in stats.items() if name != ALL} | rows | {ALL: stats[ALL]}
-
-
 def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:
     """Write all episodes as a replay set, with their outcomes as metadata."""
     with ReplayWriter(path) as writer:
@@ -269,26 +262,46 @@ def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int
 
 
 def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
-    """Counts of each level, in the order of the level set.  frames: of the fastest win, or None."""
+    """Counts of each level, in the order of the level set.
+
+    frames, time: of the fastest win, or None.
+    score: the highest, or None.
+    """
     of_level: dict[int, list[EpisodeRecord]] = {}
     for episode in episodes:
         of_level.setdefault(episode.level_index, []).append(episode)
     return [
         {
             "level": played[0].level_name,
+            "id": played[0].level.id,
+            "title": played[0].level.title.strip(),
             "category": played[0].category,
+            "support": played[0].level.support,
             "episodes": len(played),
             "wins": sum(episode.won for episode in played),
             "deaths": sum(episode.outcome == NAMES[DIED] for episode in played),
             "frames": min((episode.frames for episode in played if episode.won), default=None),
+            "time": min((seconds(episode.frames) for episode in played if episode.won), default=None),
+            "score": max((episode.score for episode in played if episode.score is not None), default=None),
         }
         for _, played in sorted(of_level.items())
     ]
 
 
+def wins_text(stats: Stats) -> str:
+    """One line about time and score of the wins, as the game shows them; "" without wins."""
+    if stats["mean_time"] is None or stats["mean_score"] is None:
+        return ""
+    return f"wins: mean time {stats['mean_time']:.3f} s, mean score {stats['mean_score']:.3f}"
+
+
 def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
     """One line about the levels that were never won."""
-    names = [str(level["level"]) for level in levels if not level["wins"]]
+    names = [
+        f"{level['id']} {level['title']}" if level["id"] else str(level["level"])
+        for level in levels
+        if not level["wins"]
+    ]
     if not names:
         return f"won at least once: all {len(levels)} levels"
     more = f" and {len(names) - most} more (results.json lists them)" if len(names) > most else ""
@@ -303,6 +316,8 @@ def episode_entry(episode: EpisodeRecord) -> dict[str, object]:
         "outcome": episode.outcome,
         "frames": episode.frames,
         "gold": episode.gold,
+        "time": seconds(episode.frames),
+        "score": episode.score,
     }
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -19,13 +19,15 @@ from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, replacing, table, write_json
-from nppsim.levels.level import oddities
+from nppsim.levels.level import MODELLED, UNSUPPORTED, left_out, oddities
+from nppsim.levels.level_set import LevelSetError
 from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.progress import progress_bar
 from nppsim.replays.diff import compare_replays, difference_text
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
+from nppsim.replays.score import score, seconds
 from nppsim.report.pages import check_packages, render_page, write_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.simulate import simulate
@@ -53,6 +55,17 @@ class Solved:
         """Length of the run, or None."""
         return None if self.solution.run is None else self.solution.run.frames
 
+    @cached_property
+    def gold(self) -> int | None:
+        """Pieces of gold that the run collects, or None."""
+        run = self.solution.run
+        return None if run is None else int(simulate(self.task.level, run.inputs).gold[-1])
+
+    @property
+    def score(self) -> float | None:
+        """Score of the run as the game shows it, or None."""
+        return None if self.frames is None or self.gold is None else score(self.frames, self.gold)
+
     @property
     def fraction_of_par(self) -> float | None:
         """Length of the run divided by par, or None."""
@@ -69,7 +82,10 @@ class Solved:
         known = asdict(self.solution)
         del known["run"]
         task = self.task
-        about = {"level": task.name, "category": task.category, "frames": self.frames, "par_frames": task.par_frames}
+        about: dict[str, Any] = {"level": task.name}
+        about |= {"id": task.level.id, "title": task.level.title.strip(), "category": task.category}
+        about |= {"support": task.level.support, "frames": self.frames, "par_frames": task.par_frames}
+        about |= {"time": None if self.frames is None else seconds(self.frames), "gold": self.gold, "score": self.score}
         return about | {"recorded_frames": task.recorded_frames} | known
 
 
@@ -86,6 +102,7 @@ class Job:
     )
     films: int = setting(1, "films of each category, at most", flag="films", low=0)
     video_fps: int = same_setting(VideoConfig, "video_fps", needs="")
+    allow_unsupported: bool = same_setting(ExperimentConfig, "allow_unsupported", group="")
     workers: int | None = same_setting(Workers, "workers")
     cluster: str | None = same_setting(Workers, "cluster")
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
@@ -140,10 +157,25 @@ def _prepare(job: Job) -> tuple[Shipped, list[Task]]:
             raise ConfigError("is not empty; give a new folder", "--demonstrations", job.demonstrations)
     plugins.load(job.plugins)
     agent = Shipped.of(Agent.load(job.agent), job.plugins)
-    tasks = read_tasks(job.level, job.against)
+    tasks = _supported(read_tasks(job.level, job.against), job.allow_unsupported)
     if job.cluster and len(tasks) == 1:
         raise ConfigError("one level is searched on this machine; leave it out", "--cluster", job.cluster)
     return agent, tasks
+
+
+def _supported(tasks: list[Task], allow_unsupported: bool) -> list[Task]:
+    """Leave out levels with entities that the simulator leaves out, and print their number.
+
+    Raises LevelSetError if nothing is left.
+    """
+    unsupported = [task.level for task in tasks if task.level.support == UNSUPPORTED]
+    if allow_unsupported or not unsupported:
+        return tasks
+    message = left_out(unsupported, len(tasks))
+    if len(unsupported) == len(tasks):
+        raise LevelSetError(message)
+    print(f"left out: {message}")
+    return [task for task in tasks if task.level.support != UNSUPPORTED]
 
 
 def _has_files(folder: Path) -> bool:
@@ -231,7 +263,10 @@ def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
     """A row per level."""
     return [
         {
-            "level": one.task.name,
+            "level": one.task.caption,
+            "support": one.task.level.support,
+            "time, s": None if one.frames is None else f"{seconds(one.frames):.3f}",
+            "score": None if one.score is None else f"{one.score:.3f}",
             "frames": one.frames,
             "par": one.task.par_frames,
             "of par": None if one.fraction_of_par is None else f"{one.fraction_of_par:.2f}",
@@ -249,6 +284,9 @@ def summary(solved: Sequence[Solved]) -> list[str]:
     won = [one for one in solved if one.frames is not None]
     finders = Counter(one.solution.found_by for one in won)
     lines = [f"solved {len(won)} of {len(solved)}" + (f": {_counts(finders)}" if won else "")]
+    modelled = sum(one.task.level.support == MODELLED for one in won)
+    if modelled:
+        lines.append(f"{modelled} of {len(won)} runs are in modelled levels: they may end differently in the game")
     ratios = [one.fraction_of_par for one in won if one.fraction_of_par is not None]
     if ratios:
         within = sum(ratio <= 1 for ratio in ratios)
@@ -276,7 +314,7 @@ def summary_text(solved: Sequence[Solved]) -> str:
     found = rows(solved)
     shown = [[f"{value:,}" if isinstance(value, int) else "-" if value is None else value for value in row.values()]
              for row in found]  # fmt: skip
-    parts = [table(list(found[0]), shown, "lrrrrlrr"), "", *summary(solved)]
+    parts = [table(list(found[0]), shown, "llrrrrrrlrr"), "", *summary(solved)]
     if len(solved) == 1 and solved[0].frames is not None and solved[0].task.recorded is not None:
         difference, *_ = compare_replays(solved[0].task.recorded, solved[0].replay)
         parts += ["", "A is the recording, B the run found", difference_text(difference)]
@@ -292,7 +330,7 @@ def save_run(one: Solved, folder: Path) -> None:
 
 def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
     """Render a video and the route of the run, beside the recording's; return the entry of the page."""
-    level, replay, name = one.task.level, one.replay, one.task.name
+    level, replay, name = one.task.level, one.replay, one.task.caption
     run = simulate(level, replay.inputs)
     if one.task.recorded is None:
         picture = render.draw_route(level, run, crop=True, title=name)

@@ -34,6 +34,11 @@ class Task:
     recorded: Replay | None = None
     recorded_frames: int | None = None
 
+    @property
+    def caption(self) -> str:
+        """Id and title of a level of the game, the name of others."""
+        return self.level.caption if self.level.id else self.name
+
 
 def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
     """Read the levels of a level file, a campaign file, a replay or replay set (also attract files), or a folder of these.

@@ -44,6 +44,7 @@ def test_simulate_prints_what_the_simulator_says(files, capsys):
     assert alone["gold"] == run.gold[-1] and alone["win_fraction"] == run.win_fraction
     assert main(["simulate", str(files / "play.replay")]) == 0
     text = capsys.readouterr().out
+    assert alone["time"] == 1.0 and alone["score"] is None
     assert f"outcome       {run.outcome}\n" in text and repr(float(run.position[-1, 0])) in text
 
 
@@ -79,7 +80,7 @@ def test_anybodys_run_is_filmed(files, tmp_path, capsys):
     av = pytest.importorskip("av")
     film = str(tmp_path / "out.mp4")
     assert main(["film", str(files / "play.replay"), film, "--fps", "10", "--scale", "0.25", "--ghost"]) == 0
-    assert "running after 60 frames (1.00 s)" in capsys.readouterr().out
+    assert "running after 60 frames (1.000 s)" in capsys.readouterr().out
     with av.open(film) as container:
         assert container.streams.video[0].average_rate == 10
 
@@ -116,9 +117,9 @@ def test_a_sheet_tells_pars_and_how_runs_of_its_levels_ended(tmp_path):
         for level, frames, won in ((0, 100, True), (0, 95, True), (0, 20, False), (1, 30, False)):
             writer.append(Replay(levels[level][0], np.zeros(frames, np.uint8), won))
     shown = [level for level, _ in levels]
-    assert level_notes(shown, entries, None) == (["par 1.50 s", "", "par 2.00 s"], ["", "", ""])
+    assert level_notes(shown, entries, None) == (["par 1.500 s", "", "par 2.000 s"], ["", "", ""])
     notes, outcomes = level_notes(shown, entries, str(tmp_path / "runs.h5"))
-    assert notes == ["par 1.50 s, finished 2 of 3, 1.58 s", "finished 0 of 1", "par 2.00 s, not played"]
+    assert notes == ["par 1.500 s, finished 2 of 3, 1.583 s", "finished 0 of 1", "par 2.000 s, not played"]
     assert outcomes == ["won", "died", ""]
     assert (
         main(

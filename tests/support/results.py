@@ -13,7 +13,7 @@ def episode(category="simple", outcome="won", frames=10, ret=1.0, level_index=0)
     """An episode on a level without content."""
     from rl.evaluation.results import EpisodeRecord  # not at the top: tests of the simulator import this file, too
 
-    level = SimpleNamespace(name="l", fingerprint=f"level {level_index}")
+    level = SimpleNamespace(name="l", fingerprint=f"level {level_index}", support="exact")
     inputs = np.zeros(frames, np.uint8)
     return EpisodeRecord(level_index, "l", category, level, inputs, outcome, frames, frames // 4, ret, 2, 100.0)
 

@@ -9,8 +9,9 @@ from nppsim.pictures.canvas import PALETTE, route_colour
 from nppsim.pictures.region import STAGE, film_pixels_per_tile, tile_masks, used_region, widened
 from nppsim.pictures.render import FilmLook, contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
 from nppsim.pictures.scene import Scene, level_entities, ninja_looks
-from nppsim.pictures.texts import PANEL_HEIGHT, TWO_COLOURS, font, pen_on, wrapped
+from nppsim.pictures.texts import PANEL_HEIGHT, TWO_COLOURS, FilmPanel, font, pen_on, wrapped
 
+import worlds
 from worlds import small_room as corridor
 
 
@@ -273,3 +274,14 @@ def test_a_contact_sheet_places_one_picture_per_level():
         contact_sheet(levels, ["a"])
     with pytest.raises(ValueError, match="columns=0"):
         contact_sheet(levels, "abc", columns=0)
+
+
+def test_the_clock_of_a_film_counts_down_and_gold_adds_to_it(monkeypatch):
+    shown = []
+    draw = FilmPanel.draw
+    monkeypatch.setattr(FilmPanel, "draw", lambda self, *given: shown.append(given[:2]) or draw(self, *given))
+    level = worlds.corridor(entities=[(2, 22, worlds.FLOOR)])
+    run = nppsim.simulate(level, np.full(200, 2, np.uint8))
+    assert run.won and run.gold[-1] == 1
+    list(frames(level, np.full(200, 2, np.uint8), FilmLook(fps=60), run=run))
+    assert shown == [(0, 0), *((i + 1, gold) for i, gold in enumerate(run.gold))]

@@ -10,6 +10,7 @@ from nppsim.__main__ import main
 from nppsim.bank import LevelBank
 from nppsim.replays.diff import compare_replays, difference_text, remaining_path
 from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.score import score
 
 from worlds import FLOOR, corridor, tiles
 
@@ -34,6 +35,7 @@ def test_a_pause_is_found_where_it_was_made():
     gap = np.hypot(*(fast.position[:40] - slow.position[:40]).T)
     assert gap[difference.positions_part - 1] > 1 >= gap[difference.positions_part - 2]
     assert difference.total == slow.frames - fast.frames > 0
+    assert difference.scores == (score(fast.frames, 0), score(slow.frames, 0))
     leads = [mark.lead for mark in difference.marks]
     assert leads[0] == 0 and leads[-1] == difference.total
     assert np.diff(leads).min() >= -1  # whole frames: one may be lost by rounding

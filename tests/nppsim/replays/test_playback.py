@@ -15,6 +15,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.replays.playback import RAN_OUT, find_files, play_back, play_files
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
+from nppsim.replays.score import seconds
 
 from places import SHARED
 from worlds import FLOOR, corridor
@@ -37,7 +38,7 @@ def folder(tmp_path):
 def test_the_table_tells_how_each_replay_ends(folder, capsys):
     assert main(["replays", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["ending", "frame", "inputs", "gold", "file"]
+    assert lines[0].split() == ["ending", "frame", "inputs", "gold", "time,", "s", "score", "file"]
     assert lines[1].split()[0] == "finished" and lines[1].endswith("a.replay") and " 200 " in lines[1]
     assert lines[2].startswith("died") and lines[2].endswith("c.replay")
     assert lines[3].strip() == "the file says that the level was finished"
@@ -51,6 +52,8 @@ def test_json_tells_the_same(folder, capsys):
     assert (died["ending"], won["ending"]) == ("died", "finished")
     assert won["file"].endswith("a.replay") and won["inputs"] == 200 > won["frame"] > 0 == won["gold"]
     assert won["warnings"] == []
+    assert won["time"] == seconds(won["frame"]) and won["score"] == pytest.approx(90 - won["frame"] / 60, abs=1e-3)
+    assert died["score"] is None
 
 
 def test_a_recording_excludes_a_rule_with_which_it_would_not_end_as_recorded():

@@ -76,7 +76,7 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
         "first &lt;try&gt;", "93.0 %", "[86.3, 96.6]", "52.0 %", "1.0 %", "100 episodes · 7 died", "123 frames", "87.6 %",
         "65.4 %", "trivial: repeat", "81.5 %", "environment 12.5 %", "51,234", "611.5", "num_envs 512", "41",
         "value_head.bias", "0.995", "two cores", "2.4.6", "per episode",
-        "l &lt;1&gt;", "1.50 s", "film missing: gone.mp4",
+        "l &lt;1&gt;", "1.500 s", "film missing: gone.mp4",
     ):  # fmt: skip
         assert text in page, text
     assert 'src="mlp/videos/a%20b.mp4"' in page

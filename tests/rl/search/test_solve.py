@@ -18,6 +18,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.planner import PlannedRun, plan
 from nppsim.replays.replay import Replay, on_grid
 from nppsim.replays.replay_set import ReplaySet
+from nppsim.replays.score import score, seconds
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
@@ -210,7 +211,10 @@ def test_command_solves_a_level_and_writes_its_files(script, place, capsys):
     recorded = nppsim.simulate(EASY, Replay.load("slow.replay").inputs).frames
     assert (facts["level"], facts["par_frames"], facts["recorded_frames"]) == ("simplest/000000.map", 40, recorded)
     assert re.search(rf" {facts['frames']} \| +40 \| +{facts['frames'] / 40:.2f} \| +{recorded} \|", text)
-    assert f"A: finished in frame {recorded}\nB: finished in frame {facts['frames']}\n" in text
+    for label, frames in (("A", recorded), ("B", facts["frames"])):
+        assert f"{label}: finished in frame {frames}, {frames / 60:.3f} s, score" in text
+    assert facts["time"] == seconds(facts["frames"]) and facts["score"] == score(facts["frames"], facts["gold"])
+    assert re.search(rf"\| +{facts['time']:.3f} \| +{facts['score']:.3f} \|", text)
     for name in ("simplest_000000.replay", "simplest_000000.attract"):
         written = Replay.load(place / "out/replays" / name)
         played = nppsim.simulate(EASY, written.inputs)
@@ -238,6 +242,26 @@ def test_command_solves_a_folder_in_several_processes(script, place, capsys):
         about = runs.entry(0)
         assert (about.category, about.success, about.metadata["source"]) == (category, True, "solve")
     assert not (place / "out/films").exists()
+
+
+def with_entity(level, kind):
+    """The level with one entity more, in a corner."""
+    return Level(level.tiles, np.vstack([level.records, [kind, 0, 0, 0, 0]]), exit_count=level.exit_count)
+
+
+def test_command_leaves_out_unsupported_levels_and_marks_modelled_ones(script, place, capsys):
+    game = [campaign.to_line(with_entity(EASY, kind)) for kind in (kinds.ROCKET_TURRET, 27)]
+    (place / "S.txt").write_text("\n".join(f"$level {i}#{line.split('#')[-2]}#" for i, line in enumerate(game)))
+    assert script.main(["S.txt", *QUICK, "--films", "0"]) == 0
+    text = capsys.readouterr().out
+    assert "left out: 1 of 2 levels" in text
+    assert re.search(r"^\| S-000 level 0 +\| modelled \|", text, re.MULTILINE)
+    assert "1 of 1 runs are in modelled levels" in text
+    assert json.loads((place / "out/results.json").read_text())["levels"][0]["id"] == "S-000"
+    assert script.main(["S.txt#1", *QUICK, "--films", "0"]) == 2
+    assert "--allow-unsupported" in capsys.readouterr().err
+    assert script.main(["S.txt#1", *QUICK, "--films", "0", "--allow-unsupported"]) == 0
+    assert "| unsupported |" in capsys.readouterr().out
 
 
 def test_command_compares_with_a_folder_of_replays(script, place, capsys):
