@@ -285,7 +285,7 @@ class Parser(argparse.ArgumentParser):
         """The arguments; ConfigError in one line for what cannot be understood, or is out of limits."""
         given, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self.error(self._unknown(unknown[0]))
+            self.error(self._unknown(unknown[0], given))
         return given
 
     def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
@@ -311,20 +311,22 @@ class Parser(argparse.ArgumentParser):
         """Raise ConfigError."""
         raise ConfigError(redact(message))
 
-    def _unknown(self, argument: str) -> str:
+    def _unknown(self, argument: str, given: argparse.Namespace) -> str:
         name = argument.split("=")[0]  # never echo a value: it may be a secret
         if not name.startswith("-"):
             return f"unexpected argument {name!r}: a value follows its flag; --help lists all flags"
-        hint = did_you_mean(name, self._options())
-        return f"unknown flag {name}{hint or '; --help lists all flags'}"
-
-    def _options(self) -> set[str]:
-        """All flags, those of sub-commands included."""
-        found = set(self._option_string_actions)
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                found.update(*(command._options() for command in action.choices.values()))
-        return found
+                return self._unknown_to(action.choices[getattr(given, action.dest)], name, action.choices.values())
+        return f"unknown flag {name}{did_you_mean(name, self._option_string_actions) or '; --help lists all flags'}"
+
+    def _unknown_to(self, command: "Parser", name: str, commands: Iterable["Parser"]) -> str:
+        """The message for a flag that a sub-command does not have: a similar flag, or the usage, e.g. if only others do."""
+        of_another = any(name in other._option_string_actions for other in commands)
+        near = (
+            "" if of_another else did_you_mean(name, {**self._option_string_actions, **command._option_string_actions})
+        )
+        return f"unknown flag {name}{near or '; ' + ' '.join(command.format_usage().split())}"
 
 
 def _typed(flag: Setting) -> Callable[[str], Any]:

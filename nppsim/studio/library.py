@@ -230,14 +230,11 @@ class Library:
         if is_campaign(data):
             return self._open_campaign(data, name)
         found = _read(data, name)
-        level, run, warnings = found, None, []
-        if isinstance(found, Replay):
-            level, warnings = found.level, list(found.warnings)
+        level = found.level if isinstance(found, Replay) else found
         id = self.add(level, stem)
-        if isinstance(found, Replay):
-            run = self.run(level, found.inputs, stem)
+        run = self.run(level, found.inputs, stem) if isinstance(found, Replay) else None
         shown = [warning for warning in level.warnings if warning not in level.support_notes]  # the stage has these
-        warnings = list(dict.fromkeys([*shown, *warnings]))
+        warnings = list(dict.fromkeys([*shown, *found.warnings]))
         return {"level": id, "levels": 1, "category": None, "run": run, "warnings": warnings}
 
     def _open_campaign(self, data: bytes, name: str) -> Document:

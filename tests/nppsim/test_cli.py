@@ -279,6 +279,7 @@ def test_without_pillow_the_extra_is_named(bad_files, command, capsys, monkeypat
         (["render", "level.map", "out.png", "--scale", "nan"], "--scale nan: give a number above 0"),
         (["diff", "a", "b", "--sections", "0"], "--sections 0: give a whole number of at least 1"),
         (["simulate", "level.map", "--jason"], "unknown flag --jason; did you mean '--json'?"),
+        (["render", "level.map", "--out", "x.png"], "unknown flag --out; usage: nppsim render "),  # others have --out
         (["simulte", "level.map"], "invalid choice: 'simulte'"),
         ([], "the following arguments are required: COMMAND"),
     ],
