@@ -230,11 +230,13 @@ class Library:
         if is_campaign(data):
             return self._open_campaign(data, name)
         found = _read(data, name)
+        replay = found if isinstance(found, Replay) else None
         level = found.level if isinstance(found, Replay) else found
         id = self.add(level, stem)
-        run = self.run(level, found.inputs, stem) if isinstance(found, Replay) else None
+        run = self.run(level, replay.inputs, stem) if replay else None
+        tolerated = replay.warnings if replay else ()
         shown = [warning for warning in level.warnings if warning not in level.support_notes]  # the stage has these
-        warnings = list(dict.fromkeys([*shown, *found.warnings]))
+        warnings = list(dict.fromkeys([*shown, *tolerated]))
         return {"level": id, "levels": 1, "category": None, "run": run, "warnings": warnings}
 
     def _open_campaign(self, data: bytes, name: str) -> Document:

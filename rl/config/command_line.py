@@ -302,7 +302,7 @@ ACTIONS = {
 
 
 class _TrainingParser(Parser):
-    def _unknown(self, argument: str) -> str:
+    def _unknown(self, argument: str, given: argparse.Namespace) -> str:
         name = argument.split("=")[0].lstrip("-").replace("-", "_")
         known = [
             one for section, one in FLAGS.values() if name in (one.name, initials(one.name)) and section in ("ppo", "")
@@ -310,7 +310,7 @@ class _TrainingParser(Parser):
         return (
             f"unknown flag --{known[0].name.replace('_', '-')}; did you mean {known[0].option}?"
             if known
-            else (super()._unknown(argument))
+            else (super()._unknown(argument, given))
         )
 
 

@@ -22,7 +22,8 @@ class LogFile:
         log("a line")
         log.open(folder)     # appends to an existing file
 
-    The error that ends the block is written as well.  Secrets are redacted.
+    Every line of the file begins with its local time, 2026-01-31 23:59:59.  The error that ends the block is written as well.
+    Secrets are redacted.
     """
 
     def __init__(self, log: Log):
@@ -48,16 +49,19 @@ class LogFile:
             folder of the same name.
         """
         self._check = check
-        path = folder / LOG_FILE
-        time = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
-        self._path = path
-        self._write("\n".join([f"\n{time}, resumed" if path.exists() else time, *self._waiting]))
+        self._path = folder / LOG_FILE
+        if self._path.exists():
+            self._write("resumed")
+        if self._waiting:
+            append_text(self._path, "".join(self._waiting))
 
     def _write(self, text: str) -> None:
+        time = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
+        lines = "".join(f"{time} {line}\n" for line in text.splitlines())
         if self._path is None:
-            self._waiting.append(text)
+            self._waiting.append(lines)
         else:
-            append_text(self._path, text + "\n")
+            append_text(self._path, lines)
 
     def __enter__(self) -> "LogFile":
         return self
