@@ -22,7 +22,7 @@ from rl.ppo.ppo import PPO
 from rl.ppo.training_state import Checkpoints, load_training_state, training_state
 from rl.upload import Uploader, UploadError
 
-PRINT_SECONDS = 20.0  # between progress messages without a terminal
+PRINT_SECONDS = 20.0  # between progress messages
 SAVING_SHARE = 0.05  # largest share of time for checkpoints in addition to those of --save-freq
 EVALUATING_SHARE = 0.25  # largest share of a time budget for evaluations
 
@@ -89,6 +89,7 @@ class TrainingMonitor(PPOCallback):
         self._evaluated_at = 0.0  # seconds of training before the latest evaluation
         self._warming_up = False  # only the critic learns
         self._printed = 0.0  # time.monotonic() of the latest progress message
+        self._measured = (0, 0.0)  # decisions played and seconds at this message
         self._saved_after = 0  # updates before the latest checkpoint
         self._saved_at = 0.0  # its time.monotonic()
         self._saving = 0.0  # seconds that it took
@@ -96,6 +97,7 @@ class TrainingMonitor(PPOCallback):
     def _on_training_start(self) -> None:
         ppo = self.model
         self._saved_at = time.monotonic()
+        self._measured = ppo.decisions_played, ppo.seconds
         self._warming_up = ppo.critic_only
         if self._guarded and ppo.reference is not None and self.retention.bc_success is None:
             self.retention.bc_success = self._evaluate_now().levels
@@ -185,11 +187,16 @@ class TrainingMonitor(PPOCallback):
         stage = getattr(ppo.sampler, "stage", "")
         text = f"success {success:.0%}" + (f", stage {stage}" if stage else "")
         self._bar.set_postfix_str(text)
-        if self._bar.disable and time.monotonic() - self._printed > PRINT_SECONDS:
+        if time.monotonic() - self._printed > PRINT_SECONDS:
             self._printed = time.monotonic()
-            speed = ppo.decisions_played / max(ppo.seconds, 1e-9)
+            played, seconds = self._measured
+            self._measured = ppo.decisions_played, ppo.seconds
+            speed = (ppo.decisions_played - played) / max(ppo.seconds - seconds, 1e-9)
+            average = ppo.decisions_played / max(ppo.seconds, 1e-9)
+            self._bar.clear()
             self.log(
-                f"PPO {ppo.progress:4.0%}: {self.num_timesteps:,} decisions, {speed:,.0f}/s, update {ppo.updates}, {text}"
+                f"PPO {ppo.progress:4.0%}: {self.num_timesteps:,} decisions, {speed:,.0f}/s now, "
+                f"{average:,.0f}/s on average, update {ppo.updates}, {text}"
             )
 
     def warn(self, name: str, text: str) -> None:

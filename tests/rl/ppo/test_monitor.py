@@ -1,6 +1,7 @@
 """Between updates: checks, evaluations, checkpoints, uploads, and the end of training."""
 
 import copy
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -308,6 +309,16 @@ def test_the_bc_policy_is_stored_with_its_trained_critic(tmp_path):
     before = bc_policy.state_dict()
     moved = {name for name, tensor in ppo.policy.state_dict().items() if not torch.equal(tensor, before[name])}
     assert moved == {name for name in before if "value_net" in name}
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_and_both_speeds_are_logged_with_and_without_a_bar(tmp_path, monkeypatch, terminal):
+    monkeypatch.setattr("rl.ppo.monitor.PRINT_SECONDS", 0.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    _, _, lines, _ = train(tmp_path)
+    speeds = [re.findall(r"([\d,]+)/s", line) for line in lines if line.startswith("PPO ")]
+    assert [len(both) for both in speeds] == [2, 2]  # between three updates
+    assert speeds[0][0] == speeds[0][1]
 
 
 def test_an_untrained_actor_is_a_warning(tmp_path):
