@@ -120,7 +120,7 @@ def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
 
 def _load_plugins(files: list[str]) -> None:
     if files:  # the configuration needs torch, plans do not
-        from rl.config import plugins
+        from rl import plugins
 
         plugins.load(files)
 

@@ -21,7 +21,8 @@ def main(argv: list[str]) -> int:
 
     def job() -> int:
         errors.needed("torch", "train")
-        from rl.config import ExperimentConfig, plugins
+        from rl import plugins
+        from rl.config import ExperimentConfig
         from rl.doctor.doctor import GROUPS, findings_table, to_dict
         from rl.experiment.examine import examine_checkpoint, examine_config, examine_run
 

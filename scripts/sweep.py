@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train what is missing, and print the table."""
-    from rl.config import plugins
+    from rl import plugins
     from rl.experiment import sweep  # needs torch
     from rl.experiment.space import read_space
 

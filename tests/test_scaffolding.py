@@ -102,7 +102,8 @@ ORDER = {
     ],
     "rl": [
         {"__init__"},
-        {"events", "policy", "seeds"},
+        {"events", "plugins", "seeds"},
+        {"policy"},
         {"config", "evaluation"},
         {"curriculum", "distributed", "search", "upload"},
         {"ppo"},

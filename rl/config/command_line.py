@@ -20,7 +20,7 @@ from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import ReplayError
 from nppsim.settings import Parser, Setting, settings_of
 from nppsim.studio.command import check_packages
-from rl.config import plugins
+from rl import plugins
 from rl.config.experiment import IMITATION, REPLAYS, ExperimentConfig
 from rl.config.files import (
     HOW,

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from nppsim.errors import REDACTED, ConfigError, did_you_mean
 from nppsim.reading import PlainError, from_plain, read_json, read_toml
 from nppsim.settings import Setting, settings_of
-from rl.config import ExperimentConfig, plugins
+from rl import plugins
+from rl.config import ExperimentConfig
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 MAX_BYTES = 1 << 20  # of a file of settings

@@ -30,7 +30,7 @@ from nppsim.replays.replay_set import ReplayWriter
 from nppsim.replays.score import seconds
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.workers import usable_cores
-from rl.config import plugins
+from rl import plugins
 from rl.config.evaluation import MOST_EPISODES, EvaluationConfig, VideoConfig
 from rl.config.experiment import ExperimentConfig, check_folders
 from rl.evaluation.results import ALL, EpisodeRecord, Stats, by_category_and_support, format_table

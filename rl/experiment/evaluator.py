@@ -23,7 +23,8 @@ import torch
 from nppsim.errors import UserError
 from nppsim.signals import StopRequest
 from nppsim.workers import begin_work
-from rl.config import ExperimentConfig, plugins
+from rl import plugins
+from rl.config import ExperimentConfig
 from rl.evaluation.results import ALL, DevHistory, LevelWins, aggregate
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import Pairs, make_suite

@@ -22,7 +22,8 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.reading import mismatch, read_json
 from nppsim.settings import Parser, check_settings, same_setting, setting
-from rl.config import ExperimentConfig, plugins
+from rl import plugins
+from rl.config import ExperimentConfig
 from rl.evaluation.results import STATS_SHAPE, ResultsError, Stats, format_table, load_results
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture

@@ -26,7 +26,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.observe.stacking import ADVICE
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
-from rl.config import plugins
+from rl import plugins
 from rl.config.evaluation import MOST_EPISODES, EvaluationConfig
 from rl.config.experiment import RUN_BYTES, ExperimentConfig, check_folders
 from rl.config.machine import HardwareConfig

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl.config import plugins
+from rl import plugins
 from rl.policy.policy import NppPolicy, sample_actions
 from rl.policy.recurrent import initial_states, with_memory
 from rl.policy.subtasks import Commands, with_command

@@ -32,7 +32,8 @@ from nppsim.report.pages import check_packages, render_page, write_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.simulate import simulate
 from nppsim.workers import usable_cores
-from rl.config import ExperimentConfig, VideoConfig, plugins
+from rl import plugins
+from rl.config import ExperimentConfig, VideoConfig
 from rl.policy.player import Shipped
 from rl.search.guided_search import Agent
 from rl.search.levels import Task, read_tasks

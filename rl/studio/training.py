@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.reading import read_json
-from rl.config import plugins
+from rl import plugins
 from rl.doctor.runs import RUN_FILE, Run, find_runs
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars

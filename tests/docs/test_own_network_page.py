@@ -10,8 +10,8 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.reward import RewardConfig
-from rl import curriculum
-from rl.config import plugins, rewards
+from rl import curriculum, plugins
+from rl.config import rewards
 from rl.config.curriculum import CURRICULA
 from rl.config.resume import stored_config
 from rl.curriculum.uniform import Uniform
