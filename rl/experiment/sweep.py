@@ -159,8 +159,10 @@ def _write_or_check_plan(sweep: Sweep, folder: Path) -> None:
 
 def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
     import optuna
+    from sqlalchemy import URL
 
-    storage = optuna.storages.RDBStorage(f"sqlite:///{(folder / STUDY).absolute()}")
+    url = URL.create("sqlite", database=str((folder / STUDY).absolute()))  # escapes "?" and the like
+    storage = optuna.storages.RDBStorage(url.render_as_string())
     known = optuna.study.get_all_study_names(storage)
     done = len(optuna.load_study(study_name=known[0], storage=storage).trials) if known else 0
     # Another seed after a resume: with the same one the sampler would repeat its first draws.

@@ -89,6 +89,14 @@ def test_the_best_settings_are_found_and_written_as_a_file_of_settings(program, 
     assert f"--config {folder / 'best.toml'}" in text and "test levels, once" in text
 
 
+def test_the_study_is_stored_in_its_folder_whatever_that_is_called(program, tmp_path):
+    folder = tmp_path / 'lr?a: %41 # & = é "'
+    run_trials(rates(1), folder, program(), [].append)
+    again = run_trials(rates(2), folder, program(), [].append)
+    assert len(again.trials) == 2 and (folder / sweeps.STUDY).is_file()
+    assert not (tmp_path / "lr").exists()
+
+
 def test_what_does_worse_than_the_others_is_ended_early(program, tmp_path):
     study = run_trials(rates(9), tmp_path / "out", program(some_hopeless=True), [].append)
     states = [trial.state.name for trial in over(study)]
