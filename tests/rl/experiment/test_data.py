@@ -197,8 +197,9 @@ def test_all_bad_levels_are_named_and_can_be_skipped(tmp_path):
             generate("simplest", seed)[0].save(tmp_path / name / f"{seed}.map")
     (tmp_path / "train" / "cut.map").write_bytes(bytes(100))
     (tmp_path / "train" / "torn.level").write_text("nppsim level 1\n")
-    shut = np.ones((23, 42), np.uint8)
-    Level.build(shut, (14, 46), exits=[((32, 46), (44, 46))]).save(tmp_path / "train" / "shut.map")
+    rooms = np.ones((23, 42), np.uint8)
+    rooms[5, 2:8] = rooms[5, 20:30] = 0  # the spawn is in one, the exit in the other
+    Level.build(rooms, (18, 26), exits=[((94, 26), (106, 26))]).save(tmp_path / "train" / "shut.map")
     with pytest.raises(
         LevelSetError, match=r"3 levels cannot .*cut\.map: .*torn\.level: .*shut\.map: no path .*--skip-bad-levels"
     ):
