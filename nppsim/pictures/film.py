@@ -43,7 +43,8 @@ def record(
     pictures, fps = render.frames(level, inputs, look, run=run), look.fps
     again = round(AGAIN_S * fps) if (look.outcome or run.outcome) == NAMES[DIED] else 0
     with replacing(path) as temporary:
-        with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+        # absolute: FFmpeg takes what precedes ":" in a relative path for a protocol
+        with av.open(os.path.abspath(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
             stream = container.add_stream("libx264", rate=fps)
             stream.pix_fmt = "yuv420p"
             stream.options = {"crf": str(CRF), "preset": "veryfast", "tune": "animation"}
