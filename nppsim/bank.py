@@ -16,6 +16,7 @@ from nppsim.compile import LevelGeometry, compile_level
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.paths import MAX_PATH
+from nppsim.physics.evil_ninjas import FOLLOW_FRAMES, TRAIL_SLACK
 from nppsim.physics.grid import GRID_SIZE
 from nppsim.physics.lasers import place_lasers
 from nppsim.physics.rules import DEFAULT_RULES, Rules
@@ -45,6 +46,7 @@ LEVEL_DTYPE = np.dtype(
         ("toggle_mines", "u1"),  # there are toggle mines
         ("one_ways", "u1"), ("blocks", "u1"),  # there are one-ways; bounce blocks, thwumps or shove thwumps
         ("rules", "u1"),  # see ``rules``
+        ("trail", "i4"),  # positions of the ninja that the state keeps; 0 without evil ninjas
     ],
     align=True,
 )  # fmt: skip
@@ -105,6 +107,7 @@ class LevelBank:
     world: the physics kernels' arrays.
     stage: uint8[L, 44, 25], tile ids, x first.
     max_entities, max_movers: the largest number of any level.
+    max_trail: the largest number of positions that any level keeps (``TRAIL_DTYPE``), at least 1.
     paths: path fields, path lengths and time limits, searched at their first use: playing back a recording needs none.
     Raises ValueError for an empty list.
     """
@@ -124,6 +127,7 @@ class LevelBank:
         self.max_entities = max(1, *(len(c.entity_type) for c in self.compiled))
         self.max_movers = max(1, *(len(c.movers) for c in self.compiled))
         self.stage = np.ascontiguousarray(np.stack([c.stage for c in self.compiled]))
+        self.max_trail = max(1, *(_trail(c.entity_type) for c in self.compiled))
         self.world = _world(self.compiled, self.levels, rules)
         self._paths: LevelPaths | None = None
 
@@ -190,6 +194,12 @@ def _world(compiled: list[LevelGeometry], levels: list[Level], rules: Rules) -> 
     return world
 
 
+def _trail(entity_type: np.ndarray) -> int:
+    """Positions of the ninja that a level with these entities keeps."""
+    evil = int(np.count_nonzero(entity_type == kinds.EVIL_NINJA))
+    return evil * FOLLOW_FRAMES + TRAIL_SLACK if evil else 0
+
+
 def _level_records(compiled: list[LevelGeometry], levels: list[Level]) -> np.ndarray:
     records = np.zeros(len(compiled), LEVEL_DTYPE)
     records["spawn_x"], records["spawn_y"] = np.array([c.spawn for c in compiled]).T
@@ -203,6 +213,7 @@ def _level_records(compiled: list[LevelGeometry], levels: list[Level]) -> np.nda
         records[name] = np.cumsum([0, *lengths[:-1]])
     records["entity_end"] = records["entity_first"] + [len(c.entity_type) for c in compiled]
     records["mover_end"] = records["mover_first"] + [len(c.movers) for c in compiled]
+    records["trail"] = [_trail(c.entity_type) for c in compiled]
     records["registrations"] = [len(c.entity_type) for c in compiled]
     records["ball_count"] = [level.ball_count for level in levels]
     uses_grid = np.array([len(c.grid) > 0 for c in compiled])

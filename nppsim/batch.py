@@ -38,7 +38,7 @@ from nppsim.levels.level import Level
 from nppsim.observe import graph, layout, vectors
 from nppsim.observe.foresight import HORIZON, make_room
 from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
-from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
+from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.workers import usable_cores
 
 MIN_ENVS_TO_SPREAD = 32  # with fewer environments, threads cost more than they save
@@ -138,6 +138,7 @@ class BatchSimulator:
             (np.dtype("f8"), (rewards.NUM_TERMS,)),
             (ENTITY_DTYPE, (self.bank.max_entities,)),
             (MOVER_DTYPE, (self.bank.max_movers,)),
+            (TRAIL_DTYPE, (self.bank.max_trail,)),
             # At least one byte: an empty view also counts as contiguous (see ``allocate``).
             (np.dtype("u1"), (NUM_BLOCKS if self.reward_config.exploration else 1,)),
         ]

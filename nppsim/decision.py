@@ -59,7 +59,7 @@ EPISODE_DTYPE = np.dtype(
 _VIEWS = (*layout.SPECS, "gaps", "room")
 Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the names written out
 # Everything of the environments, one row each; visited is empty unless exploration is rewarded.
-State = namedtuple("State", "ninja progress terms entities movers visited")
+State = namedtuple("State", "ninja progress terms entities movers trail visited")
 # Path fields: of each level with its doors as at the start, and of each environment whose doors have changed (a cache:
 # recomputed when the key differs).
 Fields = namedtuple(
@@ -235,7 +235,7 @@ def _play(i, input_byte, frame_skip, state, world, weights, laps):
     ninja = state.ninja[i]
     new_blocks = 0
     for _ in range(frame_skip):
-        tick(ninja, state.entities[i], state.movers[i], world, input_byte, laps)
+        tick(ninja, state.entities[i], state.movers[i], state.trail[i], world, input_byte, laps)
         if weights["exploration"] != 0.0:
             new_blocks += _explore(ninja, state.visited[i])
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
@@ -328,7 +328,8 @@ def _look_ahead(i, row, frame_skip, state, world, fields, views, laps):
         distance = fields.own_distance[i]
     else:
         distance = fields.distance[ninja["level"]]
-    foresight.foresight(i, ninja, entities, movers, world, distance, frame_skip, views.room, out, laps[:0])
+    trail = state.trail[i]
+    foresight.foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, views.room, out, laps[:0])
     clock.stamp(laps, PHASE.foresight, since)
 
 

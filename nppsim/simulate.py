@@ -11,7 +11,7 @@ from nppsim.levels.level import Level
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.groups import is_mine
 from nppsim.physics.rules import DEFAULT_RULES, Rules
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.physics.tick import start, tick
 
 # What is recorded of the ninja in each frame: the columns of the conformance traces, and their names in messages.
@@ -31,8 +31,8 @@ class Run:
     gold: int32[F], taken so far.
     win_fraction: part of the last frame elapsed at the exit.
     entities: int16[E, 2], (type, index within the type).
-    entity_state: uint8[F, E], bit 0 active, bits 1 to 3 state of mines, floor guards and thwumps (its low three bits),
-        bit 4 closed door.
+    entity_state: uint8[F, E], bit 0 active, bits 1 to 3 state of mines, floor guards, thwumps and evil ninjas (its low
+        three bits), bit 4 closed door.
     entity_position: float64[F, E, 2], px; of doors with a switch, the switch.
     """
 
@@ -57,14 +57,14 @@ class Run:
 
 
 @kernel
-def _play(ninja, entities, movers, world, inputs, frames, entity_state, entity_xy):
+def _play(ninja, entities, movers, trail, world, inputs, frames, entity_state, entity_xy):
     """Fill ``frames`` (float64[F, 10], see FRAME_COLUMNS), ``entity_state`` and ``entity_xy``; returns the number of frames
     simulated."""
     start(ninja, entities, movers, world, ninja["level"])
     base = world.level[ninja["level"]]["entity_first"]
     count = world.level[ninja["level"]]["entity_end"] - base
     for f in range(len(inputs)):
-        tick(ninja, entities, movers, world, inputs[f])
+        tick(ninja, entities, movers, trail, world, inputs[f])
         frames[f, X], frames[f, Y] = ninja["x"], ninja["y"]
         frames[f, VX], frames[f, VY] = ninja["vx"], ninja["vy"]
         frames[f, STATE] = ninja["state"]
@@ -87,7 +87,7 @@ def _state_bits(placed, entity, movers):
     kind, state = placed["type"], np.int64(0)
     if is_mine(kind):
         state = np.int64(entity["state"])
-    elif kind == kinds.FLOOR_GUARD or kind == kinds.THWUMP or kind == kinds.SHOVE_THWUMP:
+    elif kind == kinds.FLOOR_GUARD or kind == kinds.THWUMP or kind == kinds.SHOVE_THWUMP or kind == kinds.EVIL_NINJA:
         state = np.int64(movers[placed["mover"]]["state"]) & 7
     return np.int64(entity["active"]) | state << 1 | np.int64(entity["closed"]) << 4
 
@@ -108,8 +108,8 @@ def is_closed(entity_state: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _run(ninjas, entities, movers, world, inputs, frames, entity_state, entity_xy):
-    return _play(ninjas[0], entities[0], movers[0], world, inputs, frames, entity_state, entity_xy)
+def _run(ninjas, entities, movers, trail, world, inputs, frames, entity_state, entity_xy):
+    return _play(ninjas[0], entities[0], movers[0], trail[0], world, inputs, frames, entity_state, entity_xy)
 
 
 def simulate(
@@ -131,12 +131,17 @@ def simulate(
         )
     bank = level if isinstance(level, LevelBank) else LevelBank([level], completions, rules=rules)
     compiled = bank.compiled[0]
-    parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
-    _, (ninjas, entities, movers) = allocate(1, parts)
+    parts = [
+        (NINJA_DTYPE, ()),
+        (ENTITY_DTYPE, (bank.max_entities,)),
+        (MOVER_DTYPE, (bank.max_movers,)),
+        (TRAIL_DTYPE, (bank.max_trail,)),
+    ]
+    _, (ninjas, entities, movers, trail) = allocate(1, parts)
     count = len(bank.world.entity)
     frames, entity_state = np.zeros((len(inputs), len(FRAME_COLUMNS))), np.zeros((len(inputs), count), np.uint8)
     entity_xy = np.tile(compiled.entity_xy, (len(inputs), 1, 1))
-    n = _run(ninjas, entities, movers, bank.world, inputs.astype(np.uint8), frames, entity_state, entity_xy)
+    n = _run(ninjas, entities, movers, trail, bank.world, inputs.astype(np.uint8), frames, entity_state, entity_xy)
     frames, entity_state, entity_xy = frames[:n], entity_state[:n], entity_xy[:n]
     state = frames[:, STATE].astype(np.int8)
     outcome = UNFINISHED if n == 0 else {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}.get(int(state[-1]), UNFINISHED)

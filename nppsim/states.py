@@ -31,7 +31,7 @@ _NINJA = {  # positions have no bounds: the ninja can leave a stage whose border
 _MOVER = {**_SPEED, "order": (0, int(FAR)), "direction": (-1, 3), "flag": _FLAG}
 _ENTITY = {"active": _FLAG, "closed": _FLAG, "blocking": (-int(FAR), int(FAR))}
 _STAGE = (("x", STAGE_WIDTH), ("y", STAGE_HEIGHT))
-_FREE = (kinds.BOUNCE_BLOCK, kinds.DEATH_BALL)  # movers that can be pushed off the stage
+_FREE = (kinds.BOUNCE_BLOCK, kinds.DEATH_BALL, kinds.EVIL_NINJA)  # movers that can leave the stage
 _PROGRESS = {"decisions": (0, 2 * MAX_TIME_LIMIT), "near": (0, 3)}
 
 
@@ -56,6 +56,7 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
     yield from _outside("terms", state.terms[:count], {}, np.ones(state.terms[:count].shape, bool))
     yield from _outside("visited", state.visited[:count], {"": _FLAG}, np.ones(state.visited[:count].shape, bool))
     yield from _outside("entities", state.entities[:count], _ENTITY, placed)
+    yield from _outside("trail", state.trail[:count], {}, np.ones(state.trail[:count].shape, bool))
     movers = state.movers[:count]
     yield from _outside("movers", movers, _MOVER, there)
     if there.any():

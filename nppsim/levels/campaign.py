@@ -55,7 +55,7 @@ RECORD_BYTES = {
     kinds.GAUSS_TURRET: 2,
     kinds.THWUMP: 3,
     kinds.TOGGLE_MINE: 2,
-    22: 2,
+    kinds.EVIL_NINJA: 2,
     kinds.LASER: 4,
     kinds.BOOST_PAD: 2,
     kinds.DEATH_BALL: 2,

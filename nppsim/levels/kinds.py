@@ -25,6 +25,7 @@ ROCKET_TURRET = 18
 GAUSS_TURRET = 19
 THWUMP = 20
 TOGGLE_MINE = 21
+EVIL_NINJA = 22
 LASER = 23
 BOOST_PAD = 24
 DEATH_BALL = 25
@@ -50,16 +51,17 @@ TURRETS = (ROCKET_TURRET, GAUSS_TURRET)  # stay in their place and shoot
 BLOCKS = (BOUNCE_BLOCK, THWUMP, SHOVE_THWUMP)  # squares that push the ninja
 ORIENTED = (*DOORS, LAUNCH_PAD, ONE_WAY, *DRONES, THWUMP, LASER)  # their orientation byte counts
 ON_THE_GRID = (*DRONES, FLOOR_GUARD, THWUMP, SHOVE_THWUMP)  # move on the half-cell grid
-MOVING = (*DRONES, FLOOR_GUARD, *BLOCKS, DEATH_BALL)  # change their place
+MOVING = (*DRONES, FLOOR_GUARD, *BLOCKS, EVIL_NINJA, DEATH_BALL)  # change their place
 MOVERS = (EXIT, *MOVING, LASER, *TURRETS)  # have a MOVER record
-HAZARDS = (*MINES, *DRONES, FLOOR_GUARD, *TURRETS, THWUMP, LASER, DEATH_BALL, SHOVE_THWUMP)  # can kill
+HAZARDS = (*MINES, *DRONES, FLOOR_GUARD, *TURRETS, THWUMP, EVIL_NINJA, LASER, DEATH_BALL, SHOVE_THWUMP)  # can kill
 COMPLETIONS = (
     CHASER_DRONE,
     LASER,
     *SHOOTING_DRONES,
     *TURRETS,
+    EVIL_NINJA,
 )  # in the game, but not in the reference simulator: docs/physics.md, section 8
-WITHOUT_EFFECT = (22, 27)  # known to the file format, but not simulated
+WITHOUT_EFFECT = (27,)  # known to the file format, but not simulated
 CREATING = (
     *MINES,
     GOLD,

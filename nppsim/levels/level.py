@@ -51,7 +51,7 @@ MAX_TEXT = 1 << 20  # bytes: more than MAX_RECORDS take as text
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
 # What players should know of types in ``kinds.COMPLETIONS`` whose rules do not come from N v2.0.
-_BEHAVIOUR = {kinds.LASER: "behave partly by guess", 22: "behave as community tools describe them"}
+_BEHAVIOUR = {kinds.LASER: "behave partly by guess", kinds.EVIL_NINJA: "behave as community tools describe them"}
 EXACT, MODELLED, UNSUPPORTED = SUPPORT = ("exact", "modelled", "unsupported")  # see ``Level.support``
 
 # Readers of other files that contain a level, by suffix; they return None for a file of another format.  The module of

@@ -19,7 +19,7 @@ def start_all(ninjas, entities, movers, world, levels):
 
 
 @kernel
-def advance(begin, end, ninjas, entities, movers, world, inputs, lengths, frames, restart):
+def advance(begin, end, ninjas, entities, movers, trail, world, inputs, lengths, frames, restart):
     """Advance environments begin .. end - 1 by ``frames`` frames of their play; physics and nothing else.
 
     inputs: uint8[levels, frames], of which ``lengths`` are played on each level.
@@ -29,7 +29,7 @@ def advance(begin, end, ninjas, entities, movers, world, inputs, lengths, frames
         ninja = ninjas[i]
         level = ninja["level"]
         for _ in range(frames):
-            tick(ninja, entities[i], movers[i], world, inputs[level, ninja["frame"]])
+            tick(ninja, entities[i], movers[i], trail[i], world, inputs[level, ninja["frame"]])
             over = ninja["frame"] == lengths[level] or ninja["state"] == DEAD or ninja["state"] == CELEBRATING
             if over and restart:
                 start(ninja, entities[i], movers[i], world, level)

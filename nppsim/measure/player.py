@@ -9,7 +9,7 @@ import numpy as np
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.measure.kernels import advance, start_all
-from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
+from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE
 
 
 class FramePlayer:
@@ -22,6 +22,7 @@ class FramePlayer:
         self.ninjas = np.zeros(num_envs, NINJA_DTYPE)
         self.entities = np.zeros((num_envs, bank.max_entities), ENTITY_DTYPE)
         self.movers = np.zeros((num_envs, bank.max_movers), MOVER_DTYPE)
+        self.trail = np.zeros((num_envs, bank.max_trail), TRAIL_DTYPE)
         self.lengths = np.array([len(row) for row in inputs])
         self.inputs = np.zeros((len(inputs), self.lengths.max() + 1), np.uint8)
         for row, values in zip(self.inputs, inputs, strict=True):
@@ -41,7 +42,7 @@ class FramePlayer:
         return frames * len(self.ninjas)
 
     def _advance(self, begin: int, end: int, frames: int, restart: bool) -> None:
-        state = self.ninjas, self.entities, self.movers, self.bank.world
+        state = self.ninjas, self.entities, self.movers, self.trail, self.bank.world
         advance(begin, end, *state, self.inputs, self.lengths, frames, restart)
 
     def lost(self) -> np.ndarray:

@@ -17,7 +17,7 @@ from nppsim._kernel import inlined, kernel, merged
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
 from nppsim.observe import layout
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, JUMPING, MOVER_DTYPE, NINJA_DTYPE, allocate
-from nppsim.physics.tick import tick
+from nppsim.physics.tick import advance_frame
 
 HORIZON = 40  # frames that are played, those of the first decision included
 AHEAD = layout.slots(layout.SPECS["foresight"].components)
@@ -48,12 +48,13 @@ def make_room(count: int, max_entities: int, max_movers: int) -> Room:
 
 
 @kernel
-def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out, no_laps):
+def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, room, out, no_laps):
     """float32[6, 4, 11] (action, continuation, AHEAD); zeros once the episode is won or lost.
 
     i: environment, whose rows of ``room`` are played in.
+    trail: TRAIL_DTYPE, of the environment; all branches read it, as evil ninjas need no position of the last HORIZON frames.
     distance: uint16[2, 4539], the path fields of the level as its doors are now.
-    no_laps: int64[0], so that ``tick`` is compiled once for decisions and branches.
+    no_laps: int64[0], so that ``advance_frame`` is compiled once for decisions and branches.
     """
     out[:] = 0.0
     if _settled(ninja):
@@ -62,7 +63,7 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
     length = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     first = ROWS * i
     _enter(record, ninja, entities, movers, room, first)
-    _go_on(record, world, frame_skip, room, first, no_laps)
+    _go_on(record, trail, world, frame_skip, room, first, no_laps)
     is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0  # a new press would jump
     in_vain = 0  # bit ``action``: adding jump to it, from the first frame on, changes nothing
     for action in range(NUM_ACTIONS):
@@ -72,7 +73,7 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
                 _repeat(out[WITHOUT_JUMP[action], without], out[action, continuation])
             continue
         after = first + AFTER + action
-        frames, quiet = _play(record, room, first, after, world, ACTION_INPUT[action], frame_skip, no_laps)
+        frames, quiet = _play(record, room, first, after, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
         room.frames[after] = frames
         useless = is_over or (ninja["state"] != JUMPING and quiet >= min(frames, JUMP_BUFFER))
         press_in_vain = False
@@ -86,7 +87,15 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
             end = first + END + NUM_CONTINUATIONS * action + continuation
             if room.frames[end] == 0:
                 more, room.quiet[end] = _play(
-                    record, room, after, end, world, ONWARD_INPUT[continuation, action], HORIZON - frame_skip, no_laps
+                    record,
+                    room,
+                    after,
+                    end,
+                    trail,
+                    world,
+                    ONWARD_INPUT[continuation, action],
+                    HORIZON - frame_skip,
+                    no_laps,
                 )
                 room.frames[end] = frames + more
             _report(ninja, entities, room, end, world, distance, length, room.frames[end], out[action, continuation])
@@ -136,7 +145,7 @@ def _equal(record, room, one, other):
 
 
 @merged
-def _go_on(record, world, frame_skip, room, first, no_laps):
+def _go_on(record, trail, world, frame_skip, room, first, no_laps):
     """Extend the branches of the last action: they are the HOLD branches of this decision.
 
     All others are marked as not played.
@@ -156,7 +165,7 @@ def _go_on(record, world, frame_skip, room, first, no_laps):
         action = INPUT_ACTION[onward]
         end = first + END + NUM_CONTINUATIONS * action + HOLD
         played, quiet = room.frames[source] - frame_skip, room.quiet[source]
-        room.frames[end] = played + _play(record, room, source, end, world, onward, frame_skip, no_laps)[0]
+        room.frames[end] = played + _play(record, room, source, end, trail, world, onward, frame_skip, no_laps)[0]
         room.quiet[end] = max(quiet - frame_skip, 0)
         holding |= 1 << action
     for action in range(NUM_ACTIONS):
@@ -178,7 +187,7 @@ def _settled(ninja):
 
 
 @kernel
-def _play(record, room, source, row, world, input_byte, frames, no_laps):
+def _play(record, room, source, row, trail, world, input_byte, frames, no_laps):
     """Copy a state to a row of ``room``, and play on there until the episode ends or all the frames are played.
 
     Returns their number, and how many of them came before the first in which a jump might have begun.
@@ -186,7 +195,7 @@ def _play(record, room, source, row, world, input_byte, frames, no_laps):
     _copy(record, room, source, row)
     ninja, played, quiet = room.ninja[row], 0, 0
     while played < frames and not _settled(ninja):
-        tick(ninja, room.entities[row], room.movers[row], world, input_byte, no_laps)
+        advance_frame(ninja, room.entities[row], room.movers[row], trail, world, input_byte, no_laps)
         if quiet == played and not _may_jump(ninja):
             quiet += 1
         played += 1

@@ -34,6 +34,7 @@ from nppsim.physics.entities import (
     PAD_RADIUS,
     REGULAR_DOOR_RADIUS,
 )
+from nppsim.physics.evil_ninjas import EVIL_RADIUS
 from nppsim.physics.movers import BALL_RADIUS, BOOST_RADIUS, GUARD_RADIUS, MINI_RADIUS, ZAP_RADIUS
 
 NODE_TYPES = ("cell", "switch", "exit", "door_switch", "door", "mine", "hazard", "object")
@@ -99,7 +100,7 @@ for _kind, _radius in {
     kinds.CHAINGUN_DRONE: ZAP_RADIUS, kinds.LASER_DRONE: ZAP_RADIUS,
     kinds.MINI_DRONE: MINI_RADIUS, kinds.FLOOR_GUARD: GUARD_RADIUS,
     kinds.BOUNCE_BLOCK: BLOCK_HALF, kinds.THWUMP: THWUMP_HALF, kinds.SHOVE_THWUMP: SHOVE_HALF,
-    kinds.DEATH_BALL: BALL_RADIUS, kinds.BOOST_PAD: BOOST_RADIUS,
+    kinds.DEATH_BALL: BALL_RADIUS, kinds.EVIL_NINJA: EVIL_RADIUS, kinds.BOOST_PAD: BOOST_RADIUS,
 }.items():  # fmt: skip
     _RADIUS[_kind] = _radius
 # float32[38, 4]: solid share of each quarter of a tile: upper left and right, lower left and right.

@@ -23,6 +23,7 @@ from nppsim.physics.entities import (
     LETHAL_HALF_WIDTH,
     PAD_RADIUS,
 )
+from nppsim.physics.evil_ninjas import EVIL_RADIUS
 from nppsim.physics.groups import is_mine
 from nppsim.physics.lasers import EMITTER_RADIUS
 from nppsim.physics.movers import (
@@ -95,6 +96,7 @@ for _kind, _look in {
     kinds.CHASER_DRONE: (DEADLY, ZAP_RADIUS),
     kinds.CHAINGUN_DRONE: (DEADLY, ZAP_RADIUS),
     kinds.LASER_DRONE: (DEADLY, ZAP_RADIUS),
+    kinds.EVIL_NINJA: (DEADLY, EVIL_RADIUS),
     kinds.ROCKET_TURRET: (DEADLY, _TURRET_SIZE),
     kinds.GAUSS_TURRET: (DEADLY, _TURRET_SIZE),
     kinds.LASER: (DEADLY, EMITTER_RADIUS),

@@ -25,6 +25,7 @@ from nppsim.physics.entities import (
     LETHAL_HALF_WIDTH,
     LETHAL_REACH,
 )
+from nppsim.physics.evil_ninjas import EVIL_RADIUS
 from nppsim.physics.groups import is_mine, is_shooter
 from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
 from nppsim.physics.segments import clamped_cell
@@ -295,6 +296,8 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
         radius = BALL_RADIUS
     elif kind == kinds.FLOOR_GUARD:
         radius = GUARD_RADIUS
+    elif kind == kinds.EVIL_NINJA:
+        radius = EVIL_RADIUS
     else:
         radius = MINI_RADIUS if kind == kinds.MINI_DRONE else ZAP_RADIUS
     return _insert(hazards, gaps, found, dx, dy, mover["vx"], mover["vy"], radius)

@@ -23,6 +23,7 @@ from nppsim.physics.bodies import (
     one_way_depth,
     point_in_square,
 )
+from nppsim.physics.evil_ninjas import EVIL_RADIUS, SPAWNER_RADIUS, wake
 from nppsim.physics.grid import register
 from nppsim.physics.groups import is_mine
 from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
@@ -148,14 +149,14 @@ def interact(ninja, entities, movers, world, level):
             for i in range(items + cell_start[cell], items + cell_start[cell + 1]):
                 k = world.entity_items[i, ITEM_ENTITY]
                 while m >= 0 and key < gather_key(cell, world.entity[base + k]["order"]):
-                    felt = _touch_mover(ninja, movers[m], world, base)
+                    felt = _touch_mover(ninja, movers[m], movers, world, base)
                     wall = felt if wall == 0.0 else wall
                     m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, key, limit)
                 if _within_reach(ninja, world.entity_items[i]):
                     felt = _touch(ninja, entities, movers, world, base, k)
                     wall = felt if wall == 0.0 else wall
     while m >= 0:
-        felt = _touch_mover(ninja, movers[m], world, base)
+        felt = _touch_mover(ninja, movers[m], movers, world, base)
         wall = felt if wall == 0.0 else wall
         m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, key, limit)
     return wall
@@ -226,7 +227,7 @@ def _launch(ninja, x, y, nx, ny):
 
 
 @kernel
-def _touch_mover(ninja, mover, world, base):
+def _touch_mover(ninja, mover, movers, world, base):
     """The logical interaction of an exit or of an entity that moves; returns the normal's x of the wall touched, or 0.0."""
     kind = mover["type"]
     x, y = mover["x"], mover["y"]
@@ -251,6 +252,12 @@ def _touch_mover(ninja, mover, world, base):
                     mover["vx"] += dx / distance * BALL_KICK
                     mover["vy"] += dy / distance * BALL_KICK
                 kill(ninja)
+        elif kind == kinds.EVIL_NINJA:
+            if mover["state"] == s.FOLLOWING:
+                if _touches(ninja, x, y, EVIL_RADIUS):
+                    kill(ninja)
+            elif _touches(ninja, x, y, SPAWNER_RADIUS):
+                wake(ninja, mover, movers, world, ninja["level"])
         elif kind == kinds.ROCKET_TURRET:
             if _touches(ninja, x, y, 0.0):
                 kill(ninja)

@@ -11,6 +11,7 @@ import numpy as np
 from nppsim._kernel import inlined, kernel
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, TILE
+from nppsim.physics.evil_ninjas import think_evil_ninja
 from nppsim.physics.grid import axis_of, half_cell, is_floor, register, sign_of, step_free, steps_free, way_free
 from nppsim.physics.groups import is_drone, is_shooter, is_shooting_drone
 from nppsim.physics.lasers import think_laser
@@ -29,6 +30,7 @@ from nppsim.physics.state import (
     RETURNING,
     ROAMING,
     TRIGGERED,
+    UNTOUCHED,
     WAITING,
 )
 
@@ -161,7 +163,7 @@ def move_all(ninja, entities, movers, world, level):
 
 
 @kernel
-def think_all(ninja, entities, movers, world, level):
+def think_all(ninja, entities, movers, trail, world, level):
     """The think pass of everything that moves."""
     record = world.level[level]
     target = is_valid_target(ninja)
@@ -183,6 +185,10 @@ def think_all(ninja, entities, movers, world, level):
                 _think_shove(ninja, mover, home, entities, world, level)
         elif kind == kinds.LASER:
             think_laser(ninja, mover, is_valid_target(ninja), entities, world, level)
+        elif kind == kinds.EVIL_NINJA:
+            if mover["state"] != UNTOUCHED:
+                home = world.entity[record["entity_first"] + mover["entity"]]
+                think_evil_ninja(ninja, mover, home, trail, record["trail"])
         elif is_shooter(kind):
             home = world.entity[record["entity_first"] + mover["entity"]]
             think_shooter(ninja, mover, home, is_valid_target(ninja), entities, world, level)

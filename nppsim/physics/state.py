@@ -61,6 +61,7 @@ NINJA_DTYPE = np.dtype(
 ROAMING, CHASING = range(2)  # chasers
 WAITING, CHARGING, RETREATING = 0, 1, -1  # thwumps; floor guards: 0 waiting, else the sign of their motion
 IDLE, TRIGGERED, LAUNCHING, RETURNING = range(4)  # shove thwumps
+UNTOUCHED, COMING, FOLLOWING = range(3)  # evil ninjas
 
 # One entity, as changed by play; everything constant is in the level bank.
 ENTITY_DTYPE = np.dtype(
@@ -81,6 +82,10 @@ ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = range(4)
 # Flags in ``near`` of a level: the 3 x 3 block of cells around a cell holds segments; entities that stay; one-ways.
 NEAR_SEGMENTS, NEAR_ITEMS, NEAR_ONE_WAYS = 1, 2, 4
 
+# Where the ninja was at the end of a frame.  On levels with evil ninjas, which repeat its way, the state keeps the latest
+# ``trail`` positions of the level, that of frame t at t modulo their number.
+TRAIL_DTYPE = np.dtype([("x", "f8"), ("y", "f8")], align=True)  # px
+
 # An entity that moves, thinks for itself or enters its cell late (exits); ``bank.world.mover`` holds them at the start.
 UNREGISTERED = 255
 HORIZONTAL = 1  # mode of a thwump that moves sideways
@@ -91,14 +96,14 @@ MOVER_DTYPE = np.dtype(
         # unit vector of the beam; shooters: see ``shooters``
         ("vx", "f8"), ("vy", "f8"),
         ("target_x", "f8"), ("target_y", "f8"),  # drones: the cell centre they move to; lasers: the end of the beam;
-        # gauss turrets: the crosshair
+        # gauss turrets: the crosshair; evil ninjas: the frame from which they kill, and how many frames they are late
         ("beam", "f8"),  # spinning lasers: angle of the beam, rad; shooters: length of the last shot, px
         ("order", "i4"),  # place in the order of registration: within a cell, lower numbers come first
         ("entity", "i2"),  # index in the level's list of entities
         ("type", "u1"),
         ("cell_x", "u1"), ("cell_y", "u1"),  # cell of registration; UNREGISTERED: in none
         ("mode", "u1"),  # drones: how they turn; thwumps: HORIZONTAL or 0; lasers: 1 on a surface
-        ("state", "i1"),  # chasers, floor guards, thwumps, shove thwumps: see above; shooters: see ``shooters``
+        ("state", "i1"),  # chasers, floor guards, thwumps, shove thwumps, evil ninjas: see above; shooters: see ``shooters``
         ("direction", "i1"),  # drones: 0 right, 1 down, 2 left, 3 up; thwumps: facing sign; lasers: sense of motion
         ("timer", "u1"),  # shooters: frames in the present state
         ("push_x", "i1"), ("push_y", "i1"),  # shove thwumps: normal of the face that was pushed

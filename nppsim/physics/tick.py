@@ -48,8 +48,23 @@ def start(ninja, entities, movers, world, level):
 
 
 @inlined
-def tick(ninja, entities, movers, world, input_byte, laps=None):
-    """Advance one environment by one frame.
+def tick(ninja, entities, movers, trail, world, input_byte, laps=None):
+    """Advance one environment by one frame, and keep the ninja's position if evil ninjas repeat its way.
+
+    Arguments as for ``advance_frame``.
+    """
+    advance_frame(ninja, entities, movers, trail, world, input_byte, laps)
+    size = world.level[ninja["level"]]["trail"]
+    if size:
+        now = ninja["frame"] % size
+        trail[now]["x"], trail[now]["y"] = ninja["x"], ninja["y"]
+
+
+@inlined
+def advance_frame(ninja, entities, movers, trail, world, input_byte, laps=None):
+    """Advance one environment by one frame, without writing to ``trail``.
+
+    trail: TRAIL_DTYPE[at least those of the level], the ninja's latest positions.
 
     input_byte: keys, see ``nppsim.actions``; self-destruct, a completion (section 8.3), needs two frames in a row.
     laps: int64[NUM_PHASES] to add times to, or empty (see ``nppsim._phases``).
@@ -66,7 +81,7 @@ def tick(ninja, entities, movers, world, input_byte, laps=None):
         since = clock.stamp(laps, clock.PHASE.movers_move, since)
     think(ninja, entities, world, level)
     if moves:
-        think_all(ninja, entities, movers, world, level)
+        think_all(ninja, entities, movers, trail, world, level)
     if laps is not None:
         since = clock.stamp(laps, clock.PHASE.movers_think, since)
     if suicide and ninja["suicide_held"]:

@@ -12,6 +12,7 @@ from functools import partial
 from nppsim.levels import kinds
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
 from nppsim.physics.entities import ARMED, ARMING_RADIUS, DORMANT, EXIT_RADIUS
+from nppsim.physics.evil_ninjas import EVIL_RADIUS, SPAWNER_RADIUS
 from nppsim.physics.lasers import EMITTER_RADIUS
 from nppsim.physics.movers import (
     BALL_BODY,
@@ -29,9 +30,11 @@ from nppsim.physics.state import (
     DISABLED,
     DYING,
     FALLING,
+    FOLLOWING,
     JUMPING,
     RUNNING,
     STANDING,
+    UNTOUCHED,
     WALL_SLIDING,
 )
 from nppsim.pictures.canvas import PALETTE, Canvas, Colour, Point, turned
@@ -111,6 +114,14 @@ def _mine(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     else:
         c.disc(entity.at, ARMING_RADIUS, PALETTE.amber)
         c.ring(entity.at, ARMING_RADIUS, 1.3, PALETTE.red)
+
+
+def _evil_ninja(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    """A ring until it is touched, pale while it comes, dark when it kills."""
+    if look.state == UNTOUCHED:
+        c.ring(entity.at, SPAWNER_RADIUS, 1.2, PALETTE.red)
+    c.disc(look.at, EVIL_RADIUS, PALETTE.ink if look.state == FOLLOWING else PALETTE.steel)
+    c.disc(look.at, 1.5, PALETTE.red)
 
 
 def _star(centre: Point, points: int, outer: float, inner: float) -> list[Point]:
@@ -292,6 +303,7 @@ _FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityLook], None]] = {
     kinds.LASER: _laser,
     kinds.CHAINGUN_DRONE: partial(_shooting_drone, eye=PALETTE.amber),
     kinds.LASER_DRONE: partial(_shooting_drone, eye=PALETTE.red),
+    kinds.EVIL_NINJA: _evil_ninja,
     kinds.ROCKET_TURRET: partial(_turret, eye=PALETTE.red),
     kinds.GAUSS_TURRET: partial(_turret, eye=PALETTE.amber),
 }
@@ -300,7 +312,7 @@ _LAYERS = (
     (*kinds.DOORS, kinds.EXIT_SWITCH),
     (kinds.GOLD,),
     (*kinds.MINES, kinds.BOUNCE_BLOCK, kinds.THWUMP, kinds.SHOVE_THWUMP),
-    (*kinds.DRONES, kinds.FLOOR_GUARD, kinds.DEATH_BALL, kinds.LASER, *kinds.TURRETS),
+    (*kinds.DRONES, kinds.FLOOR_GUARD, kinds.DEATH_BALL, kinds.EVIL_NINJA, kinds.LASER, *kinds.TURRETS),
 )  # from the back to the front
 LAYER = {kind: i for i, members in enumerate(_LAYERS) for kind in members}  # of every type that is drawn
 

@@ -40,7 +40,12 @@ Looks = Mapping[DrawnEntity, EntityLook]
 Condition = tuple[Point, bool, int, bool]  # of an entity now: centre, active, its own state number, closed
 
 _MOVING = (*kinds.MOVING, kinds.ROCKET_TURRET)  # whose drawing changes its place
-_STATE_OF_MOVER = {kinds.FLOOR_GUARD, kinds.THWUMP, kinds.SHOVE_THWUMP}  # whose state is that of their mover
+_STATE_OF_MOVER = {
+    kinds.EVIL_NINJA,
+    kinds.FLOOR_GUARD,
+    kinds.THWUMP,
+    kinds.SHOVE_THWUMP,
+}  # state: the mover's
 
 
 class Scene:

@@ -66,8 +66,9 @@ def expand(
                 continue
             bytes_to[c] = bytes_from[i]
             ninja, entities, movers = children.ninja[c], children.entities[c], children.movers[c]
+            trail = children.trail[c]
             for _ in range(frame_skip):
-                tick(ninja, entities, movers, world, ACTION_INPUT[a])
+                tick(ninja, entities, movers, trail, world, ACTION_INPUT[a])
                 out.frames[c] += 1
                 if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
                     break
@@ -177,7 +178,7 @@ def begin(state, world):
 def play_on(state, world, inputs):
     """Play inputs (uint8[frames]) from state 0 on; returns the number of frames played, fewer after a win or a death."""
     for f in range(len(inputs)):
-        tick(state.ninja[0], state.entities[0], state.movers[0], world, inputs[f])
+        tick(state.ninja[0], state.entities[0], state.movers[0], state.trail[0], world, inputs[f])
         if state.ninja[0]["state"] == DEAD or state.ninja[0]["state"] == CELEBRATING:
             return f + 1
     return len(inputs)

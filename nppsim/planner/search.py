@@ -16,7 +16,7 @@ from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import State, make_fields
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, Taste, begin, expand, play_on
 
 OPEN_STATES = 20_000  # capacity of the best-first search; if full, the worse half is dropped
@@ -45,17 +45,19 @@ class PlanStart:
     """State of a running episode to plan from; it contains the index of its level, not the level.
 
     ninja: NINJA_DTYPE.  entities: ENTITY_DTYPE[>= those of the level].  movers: MOVER_DTYPE[>= those of the level].
+    trail: TRAIL_DTYPE[>= those of the level].
     """
 
     ninja: np.void
     entities: np.ndarray
     movers: np.ndarray
+    trail: np.ndarray
 
     @classmethod
     def of(cls, simulator: BatchSimulator, i: int) -> "PlanStart":
         """Copy the present state of environment ``i``."""
         state = simulator.state
-        return cls(state.ninja[i].copy(), state.entities[i].copy(), state.movers[i].copy())
+        return cls(state.ninja[i].copy(), state.entities[i].copy(), state.movers[i].copy(), state.trail[i].copy())
 
 
 class WinningRun(NamedTuple):
@@ -82,7 +84,7 @@ def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, S
     if start is None:
         begin(states, bank.world)
         return rows, states
-    for name in ("entities", "movers"):
+    for name in ("entities", "movers", "trail"):
         target, source = getattr(states, name)[0], getattr(start, name)
         if len(source) < len(target):
             raise ValueError(f"the start has {len(source)} {name}, the level {len(target)}: it is from another level")
@@ -95,11 +97,16 @@ def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, S
 
 
 def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
-    """Allocate states without episode data (ninja, entities and movers only); return rows of bytes and views."""
-    parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
-    rows, (ninja, entities, movers) = allocate(count, parts)
+    """Allocate states without episode data (ninja, entities, movers and trail only); return rows of bytes and views."""
+    parts = [
+        (NINJA_DTYPE, ()),
+        (ENTITY_DTYPE, (bank.max_entities,)),
+        (MOVER_DTYPE, (bank.max_movers,)),
+        (TRAIL_DTYPE, (bank.max_trail,)),
+    ]
+    rows, (ninja, entities, movers, trail) = allocate(count, parts)
     nothing = rows[:, :0]
-    return rows, State(ninja, ninja, nothing, entities, movers, nothing)
+    return rows, State(ninja, ninja, nothing, entities, movers, trail, nothing)
 
 
 def wins(bank: LevelBank, inputs: np.ndarray, start: PlanStart | None) -> bool:

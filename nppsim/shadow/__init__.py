@@ -148,9 +148,9 @@ class Shadow:
         ledger = Ledger(simulator.reward_config, simulator.gamma, twin, began)
         ledger.resume(before.progress, before.terms, before.visited)
 
-        ninja, entities, movers, frames = before.ninja, before.entities, before.movers, []
+        ninja, entities, movers, trail, frames = before.ninja, before.entities, before.movers, before.trail, []
         for _ in range(simulator.frame_skip):
-            tick(ninja, entities, movers, simulator.bank.world, ACTION_INPUT[self._actions[i]])
+            tick(ninja, entities, movers, trail, simulator.bank.world, ACTION_INPUT[self._actions[i]])
             frames.append(twin.state_twin(ninja, entities, movers))
             if ninja["state"] in (DEAD, CELEBRATING):
                 break
@@ -169,7 +169,7 @@ class Shadow:
             record = (level, outcome, *length, sum_in_order(ledger.terms), ledger.terms)
             self._check("episode", simulator.episode[i], np.array(record, simulator.episode.dtype))
         if final:
-            self._check_views("final ", i, simulator.latest_final, twin, (ninja, entities, movers))
+            self._check_views("final ", i, simulator.latest_final, twin, (ninja, entities, movers, trail))
         restarted_on = int(simulator.next_level[i]) if ended else -1
         if restarted_on < 0:
             self._check_state(i, ninja, entities[:count], movers)
@@ -191,7 +191,9 @@ class Shadow:
             start(ninja[0], entities[0], movers[0], simulator.bank.world, level)
             self._check_state(i, ninja[0], entities[0, :count], movers[0])
             self._check_ledger(i, Ledger(simulator.reward_config, simulator.gamma, twin, now))
-        self._check_views("", i, simulator.latest, twin, (state.ninja[i], state.entities[i], state.movers[i]))
+        self._check_views(
+            "", i, simulator.latest, twin, (state.ninja[i], state.entities[i], state.movers[i], state.trail[i])
+        )
 
     def _check_state(self, i: int, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> None:
         state, bank = self._simulator.state, self._simulator.bank
@@ -213,10 +215,10 @@ class Shadow:
         i: int,
         obs: dict[str, np.ndarray],
         twin: LevelTwin,
-        rows: tuple[np.void, np.ndarray, np.ndarray],
+        rows: tuple[np.void, np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
-        """rows: ninja, entities and movers of the state that is seen."""
-        simulator, now = self._simulator, twin.state_twin(*rows)
+        """rows: ninja, entities, movers and trail of the state that is seen."""
+        simulator, now = self._simulator, twin.state_twin(*rows[:3])
         hop = self._check_paths(i, twin, now)
         for key, values in obs.items():
             if key == "foresight":

@@ -16,12 +16,18 @@ ENDED = (DEAD, CELEBRATING)
 
 
 def foresight(
-    twin: LevelTwin, ninja: np.void, entities: np.ndarray, movers: np.ndarray, world: World, frame_skip: int
+    twin: LevelTwin,
+    ninja: np.void,
+    entities: np.ndarray,
+    movers: np.ndarray,
+    trail: np.ndarray,
+    world: World,
+    frame_skip: int,
 ) -> np.ndarray:
     """float32[6, 4, 11]: the components of ``layout`` by name, for each action and what follows it.
 
     twin: of the level.
-    ninja, entities, movers: state of the environment, which does not change.
+    ninja, entities, movers, trail: state of the environment, which does not change.
     world: of the bank.
     frame_skip: frames of a decision.
     """
@@ -33,7 +39,7 @@ def foresight(
         for place, continuation in enumerate(layout.CONTINUATIONS):
             onward = {"hold": keys, "release": 0, "jump": keys ^ JUMP, "turn": _turned(keys)}[continuation]
             inputs = [keys] * frame_skip + [onward] * (HORIZON - frame_skip)
-            then, frames = _played(twin, (ninja, entities, movers), world, inputs)
+            then, frames = _played(twin, (ninja, entities, movers, trail), world, inputs)
             out[action, place] = _reported(twin, now, then, frames)
     return out
 
@@ -44,12 +50,12 @@ def _turned(keys: int) -> int:
 
 
 def _played(
-    twin: LevelTwin, rows: tuple[np.void, np.ndarray, np.ndarray], world: World, inputs: list[int]
+    twin: LevelTwin, rows: tuple[np.void, np.ndarray, np.ndarray, np.ndarray], world: World, inputs: list[int]
 ) -> tuple[StateTwin, int]:
     """Return the state after the inputs, or at the end of the episode if that comes first, and the number of frames."""
-    ninja, entities, movers = rows[0].copy(), rows[1].copy(), rows[2].copy()
+    ninja, entities, movers, trail = (row.copy() for row in rows)
     for frame, keys in enumerate(inputs):
-        tick(ninja, entities, movers, world, keys)
+        tick(ninja, entities, movers, trail, world, keys)
         if ninja["state"] in ENDED:
             return twin.state_twin(ninja, entities, movers), frame + 1
     return twin.state_twin(ninja, entities, movers), len(inputs)

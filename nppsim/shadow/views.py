@@ -77,6 +77,7 @@ KILLERS = {  # px, radius of what kills
     kinds.MINI_DRONE: 4.0,
     kinds.FLOOR_GUARD: 6.0,
     kinds.DEATH_BALL: 5.0,
+    kinds.EVIL_NINJA: 6.0,
     kinds.SHOVE_THWUMP: 8.0,
 }
 _SHOOTERS = {kinds.LASER, *kinds.SHOOTING_DRONES, *kinds.TURRETS}
@@ -310,6 +311,7 @@ _SQUARES = {kind: [(GREY["deadly"], radius)] for kind, radius in KILLERS.items()
     kinds.LASER: [(GREY["deadly"], 5.9)],
     kinds.CHAINGUN_DRONE: [(GREY["deadly"], 7.5)],
     kinds.LASER_DRONE: [(GREY["deadly"], 7.5)],
+    kinds.EVIL_NINJA: [(GREY["deadly"], 6.0)],
     kinds.ROCKET_TURRET: [(GREY["deadly"], 6.0)],
     kinds.GAUSS_TURRET: [(GREY["deadly"], 6.0)],
 }

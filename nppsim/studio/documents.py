@@ -30,7 +30,7 @@ frame document: the state after a frame
     g          gold taken
     c          entities that changed since the previous frame document of its stream: {index: [bits, x, y]}; laser turrets
                have two more numbers, the end of the beam.  bits: as ``Run.entity_state`` (bit 0 active, bits 1 to 3 state
-               of mines, floor guards and thwumps, bit 4 closed door)
+               of mines, floor guards, thwumps and evil ninjas, bit 4 closed door)
     all        true where ``c`` has all entities: at the start, and after a jump in time
 
 run document: a whole run, enough to draw any of its frames without the simulator
@@ -74,7 +74,12 @@ NORMAL_STEPS = 16384
 AIRBORNE = 16  # added to the state
 MAX_CHANGES = 1_000_000  # of entities in a run document: some 40 MB
 MAX_RUN_FRAMES = 100_000  # of a run document: 28 minutes of play
-_STATE_OF_MOVER = (kinds.FLOOR_GUARD, kinds.THWUMP, kinds.SHOVE_THWUMP)  # whose state is that of their mover
+_STATE_OF_MOVER = (
+    kinds.EVIL_NINJA,
+    kinds.FLOOR_GUARD,
+    kinds.THWUMP,
+    kinds.SHOVE_THWUMP,
+)  # state: the mover's
 _FIELDS = list(NINJA_DTYPE.fields or ())
 _FRAME, _STATE, _GOLD = map(_FIELDS.index, ("frame", "state", "gold"))
 _NINJA = [_FIELDS.index(name) for name in ("x", "y", "vx", "vy", "state", "floor_x", "floor_y", "airborne")]

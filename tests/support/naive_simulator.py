@@ -1639,13 +1639,55 @@ class LaserDrone(ShootingDrone):
                 self.enter(self.POSTFIRE)
 
 
+class EvilNinja(Entity):
+    """Repeats the way of the ninja, 120 frames late for each that was touched (section 8.6)."""
+
+    logical = True
+    WAIT, COME, FOLLOW = range(3)
+
+    def __init__(self, simulator, kind, x, y):
+        super().__init__(simulator, kind, x, y)
+        self.home = x, y
+        self.state = self.WAIT
+
+    def think(self):
+        way, frame = self.simulator.way, len(self.simulator.way)  # of the ninja, from the start of frame 1 on
+        if self.state == self.WAIT:
+            return
+        if frame >= self.deadly_from:
+            self.x, self.y = way[frame - (120 * self.number_touched - 1)]
+            if self.state == self.FOLLOW:
+                self.update_cell()
+            else:
+                self.state = self.FOLLOW
+                self.register()
+        elif frame > self.deadly_from - 119:
+            share, (x, y) = (frame - (self.deadly_from - 120)) / 120, way[self.touched_in + 1]
+            self.x, self.y = self.home[0] + share * (x - self.home[0]), self.home[1] + share * (y - self.home[1])
+
+    def touch(self):
+        ninja = self.ninja
+        gap = distance(self.x, self.y, ninja.x, ninja.y)
+        if not ninja.is_target:
+            return
+        if self.state == self.FOLLOW:
+            if gap < 16:
+                ninja.kill()
+        elif gap < 20:
+            self.touched_in = len(self.simulator.way)
+            self.number_touched = 1 + sum(e.state != self.WAIT for e in self.simulator.by_type[22])
+            self.deadly_from = self.touched_in + 120 * self.number_touched
+            self.state = self.COME
+            self.simulator.grid[self.cell[0]][self.cell[1]].remove(self)
+
+
 # ------------------------------------------------------------------------------------------- simulator (section 5)
 PLAIN = {1: Mine, 2: Gold, 16: FloorGuard, 17: BounceBlock, 21: Mine, 24: BoostPad, 25: DeathBall, 28: ShoveThwump}
 ORIENTED = {5: RegularDoor, 10: LaunchPad, 11: OneWay, 20: Thwump}
 SWITCHED = {6: LockedDoor, 8: TrapDoor}
 DRONES = {14: ZapDrone, 26: MiniDrone}
 COMPLETED_DRONES = {12: ChaingunDrone, 13: LaserDrone, 15: ChaserDrone}
-TURRETS = {18: RocketTurret, 19: GaussTurret}
+STILL = {18: RocketTurret, 19: GaussTurret, 22: EvilNinja}
 MOVERS = (14, 16, 17, 20, 25, 26, 28)  # types whose positions the conformance traces hold
 
 
@@ -1666,6 +1708,7 @@ class Simulator:
         self.ball_count = level.ball_count
         records = level.records.tolist()
         self.ninja = Ninja(self, 6.0 * records[0][1], 6.0 * records[0][2])
+        self.way = [(self.ninja.x, self.ninja.y)]  # at the end of each frame
         self.previous_input = 0
         for i, record in enumerate(records):
             self._create(records, i, record, level.exit_count, completions)
@@ -1695,8 +1738,8 @@ class Simulator:
             entity = DRONES[kind](self, kind, x, y, orientation, mode % 4)
         elif completions and kind in COMPLETED_DRONES:
             entity = COMPLETED_DRONES[kind](self, kind, x, y, orientation, mode % 4)
-        elif completions and kind in TURRETS:
-            entity = TURRETS[kind](self, kind, x, y)
+        elif completions and kind in STILL:
+            entity = STILL[kind](self, kind, x, y)
         elif completions and kind == 23:
             entity = Laser(self, kind, x, y, orientation, mode)
         else:
@@ -1742,6 +1785,7 @@ class Simulator:
                 ninja.collide_with_tiles()
             ninja.after_collisions()
         ninja.control()
+        self.way.append((ninja.x, ninja.y))
 
     def frame(self):
         """A row of ``frames`` of the conformance traces: floats and small integers."""

@@ -7,7 +7,7 @@ from nppsim.bank import LevelBank
 from nppsim.levels.kinds import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE
 from nppsim.levels.level import Level
 from nppsim.physics.rules import DEFAULT_RULES
-from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
+from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE
 from nppsim.physics.tick import start, tick
 
 LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = 1, 2, 3, 4, 5  # actions
@@ -84,7 +84,7 @@ def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes
 
 # Types of mixed_level: all that exist but exits, locked doors and trap doors; then those unfinished in the original.
 MIXED = (1, 2, 5, 10, 11, 14, 16, 17, 20, 21, 24, 25, 26, 28)
-UNFINISHED = (12, 13, 15, 18, 19, 23)
+UNFINISHED = (12, 13, 15, 18, 19, 22, 23)
 SHOOTERS = (12, 13, 18, 19)
 # All types, and few at a time: the ninja then meets more of each, and lives longer where nothing kills.
 KINDS = (
@@ -97,6 +97,7 @@ KINDS = (
     (5, 20, 28),
     UNFINISHED,
     (5, *SHOOTERS),
+    (17, 22),
 )
 
 
@@ -162,8 +163,8 @@ def _start(ninjas, entities, movers, world):
 
 
 @njit(cache=True)
-def _tick(ninjas, entities, movers, world, input_byte):
-    tick(ninjas[0], entities[0], movers[0], world, input_byte)
+def _tick(ninjas, entities, movers, trail, world, input_byte):
+    tick(ninjas[0], entities[0], movers[0], trail[0], world, input_byte)
 
 
 class Walk:
@@ -173,9 +174,10 @@ class Walk:
         self.bank = LevelBank([level], rules=rules)
         self.ninjas, self.entities = np.zeros(1, NINJA_DTYPE), np.zeros((1, self.bank.max_entities), ENTITY_DTYPE)
         self.movers = np.zeros((1, self.bank.max_movers), MOVER_DTYPE)
+        self.trail = np.zeros((1, self.bank.max_trail), TRAIL_DTYPE)
         _start(self.ninjas, self.entities, self.movers, self.bank.world)
 
     def frame(self, input_byte):
         """(ninja, entities) after one more frame, copied."""
-        _tick(self.ninjas, self.entities, self.movers, self.bank.world, np.uint8(input_byte))
+        _tick(self.ninjas, self.entities, self.movers, self.trail, self.bank.world, np.uint8(input_byte))
         return self.ninjas[0].copy(), self.entities[0].copy()

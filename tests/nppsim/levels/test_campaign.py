@@ -185,8 +185,14 @@ def test_support_follows_from_the_entities():
         ).support
 
     assert grade() == grade(kinds.MINE, kinds.ZAP_DRONE) == "exact"
-    assert grade(kinds.MINE, kinds.LASER) == grade(kinds.CHASER_DRONE) == grade(kinds.ROCKET_TURRET) == "modelled"
-    assert grade(kinds.LASER, 22) == grade(200) == "unsupported"
+    assert (
+        grade(kinds.MINE, kinds.LASER)
+        == grade(kinds.CHASER_DRONE)
+        == grade(kinds.ROCKET_TURRET)
+        == grade(kinds.EVIL_NINJA)
+        == "modelled"
+    )
+    assert grade(kinds.LASER, 27) == grade(200) == "unsupported"
 
 
 def test_the_command_lists_levels(pack, capsys):

@@ -291,7 +291,7 @@ def test_levels_of_each_support_grade_have_a_row_and_unsupported_ones_are_left_o
     monkeypatch.chdir(untrained)
     (untrained / "grades").mkdir()
     level = LEVELS[0][0]
-    for name, kind in (("exact", kinds.GOLD), ("modelled", kinds.ROCKET_TURRET), ("unsupported", 22)):
+    for name, kind in (("exact", kinds.GOLD), ("modelled", kinds.ROCKET_TURRET), ("unsupported", 27)):
         records = np.vstack([level.records, [kind, 8, 8, 0, 0]])
         Level(level.tiles, records, exit_count=level.exit_count).save(untrained / "grades" / f"{name}.map")
     command = ["a.safetensors", "--levels", "grades", "--output-dir", "out"]

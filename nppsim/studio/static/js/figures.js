@@ -162,6 +162,14 @@ function boostPad(pen, entity) {
   for (const t of [-2.2, 1]) pen.line([[x + t - 1, y - 2.4], [x + t + 1.2, y], [x + t - 1, y + 2.4]], pen.colours.green, 1.3);
 }
 
+/** A ring until it is touched, pale while it comes, dark when it kills. */
+function evilNinja(pen, entity, look) {
+  const { ink, steel, red } = pen.colours;
+  if (look.state === 0) pen.ring([entity.x, entity.y], 10, 1.2, red);
+  pen.disc([look.x, look.y], 6, look.state === 2 ? ink : steel);
+  pen.disc([look.x, look.y], 1.5, red);
+}
+
 function deathBall(pen, entity, look) {
   const { ink, cyan, pale } = pen.colours;
   const at = [look.x, look.y];
@@ -218,13 +226,14 @@ const FIGURES = {
   "mini drone": drone(4, "ink"),
   "floor guard": floorGuard,
   "death ball": deathBall,
+  "evil ninja": evilNinja,
   "laser turret": laser,
   "rocket turret": turret("red"),
   "gauss turret": turret("gold-edge"),
 };
 const ORDER = Object.keys(FIGURES); // from the back to the front
 export const MOVING = new Set([
-  "bounce block", "thwump", "shove thwump", "zap drone", "chaser drone", "chaingun drone", "laser drone", "mini drone", "floor guard", "death ball",
+  "bounce block", "thwump", "shove thwump", "zap drone", "chaser drone", "chaingun drone", "laser drone", "mini drone", "floor guard", "death ball", "evil ninja",
   "laser turret", "rocket turret",
 ]); // change their place, or shine
 

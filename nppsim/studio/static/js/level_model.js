@@ -42,6 +42,7 @@ export const KINDS = new Map([
   [16, { name: "floor guard" }],
   [25, { name: "death ball" }],
   [23, { name: "laser turret", turns: UPWARD, modes: ["clockwise", "counter-clockwise"] }],
+  [22, { name: "evil ninja" }],
   [18, { name: "rocket turret" }],
   [19, { name: "gauss turret" }],
   [24, { name: "boost pad" }],

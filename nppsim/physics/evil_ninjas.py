@@ -1,0 +1,57 @@
+"""Evil ninjas, type 22: shadows that repeat the ninja's way (docs/physics.md, section 8.6).
+
+A completion of the rules of grade C, from a community tool.  The spawner waits until the ninja touches it.  The n-th evil
+ninja touched on a level then repeats the ninja's way, FOLLOW_FRAMES n frames later.  Before that it slides from its spawner
+to the start of this way, without any effect.
+
+In a MOVER record, ``state`` is UNTOUCHED, COMING or FOLLOWING; target_x is the first frame in which it follows, target_y
+how many frames it is late.
+"""
+
+from nppsim._kernel import kernel
+from nppsim.levels import kinds
+from nppsim.levels.stage import CELLS_X, CELLS_Y
+from nppsim.physics.grid import register
+from nppsim.physics.segments import clamped_cell
+from nppsim.physics.state import COMING, FOLLOWING, UNREGISTERED, UNTOUCHED
+
+SPAWNER_RADIUS = 10.0  # px
+EVIL_RADIUS = 6.0  # px, of what kills
+FOLLOW_FRAMES = 120  # between the ninja and the first that follows, and between one and the next; also of the slide
+TRAIL_SLACK = 64  # positions kept beyond those: more than the frames that foresight looks ahead
+
+
+@kernel
+def wake(ninja, spawner, movers, world, level):
+    """Let an evil ninja come: the ninja touches its spawner."""
+    record = world.level[level]
+    number = 1
+    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+        number += movers[m]["type"] == kinds.EVIL_NINJA and movers[m]["state"] != UNTOUCHED
+    spawner["state"] = COMING
+    spawner["target_x"] = ninja["frame"] + FOLLOW_FRAMES * number
+    spawner["target_y"] = FOLLOW_FRAMES * number - 1
+    spawner["cell_x"] = spawner["cell_y"] = UNREGISTERED
+
+
+@kernel
+def think_evil_ninja(ninja, evil, home, trail, size):
+    """Slide towards the start of the way, then follow it.
+
+    home: its entity in the bank.
+    trail: TRAIL_DTYPE[>= size], the ninja's positions.
+    """
+    frame, begin, late = ninja["frame"], int(evil["target_x"]), int(evil["target_y"])
+    x, y = evil["x"], evil["y"]
+    if frame >= begin:
+        then = (frame - late) % size
+        evil["state"] = FOLLOWING
+        evil["x"], evil["y"] = trail[then]["x"], trail[then]["y"]
+        cell_x, cell_y = clamped_cell(evil["x"], CELLS_X), clamped_cell(evil["y"], CELLS_Y)
+        if cell_x != evil["cell_x"] or cell_y != evil["cell_y"]:
+            register(ninja, evil, cell_x, cell_y)
+    elif frame > begin - FOLLOW_FRAMES + 1:  # the start of the way is known then
+        first, share = (begin - late) % size, (frame - (begin - FOLLOW_FRAMES)) / FOLLOW_FRAMES
+        evil["x"] = home["x"] + share * (trail[first]["x"] - home["x"])
+        evil["y"] = home["y"] + share * (trail[first]["y"] - home["y"])
+    evil["vx"], evil["vy"] = evil["x"] - x, evil["y"] - y
