@@ -1679,6 +1679,7 @@ class EvilNinja(Entity):
             self.deadly_from = self.touched_in + 120 * self.number_touched
             self.state = self.COME
             self.simulator.grid[self.cell[0]][self.cell[1]].remove(self)
+            self.cell = None
 
 
 # ------------------------------------------------------------------------------------------- simulator (section 5)

@@ -84,7 +84,7 @@ def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes
 
 # Types of mixed_level: all that exist but exits, locked doors and trap doors; then those unfinished in the original.
 MIXED = (1, 2, 5, 10, 11, 14, 16, 17, 20, 21, 24, 25, 26, 28)
-UNFINISHED = (12, 13, 15, 18, 19, 22, 23)
+UNFINISHED = (12, 13, 15, 18, 19, 23)
 SHOOTERS = (12, 13, 18, 19)
 # All types, and few at a time: the ninja then meets more of each, and lives longer where nothing kills.
 KINDS = (
@@ -97,7 +97,6 @@ KINDS = (
     (5, 20, 28),
     UNFINISHED,
     (5, *SHOOTERS),
-    (17, 22),
 )
 
 
