@@ -59,7 +59,7 @@ def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exit
         for key, view in VIEWS.items():
             np.testing.assert_array_equal(obs[key][0], view(twin, now, hop), key)
         rows = (sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
-        wanted = foresight(twin, *rows, sim.bank.world, sim.frame_skip)
+        wanted = foresight(twin, *rows, sim.state.trail[0], sim.bank.world, sim.frame_skip)
         np.testing.assert_array_equal(obs["foresight"][0], wanted)
 
 
