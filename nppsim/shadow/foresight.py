@@ -53,7 +53,7 @@ def _played(
     twin: LevelTwin, rows: tuple[np.void, np.ndarray, np.ndarray, np.ndarray], world: World, inputs: list[int]
 ) -> tuple[StateTwin, int]:
     """Return the state after the inputs, or at the end of the episode if that comes first, and the number of frames."""
-    ninja, entities, movers, trail = (row.copy() for row in rows)
+    ninja, entities, movers, trail = rows[0].copy(), rows[1].copy(), rows[2].copy(), rows[3].copy()
     for frame, keys in enumerate(inputs):
         tick(ninja, entities, movers, trail, world, keys)
         if ninja["state"] in ENDED:
