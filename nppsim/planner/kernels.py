@@ -65,8 +65,12 @@ def expand(
             if a != last_action[i] and lasted[i] < taste.min_hold:
                 continue
             bytes_to[c] = bytes_from[i]
-            ninja, entities, movers = children.ninja[c], children.entities[c], children.movers[c]
-            trail = children.trail[c]
+            ninja, entities, movers, trail = (
+                children.ninja[c],
+                children.entities[c],
+                children.movers[c],
+                children.trail[c],
+            )
             for _ in range(frame_skip):
                 tick(ninja, entities, movers, trail, world, ACTION_INPUT[a])
                 out.frames[c] += 1
