@@ -65,14 +65,9 @@ def expand(
             if a != last_action[i] and lasted[i] < taste.min_hold:
                 continue
             bytes_to[c] = bytes_from[i]
-            ninja, entities, movers, trail = (
-                children.ninja[c],
-                children.entities[c],
-                children.movers[c],
-                children.trail[c],
-            )
+            ninja, entities, movers = children.ninja[c], children.entities[c], children.movers[c]
             for _ in range(frame_skip):
-                tick(ninja, entities, movers, trail, world, ACTION_INPUT[a])
+                tick(ninja, entities, movers, children.trail[c], world, ACTION_INPUT[a])
                 out.frames[c] += 1
                 if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
                     break
