@@ -304,7 +304,7 @@ def way_of_minari(files, folder, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 @pytest.mark.parametrize(
-    ("way", "levels", "plays"), [(way_of_a_dataset, 6, 5 + 4), (way_of_a_report, 4, 5), (way_of_minari, 3, 5)]
+    ("way", "levels", "plays"), [(way_of_a_dataset, 6, 5 + 4), (way_of_a_report, 3, 5), (way_of_minari, 3, 5)]
 )
 def test_replays_are_parsed_once_and_levels_compiled_once(tmp_path, monkeypatch, counted, way, levels, plays):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))

@@ -496,18 +496,6 @@ def test_states_of_other_environments_are_an_error():
 # ------------------------------------------------------------------ construction
 
 
-def test_every_trainable_tensor_must_be_in_the_optimiser(monkeypatch):
-    build = NppPolicy._build
-
-    def with_a_late_layer(policy, schedule):
-        build(policy, schedule)
-        policy.late = torch.nn.Linear(2, 2)
-
-    monkeypatch.setattr(NppPolicy, "_build", with_a_late_layer)
-    with pytest.raises(RuntimeError, match=r"lacks late\.weight, late\.bias"):
-        make_ppo()
-
-
 def test_settings_that_contradict_each_other_are_refused():
     ours, _ = make_ppo()
     with pytest.raises(ValueError, match=r"the simulator shapes with gamma=0\.9, PPO discounts with 0\.995"):
