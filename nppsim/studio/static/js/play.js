@@ -20,7 +20,7 @@ const TRAIL = 240; // frames
 const FALL_MS = 700; // that the pieces of a dead ninja fly
 const REST_MS = 350; // after the end, until a jump starts again
 const CLOSE_SCALE = 1.4; // screen px per level px of the closer view, at least
-const NAME_STORE = "nppsim.name", NOBODY = "you"; // who plays
+const NAME_STORE = "nppsim.name", DEFAULT_NAME = "you"; // who plays
 const CAPS = [[4, "left"], [1, "jump"], [2, "right"]]; // bits of an input byte
 
 /** The view; see app.js. */
@@ -128,7 +128,7 @@ class Play {
     this.enter("over");
     const { game } = this;
     if (game.frame.o !== "won" || this.assisted) return;
-    game.score(this.player.value.trim() || NOBODY).then((best) => this.showBest(best), this.studio.failed);
+    game.score(this.player.value.trim() || DEFAULT_NAME).then((best) => this.showBest(best), this.studio.failed);
     if (takeBest(this.level.id, game.history)) {
       this.record = true;
       this.ghosts.showBest();
@@ -331,8 +331,8 @@ class Play {
     this.rates = element("select", { "aria-label": "Speed", onchange: () => this.setRate(Number(this.rates.value)) },
       RATES.map((rate) => element("option", { value: rate, text: rate === 1 ? "full speed" : `${rate}× speed` })));
     this.bestRuns = element("div", { class: "best" });
-    this.player = element("input", { type: "text", maxlength: 40, value: localStorage.getItem(NAME_STORE) ?? NOBODY, autocomplete: "off",
-      onchange: () => localStorage.setItem(NAME_STORE, this.player.value.trim() || NOBODY) });
+    this.player = element("input", { type: "text", maxlength: 40, value: localStorage.getItem(NAME_STORE) ?? DEFAULT_NAME, autocomplete: "off",
+      onchange: () => localStorage.setItem(NAME_STORE, this.player.value.trim() || DEFAULT_NAME) });
     this.ghostList = element("div");
     this.pace = element("p", { class: "small muted", id: "pacing" });
     const panel = (title, ...content) => element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
