@@ -76,7 +76,7 @@ AUDITS = ("off", "first", "all")  # levels of ``rl.audit``
 WARNINGS = (  # names that ``--silence`` takes
     *("scalars", "gradients", "inputs"),
     *("kl", "clipping", "entropy", "actions", "critic", "unrewarded", "wins", "episodes", "progress"),
-    *("speed", "memory", "actor", "rewards", "dying"),
+    *("speed", "memory", "curriculum", "curves", "random", "levels", "actor", "rewards", "dying"),
 )
 
 
