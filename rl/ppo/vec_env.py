@@ -70,6 +70,10 @@ class BatchVecEnv(VecEnv):
         return seeds
 
     def set_options(self, options: list[dict] | dict | None = None) -> None:
+        """Choose levels for the next reset: ``{"level": index}`` for all environments, or a list of one each.
+
+        Raises ValueError for a list of another length, an unknown option, or a level that the bank lacks.
+        """
         super().set_options(options)
         if len(self._options) != self.num_envs:
             raise ValueError(

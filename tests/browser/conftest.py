@@ -39,7 +39,6 @@ class Studio:
 def start_studio(tmp_path_factory):
     """A function that starts a studio with further arguments and returns it; all are ended after the tests."""
     started = []
-    data = str(tmp_path_factory.mktemp("data"))
 
     def start(*arguments):
         folder = str(tmp_path_factory.mktemp("studio") / "demonstrations")
@@ -47,7 +46,6 @@ def start_studio(tmp_path_factory):
         process = subprocess.Popen(
             [*command, *arguments],
             cwd=ROOT,
-            env={"XDG_DATA_HOME": data, **os.environ},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
