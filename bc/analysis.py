@@ -1,16 +1,16 @@
-"""Statistics of a folder of demonstrations, and problems found in it; ``bc.demonstration_report`` writes the page.
+"""Statistics of a folder of demonstrations and the problems found in it.
 
     analysis = analyse(find_replays(folder), 4, folder=folder, levels=[LevelSet.open("datasets/train")])
-    analysis.findings  # what to check before training, as sentences
+    analysis.findings  # sentences about what to check before training
 
-States are the observations before each decision, from the simulator used for training (``bc.dataset``).
+``bc.demonstration_report`` writes the result as a page.  The observations come from the simulator that training uses.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,32 +18,25 @@ from bc.baselines import Metrics, predictors, previous_actions, score, transitio
 from bc.dataset import DatasetConfig, record, with_bank
 from bc.demonstrations import Demonstration, DemonstrationSet, ReplayFile, load_demonstrations
 from nppsim.actions import ACTION_NAMES, LEFT, MIRRORED_ACTION, RIGHT
-from nppsim.bank import LevelBank
-from nppsim.levels.level import Level, mirror, symmetric_fingerprint
+from nppsim.levels.level import mirror, symmetric_fingerprint
 from nppsim.levels.level_set import LevelEntry, LevelSet
-from nppsim.levels.stage import CELLS_X, CELLS_Y, NUM_CELLS, TILE
+from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.observe import layout
-from nppsim.paths import MAX_PATH, NODES_X, NODES_Y, WALL
 
 STATE = "game_state"
+_COLUMN = layout.slots(layout.SPECS[STATE].components)
 # Thresholds of anomalies.
-IDLE_FRAMES = 60  # without moving
-IDLE_PX = 0.05  # per decision; less is no movement
-SLOW = 2.0  # times par, or times the fastest demonstration of the same level
-SLOW_PATH = 3.0  # times the median of frames per px of path; does not need par
-LONG_FOR_CATEGORY = 5.0  # times the median of the category
+IDLE_FRAMES = 60  # shortest idle interval that is listed
+IDLE_PX = 0.05  # movement per decision below which the ninja counts as idle
+SLOW = 2.0  # length relative to par, or to the fastest demonstration of the same level
 LARGE_DEVIATION_PX = 10.0  # mean distance of a re-timed run from its recording: the radius of the ninja
-NEARLY_CONSTANT = 0.999  # share of decisions with the same value
-
-FASTEST = 10  # px per frame: largest value of the histogram of speeds
-_WAVE = 512  # demonstrations stepped together
+NEARLY_CONSTANT = 0.999  # share of decisions with the most frequent value
+_WAVE = 512  # demonstrations that the simulator plays together
 
 # Kinds of anomalies besides the reasons for excluding a replay.
 IDLE = "idle interval"
 SLOWER_THAN_PAR = "much longer than par"
 SLOWER_THAN_OTHERS = "much longer than another one"
-SLOW_FOR_ITS_PATH = "slow for its path"
-LONG_FOR_ITS_CATEGORY = "much longer than its category"
 RETIMED_FAR = "re-timed with a large deviation"
 NOT_IN_LEVELS = "level not in --levels"
 OTHER_CATEGORY = "another category in --levels"
@@ -53,12 +46,15 @@ DEFECT = "tolerated defect of the file"
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Item = TypeVar("_Item")
-Progress = Callable[[Iterable, str], Iterable]  # wraps an iterable, given its title
+Progress = Callable[[Iterable, str], Iterable]  # wraps an iterable; the second argument is a title
 
 
 @dataclass(frozen=True)
 class Anomaly:
-    """An unusual replay.  value: frames, px or ratio, depending on the kind; None if there is no number."""
+    """An unusual replay.
+
+    value: frames, px or a ratio, depending on the kind of anomaly; None if the kind has no number.
+    """
 
     name: str
     value: float | None
@@ -67,7 +63,7 @@ class Anomaly:
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence about the demonstrations.  problem: would invalidate training."""
+    """A sentence about the demonstrations.  ``problem`` is True if training with them would be invalid."""
 
     problem: bool
     text: str
@@ -75,38 +71,35 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Statistics of D demonstrations, of one category or all.
+    """Statistics of D demonstrations, either of one category or of all.
 
-    lengths: int64[D], decisions.
-    transitions: int64[6, 6], action (column) after the previous one (row; no-op before the first).
-    holds: int64, decisions of each interval with one action (the last one of a demonstration ends with the win).
-    baselines: trivial predictors, fitted to all demonstrations of the folder, evaluated on these.
-    states: share of the decisions in each state of the ninja.
-    airborne: share of the decisions.
-    positions: int64[25, 44], decisions per tile of the stage.
-    speeds: int64[41, 41], decisions by vy (row) and vx (column), -10 to 10 px per frame in halves.
-    visited: float64[levels], share of the reachable tiles of each level that its demonstrations visit.
+    lengths: int64[D], number of decisions.
+    transitions: int64[6, 6], counts of each action (column) after each previous action (row).  The action before the first
+        decision is no-op.
+    holds: int64, number of decisions of each interval with one action.
+    baselines: metrics of trivial predictors that were fitted to all demonstrations of the folder.
+    positions: float64[25, 44], number of decisions in each tile of the stage.
     """
 
     lengths: np.ndarray
     transitions: np.ndarray
     holds: np.ndarray
     baselines: dict[str, Metrics]
-    states: dict[str, float]
-    airborne: float
     positions: np.ndarray
-    speeds: np.ndarray
-    visited: np.ndarray
 
     @property
     def actions(self) -> np.ndarray:
-        """Counts int64[6] of the actions."""
+        """Number of decisions with each action, int64[6]."""
         return self.transitions.sum(axis=0)
 
 
 @dataclass(frozen=True)
 class Component:
-    """Statistics of one number of the observation ``state``, raw units.  common: share of its most frequent value."""
+    """Statistics of one component of the observation ``state``, in raw units.
+
+    spread: standard deviation.
+    common: share of decisions with the most frequent value.
+    """
 
     name: str
     low: float
@@ -124,18 +117,19 @@ class Component:
 class Analysis:
     """Result of ``analyse`` for D demonstrations.
 
-    found: the demonstrations, and the excluded replays.
-    total, groups: all demonstrations, and by category.
-    components: of the observation ``state``.
-    frames: int64[D].
-    par: float64[D], frames of par in the level sets; NaN if unknown.
-    coverage: category of the level sets -> bool[L], levels with a demonstration, a mirror image counting as the same; empty
-        without level sets.
+    found: the demonstrations by length, and the excluded replays.
+    total: statistics of all demonstrations.
+    groups: statistics of each category.
+    components: statistics of the observation ``state``.
+    frames: int64[D], length of each demonstration.
+    par: float64[D], par of the level in the level sets, in frames; NaN if it is unknown.
+    coverage: bool[L] for each category of the level sets, True for levels with a demonstration of the level or its mirror
+        image.
     several: names of the demonstrations of each level that has more than one.
     mirrored: names of the demonstrations of each level that occurs together with its mirror image.
-    same_mirrored: number of pairs of demonstrations that are mirror images, level and actions.
+    same_mirrored: number of pairs of demonstrations whose levels and actions are mirror images.
     leaks: demonstrations of held-out levels.
-    anomalies: by kind, the most extreme first.
+    anomalies: anomalies of each kind, the most extreme first.
     """
 
     found: DemonstrationSet
@@ -169,207 +163,127 @@ def analyse(
     """Play back the demonstrations and compute their statistics.
 
     levels: training levels to compare with.
-    held_out: levels without demonstrations, e.g. for tests.
-    progress: wraps iterables, given their title.
-    Raises DemonstrationError without usable replays, LevelSetError for an unreadable level, DatasetError.
+    held_out: test levels, which must have no demonstration.
+    Raises DemonstrationError without usable replays, LevelSetError for an unreadable level, and DatasetError.
     """
-    known = _known_levels(levels, "levels", progress)
-    forbidden = _known_levels(held_out, "held-out levels", progress)
+    known, forbidden = _entries(levels, "levels", progress), _entries(held_out, "held-out levels", progress)
     played = load_demonstrations(files, frame_skip, folder=folder, progress=lambda files: progress(files, "playback"))
     found, bank, place = with_bank(played)
-    steps = _Steps(found.demonstrations, bank, place, frame_skip, progress)
-    measured = _Measured.of(found.demonstrations, steps, bank, known)
-    tables = predictors(transition_counts(steps.actions, steps.previous))
-    categories = np.array([d.category for d in found.demonstrations])
+    demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
+    config, states = DatasetConfig(frame_skip=frame_skip, observations=(STATE,)), []
+    for start in progress(range(0, len(demonstrations), _WAVE), "states"):
+        wave = demonstrations[start : start + _WAVE]
+        states.append(record(bank, [place[d.level] for d in wave], wave, config)[STATE])
+    decisions = _Decisions(demonstrations, np.concatenate(states))
+    symmetric = {level: symmetric_fingerprint(level) for level in bank.levels}
+    content = [symmetric[d.level] for d in demonstrations]
+    frames = np.array([len(d.inputs) for d in demonstrations])
+    par = np.array([(known[key].par_frames if key in known else None) or np.nan for key in content])
+    categories = np.array([d.category for d in demonstrations])
+    unusual = [
+        *_slow(demonstrations, content, frames, par, decisions.idle() * frame_skip),
+        *_unusual_recordings(demonstrations, files),
+        *(_unexpected_levels(demonstrations, content, known) if levels else ()),
+    ]
     return Analysis(
-        found=found,
-        total=steps.group(np.ones(len(categories), bool), tables),
-        groups={str(name): steps.group(categories == name, tables) for name in np.unique(categories)},
-        components=tuple(_components(steps.states)),
-        frames=measured.frames,
-        par=measured.par,
-        coverage=_coverage(known, set(measured.content)),
-        several=_several(found.demonstrations),
-        mirrored=_mirrored(found.demonstrations, measured.content),
-        same_mirrored=_same_mirrored(found.demonstrations),
-        leaks=tuple(_leaks(found.demonstrations, measured.content, forbidden)),
-        anomalies=_anomalies(files, found, measured, known if levels else None),
+        found=replace(found, demonstrations=tuple(demonstrations)),
+        total=decisions.group(np.ones(len(categories), bool)),
+        groups={str(name): decisions.group(categories == name) for name in np.unique(categories)},
+        components=tuple(_components(decisions.states)),
+        frames=frames,
+        par=par,
+        coverage=_coverage(known, set(content)),
+        several=_names_of(_grouped((d.level, d) for d in demonstrations).values()),
+        mirrored=_names_of(
+            group
+            for group in _grouped(zip(content, demonstrations, strict=True)).values()
+            if len({d.level for d in group}) > 1
+        ),
+        same_mirrored=_same_mirrored(demonstrations),
+        leaks=tuple(
+            Anomaly(d.name, None, f"is the held-out level {forbidden[key].file} or its mirror image")
+            for d, key in zip(demonstrations, content, strict=True)
+            if key in forbidden
+        ),
+        anomalies=_by_kind(found, unusual),
     )
 
 
-class _KnownLevel(NamedTuple):
-    entry: LevelEntry
-    level: Level
-    file: str
-
-
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """Measures of D demonstrations.
-
-    content: ``symmetric_fingerprint`` of the level.
-    frames: int64[D], length.
-    par: float64[D], NaN if unknown.
-    pace: float64[D], frames per px of the level's path; NaN without a path.
-    idle: int64[D], frames of the longest interval without movement.
-    """
-
-    content: list[str]
-    frames: np.ndarray
-    par: np.ndarray
-    pace: np.ndarray
-    idle: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        demonstrations: Sequence[Demonstration],
-        steps: "_Steps",
-        bank: LevelBank,
-        known: Mapping[str, _KnownLevel],
-    ) -> "_Measured":
-        """Measure demonstrations.  known: content -> level of the level sets."""
-        symmetric = {level: symmetric_fingerprint(level) for level in bank.levels}
-        content = [symmetric[d.level] for d in demonstrations]
-        frames = np.array([len(d.inputs) for d in demonstrations])
-        par = np.array([(known[key].entry.par_frames if key in known else None) or np.nan for key in content])
-        path = bank.path_length[steps.level].astype(float)
-        pace = frames / np.where((path > 0) & (path < MAX_PATH), path, np.nan)
-        return cls(content, frames, par, pace, steps.idle())
-
-
-class _Steps:
+class _Decisions:
     """All N decisions of D demonstrations, concatenated.
 
-    states: float32[N, 26], observed before the decision.  actions, previous: int64[N].  demonstration: int64[N].
+    states: float32[N, 26], the observation ``state`` before each decision.
+    actions, previous: int64[N], each action and the one before it.
+    demonstration: int64[N], index of the demonstration.
     """
 
-    def __init__(
-        self,
-        demonstrations: Sequence[Demonstration],
-        bank: LevelBank,
-        place: Mapping[Level, int],
-        frame_skip: int,
-        progress: Progress,
-    ):
-        self.frame_skip = frame_skip
-        self.lengths = np.array([len(d.actions) for d in demonstrations])
-        self.first = np.cumsum([0, *self.lengths[:-1]])
-        self.demonstration = np.repeat(np.arange(len(demonstrations)), self.lengths)
+    def __init__(self, demonstrations: Sequence[Demonstration], states: np.ndarray):
+        self.states = states
+        self.demonstration = np.repeat(np.arange(len(demonstrations)), [len(d.actions) for d in demonstrations])
         self.actions = np.concatenate([d.actions for d in demonstrations])
         self.previous = np.concatenate([previous_actions(d.actions) for d in demonstrations])
-        self.level = np.array([place[d.level] for d in demonstrations])
-        self.states = np.empty((len(self.actions), *layout.SPECS[STATE].shape), np.float32)
-        config = DatasetConfig(frame_skip=frame_skip, observations=(STATE,))
-        by_length = np.argsort(self.lengths, kind="stable")  # demonstrations of a wave have similar lengths
-        waves = [by_length[start : start + _WAVE] for start in range(0, len(by_length), _WAVE)]
-        for wave in progress(waves, "states"):
-            played = [demonstrations[i] for i in wave]
-            rows = np.concatenate([self.first[i] + np.arange(self.lengths[i]) for i in wave])
-            self.states[rows] = record(bank, self.level[wave], played, config)[STATE]
-        reached = (bank.paths.distance[:, 0] < WALL).reshape(-1, NODES_X, NODES_Y)[:, :-1, :-1]
-        self.reachable = reached.reshape(len(bank), CELLS_X, 2, CELLS_Y, 2).max(axis=(2, 4))
-        self.visited = self._visited(len(bank))
-
-    def column(self, name: str) -> np.ndarray:
-        """Return a component of the observation ``state``, float32[N]."""
-        return self.states[:, layout.SPECS[STATE].components.index(name)]
-
-    def _tiles(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return column and row of the tiles at positions in px, int64[N] each."""
-        return (np.clip(x // TILE, 0, CELLS_X - 1).astype(int), np.clip(y // TILE, 0, CELLS_Y - 1).astype(int))
-
-    def _visited(self, levels: int) -> np.ndarray:
-        """Return tiles on the straight lines between decisions, bool[levels, 44, 25]."""
-        visited = np.zeros((levels, CELLS_X, CELLS_Y), bool)
-        x, y = self.column("x"), self.column("y")
-        last = np.append(self.demonstration[1:] != self.demonstration[:-1], True)
-        ahead = np.where(last, np.arange(len(x)), np.arange(len(x)) + 1)
-        for part in (0, 0.25, 0.5, 0.75):
-            tiles = self._tiles(x + part * (x[ahead] - x), y + part * (y[ahead] - y))
-            visited[self.level[self.demonstration], *tiles] = True
-        return visited
+        self._predictors = predictors(transition_counts(self.actions, self.previous))
 
     def idle(self) -> np.ndarray:
-        """Return the frames of the longest interval without movement of each demonstration, int64[D]."""
-        moved = np.hypot(np.diff(self.column("x")), np.diff(self.column("y"))) >= IDLE_PX
-        edges = np.append(True, moved | (np.diff(self.demonstration) != 0))
-        starts = np.flatnonzero(edges)
-        still = np.diff(np.append(starts, len(edges))) - 1
-        longest = np.zeros(len(self.lengths), int)
-        np.maximum.at(longest, self.demonstration[starts], still)
-        return longest * self.frame_skip
+        """Return the decisions of the longest interval without movement of each demonstration, int64[D]."""
+        x, y = self.states[:, _COLUMN.x], self.states[:, _COLUMN.y]
+        moved = np.hypot(np.diff(x), np.diff(y)) >= IDLE_PX
+        begins = np.flatnonzero(np.append(True, moved | (np.diff(self.demonstration) != 0)))
+        still = np.diff(np.append(begins, len(x))) - 1
+        longest = np.zeros(self.demonstration[-1] + 1, int)
+        np.maximum.at(longest, self.demonstration[begins], still)
+        return longest
 
-    def group(self, chosen: np.ndarray, tables: dict[str, np.ndarray]) -> Group:
-        """Compute the statistics of some demonstrations.  chosen: bool[D].  tables: ``predictors``."""
+    def group(self, chosen: np.ndarray) -> Group:
+        """Compute the statistics of the demonstrations ``chosen``, bool[D]."""
         rows = chosen[self.demonstration]
-        actions, previous = self.actions[rows], self.previous[rows]
+        actions, previous, states = self.actions[rows], self.previous[rows], self.states[rows]
         begins = np.append(True, (np.diff(actions) != 0) | (np.diff(self.demonstration[rows]) != 0))
-        vx, vy = (np.rint(np.clip(self.column(name)[rows], -FASTEST, FASTEST) * 2) for name in ("vx", "vy"))
-        size = 4 * FASTEST + 1
-        column, row = self._tiles(self.column("x")[rows], self.column("y")[rows])
-        names = [name for name in layout.SPECS[STATE].components if name.startswith("state_")]
-        levels = np.unique(self.level[chosen])
-        reachable = self.reachable[levels]
-        seen = (self.visited[levels] & reachable).sum(axis=(1, 2))
+        stage = ((0, STAGE_HEIGHT), (0, STAGE_WIDTH))
         return Group(
-            lengths=self.lengths[chosen],
+            lengths=np.bincount(self.demonstration)[chosen],
             transitions=transition_counts(actions, previous),
             holds=np.diff(np.append(np.flatnonzero(begins), len(actions))),
-            baselines={name: score(table[previous], actions, previous) for name, table in tables.items()},
-            states={name.removeprefix("state_"): float(self.column(name)[rows].mean()) for name in names},
-            airborne=float(self.column("airborne")[rows].mean()),
-            positions=np.bincount(row * CELLS_X + column, minlength=NUM_CELLS).reshape(CELLS_Y, CELLS_X),
-            speeds=np.bincount(
-                ((vy + 2 * FASTEST) * size + vx + 2 * FASTEST).astype(int), minlength=size * size
-            ).reshape(size, size),
-            visited=seen / np.maximum(reachable.sum(axis=(1, 2)), 1),
+            baselines={name: score(table[previous], actions, previous) for name, table in self._predictors.items()},
+            positions=np.histogram2d(states[:, _COLUMN.y], states[:, _COLUMN.x], (CELLS_Y, CELLS_X), stage)[0],
         )
 
 
 def _components(states: np.ndarray) -> Iterator[Component]:
-    for name, values in zip(layout.SPECS[STATE].components, states.T, strict=True):
-        values = values.astype(np.float64)
-        _, counts = np.unique(values, return_counts=True)
-        common = counts.max() / len(values)
+    for name, values in zip(layout.SPECS[STATE].components, states.T.astype(np.float64), strict=True):
+        common = np.unique(values, return_counts=True)[1].max() / len(values)
         yield Component(name, values.min(), values.mean(), values.max(), values.std(), common)
 
 
-def _known_levels(sets: Sequence[LevelSet], title: str, progress: Progress) -> dict[str, _KnownLevel]:
-    """Return content -> level for all level sets; the first of equal levels."""
-    known: dict[str, _KnownLevel] = {}
+def _entries(sets: Sequence[LevelSet], title: str, progress: Progress) -> dict[str, LevelEntry]:
+    """Return entries with full paths by ``symmetric_fingerprint``; of equal levels, the first one."""
+    known: dict[str, LevelEntry] = {}
     for level_set in sets:
         for entry, level in zip(level_set.entries, progress(level_set, title), strict=True):
-            one = _KnownLevel(entry, level, str(level_set.path / entry.file))
-            known.setdefault(symmetric_fingerprint(level), one)
+            entry = replace(entry, file=str(level_set.path / entry.file))
+            known.setdefault(symmetric_fingerprint(level), entry)
     return known
 
 
-def _coverage(known: Mapping[str, _KnownLevel], demonstrated: set[str]) -> dict[str, np.ndarray]:
-    groups = _grouped((one.entry.category for one in known.values()), known)
-    return {category: np.array([key in demonstrated for key in keys]) for category, keys in groups.items()}
+def _coverage(known: Mapping[str, LevelEntry], demonstrated: set[str]) -> dict[str, np.ndarray]:
+    groups = _grouped((entry.category, key in demonstrated) for key, entry in known.items())
+    return {category: np.array(levels) for category, levels in groups.items()}
 
 
-def _grouped(keys: Iterable[_Key], items: Iterable[_Item]) -> dict[_Key, list[_Item]]:
-    groups: dict[_Key, list[_Item]] = {}
-    for key, item in zip(keys, items, strict=True):
-        groups.setdefault(key, []).append(item)
-    return groups
+def _grouped(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
+    groups: dict[_Key, list[_Item]] = defaultdict(list)
+    for key, item in pairs:
+        groups[key].append(item)
+    return dict(groups)
 
 
-def _several(demonstrations: Sequence[Demonstration]) -> tuple[tuple[str, ...], ...]:
-    groups = _grouped((d.level for d in demonstrations), (d.name for d in demonstrations))
-    return tuple(tuple(names) for names in groups.values() if len(names) > 1)
-
-
-def _mirrored(demonstrations: Sequence[Demonstration], content: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    groups = _grouped(content, demonstrations)
-    both = (group for group in groups.values() if len({d.level for d in group}) > 1)
-    return tuple(tuple(d.name for d in group) for group in both)
+def _names_of(groups: Iterable[list[Demonstration]]) -> tuple[tuple[str, ...], ...]:
+    """Return the names in each group of more than one demonstration."""
+    return tuple(tuple(d.name for d in group) for group in groups if len(group) > 1)
 
 
 def _same_mirrored(demonstrations: Sequence[Demonstration]) -> int:
-    """Number of pairs of demonstrations that are mirror images, level and actions."""
+    """Count pairs of demonstrations whose levels and actions are mirror images."""
     content = {(d.level, d.actions.tobytes()) for d in demonstrations}
     image_of = {level: mirror(level) for level in {d.level for d in demonstrations}}
     pairs = sum(
@@ -379,110 +293,90 @@ def _same_mirrored(demonstrations: Sequence[Demonstration]) -> int:
     return pairs // 2
 
 
-def _leaks(
-    demonstrations: Sequence[Demonstration], content: Sequence[str], forbidden: Mapping[str, _KnownLevel]
-) -> Iterator[Anomaly]:
-    for d, key in zip(demonstrations, content, strict=True):
-        if key in forbidden:
-            yield Anomaly(d.name, None, f"is the held-out level {forbidden[key].file} or its mirror image")
-
-
 # Anomalies
 
 _Found = tuple[str, Anomaly]  # kind and anomaly
 
 
-def _anomalies(
-    files: Sequence[ReplayFile],
-    found: DemonstrationSet,
-    measured: _Measured,
-    known: Mapping[str, _KnownLevel] | None,
-) -> dict[str, tuple[Anomaly, ...]]:
-    """Return kind -> anomalies.  known: content -> level of --levels; None without level sets."""
-    kinds: dict[str, list[Anomaly]] = defaultdict(list)
-    for item in found.left_out:
-        kinds[item.reason].append(Anomaly(item.name, None, item.detail))
-    file_of = {file.name: file for file in files}
-    anomalies: list[_Found] = [*_slow(found.demonstrations, measured)]
-    for d, key in zip(found.demonstrations, measured.content, strict=True):
-        if known is not None:
-            anomalies += _unexpected_level(d, known.get(key))
-        anomalies += _unusual_recording(d, file_of[d.name])
-    for kind, anomaly in anomalies:
-        kinds[kind].append(anomaly)
-    order = {kind: sorted(items, key=lambda item: -(item.value or 0)) for kind, items in kinds.items()}
-    return {kind: tuple(items) for kind, items in sorted(order.items(), key=lambda pair: -len(pair[1]))}
+def _by_kind(found: DemonstrationSet, unusual: Iterable[_Found]) -> dict[str, tuple[Anomaly, ...]]:
+    """Return anomalies and excluded replays by kind, the most frequent kind and the largest values first."""
+    excluded = [(item.reason, Anomaly(item.name, None, item.detail)) for item in found.left_out]
+    kinds = sorted(_grouped([*excluded, *unusual]).items(), key=lambda pair: -len(pair[1]))
+    return {kind: tuple(sorted(items, key=lambda item: -(item.value or 0))) for kind, items in kinds}
 
 
-def _slow(demonstrations: Sequence[Demonstration], measured: _Measured) -> Iterator[_Found]:
-    """Yield slow demonstrations: idle, or long relative to par, path, category or the same level."""
-    usual = np.nanmedian(measured.pace) if np.isfinite(measured.pace).any() else np.nan
-    lengths = measured.frames.tolist()
-    categories = _grouped((d.category for d in demonstrations), lengths)
-    fastest = {key: min(group) for key, group in _grouped(measured.content, lengths).items()}
-    for i, (d, frames) in enumerate(zip(demonstrations, lengths, strict=True)):
-        idle, par, pace = int(measured.idle[i]), float(measured.par[i]), float(measured.pace[i])
-        median, best = float(np.median(categories[d.category])), fastest[measured.content[i]]
-        if idle >= IDLE_FRAMES:
-            yield IDLE, Anomaly(d.name, idle, f"{idle} consecutive frames without moving, of {frames}")
-        if frames > SLOW * par:
-            text = f"{frames} frames, {frames / par:.1f} times par ({par:.0f})"
-            yield SLOWER_THAN_PAR, Anomaly(d.name, frames / par, text)
-        if pace > SLOW_PATH * usual:
-            text = f"{frames} frames for {frames / pace:.0f} px, {pace / usual:.1f} times the usual"
-            yield SLOW_FOR_ITS_PATH, Anomaly(d.name, pace / usual, text)
-        if frames > LONG_FOR_CATEGORY * median:
-            text = f"{frames} frames, the median of {d.category} is {median:.0f}"
-            yield LONG_FOR_ITS_CATEGORY, Anomaly(d.name, frames / median, text)
-        if frames > SLOW * best:
-            text = f"{frames} frames, the fastest on this level {best}"
-            yield SLOWER_THAN_OTHERS, Anomaly(d.name, frames / best, text)
+def _slow(
+    demonstrations: Sequence[Demonstration],
+    content: Sequence[str],
+    frames: np.ndarray,
+    par: np.ndarray,
+    idle: np.ndarray,
+) -> Iterator[_Found]:
+    """Yield demonstrations with an idle interval, or longer than par or another demonstration of the level."""
+    fastest = {key: min(group) for key, group in _grouped(zip(content, frames.tolist(), strict=True)).items()}
+    for d, key, length, usual, still in zip(demonstrations, content, frames.tolist(), par, idle.tolist(), strict=True):
+        if still >= IDLE_FRAMES:
+            yield IDLE, Anomaly(d.name, still, f"{still} consecutive frames without moving, of {length}")
+        if length > SLOW * usual:
+            text = f"{length} frames, {length / usual:.1f} times par ({usual:.0f})"
+            yield SLOWER_THAN_PAR, Anomaly(d.name, length / usual, text)
+        if length > SLOW * fastest[key]:
+            text = f"{length} frames, the fastest on this level {fastest[key]}"
+            yield SLOWER_THAN_OTHERS, Anomaly(d.name, length / fastest[key], text)
 
 
-def _unexpected_level(d: Demonstration, known: _KnownLevel | None) -> Iterator[_Found]:
-    """Yield an anomaly if the level is not in --levels (``known`` is None), or in another category there."""
-    if known is None:
-        yield NOT_IN_LEVELS, Anomaly(d.name, None, f"category {d.category}")
-    elif known.entry.category != d.category:
-        yield OTHER_CATEGORY, Anomaly(d.name, None, f"{d.category} here, {known.entry.category} in the level set")
+def _unexpected_levels(
+    demonstrations: Sequence[Demonstration], content: Sequence[str], known: Mapping[str, LevelEntry]
+) -> Iterator[_Found]:
+    """Yield demonstrations whose level is not in --levels, or has another category there."""
+    for d, key in zip(demonstrations, content, strict=True):
+        if key not in known:
+            yield NOT_IN_LEVELS, Anomaly(d.name, None, f"category {d.category}")
+        elif known[key].category != d.category:
+            yield OTHER_CATEGORY, Anomaly(d.name, None, f"{d.category} here, {known[key].category} in the level set")
 
 
-def _unusual_recording(d: Demonstration, file: ReplayFile) -> Iterator[_Found]:
-    """Yield anomalies of the file, which a demonstration no longer has: it is re-timed, cut at the win and cleaned."""
-    if d.retimed and d.deviation_px > LARGE_DEVIATION_PX:
-        yield RETIMED_FAR, Anomaly(d.name, d.deviation_px, f"{d.deviation_px:.1f} px from the recording on average")
-    replay, won = file.replay, d.recorded_frames
-    if replay.frames > won:
-        text = f"{replay.frames - won} inputs after the win at frame {won}"
-        yield AFTER_WIN, Anomaly(d.name, replay.frames - won, text)
-    both = int((replay.inputs[:won] & (LEFT | RIGHT) == LEFT | RIGHT).sum())
-    if both:
-        yield BOTH_HELD, Anomaly(d.name, both, f"{both} frames with input byte 6 or 7, interpreted as left")
-    for warning in replay.warnings:
-        yield DEFECT, Anomaly(d.name, None, warning)
+def _unusual_recordings(demonstrations: Sequence[Demonstration], files: Sequence[ReplayFile]) -> Iterator[_Found]:
+    """Yield defects of the files, which the demonstrations no longer have, and large deviations by re-timing."""
+    replay_of = {file.name: file for file in files}
+    for d in demonstrations:
+        replay, won = replay_of[d.name].replay, d.recorded_frames
+        if d.retimed and d.deviation_px > LARGE_DEVIATION_PX:
+            text = f"{d.deviation_px:.1f} px from the recording on average"
+            yield RETIMED_FAR, Anomaly(d.name, d.deviation_px, text)
+        if replay.frames > won:
+            text = f"{replay.frames - won} inputs after the win at frame {won}"
+            yield AFTER_WIN, Anomaly(d.name, replay.frames - won, text)
+        if both := int((replay.inputs[:won] & (LEFT | RIGHT) == LEFT | RIGHT).sum()):
+            yield BOTH_HELD, Anomaly(d.name, both, f"{both} frames with input byte 6 or 7, interpreted as left")
+        for warning in replay.warnings:
+            yield DEFECT, Anomaly(d.name, None, warning)
 
 
 # Findings
 
 
 def _findings(analysis: Analysis) -> Iterator[Finding]:
-    total = analysis.total
-    count = len(total.lengths)
+    count = len(analysis.frames)
     if analysis.leaks:
         yield Finding(
             True,
             f"LEAK: {len(analysis.leaks)} of {count} demonstrations are of held-out levels; success there would measure "
             f"memorisation (first: {analysis.leaks[0].name}). Remove these files, or hold out other levels",
         )
-    yield from (Finding(False, text) for text in _remarks(analysis, total, count))
+    yield from (Finding(False, text) for text in _remarks(analysis, count))
 
 
-def _remarks(analysis: Analysis, total: Group, count: int) -> Iterator[str]:
-    """Yield findings that are not problems.  count: of demonstrations."""
+def _remarks(analysis: Analysis, count: int) -> Iterator[str]:
+    """Yield findings that are not problems.  count: number of demonstrations."""
     excluded = analysis.found.left_out
     if excluded:
         yield f"{len(excluded)} of {count + len(excluded)} replays cannot be used; the reasons are under Anomalies"
-    yield from _coverage_remarks(analysis.coverage)
+    for category, demonstrated in analysis.coverage.items():
+        if not demonstrated.all():
+            share = f"{demonstrated.mean():.1%}"
+            yield f"{category}: {demonstrated.sum()} of {len(demonstrated)} levels have a demonstration ({share})"
+    total = analysis.total
     if never := [name for name, times in zip(ACTION_NAMES, total.actions, strict=True) if times == 0]:
         yield f"actions without an example: {', '.join(never)}; a BC policy cannot learn them"
     constant = [c.name for c in analysis.components if c.constant]
@@ -506,10 +400,3 @@ def _remarks(analysis: Analysis, total: Group, count: int) -> Iterator[str]:
     for kind, items in analysis.anomalies.items():
         if kind not in reasons:
             yield f"{kind}: {len(items)} of {count} demonstrations, e.g. {items[0].name}: {items[0].detail}"
-
-
-def _coverage_remarks(coverage: Mapping[str, np.ndarray]) -> Iterator[str]:
-    for category, demonstrated in coverage.items():
-        if not demonstrated.all():
-            share = f"{demonstrated.mean():.1%}"
-            yield f"{category}: {demonstrated.sum()} of {len(demonstrated)} levels have a demonstration ({share})"

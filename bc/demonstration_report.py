@@ -11,20 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from bc.analysis import FASTEST, IDLE_FRAMES, SLOW, Analysis, Anomaly, Group
+from bc.analysis import IDLE_FRAMES, SLOW, Analysis, Anomaly, Group
 from nppsim.actions import ACTION_NAMES
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.report.charts import box_chart, field_chart, heat_chart
 from nppsim.report.pages import Plot, render_page
 
-LONG_HOLD = 12  # decisions; longer ones share a column
-SHOWN = 20  # items per list
+SHOWN = 20  # largest number of items in a list
 ALL = "all"
 _PREDICTORS = {
     "majority": "always the most frequent action",
     "repeat_previous": "repeat the previous action",
-    "transition": "what most often follows the previous action",
-    "transition_on_change": "the same, but never the previous action itself",
+    "transition": "the most frequent successor of the previous action",
+    "transition_on_change": "the most frequent successor that differs from the previous action",
 }
 
 Groups = Mapping[str, Group]
@@ -61,23 +60,19 @@ def render_report(analysis: Analysis) -> str:
 
 
 def _lengths(analysis: Analysis, groups: Groups) -> dict[str, Any]:
-    rows = {name: _spread(g.lengths) | {"longest": int(g.lengths.max())} for name, g in groups.items()}
-    lengths = {name: g.lengths for name, g in groups.items() if name != ALL}
+    rows = {name: _spread(g.lengths) for name, g in groups.items()}
     title = "Decisions per demonstration"
-    plots = [Plot(title, box_chart(title, lengths, "decisions"))]
-    against_par, ratios = {}, {}
+    plots = [Plot(title, box_chart(title, {name: g.lengths for name, g in analysis.groups.items()}, "decisions"))]
     category = np.array([d.category for d in analysis.found.demonstrations])
-    for name in analysis.groups:
-        chosen = np.isfinite(analysis.par) & (category == name)
-        if chosen.any():
-            ratios[name] = ratio = analysis.frames[chosen] / analysis.par[chosen]
-            against_par[name] = {
-                "demonstrations": int(chosen.sum()),
-                "median of frames / par": float(np.median(ratio)),
-                "p90": float(np.percentile(ratio, 90)),
-                "largest": float(ratio.max()),
-                f"over {SLOW:g}": f"{(ratio > SLOW).mean():.1%}",
-            }
+    ratio = analysis.frames / analysis.par
+    ratios = {name: ratio[np.isfinite(ratio) & (category == name)] for name in analysis.groups}
+    ratios = {name: values for name, values in ratios.items() if len(values)}
+    against_par = {
+        name: {"demonstrations": len(values)}
+        | {f"frames / par, {key}": value for key, value in _spread(values).items()}
+        | {f"over {SLOW:g}": f"{(values > SLOW).mean():.1%}"}
+        for name, values in ratios.items()
+    }
     if ratios:
         title = "Length against par"
         plots.append(Plot(title, box_chart(title, ratios, "frames / par", (1, SLOW))))
@@ -85,34 +80,21 @@ def _lengths(analysis: Analysis, groups: Groups) -> dict[str, Any]:
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:
-    return {"median": float(np.median(values)), "p90": float(np.percentile(values, 90))}
+    return {"median": float(np.median(values)), "p90": float(np.percentile(values, 90)), "largest": values.max().item()}
 
 
 def _actions(groups: Groups) -> dict[str, Any]:
     first = next(iter(groups.values()))
     shares = np.array([g.actions / g.actions.sum() for g in groups.values()])
     after = first.transitions / np.maximum(first.transitions.sum(axis=1, keepdims=True), 1)
-    holds = [np.bincount(np.minimum(g.holds, LONG_HOLD), minlength=LONG_HOLD + 1)[1:] for g in groups.values()]
-    durations = np.array([counts / counts.sum() for counts in holds])
-    lengths = [*map(str, range(1, LONG_HOLD)), f"{LONG_HOLD}+"]
-    names, changing = list(groups), "Decisions until the action changes"
     rows = {
-        name: {
-            "median": float(np.median(g.holds)),
-            "mean": float(g.holds.mean()),
-            "p90": float(np.percentile(g.holds, 90)),
-            "longest": int(g.holds.max()),
-            "actions per demonstration": len(g.holds) / len(g.lengths),
-        }
+        name: _spread(g.holds) | {"actions per demonstration": len(g.holds) / len(g.lengths)}
         for name, g in groups.items()
     }
+    title = "Next action, by previous action"
     plots = [
-        Plot("Actions", heat_chart("Actions", "% of the decisions", shares, names, ACTION_NAMES)),
-        Plot(
-            "What follows an action",
-            heat_chart("What follows an action", "% of each row", after, ACTION_NAMES, ACTION_NAMES, "previous action"),
-        ),
-        Plot(changing, heat_chart(changing, "% of the actions", durations, names, lengths)),
+        Plot("Actions", heat_chart("Actions", "% of the decisions", shares, list(groups), ACTION_NAMES)),
+        Plot(title, heat_chart(title, "% of each row", after, ACTION_NAMES, ACTION_NAMES, "previous action")),
     ]
     return {"rows": rows, "plots": plots}
 
@@ -130,27 +112,10 @@ def _predictors(groups: Groups) -> list[dict[str, str]]:
 
 
 def _states(analysis: Analysis, groups: Groups) -> dict[str, Any]:
-    first = next(iter(groups.values()))
-    shares = np.array([[*g.states.values(), g.airborne] for g in groups.values()])
-    names = [*first.states, "airborne"]
-    states = heat_chart("State of the ninja", "% of the decisions", shares, list(groups), names)
-    edge = FASTEST + 0.25
-    extent, axes = (-edge, edge, edge, -edge), ("vx, px/frame", "vy (down)")
-    speeds = field_chart("Speeds, before each decision", first.speeds, extent, axes, height=3.6)
-    stage = (0, STAGE_WIDTH, STAGE_HEIGHT, 0)
-    plots = [Plot("State of the ninja", states), Plot("Speeds, before each decision", speeds)]
+    stage, plots = (0, STAGE_WIDTH, STAGE_HEIGHT, 0), []
     for name, g in groups.items():
         title = f"Positions, {name}"
         plots.append(Plot(title, field_chart(title, g.positions, stage, ("x, px", "y, px"))))
-    visited = {
-        name: {
-            "levels": len(g.visited),
-            "median": f"{np.median(g.visited):.1%}",
-            "p10": f"{np.percentile(g.visited, 10):.1%}",
-            "p90": f"{np.percentile(g.visited, 90):.1%}",
-        }
-        for name, g in groups.items()
-    }
     components = [
         {
             "component": c.name,
@@ -163,7 +128,7 @@ def _states(analysis: Analysis, groups: Groups) -> dict[str, Any]:
         }
         for c in analysis.components
     ]
-    return {"plots": plots, "visited": visited, "components": components, "fastest": FASTEST}
+    return {"plots": plots, "components": components}
 
 
 def _coverage(coverage: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:

@@ -16,11 +16,9 @@ from bc.analysis import (
     BOTH_HELD,
     DEFECT,
     IDLE,
-    LONG_FOR_ITS_CATEGORY,
     NOT_IN_LEVELS,
     OTHER_CATEGORY,
     RETIMED_FAR,
-    SLOW_FOR_ITS_PATH,
     SLOWER_THAN_OTHERS,
     SLOWER_THAN_PAR,
     analyse,
@@ -126,18 +124,10 @@ def test_groups_of_a_set_made_by_hand(tmp_path):
     assert len(total.holds) == 4  # the end of one demonstration and the start of the next are two stretches
     assert a.baselines["repeat_previous"].accuracy == pytest.approx((sum(a.lengths) - 2) / sum(a.lengths))
     assert a.baselines["transition_on_change"].change_accuracy == 1
-    assert b.transitions.sum() == b.positions.sum() == b.speeds.sum() == b.lengths.sum()
+    assert b.transitions.sum() == b.positions.sum() == b.lengths.sum()
     assert (a.positions + b.positions == total.positions).all()
-    # all of it on the floor: no row of tiles but that of the spawn, no speed but to the right
+    # all of it on the floor: no row of tiles but that of the spawn
     assert np.flatnonzero(total.positions.sum(axis=1)).tolist() == [94 * 6 // 24]
-    assert total.airborne < 0.1 and total.states["running"] > 0.8
-    assert total.speeds[20, 20:].sum() + total.speeds[21:, :].sum() == total.speeds.sum()
-    assert len(a.visited) == 1 and len(total.visited) == 2
-    # far: tiles of the bottom row from the spawn (column 5) to the exit (column 22), of the 42 x 23 of the room
-    assert b.visited == pytest.approx([(21 - 5 + 1) / (42 * 23)], abs=2 / (42 * 23))
-    # with long decisions the ninja passes tiles without being seen there
-    coarse = analyse(files, 16).groups["b"]
-    assert coarse.visited == pytest.approx(b.visited, abs=1.5 / (42 * 23))
     components = {c.name: c for c in analysis.components}
     assert components["drag"].constant and components["pad_buffer"].low == components["pad_buffer"].high == -1
     assert not components["x"].constant and components["x"].low == 120
@@ -169,8 +159,6 @@ def test_anomalies_have_names_and_numbers(tmp_path):
     assert found[IDLE][idle] == pytest.approx(5 * frames, abs=8)
     assert found[SLOWER_THAN_PAR] == {idle: pytest.approx(slow, abs=0.1)}
     assert found[SLOWER_THAN_OTHERS].keys() == {idle}
-    assert found[LONG_FOR_ITS_CATEGORY] == {idle: pytest.approx(slow, abs=0.6)}
-    assert found[SLOW_FOR_ITS_PATH] == {idle: pytest.approx(slow, abs=0.6)}
     assert found[AFTER_WIN]["simple/more.replay"] == 7
     assert found[BOTH_HELD] == {"simple/both.replay": 8}
     assert found[NOT_IN_LEVELS].keys() == {"simple/more.replay"}
@@ -204,7 +192,7 @@ def test_several_demonstrations_and_mirror_images_are_counted(tmp_path):
     image = Replay(image.level, image.inputs, True)
     analysis = analyse(write(tmp_path, a__a=plain, a__b=late, a__c=image, a__d=play(level(20), (RIGHT, 400))), 4)
     assert analysis.several == (("a/a.replay", "a/b.replay"),)
-    assert analysis.mirrored == (("a/a.replay", "a/b.replay", "a/c.replay"),)
+    assert analysis.mirrored == (("a/a.replay", "a/c.replay", "a/b.replay"),)  # by length
     assert analysis.same_mirrored == 1
 
 
@@ -251,9 +239,9 @@ def test_the_page_is_complete_and_the_status_0(folder, capsys):
     titles = "Counts", "Lengths", "Actions", "Trivial predictors", "States", "Compared with the levels", "Duplicates"
     for title in (*titles, "Anomalies"):
         assert f"<h2>{title}</h2>" in page
-    assert "b/lost &lt;1&gt;.replay" in page and "<1>" not in page and "median of frames / par" in page
+    assert "b/lost &lt;1&gt;.replay" in page and "<1>" not in page and "frames / par, median" in page
     assert not re.search(r'(src|href)="(https?:)?//', page)
-    assert page.count("data:image/png;base64,") >= 10
+    assert page.count("data:image/png;base64,") == 7
     assert "never varies" in page and "50.0%" in page
     assert [path.name for path in out.parent.iterdir()] == ["report.html"]
 
