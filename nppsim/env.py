@@ -37,17 +37,17 @@ from nppsim.spaces import (
 )
 
 ENV_ID = "nppsim/Npp-v0"
-NO_RESTART = -1  # in ``next_level``: stay in the last state of the episode
-STARTER_LEVELS = Path(__file__).parent / "starter"  # three of each category, none of them in datasets/
+NO_RESTART = -1  # value of ``next_level``: stay in the last state after the end of an episode
+STARTER_LEVELS = Path(__file__).parent / "starter"  # three levels of each category; datasets/ contains none of them
 
 Levels = LevelBank | LevelSet | Sequence[Level] | str | Path
 Observations = dict[str, np.ndarray]  # key of ``layout`` -> array
 
 
 def as_bank(levels: Levels | None) -> LevelBank:
-    """Make a LevelBank of levels, a LevelSet, its folder, or a level file; return a LevelBank unchanged.
+    """Return a LevelBank of levels, a LevelSet, its folder or a level file; a LevelBank is returned unchanged.
 
-    None: the levels shipped with nppsim.  Raises LevelSetError for a folder without levels, or an unreadable level.
+    None selects the levels shipped with nppsim.  Raises LevelSetError for a folder without levels or an unreadable level.
     """
     if isinstance(levels, LevelBank):
         return levels
@@ -58,9 +58,9 @@ def as_bank(levels: Levels | None) -> LevelBank:
 class GymSimulator(BatchSimulator):
     """BatchSimulator whose ``final_obs`` is valid in every finished row, with optional restarts.
 
-    Training needs only the last observation of a truncated episode, to bootstrap from.  Gymnasium returns all of them.
-    shown: keys returned unchanged.  graphs: True if ``graph`` is returned too.
-    max_episode_steps: decisions after which an episode is truncated, if its level's time limit is not reached before.
+    BatchSimulator alone writes ``final_obs`` for truncated episodes only, for bootstrapping.
+    max_episode_steps: decisions after which an episode is truncated, unless its level's time limit is shorter.
+    Attributes: ``shown``, keys of the observations returned unchanged; ``graphs``, True if ``graph`` is returned as well.
     """
 
     def __init__(
@@ -77,15 +77,17 @@ class GymSimulator(BatchSimulator):
             if max_episode_steps < 1:
                 raise ValueError(f"max_episode_steps must be at least 1; got {max_episode_steps}")
             limit = np.minimum(self.time_limit, max_episode_steps * self.frame_skip).astype(np.int32)
-            limit.setflags(write=self.time_limit.flags.writeable)  # the type for which the kernel is compiled
+            limit.setflags(
+                write=self.time_limit.flags.writeable
+            )  # a part of the array type that kernels are compiled for
             self._static = self._static._replace(time_limit=limit)
         self.shown, self.graphs = shown_keys(observations), GRAPH in observations
 
     def decide(self, actions: np.ndarray, resting: np.ndarray | None = None) -> Observations:
         """Advance by one decision; return observations in the shapes of the spaces, valid until the next call.
 
-        With NO_RESTART as ``next_level`` an environment stays in the last state of its episode.
-        resting: bool[N], environments that make no decision, and load their ``next_level``.
+        An environment whose ``next_level`` is NO_RESTART stays in the last state of its episode.
+        resting: bool[N], environments that ignore their action and start an episode on their ``next_level``.
         """
         if not self._started:
             raise ResetNeeded("there is no running episode: call reset() before step()")
@@ -130,7 +132,7 @@ class Renderer:
     def __init__(self, simulator: GymSimulator, render_mode: str | None, size: tuple[int, int]):
         self._simulator = simulator
         self._views: list[LivePicture] = []
-        self._before = np.zeros(simulator.num_envs, np.int64)  # frames
+        self._before = np.zeros(simulator.num_envs, np.int64)  # frame number after the previous decision
         if render_mode is not None:
             self._views = [LivePicture(size) for _ in range(simulator.num_envs)]
 
@@ -171,13 +173,13 @@ def level_option(
 
 
 class JsonSpec:
-    """``spec`` of an environment, with paths and enumerations as text, so that ``spec.to_json()`` can write them."""
+    """Mixin that stores paths and enumerations in ``spec.kwargs`` as text, so that ``spec.to_json()`` works."""
 
     _spec: EnvSpec | None = None
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Arguments of ``gymnasium.make`` or ``make_vec``."""
+        """EnvSpec with the arguments of ``gymnasium.make`` or ``make_vec``."""
         return self._spec
 
     @spec.setter
@@ -201,8 +203,8 @@ class NppEnv(JsonSpec, gymnasium.Env):
     ``action_masks()`` marks the actions with a distinct effect in the current state, for action masking.
 
     ## Observation space
-    A ``Dict`` of the chosen observations, as raw values (px, px per frame, frames, flags); ``docs/observations.md``
-    describes every component.  Pictures are [H, W, 1], all other keys are vectors (``nppsim.spaces``).
+    A ``Dict`` of the chosen observations.  Values are raw (px, px per frame, frames, flags); ``docs/observations.md``
+    describes every component.  Pictures are [H, W, 1]; arrays of all other keys are flattened (``nppsim.spaces``).
 
     | name           | key                     | shape         | dtype   | meaning                                  |
     |----------------|-------------------------|---------------|---------|------------------------------------------|
@@ -219,31 +221,33 @@ class NppEnv(JsonSpec, gymnasium.Env):
     | `graph`        | `graph`                 | Graph         |         | that graph: nodes, types of edges, links    |
 
     ## Reward
-    The sum of the terms of a preset of ``nppsim.reward`` ("default" and others) or of a RewardConfig:
-    win, death, switch, time, and potential-based shaping along the path, whose ``gamma`` must be the learner's.
+    The sum of the terms of a RewardConfig or of a preset of ``nppsim.reward``.  The preset "default" rewards a win and the
+    exit switch, penalises death and time, and adds potential-based shaping along the path.  ``gamma`` must equal the
+    learner's discount.
 
     ## Start of an episode
     The ninja starts at the spawn of a level.  ``options={"level": index}`` chooses the level; by default it is drawn
     uniformly with the environment's generator (``reset(seed=...)``).  ``info``: ``level``, ``level_name``.
 
     ## End of an episode
-    Terminated: the ninja reaches the exit, or dies.  Truncated: the level's time limit (``LevelBank.time_limit``, 300
-    frames and 2 per px of path, at most 6000) is reached.  ``info`` of the last step: ``is_success``,
+    Terminated: the ninja reaches the exit, or dies.  Truncated: the episode reaches the level's time limit
+    (``LevelBank.time_limit``: 300 frames plus 2 per px of path, at most 6000).  ``info`` of the last step: ``is_success``,
     ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``frames``, ``decisions``, ``gold``,
     ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
     levels: LevelBank, LevelSet, levels, or the path of a dataset folder; None: the 30 levels shipped with nppsim.
-    observations: names or keys of the table.
-    frame_skip: frames per decision, at least 1, with foresight at most 40.
-    reward: preset or RewardConfig.
+    observations: names or keys of the table above.
+    frame_skip: frames per decision, at least 1; at most 40 with foresight.
+    reward: name of a preset, or a RewardConfig.
     gamma: discount per decision.
     render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and its trail (extra ``gym``);
         "human": a window shows it after each step.
     render_size: width and height of pictures, px, the same for all levels.
-    profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
-    stacking: frames per observation, equal to those of the network (``policy.stacking``).  Stacked pictures are (frames,
-        height, width, 1), stacked vectors are concatenated, the oldest frame first.
+    profile: True measures the phases of every call (``step_timing``); None does so if the environment variable
+        NPPSIM_PROFILING is 1.
+    stacking: frames per observation; must equal that of the network (``policy.stacking``).  Stacked pictures are [frames,
+        H, W, 1], stacked vectors are concatenated; the oldest frame is first.
 
         env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
 
@@ -278,7 +282,7 @@ class NppEnv(JsonSpec, gymnasium.Env):
         self.render_mode = render_mode
         self._renderer = Renderer(self.simulator, render_mode, render_size)
         self._window = Window("N++", self.metadata["render_fps"]) if render_mode == "human" else None
-        self._inputs: list[np.ndarray] = []  # of this episode
+        self._inputs: list[np.ndarray] = []  # input bytes of each decision of the episode
         self._playing = False
 
     @property
@@ -289,7 +293,7 @@ class NppEnv(JsonSpec, gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
-        """Start an episode.  options: {"level": index} chooses the level.  Returns observations and info."""
+        """Start an episode; return observations and info.  options: {"level": index} chooses the level."""
         super().reset(seed=seed)
         chosen = level_option(options, len(self.bank), ("level",), (1,))
         levels = self.np_random.integers(len(self.bank), size=1) if chosen is None else chosen
@@ -300,7 +304,7 @@ class NppEnv(JsonSpec, gymnasium.Env):
         return self.simulator.row(observations, 0), self.simulator.start_info(levels[0])
 
     def step(self, action: int) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
-        """Take one action.  Returns observations, reward, terminated, truncated and info (empty except at the end)."""
+        """Take one action; return observations, reward, terminated, truncated and info (empty before the episode ends)."""
         if not self._playing:
             raise ResetNeeded("there is no running episode: call reset() first, and again when an episode has ended")
         if not self.action_space.contains(action):
@@ -330,7 +334,7 @@ class NppEnv(JsonSpec, gymnasium.Env):
 
     @property
     def inputs(self) -> np.ndarray:
-        """uint8[frames]: input bytes of this episode so far; with the level they reproduce it exactly."""
+        """Input bytes of this episode so far, uint8[frames]; replaying them on the same level reproduces it exactly."""
         return np.concatenate([np.empty(0, np.uint8), *self._inputs])
 
     def action_masks(self) -> np.ndarray:
@@ -340,7 +344,7 @@ class NppEnv(JsonSpec, gymnasium.Env):
     def render(self) -> np.ndarray | None:
         """Draw the reachable part of the level, the ninja and its trail: uint8[height, width, 3] of ``render_size``.
 
-        None without render_mode, and with "human", which uses a window.  For films: ``nppsim.pictures.render``.
+        Returns None without render_mode, and with "human", which draws into a window.  Films: ``nppsim.pictures.render``.
         """
         if self.render_mode is None:
             return None

@@ -1,9 +1,7 @@
-"""How an episode can end: its number in kernels and episode records, its name in infos, files and reports."""
+"""Outcomes of episodes: numbers in kernels and episode records, names in infos, files and reports."""
 
-TIMEOUT = 0  # the level's time limit is over: a truncation, not an end of the game
+TIMEOUT = 0  # the episode reached the time limit of its level (truncation)
 WON = 1  # the exit was reached
 DIED = 2
 NAMES = ("timeout", "won", "died")  # by number
-UNFINISHED = (
-    "running"  # of a run whose inputs were over before the level was (``nppsim.simulate``); episodes never end so
-)
+UNFINISHED = "running"  # outcome of a replay whose inputs end before the level does (``nppsim.simulate``)

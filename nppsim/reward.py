@@ -1,9 +1,8 @@
 """Rewards: named terms, presets, and the arithmetic that checks them before training.
 
-The reward of a decision is the sum of its terms; the simulator records the sum of each term in each episode;
-these sums add up to the return.  Shaping is potential-based, F = gamma * phi(s') - phi(s), with
-the gamma of PPO and phi = 0 at every terminal state, so that it telescopes: it can speed up learning, but does not change
-the optimal policy.
+The reward of a decision is the sum of its terms.  The simulator records the sum of each term over an episode; these sums
+add up to the return.  Shaping is potential-based: F = gamma * phi(s') - phi(s), with PPO's gamma and phi = 0 at terminal
+states.  It may speed up learning and does not change the optimal policy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,26 +15,26 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import MAX_TIME_LIMIT, TIME_LIMIT_BASE, TIME_LIMIT_PER_PX
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 
-GAMMA = 0.995  # discount per decision; looks about 200 decisions ahead
+GAMMA = 0.995  # discount per decision; effective horizon 200 decisions
 PATH_SHAPING, STRAIGHT_LINE_SHAPING = range(2)  # values of ``RewardConfig.potential``
-MIN_PATH = 200.0  # px: shorter levels are shaped as if they were this long
-STAGE_DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))  # px, of the stage
-PROXIMITY_REACH = 50.0  # px, straight distance to an objective that counts as near
+MIN_PATH = 200.0  # px: smallest path length that divides the potential
+STAGE_DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))  # px
+PROXIMITY_REACH = 50.0  # px, straight-line distance to the objective below which ``proximity`` is paid
 
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """Weights of the terms, each under its term's name, and the kind of potential.
+    """Weights of the reward terms, and the kind of potential.
 
-    win, death, switch: when the exit is reached, at death, when the exit switch is taken (once).
-    time: per frame.
-    shaping: size of the potential; of that along the path, which grows from 0 at the start, the value at the exit
-        of a path of MIN_PATH or more; along a shorter one it grows at the same rate.
-    potential: PATH_SHAPING: share of the path covered, negative behind the start; STRAIGHT_LINE_SHAPING: 1 - straight
-        distance to the current objective / stage diagonal, as in October 2025.
-    closest: per px by which the smallest straight distance to the current objective shrinks.
-    proximity: once per objective, within 50 px of it.
-    exploration: for the first visit of a 24 px cell, and of its blocks of 4, 8 and 16 cells.
+    The objective is the exit switch until it is taken, then the exit.
+    win, death, switch: reward for reaching the exit, for dying, and for taking the first exit switch.
+    time: reward per frame.
+    shaping: weight of the potential.
+    potential: PATH_SHAPING: px of path covered / max(path length of the level, MIN_PATH), negative if the remaining path is
+        longer than at the start.  STRAIGHT_LINE_SHAPING: 1 - straight-line distance to the objective / stage diagonal.
+    closest: reward per px by which the smallest straight-line distance to the objective decreases.
+    proximity: reward for coming within PROXIMITY_REACH of an objective, once per objective.
+    exploration: reward for the first visit of each cell (24 px) and of each block of 4 x 4, 8 x 8 and 16 x 16 cells.
     """
 
     win: float = 4.0
@@ -49,7 +48,7 @@ class RewardConfig:
     exploration: float = 0.0
 
     def record(self) -> np.ndarray:
-        """WEIGHTS_DTYPE[1], as the kernels take it."""
+        """Return the weights as WEIGHTS_DTYPE[1], for kernels."""
         return np.array([astuple(self)], WEIGHTS_DTYPE)
 
     def __post_init__(self):
@@ -65,7 +64,7 @@ WEIGHTS_DTYPE = np.dtype([(field.name, type(field.default)) for field in fields(
 
 
 class Terms(NamedTuple):
-    """The reward of one decision, term by term; each has its weight in a field of the same name of RewardConfig."""
+    """Reward of one decision by term.  RewardConfig has a weight of the same name for each."""
 
     win: float
     death: float
@@ -80,8 +79,8 @@ class Terms(NamedTuple):
 TERMS = Terms._fields
 NUM_TERMS = len(TERMS)
 
-# "legacy_october": the constants of the run analysed in October 2025, without its second, double-counting shaping system.
-# "legacy_recommended": what its analysis proposed.
+# "legacy_october": weights of a run of October 2025, without its second shaping system, which counted progress twice.
+# "legacy_recommended": weights that the analysis of that run proposed.
 PRESETS = {
     "default": RewardConfig(),
     "legacy_october": RewardConfig(
@@ -94,7 +93,7 @@ PRESETS = {
 
 
 def reward_config(reward: str | RewardConfig | Mapping[str, Any]) -> RewardConfig:
-    """A preset by name, or the configuration itself, or its fields, as in the JSON of an ``EnvSpec``."""
+    """Return a preset by name, or make a RewardConfig of its fields; a RewardConfig is returned unchanged."""
     if isinstance(reward, RewardConfig):
         return reward
     if isinstance(reward, Mapping):
@@ -106,7 +105,7 @@ def reward_config(reward: str | RewardConfig | Mapping[str, Any]) -> RewardConfi
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One category's arithmetic: discounted returns of what an agent could do, and what is wrong with their order."""
+    """Discounted returns of simple behaviours on one category of levels, and problems with their order."""
 
     category: str
     path_px: float  # 90th percentile of path lengths
@@ -114,22 +113,24 @@ class AuditRow:
     win_return: float
     timeout_return: float
     death_return: float
-    approach: float  # shaping plus time of one decision at top speed towards the goal, where it pays least
+    approach: float  # least reward of one decision at top speed towards the goal, over all positions on the path
     problems: tuple[str, ...]
 
 
 _TOP_SPEED = 10.0 / 3.0  # px per frame
-_EARLY_DEATH = 15  # decisions until "an immediate death"
-TIE = 0.05  # return by which dying may be worth more than staying alive
+_EARLY_DEATH = 15  # decisions before an "immediate" death
+TIE = 0.05  # excess of the return of an immediate death over that of a time-out that is not reported
 
 
 def audit(
     reward: RewardConfig, gamma: float, frame_skip: int, path_lengths: dict[str, Sequence[float]]
 ) -> list[AuditRow]:
-    """Check the order win > time-out > death and the sign of approaching, per category, by arithmetic alone.
+    """Check for each category that a win returns more than a time-out, a time-out more than death, and that moving
+    towards the goal is rewarded.
 
-    path_lengths: px, of the levels of each category.  Shaping telescopes, so that only -phi(start) = 0 is left of it in a
-    finished episode; a time-out stays where it started.
+    The check is arithmetic; nothing is simulated.  Shaping adds nothing to the returns: it telescopes to -phi(start) = 0,
+    and an episode that times out is assumed to end at the start.
+    path_lengths: category -> path lengths of its levels, px.
     """
     return [
         _audited(category, float(np.percentile(lengths, 90)), reward, gamma, frame_skip)
@@ -138,7 +139,7 @@ def audit(
 
 
 def _audited(category: str, path: float, reward: RewardConfig, gamma: float, frame_skip: int) -> AuditRow:
-    """One row.  path: px, a long path of the category."""
+    """Return the row of a category.  path: px, 90th percentile of its path lengths."""
     frames = max(int(path / (_TOP_SPEED / 3)), FRAMES_PER_SECOND)
     decisions = -(-frames // frame_skip)
     discounts = gamma ** np.arange(decisions)

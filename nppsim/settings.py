@@ -1,4 +1,4 @@
-"""Settings: dataclass fields that carry their flag, help and limits, and command lines made from them.
+"""Settings: dataclass fields with a command-line flag, a help text and limits; and command lines made from them.
 
 @dataclass(frozen=True)
 class Training:
@@ -9,7 +9,7 @@ class Training:
 
 parser = Parser(description="Train.")
 parser.add_setting(Training, "epochs")
-parser.build(Training, parser.parse_args(["--epochs", "3"]))  # Training(epochs=3); its errors say "--epochs"
+parser.build(Training, parser.parse_args(["--epochs", "3"]))  # Training(epochs=3); error messages name "--epochs"
 """
 
 import argparse
@@ -28,9 +28,9 @@ from nppsim.errors import ConfigError, did_you_mean, redact
 from nppsim.game_folder import expanded
 
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
-_KEY = "setting"  # of a field's metadata
-_LARGEST = {int: 10**12, float: 1e9}  # numbers without a limit of their own are no larger, nor smaller than minus that
-_NEGATIVE_NUMBER = re.compile(r"-\.?\d")  # how one begins; no flag begins so
+_KEY = "setting"  # key in the metadata of a dataclass field
+_LARGEST = {int: 10**12, float: 1e9}  # largest absolute value of numbers without limits of their own
+_NEGATIVE_NUMBER = re.compile(r"-\.?\d")  # start of a negative number; no flag starts like this
 
 Owner = TypeVar("Owner")
 
@@ -39,20 +39,21 @@ Owner = TypeVar("Owner")
 class Setting:
     """Properties of one setting.
 
-    help: what it means, in a line.
-    flag: its flag, without dashes; "" for that of its name in a dataclass with ``flag_prefix: ClassVar[str]``, else for none.
+    help: meaning, in one line.
+    flag: name of the flag, without dashes.  If empty, a dataclass with ``flag_prefix: ClassVar[str]`` provides the flag
+        ``flag_prefix`` + field name; any other dataclass provides none.
     aliases: other names of the flag.
-    metavar: what stands for the value in the help; "" for the usual one of its kind.
-    choices: the values that a command line accepts; () for any.
-    low, high, above, below: limits of a number, or of each of several; a value of None passes.  Without ``high``, none is
-        larger in size than a million millions (whole numbers) or a thousand millions.
-    needs: the flag without which this one has no effect.
-    switch: whether ``--no-FLAG`` exists too; without it the flag of a truth value turns the default around.
-    group: heading under which the flag stands; "" for that of its dataclass.
-    refusal: why nothing but the default is accepted.
+    metavar: placeholder of the value in the help; "" for the default one of its type.
+    choices: values that the command line accepts; () for any.
+    low, high: inclusive limits of a number, or of each of several numbers.  None is always valid.
+    above, below: exclusive limits.  Without ``high``, absolute values are limited to 10**12 (int) or 1e9 (float).
+    needs: flag without which this one has no effect.
+    switch: True if a bool has a flag ``--no-FLAG`` too; otherwise its flag inverts the default.
+    group: heading in the help; "" for that of the dataclass.
+    refusal: reason why only the default is accepted; "" if other values are, too.
 
-    Known from the field itself: its name; kind, the type of one value; many, whether there may be several; optional,
-    whether there may be none (None); default (MISSING: it must be given).
+    Read from the field: ``name``; ``kind``, type of one value; ``many``, True for several values; ``optional``, True if
+    None is allowed; ``default``, MISSING for a required setting.
     """
 
     help: str
@@ -86,7 +87,7 @@ class Setting:
 
     @property
     def shown_default(self) -> str:
-        """The default as people write it; a flag that turns something off is "off" until it is given."""
+        """Default as text for help and documents; "off" for a flag without value that is not given."""
         if self.default is MISSING:
             return "required"
         if self.default is None:
@@ -98,9 +99,9 @@ class Setting:
         return f"{self.default:,}" if self.kind is int else str(self.default)
 
     def read(self, text: str) -> Any:
-        """One value from a text: numbers such as ``1e6`` are whole, ``none`` is no number where there may be none.
+        """Parse one value; raise ValueError for text that is not a number of the right type.
 
-        ValueError says what the text is not.
+        Integers may be written like ``1e6``.  ``none`` is None if the setting is an optional number.
         """
         number = self.kind in (int, float)
         if number and self.optional and text.lower() == "none":
@@ -111,7 +112,7 @@ class Setting:
             raise ValueError(f"{text!r} is no {'whole ' if self.kind is int else ''}number") from None
 
     def problem(self, value: object) -> str:
-        """Return what to give instead of this value; "" if it is valid."""
+        """Describe the valid values if this value is invalid; otherwise return ""."""
         if value is None or value is MISSING or self.kind not in (int, float):
             return ""
         values = value if self.many and isinstance(value, (tuple, list)) else (value,)
@@ -136,7 +137,7 @@ class Setting:
             return False
         try:
             number = float(value)
-        except OverflowError:  # a whole number beyond all floats
+        except OverflowError:  # an integer larger than all floats
             return False
         return (
             math.isfinite(number)
@@ -160,22 +161,22 @@ def _whole(text: str) -> int:
 
 
 def setting(default: Any, help: str, **details: Any) -> Any:
-    """A dataclass field that is a setting; ``details``: as for ``Setting``.  A default of MISSING: it must be given."""
+    """Return a dataclass field that is a setting.  default: MISSING if required.  details: other fields of ``Setting``."""
     return field(default=default, metadata={_KEY: Setting(help, **details)})
 
 
 def same_setting(owner: type[Any], name: str, **changes: Any) -> Any:
-    """A dataclass field that is the setting ``name`` of another dataclass; ``changes``: as for ``Setting``."""
+    """Return a dataclass field with the setting ``name`` of another dataclass.  changes: replaced fields of ``Setting``."""
     known = settings_of(owner)[name]
     return field(default=known.default, metadata={_KEY: replace(known, **changes)})
 
 
 def settings_of(owner: Any) -> Mapping[str, Setting]:
-    """The settings of a dataclass, by the names of their fields."""
+    """Return the settings of a dataclass: field name -> Setting."""
     return _settings_of(owner)
 
 
-@functools.cache  # command lines ask for each of a hundred fields
+@functools.cache  # a command line calls this for each of about a hundred fields
 def _settings_of(owner: Any) -> Mapping[str, Setting]:
     hints = get_type_hints(owner)
     found = {}
@@ -199,8 +200,7 @@ def _settings_of(owner: Any) -> Mapping[str, Setting]:
 
 
 def _kind(hint: Any) -> tuple[type, bool, bool]:
-    """(type of one value, whether there may be several, whether there may be none) of an annotation such as
-    ``int | None`` or ``tuple[str, ...]``."""
+    """Return (type of one value, many, optional) of an annotation such as ``int | None`` or ``tuple[str, ...]``."""
     optional = get_origin(hint) in (Union, UnionType)
     if optional:
         hint = next(part for part in get_args(hint) if part is not type(None))
@@ -208,7 +208,7 @@ def _kind(hint: Any) -> tuple[type, bool, bool]:
 
 
 def check_settings(config: object) -> None:
-    """ConfigError for the first setting of a dataclass whose value is outside its limits."""
+    """Raise ConfigError for the first setting of a dataclass whose value is outside its limits."""
     for name, known in settings_of(type(config)).items():
         value = getattr(config, name)
         if advice := known.problem(value):
@@ -216,20 +216,20 @@ def check_settings(config: object) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose refusals are ConfigErrors in one line, and whose flags may be settings.
+    """Argument parser that takes flags from settings and raises one-line ConfigErrors.
 
-    Flags cannot be abbreviated.  A flag that sets a field of a dataclass leaves no trace in the parsed arguments unless
-    it was given: its default lives in the dataclass.
+    Flags cannot be abbreviated.  A flag of a dataclass field is in the parsed arguments only if the command line contains
+    it; the dataclass supplies its default.
     """
 
     def __init__(self, **keywords: Any):
         super().__init__(**({"allow_abbrev": False} | keywords))
-        self._negative_number_matcher = _NEGATIVE_NUMBER  # argparse's own rejects exponents before Python 3.14
-        self._settings: dict[str, Setting] = {}  # by the attribute of the parsed arguments
-        self._fields: dict[type[Any], dict[str, str]] = {}  # flag of each field of each dataclass
+        self._negative_number_matcher = _NEGATIVE_NUMBER  # that of argparse rejects exponents before Python 3.14
+        self._settings: dict[str, Setting] = {}  # attribute of the parsed arguments -> setting
+        self._fields: dict[type[Any], dict[str, str]] = {}  # dataclass -> field -> flag
 
     def add_settings(self, owner: type[Any]) -> None:
-        """Add every setting of a dataclass that has a flag."""
+        """Add the flags of all settings of a dataclass."""
         for known in settings_of(owner).values():
             if known.flag:
                 self.add_setting(owner, known.name)
@@ -237,10 +237,10 @@ class Parser(argparse.ArgumentParser):
     def add_setting(
         self, owner: type[Any], name: str, group: argparse._ArgumentGroup | None = None, **changes: Any
     ) -> None:
-        """Add the flag of one field of a dataclass; a flag that is there already then sets this field, too.
+        """Add the flag of one field of a dataclass.  If the flag exists already, it then sets this field as well.
 
-        group: where the flag stands in the help.
-        changes: as for ``Setting``, where this command line differs.
+        group: group of the flag in the help.
+        changes: fields of ``Setting`` that differ on this command line.
         """
         known = replace(settings_of(owner)[name], **changes)
         known = known if known.flag else replace(known, flag=name.replace("_", "-"))
@@ -249,7 +249,7 @@ class Parser(argparse.ArgumentParser):
             self._add(known, group, argparse.SUPPRESS)
 
     def add_flag(self, flag: Setting, group: argparse._ArgumentGroup | None = None) -> None:
-        """Add a flag that belongs to no dataclass; the parsed arguments have its value, or its default."""
+        """Add a flag that belongs to no dataclass.  The parsed arguments contain its value or its default."""
         self._add(flag, group, flag.default)
 
     def _add(self, flag: Setting, group: argparse._ArgumentGroup | None, default: object) -> None:
@@ -265,13 +265,13 @@ class Parser(argparse.ArgumentParser):
         else:
             keywords |= {"type": _typed(flag), "choices": flag.choices or None, "nargs": "+" if flag.many else None}
             if flag.many and default is argparse.SUPPRESS:
-                keywords["action"] = "extend"  # given twice, it has the values of both
+                keywords["action"] = "extend"  # a repeated flag adds its values
             keywords["metavar"] = None if flag.choices and not flag.metavar else flag.placeholder
         (group or self).add_argument(flag.option, *(f"--{alias}" for alias in flag.aliases), **keywords)
         self._settings[_attribute(flag.flag)] = flag
 
     def build(self, owner: type[Owner], arguments: argparse.Namespace, **more: Any) -> Owner:
-        """Make the dataclass from the given values and ``more``; its ConfigErrors name flags instead of fields."""
+        """Make a dataclass from the parsed values and ``more``.  ConfigErrors name flags instead of fields."""
         flags = self._fields.get(owner, {})
         given = {name: _attribute(flag) for name, flag in flags.items() if hasattr(arguments, _attribute(flag))}
         values = {name: getattr(arguments, attribute) for name, attribute in given.items()}
@@ -282,16 +282,16 @@ class Parser(argparse.ArgumentParser):
             raise (error.named(f"--{flags[error.field]}") if error.field in flags else error) from None
 
     def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
-        """The arguments; ConfigError in one line for what cannot be understood, or is out of limits."""
+        """Return the parsed arguments; raise ConfigError for unknown arguments and invalid values."""
         given, unknown = self.parse_known_args(args, namespace)
         if unknown:
             self.error(self._unknown(unknown[0], given))
         return given
 
     def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
-        """(arguments, those that are not known); ConfigError for a flag whose value is out of limits or refused.
+        """Return (parsed arguments, unknown arguments); raise ConfigError for invalid values.
 
-        ``campaign:`` at the beginning of an argument becomes the game's folder (``nppsim.game_folder``).
+        ``campaign:`` at the beginning of an argument is replaced by the game's folder (``nppsim.game_folder``).
         """
         given, unknown = super().parse_known_args(map(expanded, sys.argv[1:] if args is None else args), namespace)
         for attribute, flag in self._settings.items():
@@ -303,7 +303,7 @@ class Parser(argparse.ArgumentParser):
         return given, unknown
 
     def nothing_is_required(self) -> None:
-        """Make every flag optional, for callers that have the values from another source."""
+        """Make every flag optional, for callers that read the values elsewhere."""
         for action in self._actions:
             action.required = False
 
@@ -312,7 +312,7 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(redact(message))
 
     def _unknown(self, argument: str, given: argparse.Namespace) -> str:
-        name = argument.split("=")[0]  # never echo a value: it may be a secret
+        name = argument.split("=")[0]  # without the value, which may be a secret
         if not name.startswith("-"):
             return f"unexpected argument {name!r}: a value follows its flag; --help lists all flags"
         for action in self._actions:
@@ -321,7 +321,7 @@ class Parser(argparse.ArgumentParser):
         return f"unknown flag {name}{did_you_mean(name, self._option_string_actions) or '; --help lists all flags'}"
 
     def _unknown_to(self, command: "Parser", name: str, commands: Iterable["Parser"]) -> str:
-        """The message for a flag that a sub-command does not have: a similar flag, or the usage, e.g. if only others do."""
+        """Message for a flag that a sub-command lacks: a similar flag, or the usage if only other sub-commands have it."""
         of_another = any(name in other._option_string_actions for other in commands)
         near = (
             "" if of_another else did_you_mean(name, {**self._option_string_actions, **command._option_string_actions})

@@ -1,7 +1,7 @@
-"""Spaces of the Gymnasium and Stable-Baselines3 environments: shapes and bounds of observations.
+"""Observation spaces of the Gymnasium and Stable-Baselines3 environments.
 
-Pictures are [H, W, 1].  All other keys are flat vectors, because libraries treat every uint8 array with three axes as a
-picture.  ``values.reshape(layout.SPECS[key].shape)`` restores the axes.
+Pictures are [H, W, 1].  Arrays of all other keys are flattened, because libraries treat any uint8 array with three axes as
+a picture.  ``values.reshape(layout.SPECS[key].shape)`` restores the axes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,28 +19,22 @@ from nppsim.observe.vectors import NO_HAZARD
 from nppsim.paths import MAX_PATH
 
 Bounds = tuple[float, float]
-GRAPH = "graph"  # name of an observation that only Gymnasium environments have
+GRAPH = "graph"  # an observation that only Gymnasium environments provide
 
 _FLAG, _UNIT = (0.0, 1.0), (-1.0, 1.0)
-_SPEED = (-300.0, 300.0)  # px per frame: limit with a boost pad in every frame; without pads the ninja stays below 10
+_SPEED = (-300.0, 300.0)  # px per frame: limit with a boost pad in every frame; below 10 without pads
 _BUFFER = (-1.0, 5.0)  # frames
 _PATH = (0.0, MAX_PATH)
-_AWAY = {
-    "x": (-STAGE_WIDTH, STAGE_WIDTH),
-    "y": (-STAGE_HEIGHT, STAGE_HEIGHT),
-}  # px between two positions on the stage
+_AWAY = {"x": (-STAGE_WIDTH, STAGE_WIDTH), "y": (-STAGE_HEIGHT, STAGE_HEIGHT)}  # px between two positions on the stage
 _PLACE = {"x": (0.0, STAGE_WIDTH), "y": (0.0, STAGE_HEIGHT)}
-_RECORD = (
-    -12.0,
-    255.0 * POSITION_UNIT + 12.0,
-)  # px: range of record positions, plus half a door
-_WINDOW = (-125.0, 125.0)  # px: the window of hazards, plus the face of a thwump whose centre is at its edge
+_RECORD = (-12.0, 255.0 * POSITION_UNIT + 12.0)  # px: positions that a level file can contain, plus half a door
+_WINDOW = (-125.0, 125.0)  # px: 114 to the edge of the hazard window, plus 11 from a thwump's centre to its deadly face
 _COUNT = (0.0, float(MAX_RECORDS))
 _STATES = ("standing", "running", "braking", "jumping", "falling", "wall_sliding")
 _DOOR_PLACES = ("switch_x", "switch_y", "door_x", "door_y")
 _UNLIMITED = (-np.inf, np.inf)
 
-# Of components by name; several keys have components of the same name and meaning.
+# Key -> component -> bounds.
 _BOUNDS: dict[str, dict[str, Bounds]] = {
     "game_state": {
         **_PLACE,
@@ -83,17 +77,17 @@ _BOUNDS: dict[str, dict[str, Bounds]] = {
 
 
 def observation_space(observations: Sequence[str], stacking: Stacking = NO_STACKS) -> spaces.Dict:
-    """Space of one environment's observations; names or keys as in ``layout``.
+    """Return the space of one environment's observations.  observations: names or keys of ``layout``.
 
     Stacked pictures are [frames, H, W, 1]; stacked vectors are concatenated.  The bounds hold if the ninja spawns inside
-    the stage; outside, on a damaged level, it falls without limit.
+    the stage.  On a damaged level it may spawn outside and fall without limit.
     """
     keys = layout.observation_keys(observations)
     return spaces.Dict({key: _box(layout.SPECS[key], stacking.frames(key), stacking.padding) for key in keys})
 
 
 def environment_space(observations: Sequence[str], stacking: Stacking = NO_STACKS) -> spaces.Dict:
-    """``observation_space`` plus a Graph space for ``graph``, which replaces the key ``graph_state`` by arrays."""
+    """Return ``observation_space`` with a Graph space for ``graph`` if that is among the observations."""
     keys = shown_keys(observations)
     space = observation_space(keys, stacking) if keys else spaces.Dict()
     if GRAPH in observations:
@@ -103,13 +97,13 @@ def environment_space(observations: Sequence[str], stacking: Stacking = NO_STACK
 
 
 def shown_keys(observations: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys whose observations are returned unchanged: all except ``graph``."""
+    """Return the keys of all observations except ``graph``."""
     named = [name for name in observations if name != GRAPH]
     return layout.observation_keys(named) if named or GRAPH not in observations else ()
 
 
 def simulated_keys(observations: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys that the simulator must compute; ``graph`` needs ``graph_state``."""
+    """Return the keys that the simulator must compute; ``graph`` is built from ``graph_state``."""
     named = ["graph_state" if name == GRAPH else name for name in observations]
     return layout.observation_keys(named)
 
@@ -117,8 +111,9 @@ def simulated_keys(observations: Sequence[str]) -> tuple[str, ...]:
 def graph_instance(state: np.ndarray) -> spaces.GraphInstance:
     """Return a copy of the graph of a ``graph_state`` int64[8].
 
-    nodes float32[N, 45] (``observe.graph.FEATURES``), edges int64[E] (indices into EDGE_TYPES), edge_links int32[E, 2]
-    (source, target).
+    nodes: float32[N, 45], ``observe.graph.FEATURES``.
+    edges: int64[E], indices into EDGE_TYPES.
+    edge_links: int32[E, 2], source and target node.
     """
     graph = graph_of(state)
     links, types = graph.edges

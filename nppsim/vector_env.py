@@ -36,20 +36,20 @@ class NppVectorEnv(JsonSpec, VectorEnv):
     ``autoreset_mode`` selects what happens at the end of an episode, as in Gymnasium's vector environments:
 
     * NEXT_STEP (default, supported by all Gymnasium wrappers): the step that ends an episode returns its last
-      observation, and the info of the episode in ``infos``.  The next step ignores the action of that environment and
-      returns the first observation of the next episode, with reward 0.
+      observation, and the info of the episode in ``infos``.  The next step ignores the action of that environment.  It
+      returns the first observation of the next episode and reward 0.
     * SAME_STEP: the step that ends an episode returns the first observation of the next one.  The last observation and
       the info of the episode are ``infos["final_obs"][i]`` (dict) and ``infos["final_info"]`` (arrays, with masks
       ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
     * DISABLED: like NEXT_STEP, but the environment waits for ``reset(options={"reset_mask": ...})``.
 
-    levels, observations, frame_skip, reward, gamma, profile, render_size, stacking: as for ``NppEnv``.
+    levels, observations, frame_skip, reward, gamma, profile, render_size, stacking: see ``NppEnv``.
     num_envs: number of environments.
     autoreset_mode: an AutoresetMode, or its name or value ("SAME_STEP", "SameStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
-    threads: CPU threads, all usable ones if None; results do not depend on it.
+    threads: number of CPU threads; None uses all available ones.  Results do not depend on it.
     max_episode_steps: decisions after which an episode is truncated, as ``gymnasium.make(..., max_episode_steps=...)``.
-    copy: return copies of the observations; with False, the next step overwrites the arrays.
+    copy: True returns copies of the observations; with False, the next step overwrites the returned arrays.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  # as in gymnasium.Env
@@ -101,7 +101,7 @@ class NppVectorEnv(JsonSpec, VectorEnv):
         self._renderer = Renderer(self.simulator, render_mode, render_size)
         self._began = False  # True after the first reset
         self._ended = np.zeros(num_envs, bool)  # environments in the last state of their episode
-        # A step needs the next level, so each generator is one draw ahead.
+        # A step must know the level of the next episode, so each generator is one draw ahead.
         self._drawn = np.zeros(num_envs, np.int32)
         seeded = [seeding.np_random() for _ in range(num_envs)]
         self._generators = [generator for generator, _ in seeded]
@@ -119,13 +119,13 @@ class NppVectorEnv(JsonSpec, VectorEnv):
         """Nanoseconds of each phase of the last step or reset, summed over environments; see ``NppEnv.step_timing``."""
         return self.simulator.step_timing
 
-    @property  # type: ignore[misc]  # read-only, and one of each environment, as in Gymnasium's SyncVectorEnv
+    @property  # type: ignore[misc]  # read-only, one per environment, as in Gymnasium's SyncVectorEnv
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """Random generator of each environment, from which its levels are drawn."""
         return tuple(self._generators)
 
     @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # likewise
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # one per environment
         """Seed of each environment's generator."""
         return tuple(self._seeds)
 
@@ -174,8 +174,8 @@ class NppVectorEnv(JsonSpec, VectorEnv):
     def step(self, actions: np.ndarray) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one action in every environment.  actions: int[num_envs], 0..5.
 
-        Returns observations, rewards float64[num_envs], terminated and truncated bool[num_envs], and infos (empty unless
-        an episode ended or began).
+        Returns observations, rewards float64[num_envs], terminated and truncated bool[num_envs], and infos.  ``infos`` is
+        empty unless an episode ended or began.
         """
         simulator, same_step = self.simulator, self.autoreset_mode is AutoresetMode.SAME_STEP
         resting = self._ended.copy()
