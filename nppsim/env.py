@@ -77,9 +77,7 @@ class GymSimulator(BatchSimulator):
             if max_episode_steps < 1:
                 raise ValueError(f"max_episode_steps must be at least 1; got {max_episode_steps}")
             limit = np.minimum(self.time_limit, max_episode_steps * self.frame_skip).astype(np.int32)
-            limit.setflags(
-                write=self.time_limit.flags.writeable
-            )  # a part of the array type that kernels are compiled for
+            limit.setflags(write=self.time_limit.flags.writeable)  # Numba compiles again for another array type
             self._static = self._static._replace(time_limit=limit)
         self.shown, self.graphs = shown_keys(observations), GRAPH in observations
 

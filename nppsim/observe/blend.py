@@ -1,4 +1,4 @@
-"""Blending of rows of bytes, sixteen at a time: what LLVM's own vectoriser does not find, as it cannot rule out overlaps."""
+"""Blend rows of bytes, sixteen at a time.  LLVM does not vectorise the plain loop, because the rows might overlap."""
 
 import numpy as np
 from llvmlite import ir
@@ -8,13 +8,13 @@ from numba.extending import overload
 from nppsim._kernel import intrinsic
 
 LANES = 16
-Row = np.ndarray  # of bytes
+Row = np.ndarray  # uint8
 
 
 def blend(above: Row, below: Row, out: Row, w00: int, w01: int, w10: int, w11: int) -> None:
     """out[k] = (w00 above[k] + w01 above[k + 1] + w10 below[k] + w11 below[k + 1]) // 256 for k = 0..15.
 
-    above, below: uint8[17], out: uint8[16], all contiguous; w: whole numbers that add up to 256.
+    above, below: uint8[17], contiguous.  out: uint8[16], contiguous.  w: weights, which add up to 256.
     """
     for k in range(LANES):
         total = w00 * int(above[k]) + w01 * int(above[k + 1]) + w10 * int(below[k]) + w11 * int(below[k + 1])

@@ -1,11 +1,11 @@
 """Foresight: simulator look-ahead, the outcome of each action within HORIZON frames.
 
-A copy of the environment plays every action for one decision, then each of the CONTINUATIONS, for HORIZON frames in all.
-The agent thus observes an exact model of the game (see ``docs/observations.md``).  Sources of the
-idea: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents).
+A branch is an action for one decision, followed by one of the continuations (``layout.CONTINUATIONS``); it has HORIZON
+frames.  Each branch is simulated on a copy of the environment, see ``docs/observations.md``.
+Sources: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents).
 
-Frames with a known outcome are not simulated again: branches that cannot differ are simulated once (e.g. with and without
-jump where no jump is possible), and results of the last decision's branches are reused.
+Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  Branches of
+the previous decision are continued.
 """
 
 from collections import namedtuple
@@ -19,29 +19,29 @@ from nppsim.observe import layout
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, JUMPING, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.physics.tick import advance_frame
 
-HORIZON = 40  # frames that are played, those of the first decision included
+HORIZON = 40  # frames of a branch, including the first decision
 AHEAD = layout.slots(layout.SPECS["foresight"].components)
 HOLD, RELEASE, OTHER_JUMP, TURN = range(len(layout.CONTINUATIONS))
 NUM_CONTINUATIONS = len(layout.CONTINUATIONS)
-# Input byte of each continuation after each action, in the order of ``layout.CONTINUATIONS``.
+# uint8[continuation, action]: input byte of the continuation.
 ONWARD_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JUMP, ACTION_INPUT[MIRRORED_ACTION]])
-# The first continuation with the same input byte.
+# int64[continuation, action]: the first continuation with the same input byte.
 SAME_AS = np.argmax(ONWARD_INPUT[:, None] == ONWARD_INPUT, axis=1)
-WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # the action with the same direction, which comes first
-JUMP_BUFFER = 5  # frames in which a press of jump can start one: its own and those of the jump buffer
-PROGRESS_LIMIT = 300.0  # px: limit of the change of path length; larger changes mean that no path is left
+WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # action with the same direction, without jump
+JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame and those of the jump buffer
+PROGRESS_LIMIT = 300.0  # px: limit of ``progress``, which is much larger if no path remains
 
-# Room to play in, ROWS rows for each environment: its state now, its states after each action, the ends of all branches.
-# They stay until its next decision.  words: uint64[rows, size / 8], a row's bytes.  frames: int64[rows], played until
-# then, 0: none, the row is out of date.  quiet: int64[rows], see ``_play``.
+# Simulated states, ROWS per environment: the current state, the states after each action, and the last state of each
+# branch.  They are reused at the next decision.  words: uint64[rows, size / 8], the bytes of each state.  frames:
+# int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], see ``_play``.
 Room = namedtuple("Room", "words ninja entities movers frames quiet")
-AFTER, END = 1, 1 + NUM_ACTIONS  # where they begin among an environment's rows; the state now is the first
+AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the last states
 ROWS = END + NUM_ACTIONS * NUM_CONTINUATIONS
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
 
 
 def make_room(count: int, max_entities: int, max_movers: int) -> Room:
-    """Room for ``count`` environments."""
+    """Allocate the simulated states of ``count`` environments."""
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (max_entities,)), (MOVER_DTYPE, (max_movers,))]
     rows, views = allocate(ROWS * count, parts)
     return Room._make([rows.view(np.uint64), *views, *np.zeros((2, len(rows)), np.int64)])
@@ -49,12 +49,12 @@ def make_room(count: int, max_entities: int, max_movers: int) -> Room:
 
 @kernel
 def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, room, out, no_laps):
-    """float32[6, 4, 11] (action, continuation, AHEAD); zeros once the episode is won or lost.
+    """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death.
 
-    i: environment, whose rows of ``room`` are played in.
-    trail: TRAIL_DTYPE, of the environment; all branches read it, as evil ninjas need no position of the last HORIZON frames.
-    distance: uint16[2, 4539], the path fields of the level as its doors are now.
-    no_laps: int64[0], so that ``advance_frame`` is compiled once for decisions and branches.
+    i: environment; selects its rows of ``room``.
+    trail: TRAIL_DTYPE, positions of the ninja.  All branches share it: evil ninjas read none of the last HORIZON frames.
+    distance: uint16[2, 4539], path fields for the current doors.
+    no_laps: int64[0]; an argument, so that ``advance_frame`` is compiled once for decisions and branches.
     """
     out[:] = 0.0
     if _settled(ninja):
@@ -65,7 +65,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     _enter(record, ninja, entities, movers, room, first)
     _go_on(record, trail, world, frame_skip, room, first, no_laps)
     is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0  # a new press would jump
-    in_vain = 0  # bit ``action``: adding jump to it, from the first frame on, changes nothing
+    in_vain = 0  # bit ``action``: the same action with jump has equal results
     for action in range(NUM_ACTIONS):
         if ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1:
             for continuation in range(NUM_CONTINUATIONS):
@@ -109,7 +109,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
 
 @inlined
 def _enter(record, ninja, entities, movers, room, row):
-    """Put a state into a row of ``room``: as many entities and movers as its level has."""
+    """Copy a state to a row of ``room``."""
     room.ninja[row] = ninja
     for k in range(record["entity_end"] - record["entity_first"]):
         room.entities[row, k] = entities[k]
@@ -119,7 +119,7 @@ def _enter(record, ninja, entities, movers, room, row):
 
 @inlined
 def _used(record, room):
-    """The words of a row that a level uses, (first, end): those of ninja and entities, and those of movers."""
+    """Return the ranges (first, end) of the words that a level uses: ninja and entities, movers."""
     movers = NINJA_WORDS + room.entities.shape[1]
     return (
         (0, NINJA_WORDS + record["entity_end"] - record["entity_first"]),
@@ -146,9 +146,9 @@ def _equal(record, room, one, other):
 
 @merged
 def _go_on(record, trail, world, frame_skip, room, first, no_laps):
-    """Extend the branches of the last action: they are the HOLD branches of this decision.
+    """Continue the branches of the action that was taken: they are HOLD branches of this decision.
 
-    All others are marked as not played.
+    All other branches are marked as not simulated.
     """
     last = -1
     for action in range(NUM_ACTIONS):
@@ -157,7 +157,9 @@ def _go_on(record, trail, world, frame_skip, room, first, no_laps):
             last = action
         room.frames[after] = 0
     holding = 0
-    for continuation in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD last: its row may be one of those that are filled
+    for continuation in range(
+        NUM_CONTINUATIONS - 1, -1, -1
+    ):  # HOLD last: an earlier continuation must not overwrite its row
         source = first + END + NUM_CONTINUATIONS * last + continuation
         if last < 0 or room.frames[source] == 0:
             continue
@@ -176,7 +178,7 @@ def _go_on(record, trail, world, frame_skip, room, first, no_laps):
 
 @inlined
 def _repeat(known, out):
-    """Copy the result of another branch in which the same happens."""
+    """Copy the result of an equal branch."""
     for component in range(len(AHEAD)):
         out[component] = known[component]
 
@@ -188,9 +190,9 @@ def _settled(ninja):
 
 @kernel
 def _play(record, room, source, row, trail, world, input_byte, frames, no_laps):
-    """Copy a state to a row of ``room``, and play on there until the episode ends or all the frames are played.
+    """Copy a state to a row of ``room`` and simulate at most ``frames`` frames there, until the episode ends.
 
-    Returns their number, and how many of them came before the first in which a jump might have begun.
+    Returns the number of simulated frames, and the number of frames before the first in which a jump was possible.
     """
     _copy(record, room, source, row)
     ninja, played, quiet = room.ninja[row], 0, 0
@@ -204,7 +206,7 @@ def _play(record, room, source, row, trail, world, input_byte, frames, no_laps):
 
 @inlined
 def _may_jump(ninja):
-    """Return True if pressing jump in the last frame could have begun, or did begin, a jump."""
+    """Return True if a jump began in the last frame, or could have begun with the jump key pressed."""
     return (
         not ninja["airborne"]
         or ninja["walled"]
@@ -217,9 +219,9 @@ def _may_jump(ninja):
 
 @inlined
 def _report(ninja, entities, room, row, world, distance, length, frames, out):
-    """Write the outcome of environment ``ninja`` after ``frames`` frames in a row of ``room``.
+    """Write the components of one branch, which ends after ``frames`` frames in a row of ``room``.
 
-    length: px of the path at the start.
+    ninja, entities: current state.  length: current path length, px.
     """
     then = room.ninja[row]
     soon = 1.0 - (frames - 1.0) / HORIZON

@@ -2,11 +2,11 @@
 
     graph = graph_of(sim.obs["graph_state"][0])      # features float32[N, 45], neighbours int32[N, 16], ...
 
-A graph depends on a level and the state of its doors, exits and mines, so thousands of decisions share one.  Its nodes are
-the reachable cells (24 px) and all entities except gold.  Each node lists its neighbours, the sources of its messages, in
-slots of fixed meaning (SLOTS), so that a network layer reads one array.
-The lattice of the path fields has 12 px.  A cell covers the nine points in and around it, which saves three quarters of
-the nodes; ``surroundings`` has the details within a cell.  ``docs/observations.md`` describes the features.
+A graph depends only on a level and the state of its doors, exits and mines, so thousands of decisions share one.  Its
+nodes are the reachable cells (24 px) and all entities except gold.  Each node lists its neighbours, the sources of its
+messages.  Every position in this list (SLOTS) has a fixed meaning, so a network layer reads one array.
+The path fields have a lattice point every 12 px.  A cell covers the nine points inside and on its border; this saves three
+quarters of the nodes.  ``docs/observations.md`` describes the features.
 """
 
 import functools
@@ -40,21 +40,22 @@ from nppsim.physics.movers import BALL_RADIUS, BOOST_RADIUS, GUARD_RADIUS, MINI_
 NODE_TYPES = ("cell", "switch", "exit", "door_switch", "door", "mine", "hazard", "object")
 CELL, SWITCH, EXIT, DOOR_SWITCH, DOOR, MINE, HAZARD, OBJECT = range(len(NODE_TYPES))
 EDGE_TYPES = ("itself", "beside", "above", "below", "way_to_switch", "way_to_exit", "partner", "place")
-# DIRECTIONS: steps in cells (x, y) to the neighbour of slots 1 to 8.  SLOTS: the edge type of each slot, the position of
-# the source relative to the node.  way_to_*: the cell WAY_STEPS points ahead on the path.  partner: an exit and its switch,
-# or a door and its switch.  place: the entities in a cell (the first four), or the cell of an entity.
+# Edge types: "itself" to "below" give the position of the source relative to the node.  way_to_*: the source is the cell
+# WAY_STEPS lattice points ahead on the path.  partner: an exit and its switch, or a door and its switch.  place: the first
+# four entities in a cell, or the cell of an entity.
+# DIRECTIONS: offset (x, y) in cells of the neighbours in slots 1 to 8.
 DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (-1, -1), (1, -1), (0, 1), (-1, 1), (1, 1))
 SLOTS = ("itself", "beside", "beside", "above", "above", "above", "below", "below", "below") + (
     ("way_to_switch", "way_to_exit", "partner", "place", "place", "place", "place")
 )
 NUM_SLOTS = len(SLOTS)
 WAY, PARTNER, PLACE = (SLOTS.index(name) for name in ("way_to_switch", "partner", "place"))
-NONE = -1  # in ``neighbours``: empty slot
-WAY_STEPS = 8  # points of the lattice, about 100 px
-NEXT_STEPS = 3  # points ahead that define the direction of a path
-WAY_UNIT, LONGEST_WAY = 600.0, 5.0  # px, and the maximum path length in these units
+NONE = -1  # empty slot in ``neighbours``
+WAY_STEPS = 8  # lattice points, about 100 px
+NEXT_STEPS = 3  # lattice points over which the direction of a path is measured
+WAY_UNIT, LONGEST_WAY = 600.0, 5.0  # px per unit of path length, and the maximum in these units
 
-# One-hot features of entities, in addition to the node type.
+# Types of entities with a one-hot feature, in addition to the node type.
 _ONE_HOT = {
     kinds.REGULAR_DOOR: "regular_door",
     kinds.TRAP_DOOR: "trap_door",
@@ -103,24 +104,24 @@ for _kind, _radius in {
     kinds.DEATH_BALL: BALL_RADIUS, kinds.EVIL_NINJA: EVIL_RADIUS, kinds.BOOST_PAD: BOOST_RADIUS,
 }.items():  # fmt: skip
     _RADIUS[_kind] = _radius
-# float32[38, 4]: solid share of each quarter of a tile: upper left and right, lower left and right.
+# float32[38, 4]: solid share of the quarters of each tile: upper left, upper right, lower left, lower right.
 _QUARTERS = np.stack(
     [solid_mask(tile, 8).reshape(2, 4, 2, 4).mean(axis=(1, 3)).reshape(4) for tile in range(NUM_TILE_SHAPES)]
 ).astype(np.float32)
 
 
 class GraphError(UserError, LookupError):
-    """``graph_state`` of a level that is not loaded in this process."""
+    """The level of a ``graph_state`` is not loaded in this process."""
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Graph of N nodes: the cells in the order of their numbers, then the entities by type.
+    """Graph of N nodes: the cells by column and row, then the entities by type.
 
     features: float32[N, 45], see FEATURES; lengths are scaled to about 1.
-    types: int8[N], indices into NODE_TYPES; ascending.
+    types: int8[N], indices into NODE_TYPES, ascending.
     neighbours: int32[N, 16], source node of each slot, or NONE.
-    cell_node: int32[1100], node of each cell of the stage (number cx * 25 + cy), or the nearest node.
+    cell_node: int32[1100], node of cell (cx, cy) of the stage at index cx * 25 + cy; the nearest node if it has none.
     """
 
     features: np.ndarray
@@ -133,7 +134,7 @@ class Graph:
 
     @functools.cached_property
     def listeners(self) -> tuple[np.ndarray, np.ndarray]:
-        """Edges sorted by source, as indices into flattened ``neighbours``, int32[E]; and their number per node, int32[N]."""
+        """Edges sorted by source, int32[E], indices into flattened ``neighbours``; number of edges per source, int32[N]."""
         used = np.flatnonzero(self.neighbours != NONE)
         sources = self.neighbours.reshape(-1)[used]
         counts = np.bincount(sources, minlength=len(self)).astype(np.int32)
@@ -141,7 +142,7 @@ class Graph:
 
     @property
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target of each edge, int32[E, 2]; and its type, an index into EDGE_TYPES, int64[E]."""
+        """(source, target) of each edge, int32[E, 2]; types of the edges, indices into EDGE_TYPES, int64[E]."""
         target, slot = np.nonzero(self.neighbours != NONE)
         types = np.array([EDGE_TYPES.index(name) for name in SLOTS])
         return np.stack([self.neighbours[target, slot], target.astype(np.int32)], axis=1), types[slot]
@@ -150,16 +151,16 @@ class Graph:
 # ---------------------------------------------------------------------------------------------------------------- lookup
 _banks: weakref.WeakSet[LevelBank] = weakref.WeakSet()  # banks whose graphs can be looked up
 _building = threading.Lock()
-CACHED_GRAPHS, CACHED_LEVELS = 8192, 1024  # about 50 and 80 KB each
+CACHED_GRAPHS, CACHED_LEVELS = 8192, 1024  # about 50 KB per graph, 80 KB per level
 
 
 def announce(bank: LevelBank) -> None:
-    """Register the levels of a bank for ``graph_of``, with a weak reference to the bank."""
+    """Register the levels of a bank for ``graph_of``.  The bank is referenced weakly."""
     _banks.add(bank)
 
 
 def graph_of(state: np.ndarray) -> Graph:
-    """Look up the graph of a ``graph_state`` int64[8]; GraphError unless the bank of its level is registered and alive."""
+    """Return the graph of a ``graph_state`` int64[8]; raise GraphError if no registered bank contains its level."""
     return _graph_of(np.ascontiguousarray(state, np.int64).tobytes())
 
 
@@ -197,12 +198,12 @@ class _LevelGraph:
 
     world: the bank's entity tables.
     level: index in the bank.
-    lattice, distance, hop: see ``bank.LevelPaths``; for the initial state of the doors.
+    lattice, distance, hop: see ``bank.LevelPaths``, for the initial state of the doors.
     number: int32[44, 25], node of each cell, or NONE.
-    entity: int64[M], row of world.entity of each node that is not a cell.
-    flagged: int64[F], row of world.entity of each flag of ``graph_state``, ascending.
+    entity: int64[M], row of ``world.entity`` of each entity node.
+    flagged: int64[F], row of ``world.entity`` of each flag of ``graph_state``, ascending.
     start: bool[F], initial flags.
-    graph: the part that does not depend on the state.
+    graph: features and neighbours that do not depend on the flags.
     """
 
     world: World
@@ -253,14 +254,14 @@ def _prepare(bank: LevelBank, level: int) -> _LevelGraph:
 
 
 def _points(values: np.ndarray) -> np.ndarray:
-    """Gather the nine lattice points in and around each cell: values [..., 4539] to [..., 44, 25, 9]."""
+    """Gather the nine lattice points inside and on the border of each cell: [..., 4539] to [..., 44, 25, 9]."""
     grid = values.reshape(*values.shape[:-1], paths.NODES_X, paths.NODES_Y)
     parts = [grid[..., a : a + 2 * CELLS_X - 1 : 2, b : b + 2 * CELLS_Y - 1 : 2] for a in range(3) for b in range(3)]
     return np.stack(parts, axis=-1)
 
 
 def _cells(nodes: np.ndarray, distance: np.ndarray, record: np.void) -> np.ndarray:
-    """Number the cells with a path and the spawn's cell, or all free cells if there is no path: int32[44, 25]."""
+    """Number the cells that have a path (all free cells if none has) and the cell of the spawn: int32[44, 25]."""
     reached = np.asarray((distance < paths.WALL).any(axis=0))
     wanted = np.asarray(_points(reached if reached.any() else nodes & paths.FREE != 0).any(axis=-1))
     spawn = (int(record["spawn_x"] // TILE), int(record["spawn_y"] // TILE))
@@ -269,16 +270,18 @@ def _cells(nodes: np.ndarray, distance: np.ndarray, record: np.void) -> np.ndarr
 
 
 def _nearest(number: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Return the node of each cell, or the nearest node: int32[1100]."""
+    """Return the node of each cell, or the nearest node for cells without one: int32[1100]."""
     across, down = (np.square(np.arange(size)[:, None] - cells[:, axis]) for axis, size in enumerate(number.shape))
-    away = across[:, None].astype(np.int16) + down.astype(
-        np.int16
-    )  # at most 2,425; int16 because memory limits the speed
+    # Squared distances are at most 2,425; int16 halves the memory traffic, which limits the speed.
+    away = across[:, None].astype(np.int16) + down.astype(np.int16)
     return away.argmin(axis=2).reshape(NUM_CELLS).astype(np.int32)
 
 
 def _entities(world: World, record: np.void) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (row of world.entity, type, centre in px [M, 2]) of each entity node, by type; doors with a switch have two."""
+    """Return row of ``world.entity``, type and centre (px, [M, 2]) of the entity nodes, sorted by type.
+
+    A door with a switch has two nodes.
+    """
     rows = np.arange(record["entity_first"], record["entity_end"])
     placed = world.entity[rows]
     types = _TYPE_OF_KIND[placed["type"]]
@@ -308,7 +311,7 @@ def _describe_cells(features: np.ndarray, cells: np.ndarray, stage: np.ndarray, 
 
 
 def _describe_entities(features: np.ndarray, placed: np.ndarray, types: np.ndarray) -> None:
-    """Write the constant features; ``on`` has its initial value."""
+    """Write the features of entities, with the initial value of ``on``."""
     features[:, _COLUMN["on"]] = 1
     features[:, _COLUMN["radius"]] = _RADIUS[placed["type"]] / _RADIUS_UNIT
     features[types == DOOR, _COLUMN["radius"]] = 1
@@ -322,7 +325,7 @@ def _describe_entities(features: np.ndarray, placed: np.ndarray, types: np.ndarr
 def _place_entities(
     neighbours: np.ndarray, number: np.ndarray, cell_node: np.ndarray, xy: np.ndarray, cells: int
 ) -> None:
-    """Connect entities and cells: sources of an entity are its cell and those around it, of a cell its first entities."""
+    """Connect each entity with its cell and the cells around it, and each cell with its first entities."""
     column = np.clip(xy[:, 0] // TILE, 0, CELLS_X - 1).astype(int)
     row = np.clip(xy[:, 1] // TILE, 0, CELLS_Y - 1).astype(int)
     around = np.pad(number, 1, constant_values=NONE)
@@ -339,7 +342,7 @@ def _place_entities(
 def _join_partners(
     neighbours: np.ndarray, entity: np.ndarray, rows: np.ndarray, types: np.ndarray, base: int, cells: int
 ) -> None:
-    """Connect exits with their switches, and doors with theirs."""
+    """Connect exits and doors with their switches."""
     node = {(int(t), int(row)): cells + m for m, (t, row) in enumerate(zip(types, rows, strict=True))}
     for (kind, row), here in node.items():
         partner = (SWITCH, base + int(entity[row]["partner"])) if kind == EXIT else (DOOR_SWITCH, row)
@@ -350,7 +353,7 @@ def _join_partners(
 
 # -------------------------------------------------------------------------------------------------------------- a state
 def _in_state(level: _LevelGraph, state: np.ndarray) -> Graph:
-    """Build the level's graph for the doors, exits and mines in ``state``."""
+    """Build the graph of a level for a ``graph_state`` int64[8]."""
     found, known = flags(state, len(level.flagged))
     set_ = np.where(np.arange(len(found)) < known, found, level.start)
     distance, hop = _path_fields(level, set_)
@@ -365,7 +368,7 @@ def _in_state(level: _LevelGraph, state: np.ndarray) -> Graph:
 
 
 def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the path fields for the current doors and exits: uint16 and uint8 [2, 4539]."""
+    """Return the path fields for flags: distance uint16[2, 4539] and hop uint8[2, 4539]."""
     record = level.world.level[level.level]
     kind = level.world.entity[level.flagged]["type"]
     doors = np.isin(kind, list(kinds.SWITCH_OF_DOOR))
@@ -379,7 +382,7 @@ def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: int) -> None:
-    """Write ``on`` of entities with a state: exit open, switch not collected, door closed, mine armed."""
+    """Write ``on`` of entities with a flag: exit open, switch not collected, door closed, mine armed."""
     place = np.searchsorted(level.flagged, level.entity)
     place = np.minimum(place, max(len(level.flagged) - 1, 0))
     changes = level.flagged[place] == level.entity if len(level.flagged) else np.zeros(len(place), bool)
@@ -394,7 +397,7 @@ def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: i
 
 
 def _join_cells(neighbours: np.ndarray, number: np.ndarray, cells: np.ndarray, free: np.ndarray) -> None:
-    """Connect neighbouring cells that share a free point of the lattice."""
+    """Connect neighbouring cells that share a free lattice point."""
     points = _points(free).reshape(CELLS_X, CELLS_Y, 3, 3)
     around = np.pad(number, 1, constant_values=NONE)
     x, y = cells.T
@@ -415,7 +418,7 @@ def _add_paths(
     hop: np.ndarray,
     phase: int,
 ) -> None:
-    """Write length and direction of the path from each cell, and an edge from the cell ahead on it."""
+    """Write length and direction of the path from each cell, and the edge from the cell WAY_STEPS ahead on it."""
     of_cells = _points(distance)[tuple(cells.T)]
     best = of_cells.argmin(axis=1)
     length = of_cells[np.arange(len(cells)), best]

@@ -1,7 +1,7 @@
-"""``graph_state``: which graph of a level holds now, as the level's number and a flag for everything that can change in it.
+"""``graph_state``: key of a level's current graph, made of the level's number and one flag per changing entity.
 
-The graph itself is built on demand (``nppsim.observe.graph``): it belongs to a level and a state of its doors,
-exits and mines, which many decisions share, and a stored observation takes 64 bytes whatever the level's size.
+``nppsim.observe.graph`` builds the graph when it is needed.  Many decisions share a graph, and an observation of any level
+takes 64 bytes.
 """
 
 import numpy as np
@@ -12,14 +12,14 @@ from nppsim.observe.layout import GRAPH_WORDS
 from nppsim.physics.entities import ARMED
 
 WORD = 64  # flags in an int64
-NUM_FLAGS = WORD * (GRAPH_WORDS - 1)  # what comes after the last one is shown as at the start
+NUM_FLAGS = WORD * (GRAPH_WORDS - 1)  # further entities always appear in their initial state
 
 
 @kernel
 def graph_state(entities, world, level, level_id, out):
-    """int64[8]: the level's number; then flags, the first in the lowest bit.
+    """Write int64[8]: the level's number, then flags, beginning with the lowest bit.
 
-    In this order: exits and their switches (open, taken), doors with a switch (closed), toggle mines (armed).
+    Order of the flags: exits (open) and their switches (taken), doors with a switch (closed), toggle mines (armed).
     """
     out[:] = 0
     out[0] = level_id
@@ -37,14 +37,14 @@ def graph_state(entities, world, level, level_id, out):
 
 @inlined
 def _put(out, flag, is_set):
-    """Set a flag if there is room for it; returns the number of the next one."""
+    """Write flag number ``flag`` unless it exceeds NUM_FLAGS; return the number of the next flag."""
     if is_set and flag < NUM_FLAGS:
         out[1 + flag // WORD] |= np.int64(1) << np.int64(flag % WORD)
     return flag + 1
 
 
 def flags(state: np.ndarray, count: int) -> tuple[np.ndarray, int]:
-    """The flags of a state int64[8], as bool[count], and how many of them it has room for (the others are False)."""
+    """Return the flags of a state int64[8] as bool[count], and the number of flags that it stores; the rest are False."""
     words = np.ascontiguousarray(state[1:], "<i8").view(np.uint8)
     bits = np.unpackbits(words, bitorder="little")[:count].astype(bool)
     return np.concatenate([bits, np.zeros(count - len(bits), bool)]), len(bits)

@@ -1,6 +1,6 @@
-"""Image observations, drawn from tile templates: no level is rasterised while playing.
+"""Image observations ``player_frame`` (uint8, [y, x]) and ``global_view`` (uint8, [x, y]).
 
-Both images are uint8; ``player_frame`` is [y, x], ``global_view`` is [x, y].
+Tiles are copied from templates and entities are drawn on top, so no outline is rasterised while playing.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ from nppsim.physics.movers import (
 from nppsim.physics.shooters import FIRING, PREFIRE
 from nppsim.physics.state import HORIZONTAL, RADIUS
 
-# Grey values; those of tiles' edges lie between EMPTY and SOLID.
+# Grey values.  Pixels that a tile covers in part lie between EMPTY and SOLID.
 DEADLY = 0
 EMPTY = 64
 PAD_GREY = 80
@@ -58,17 +58,17 @@ FRAME_SCALE = 2  # px of the level per pixel of ``player_frame``
 VIEW_SCALE = 6  # px of the level per pixel of ``global_view``
 _FRAME_TILE = TILE // FRAME_SCALE  # pixels per tile
 _VIEW_TILE = TILE // VIEW_SCALE
-_VIEW_ROUNDING = 0.5  # edges of squares go to the nearest pixel of ``global_view``,
-_FRAME_ROUNDING = 0.0  # but down to a whole pixel of ``player_frame``
-_TURRET_SIZE = 6.0  # px, half-side of a turret, or of its rocket
-_NINJA_PIXELS = 3  # per side of the ninja in ``global_view``
-# px between the ninja and a centre that can show in ``player_frame``: half the picture, the largest entity (a shove
-# thwump or exit), and a pixel, as the picture begins up to one further out.
+_VIEW_ROUNDING = 0.5  # edges of squares are rounded to the nearest pixel of ``global_view``,
+_FRAME_ROUNDING = 0.0  # and down to a whole pixel of ``player_frame``
+_TURRET_SIZE = 6.0  # px, half-side of a turret or rocket
+_NINJA_PIXELS = 3  # pixels per side of the ninja in ``global_view``
+# px: an entity whose centre is farther from the ninja is not visible in ``player_frame``.  The sum of half the picture,
+# half the largest entity (shove thwump or exit), and one pixel for rounding.
 _FRAME_REACH = PLAYER_FRAME_SIZE // 2 * FRAME_SCALE + SHOVE_HALF + FRAME_SCALE
 
 
 def _templates(size: int) -> np.ndarray:
-    """uint8[38, size, size], y first: each tile, averaged from 24 x 24 points."""
+    """Return the picture of each tile, averaged from 24 x 24 points: uint8[38, size, size], y first."""
     step = TILE // size
     share = [solid_mask(t, TILE).reshape(size, step, size, step).mean(axis=(1, 3)) for t in range(NUM_TILE_SHAPES)]
     return np.round(EMPTY + (SOLID - EMPTY) * np.stack(share)).astype(np.uint8)
@@ -78,7 +78,7 @@ _FRAME_TEMPLATES = _templates(_FRAME_TILE)
 _VIEW_TEMPLATES = np.ascontiguousarray(_templates(_VIEW_TILE).transpose(0, 2, 1))  # x first
 
 
-_LOOKS = np.zeros((len(ENTITY_NAMES), 2))  # grey value and half-size in px by type, where both are always the same
+_LOOKS = np.zeros((len(ENTITY_NAMES), 2))  # entity type -> grey value, half-side in px; if both are constant
 for _kind, _look in {
     kinds.GOLD: (GOLD_GREY, GOLD_RADIUS),
     kinds.EXIT_SWITCH: (SWITCH_GREY, EXIT_SWITCH_RADIUS),
@@ -106,7 +106,7 @@ for _kind, _look in {
 
 @kernel
 def _tile_at(stage, cx, cy):
-    """Tile of a cell in images: full outside of the stage."""
+    """Return the tile of a cell; SOLID outside the stage."""
     if not (0 <= cx < CELLS_X and 0 <= cy < CELLS_Y):
         return tiles.SOLID
     return stage[cx, cy]
@@ -114,7 +114,7 @@ def _tile_at(stage, cx, cy):
 
 @kernel
 def background(stage, out):
-    """The unchanging part of ``global_view``: uint8[176, 100]."""
+    """Draw the tiles of ``global_view`` into ``out``, uint8[176, 100]."""
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):
             tile = stage[cx, cy]
@@ -125,7 +125,7 @@ def background(stage, out):
 
 @kernel
 def _grey_and_size(entity, kind):
-    """(grey value, half-size in px) of an entity in its current state; size 0: not drawn."""
+    """Return (grey value, half-side in px) of an entity in its current state; 0 px: not drawn."""
     if is_mine(kind):
         return (EXIT_CLOSED, DORMANT_RADIUS) if entity["state"] == DORMANT else (DEADLY, ARMED_RADIUS)
     if kind == kinds.EXIT:
@@ -137,7 +137,7 @@ def _grey_and_size(entity, kind):
 
 @kernel
 def _fill(out, a1, a2, b1, b2, grey):
-    """Fill out[a1:a2, b1:b2], cut off at the border."""
+    """Fill out[a1:a2, b1:b2], clipped to the array."""
     for a in range(max(a1, 0), min(a2, out.shape[0])):
         for b in range(max(b1, 0), min(b2, out.shape[1])):
             out[a, b] = grey
@@ -145,13 +145,13 @@ def _fill(out, a1, a2, b1, b2, grey):
 
 @inlined
 def _has_beam(kind):
-    """Return True if entities of a type may have a beam, which reaches far from their place."""
+    """Return True if entities of this type may have a beam, which may be visible when the entity is not."""
     return kind == kinds.LASER or kind == kinds.LASER_DRONE or kind == kinds.GAUSS_TURRET
 
 
 @kernel
 def _line_of(placed, movers):
-    """(grey, x1, y1, x2, y2), px, of the line drawn on top of an entity: a one-way, a deadly face or a beam; else grey -1."""
+    """Return (grey, x1, y1, x2, y2) in px of an entity's line: one-way, deadly face or beam; grey -1 if it has none."""
     kind = placed["type"]
     if kind == kinds.ONE_WAY:
         tx, ty = -ONE_WAY_HALF_LENGTH * placed["y1"], ONE_WAY_HALF_LENGTH * placed["x1"]
@@ -176,11 +176,11 @@ def _line_of(placed, movers):
 
 @kernel
 def _draw_line(image, scale, left, top, x_first, grey, x1, y1, x2, y2):
-    """Colour the pixels under points along a line, at most one pixel apart.
+    """Set the pixels below points along a line, which are at most one pixel apart.
 
     scale: px per pixel.
-    left, top: the image's corner, in pixels.
-    x_first: whether the image is [x, y] rather than [y, x].
+    left, top: corner of the image, pixels.
+    x_first: True if the image is [x, y], False if it is [y, x].
     """
     steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / scale))
     for step in range(steps + 1):
@@ -194,7 +194,7 @@ def _draw_line(image, scale, left, top, x_first, grey, x1, y1, x2, y2):
 
 @kernel
 def _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey):
-    """Fill a square of at least one pixel.  rounding: added to its edges before they are cut off to whole pixels."""
+    """Fill a square of at least one pixel.  rounding: added to the edges before they are rounded down to whole pixels."""
     x1, x2 = int(np.floor((x - half) / scale + rounding)) - left, int(np.floor((x + half) / scale + rounding)) - left
     y1, y2 = int(np.floor((y - half) / scale + rounding)) - top, int(np.floor((y + half) / scale + rounding)) - top
     x2, y2 = max(x2, x1 + 1), max(y2, y1 + 1)
@@ -206,7 +206,7 @@ def _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey):
 
 @kernel
 def _draw_entity(image, scale, left, top, x_first, rounding, entity, placed, movers):
-    """Draw one entity in its current state (except for segments of doors)."""
+    """Draw one entity in its current state, without the segment of a door."""
     x, y = placed["x"], placed["y"]
     if placed["mover"] >= 0:
         x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
@@ -222,7 +222,7 @@ def _draw_entity(image, scale, left, top, x_first, rounding, entity, placed, mov
 
 @kernel
 def global_view(ninja, entities, movers, world, level, static, out):
-    """uint8[176, 100, 1], x first.  static: the level's ``background``."""
+    """Draw the whole level into ``out``, uint8[176, 100, 1], x first.  static: ``background`` of the level."""
     image = out[:, :, 0]
     for x in range(GLOBAL_VIEW_SHAPE[0]):
         for y in range(GLOBAL_VIEW_SHAPE[1]):
@@ -241,7 +241,7 @@ def global_view(ninja, entities, movers, world, level, static, out):
 
 @kernel
 def _draw_tiles(image, tile, x1, x2, y):
-    """Draw the same tile over columns x1 to x2 of ``player_frame``, from row y on."""
+    """Draw a tile repeatedly into columns x1 to x2 of ``player_frame``, from row y downwards."""
     if tile == tiles.OPEN or tile == tiles.SOLID:
         _fill(image, y, y + _FRAME_TILE, x1, x2, SOLID if tile == tiles.SOLID else EMPTY)
         return
@@ -254,7 +254,10 @@ def _draw_tiles(image, tile, x1, x2, y):
 
 @kernel
 def player_frame(ninja, entities, movers, world, level, stage, out):
-    """uint8[84, 84, 1], y first: 168 x 168 px around the ninja; outside the stage is solid.  stage: uint8[44, 25]."""
+    """Draw 168 x 168 px around the ninja into ``out``, uint8[84, 84, 1], y first.
+
+    stage: uint8[44, 25], tiles; everything outside the stage is solid.
+    """
     image = out[:, :, 0]
     left = int(np.floor(ninja["x"] / FRAME_SCALE)) - PLAYER_FRAME_SIZE // 2
     top = int(np.floor(ninja["y"] / FRAME_SCALE)) - PLAYER_FRAME_SIZE // 2
@@ -277,14 +280,14 @@ def player_frame(ninja, entities, movers, world, level, stage, out):
 
 @inlined
 def _draw_stage(image, left, top, stage):
-    """The tiles of ``player_frame``, whose corner is at pixel (left, top)."""
+    """Draw the tiles of ``player_frame``, whose corner is at pixel (left, top) of the level."""
     last = (left + PLAYER_FRAME_SIZE - 1) // _FRAME_TILE
     for cy in range(top // _FRAME_TILE, (top + PLAYER_FRAME_SIZE - 1) // _FRAME_TILE + 1):
         cx = left // _FRAME_TILE
         while cx <= last:
             tile = _tile_at(stage, cx, cy)
             end = cx + 1
-            if tile == tiles.OPEN or tile == tiles.SOLID:  # runs of empty or of full tiles are filled in one go
+            if tile == tiles.OPEN or tile == tiles.SOLID:  # fill a run of equal tiles with one call
                 while end <= last and _tile_at(stage, end, cy) == tile:
                     end += 1
             _draw_tiles(image, tile, cx * _FRAME_TILE - left, end * _FRAME_TILE - left, cy * _FRAME_TILE - top)
@@ -293,7 +296,7 @@ def _draw_stage(image, left, top, stage):
 
 @inlined
 def _draw_ninja(image):
-    """A disc in the middle of ``player_frame``: the pixels whose centres, in half pixels from the middle, are inside."""
+    """Draw a disc in the middle of ``player_frame``.  Centres of pixels are compared in half pixels."""
     middle, radius = PLAYER_FRAME_SIZE // 2, int(RADIUS) // FRAME_SCALE
     for r in range(-radius, radius):
         for c in range(-radius, radius):

@@ -1,8 +1,8 @@
-"""The observation layout: every key, its shape, dtype, components and natural scale, in one place.
+"""The observation layout: shape, dtype, components and natural scale of every key.
 
 Observations are raw (pixels, pixels per frame, frames, flags); the policy network normalises them.  The table in
-``docs/observations.md`` is made from this file, and ``fingerprint`` travels inside every dataset and checkpoint,
-so that data of one layout cannot be used with a network of another.
+``docs/observations.md`` is made from this file.  Datasets and checkpoints store the ``fingerprint`` of their layout, so that
+data of one layout cannot be used with a network of another.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ import numpy as np
 
 from nppsim.actions import NUM_ACTIONS
 
-VERSION = 2  # raise when a component changes its meaning while shapes stay the same
+VERSION = 2  # increase when the meaning of a component changes but no shape does
 
 NUM_DOORS = 5  # locked doors listed in ``switch_states``
 NUM_HAZARDS = 8  # nearest hazards listed in ``hazards``
-# Keys of ``foresight`` after the first decision: the same, none, jump inverted, left and right exchanged.
+# Pressed keys in ``foresight`` after the first decision: unchanged, none, jump inverted, left and right exchanged.
 CONTINUATIONS = ("hold", "release", "jump", "turn")
 SURROUNDINGS_SIZE = 19  # half-cells (12 px) per side of ``surroundings``
 SURROUNDINGS_PLANES = ("solid", "deadly", "one_way")
 PLAYER_FRAME_SIZE = 84  # pixels per side; one pixel is 2 x 2 px of the level
 GLOBAL_VIEW_SHAPE = (176, 100)  # x first; one pixel is 6 x 6 px of the level
-GRAPH_WORDS = 8  # of ``graph_state``: the level's number, then 64 flags of its doors, exits and mines in each
+GRAPH_WORDS = 8  # words of ``graph_state``: the level's number, then 64 flags of doors, exits and mines per word
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class ObservationSpec:
 
     name: short name, as in ``observations=("state", ...)``.
     key: key in the dictionary.
-    shape: without the environment axis.
-    dtype: "float32" for vectors, "uint8" for pictures, "int64" for what is looked up by number.
-    components: names of the entries along the last axis (float keys only).
-    scale: natural size of each component, in its own unit; the network never divides by less than a tenth of it.
-    low, high: bounds for Gymnasium's Box.
+    shape: shape of one environment's array.
+    dtype: "float32" for vectors, "uint8" for pictures and ``surroundings``, "int64" for ``graph_state``.
+    components: names of the entries along the last axis (float32 only).
+    scale: typical magnitude of each component, in its own unit.  The network divides by at least a tenth of it.
+    low, high: bounds of Gymnasium's Box (integer keys only).
     """
 
     name: str
@@ -124,16 +124,16 @@ ALL = tuple(SPECS)
 
 
 def slots(names: Sequence[str]) -> Any:
-    """The place of each name among ``names`` as a named tuple: ``slots(SPECS["game_state"].components).vx`` is 2.
+    """Return the index of each name as a named tuple: ``slots(SPECS["game_state"].components).vx`` is 2.
 
-    Assign it to a module global: Numba treats globals as constants, so kernels can use components by name.
+    Assign the result to a module global: Numba treats globals as constants, so kernels can use components by name.
     """
-    places: Any = namedtuple("slots", names)  # type: ignore[misc]  # mypy wants the names written out
+    places: Any = namedtuple("slots", names)  # type: ignore[misc]  # mypy requires literal names
     return places(*range(len(names)))
 
 
 def observation_keys(observations: Iterable[str]) -> tuple[str, ...]:
-    """Keys, in canonical order, for short names or keys; ValueError names what is unknown."""
+    """Return the keys of short names or keys, in the order of SPECS.  Raises ValueError for an unknown name."""
     by_name = {spec.name: spec.key for spec in SPECS.values()}
     wanted = set()
     for item in observations:
@@ -147,6 +147,6 @@ def observation_keys(observations: Iterable[str]) -> tuple[str, ...]:
 
 
 def fingerprint(keys: Iterable[str]) -> str:
-    """Hex digest (16 characters) of the layout of these keys: names, shapes, dtypes, components and VERSION."""
+    """Return a hex digest (16 characters) of VERSION and the names, shapes, dtypes and components of these keys."""
     layout = [(s.key, s.shape, s.dtype, s.components) for s in (SPECS[k] for k in observation_keys(keys))]
     return hashlib.sha256(json.dumps([VERSION, layout]).encode()).hexdigest()[:16]

@@ -4,7 +4,7 @@
     sim.obs["game_state"]    # float32[64, 4, 26]; [:, -1] is the current frame
 
 At the start of an episode, missing frames are padded with zeros or with the first frame.  A simulator stores its stacks
-(``Stacks``).  Rollouts and datasets store each frame once, and compute the indices of a stack's frames (``frames_back``).
+(``Stacks``).  Rollouts and datasets store each frame once and gather stacks by index (``frames_back``).
 """
 
 import re
@@ -29,12 +29,11 @@ HOW_NAMED = f"visualN, stateM or visualN-stateM, N and M from 2 to {MOST_FRAMES}
 
 @dataclass(frozen=True)
 class Stacking:
-    """Number of stacked frames; 1: the current frame, without an axis for frames.
+    """Number of stacked frames.  1 disables stacking: the observation has no axis for frames.
 
     visual: frames of ``player_frame`` and ``global_view``.
-    state: frames of ``game_state``.
-    padding: "zero" or "repeat", the content of the positions before an episode's first frame.
-    Other observations are never stacked.
+    state: frames of ``game_state``.  Other observations are never stacked.
+    padding: content of the positions before an episode's first frame: "zero", or "repeat" for a copy of the first frame.
     """
 
     visual: int = 1
@@ -54,13 +53,13 @@ class Stacking:
 
     @property
     def name(self) -> str:
-        """Name after the + of an architecture's name; "" if no key is stacked."""
+        """Suffix of an architecture's name, without the "+"; "" if no key is stacked."""
         parts = [f"{what}{count}" for what, count in (("visual", self.visual), ("state", self.state)) if count > 1]
         return "-".join([*parts, self.padding] if parts and self.padding != PADDINGS[0] else parts)
 
     @classmethod
     def named(cls, name: str) -> "Stacking":
-        """Parse a ``name``; the ValueError for an invalid one describes the syntax."""
+        """Parse a ``name``.  Raises ValueError with a description of the syntax."""
         found = _NAME.fullmatch(name)
         if found is not None:
             visual, state, repeat = found.groups()
@@ -71,24 +70,24 @@ class Stacking:
         raise ValueError(f"give {HOW_NAMED}")
 
     def frames(self, key: str) -> int:
-        """Number of stacked frames of a key."""
+        """Return the number of stacked frames of a key."""
         return self.visual if key in layout.IMAGES else self.state if key == STATE else 1
 
     def stacked(self, keys: Iterable[str]) -> dict[str, int]:
-        """Number of frames of each key that is stacked."""
+        """Return the number of frames of each stacked key."""
         return {key: self.frames(key) for key in keys if self.frames(key) > 1}
 
     def shape(self, key: str) -> tuple[int, ...]:
-        """Shape of one observation of a key."""
+        """Return the shape of one observation of a key."""
         one = layout.SPECS[key].shape
         return (self.frames(key), *one) if self.frames(key) > 1 else one
 
     def bytes(self, keys: Iterable[str]) -> int:
-        """Bytes of one observation of these keys."""
+        """Return the bytes of one observation of these keys."""
         return sum(self.frames(key) * layout.SPECS[key].bytes for key in keys)
 
     def useless(self, keys: Iterable[str]) -> list[str]:
-        """List the stacked kinds ("visual", "state") of which none of these keys is one."""
+        """Return the fields ("visual", "state") that stack none of these keys."""
         present = set(keys)
         absent = {
             "visual": self.visual > 1 and not present & set(layout.IMAGES),
@@ -101,12 +100,12 @@ NO_STACKS = Stacking()
 
 
 def frames_back(back: Any, age: Any) -> tuple[Any, Any]:
-    """Compute the offsets of a stack's frames: (frames before the newest one, padding mask).
+    """Return the offset of each frame of n stacks from the newest frame, int[n, k], and a padding mask, bool[n, k].
 
-    back: int[k], k - 1 to 0.
-    age: int[n, 1], frames of the episode before the newest one, or at least the stack's length.
-    Returns int[n, k] and bool[n, k], arrays or tensors like the arguments.  Padded positions refer to the episode's first
-    frame; for padding with zeros, the caller must clear them.
+    back: int[k], the numbers k - 1 to 0.
+    age: int[n, 1], number of earlier frames of the episode, or any number of at least k.
+    Arguments and results are arrays or tensors.  Padded positions refer to the episode's first frame; the caller must clear
+    them for padding with zeros.
     """
     padded = back > age
     return back - (back - age) * padded, padded
@@ -115,9 +114,9 @@ def frames_back(back: Any, age: Any) -> tuple[Any, Any]:
 class Stacks:
     """Frame stacks of the N environments of a simulator.
 
-    latest, final: key -> [N, ...], the arrays that the kernel writes: the current observation, and the last one of a
-        finished episode.
-    obs, final_obs: the same for keys without stacking, else key -> [N, frames, ...].
+    latest, final: key -> [N, ...], arrays written by the kernel: current observations, and last observations of finished
+        episodes.
+    obs, final_obs: key -> [N, frames, ...] for stacked keys; the arrays of ``latest`` and ``final`` for other keys.
     """
 
     def __init__(self, stacking: Stacking, latest: Mapping[str, np.ndarray], final: Mapping[str, np.ndarray]):
@@ -137,7 +136,7 @@ class Stacks:
                 stack[envs, place] = stack[envs, place + 1]
 
     def end(self, envs: np.ndarray) -> None:
-        """Write ``final_obs`` for environments whose episode ended."""
+        """Write ``final_obs`` of environments whose episode ended."""
         for key in self._frames:
             self.final_obs[key][envs, :-1] = self.obs[key][envs, :-1]
             self.final_obs[key][envs, -1] = self.final[key][envs]
@@ -148,13 +147,13 @@ class Stacks:
             self.obs[key][envs, -1] = self.latest[key][envs]
 
     def begin(self, envs: np.ndarray) -> None:
-        """Start an episode with the newest frame: pad all earlier positions."""
+        """Start an episode: pad all positions before the newest frame."""
         for key in self._frames:
             stack = self.obs[key]
             stack[envs, :-1] = stack[envs, -1:] if self._repeat else 0
 
     def rows(self, i: int | slice | np.ndarray) -> list[np.ndarray]:
-        """Copy the stacks of environment i, or of several: uint8[..., B] of each stacked key."""
+        """Copy the stacks of environment i, or of several environments, as uint8[..., B] per stacked key."""
         found = []
         for key in self._frames:
             stack = self.obs[key]
@@ -169,7 +168,7 @@ class Stacks:
         return sum(self.obs[key][0].nbytes for key in self._frames)
 
     def put(self, i: int | slice | np.ndarray, rows: np.ndarray) -> None:
-        """Restore stacks from the concatenated ``rows``: uint8[..., B]."""
+        """Restore stacks from the concatenated results of ``rows``, uint8[..., B]."""
         begin = 0
         for key in self._frames:
             stack = self.obs[key]

@@ -1,7 +1,7 @@
-"""Mean and standard deviation of observations: measured once, frozen, and stored in every dataset and checkpoint.
+"""Mean and standard deviation of observations: measured once, then constant and stored in datasets and checkpoints.
 
 The policy network normalises with ``mean`` and ``divisor``, so behavioural cloning, PPO, evaluation and video all pass raw
-observations.  Statistics include the fingerprint of their layout, which prevents use with a network of another layout.
+observations.  The fingerprint of the layout prevents use with a network of another layout.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ MIN_SCALE_SHARE = 0.1  # minimum divisor relative to a component's natural scale
 
 
 class StatisticsError(UserError, ValueError):
-    """Statistics that are missing, not finite, of too few samples, or of another observation layout."""
+    """Statistics are missing, not finite, of too few samples, or of another observation layout."""
 
 
 class ObservationStatistics:
@@ -25,8 +25,8 @@ class ObservationStatistics:
     network scales them by 1/255) but are part of the fingerprint.
 
     keys: observation keys or short names (``layout.observation_keys``).
-    Attributes: ``keys`` all keys, ``float_keys`` those with statistics, ``fingerprint`` of the layout, ``count``
-    observations seen.
+    Attributes: ``keys``, all keys; ``float_keys``, keys with statistics; ``fingerprint`` of the layout; ``count``, number
+    of observations.
     """
 
     def __init__(self, keys: Iterable[str]):
@@ -38,9 +38,9 @@ class ObservationStatistics:
         self._squares = {key: np.zeros(layout.SPECS[key].shape) for key in self.float_keys}  # sum of squared deviations
 
     def update(self, observations: Mapping[str, np.ndarray]) -> None:
-        """Add a batch: arrays [N, *shape] for every float key (other keys are ignored), N >= 0 the same for all.
+        """Add a batch of N >= 0 observations: arrays [N, *shape] for every float key; other keys are ignored.
 
-        StatisticsError: a key is missing, has the wrong shape, or holds NaN or infinity.
+        Raises StatisticsError if a key is missing, has the wrong shape, or contains NaN or infinity.
         """
         batch = {key: self._checked(key, observations) for key in self.float_keys}
         sizes = {key: len(values) for key, values in batch.items()}
@@ -75,14 +75,14 @@ class ObservationStatistics:
     def divisor(self) -> dict[str, np.ndarray]:
         """Divisor of the network's normalisation: the larger of ``std`` and a tenth of the natural scale.
 
-        The minimum bounds a component that was constant in the data and then changes.
+        The minimum limits the input of a component that is nearly constant in the data and changes later.
         """
         return {
             key: np.maximum(std, MIN_SCALE_SHARE * np.asarray(layout.SPECS[key].scale)) for key, std in self.std.items()
         }
 
     def require(self, fingerprint: str, owner: str) -> None:
-        """Raise StatisticsError unless ``fingerprint`` (of ``owner``, named in the message) equals the own one."""
+        """Raise StatisticsError unless ``fingerprint`` equals that of the statistics.  owner: its owner, for the message."""
         if fingerprint != self.fingerprint:
             raise StatisticsError(
                 f"observation statistics have layout {self.fingerprint} ({', '.join(self.keys)}), {owner} has layout "
@@ -90,8 +90,7 @@ class ObservationStatistics:
             )
 
     def to_dict(self) -> dict:
-        """Return plain data: ``keys`` list of str, ``fingerprint`` str, ``count`` int, ``mean`` and ``std`` dicts of
-        float64 arrays."""
+        """Return ``keys`` (list), ``fingerprint`` (str), ``count`` (int), ``mean`` and ``std`` (key -> float64 array)."""
         return {
             "keys": list(self.keys),
             "fingerprint": self.fingerprint,
@@ -102,10 +101,10 @@ class ObservationStatistics:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> "ObservationStatistics":
-        """Load data of ``to_dict``.
+        """Load the result of ``to_dict``.
 
-        StatisticsError: missing fields, another layout, fewer than 2 samples, wrong shapes, values that are not finite, or
-        negative standard deviations.
+        Raises StatisticsError for missing fields, another layout, fewer than 2 samples, wrong shapes, values that are not
+        finite, and negative standard deviations.
         """
         absent = [field for field in ("keys", "fingerprint", "count", "mean", "std") if field not in data]
         if absent:
@@ -158,6 +157,6 @@ class ObservationStatistics:
 
 
 def _name(key: str, place: tuple[int, ...]) -> str:
-    """Format a component for messages: "game_state.vx", or "hazards[3].dx" for keys with several axes."""
+    """Return the name of a component for messages: "game_state.vx", or "hazards[3].dx" for a key with several axes."""
     rows = "".join(f"[{index}]" for index in place[:-1])
     return f"{key}{rows}.{layout.SPECS[key].components[place[-1]]}"

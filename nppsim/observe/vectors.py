@@ -1,7 +1,7 @@
 """Vector observations: state, path, entities, doors, hazards and the local surroundings.
 
-Every kernel writes one environment's row of a caller-owned array; components and units: ``layout`` and
-``docs/observations.md``.  Kernels name the components as ``layout`` does: STATE.vx is the place of "vx" in ``game_state``.
+Every kernel writes the observation of one environment to ``out``.  ``layout`` lists the components, and
+``docs/observations.md`` describes them.  STATE.vx is the index of the component "vx" of ``game_state``.
 """
 
 import numpy as np
@@ -43,24 +43,24 @@ from nppsim.physics.state import (
     WALL_SLIDING,
 )
 
-# Places of components along the last axis, by name.
+# Indices of components along the last axis.
 STATE = layout.slots(layout.SPECS["game_state"].components)
 PATH = layout.slots(layout.SPECS["reachability_features"].components)
 PLACE = layout.slots(layout.SPECS["entity_positions"].components)
 DOOR = layout.slots(layout.SPECS["switch_states"].components)
 HAZARD = layout.slots(layout.SPECS["hazards"].components)
 PLANE = layout.slots(layout.SURROUNDINGS_PLANES)
-DOOR_SLOTS = len(DOOR) // NUM_DOORS  # components of one door; those of door n come after the ones of door n - 1
+DOOR_SLOTS = len(DOOR) // NUM_DOORS  # components per door
 
-PAD = SURROUNDINGS_SIZE + 1  # half-cells of solid around the stage in ``solid_map``: as wide as a window can be
+PAD = SURROUNDINGS_SIZE + 1  # half-cells: width of the solid margin of ``solid_map``, at least as wide as a window
 SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), columns (x)
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
-NO_HAZARD = 2 * WINDOW_REACH  # px below the ninja: where hazards are listed that do not exist
-BEAM_RADIUS = 0.1  # px, of beams, rockets and what shoots as hazards: 0 says that there is none
+NO_HAZARD = 2 * WINDOW_REACH  # px: ``dy`` of the rows without a hazard
+BEAM_RADIUS = 0.1  # px, radius of beams, rockets, turrets and shooting drones; 0 marks rows without a hazard
 NEAR_STEPS = 3  # hops to the first waypoint: about 36 px
 FAR_STEPS = 10  # hops to the second one: about 120 px
-BLEND_STEPS = 16  # shares in which half-cells are blended, per axis
-DOOR_POINTS = 5  # along a closed door, whose squares are drawn solid
+BLEND_STEPS = 16  # the window moves in steps of 1 / BLEND_STEPS of a half-cell
+DOOR_POINTS = 5  # points along a closed door; the squares below them are solid
 
 _COVERAGE = np.stack(
     [solid_mask(t, 16).reshape(2, 8, 2, 8).mean(axis=(1, 3)) * 255 for t in range(NUM_TILE_SHAPES)]
@@ -69,9 +69,9 @@ _COVERAGE = np.stack(
 
 @kernel
 def solid_map(stage, out):
-    """Share of each half-cell that is solid, 0..255: uint8[90, 128], y first, with a margin of solid.
+    """Write the solid share of each half-cell, 0..255: uint8[90, 128], y first, with a solid margin.
 
-    stage: uint8[44, 25], x first.
+    stage: uint8[44, 25], tiles, x first.
     """
     out[:] = 255
     for cx in range(CELLS_X):
@@ -83,7 +83,7 @@ def solid_map(stage, out):
 
 @kernel
 def game_state(ninja, out):
-    """float32[26]."""
+    """Write float32[26], see ``layout``."""
     state = ninja["state"]
     out[STATE.x], out[STATE.y] = ninja["x"], ninja["y"]
     out[STATE.vx], out[STATE.vy] = ninja["vx"], ninja["vy"]
@@ -111,11 +111,11 @@ def game_state(ninja, out):
 
 @kernel
 def reachability_features(ninja, distance, hop, switch_to_exit, path_start, out):
-    """float32[9].
+    """Write float32[9], see ``layout``.
 
-    distance, hop: the two fields of the level as its doors are now.
-    switch_to_exit: units.
-    path_start: px, path length of the level.
+    distance, hop: uint16 and uint8 [2, 4539], path fields for the current doors (``nppsim.paths``).
+    switch_to_exit: path length from the switch to the exit, units of ``paths.UNIT`` px.
+    path_start: path length of the level, px.
     """
     phase = 1 if ninja["switch_taken"] else 0
     length, node = paths.nearest_node(distance[phase], ninja["x"], ninja["y"])
@@ -138,7 +138,10 @@ def reachability_features(ninja, distance, hop, switch_to_exit, path_start, out)
 
 @kernel
 def entity_positions(ninja, entities, world, level, out):
-    """float32[6]: ninja, switch and exit of the exit that counts (an open one, else the first with its switch left)."""
+    """Write float32[6]: ninja, exit switch and exit, px.
+
+    The exit is an open one, or else the first whose switch has not been taken.
+    """
     out[:] = 0.0
     out[PLACE.ninja_x], out[PLACE.ninja_y] = ninja["x"], ninja["y"]
     base = world.level[level]["entity_first"]
@@ -155,9 +158,9 @@ def entity_positions(ninja, entities, world, level, out):
 
 @kernel
 def switch_states(entities, world, level, out):
-    """float32[25]: the first five locked doors: switch x, y, door x, y (px), open."""
+    """Write float32[25] for the first five locked doors: x, y of the switch, x, y of the door (px), open."""
     out[:] = 0.0
-    first = 0  # component of the next door
+    first = 0  # first component of the next door
     base = world.level[level]["entity_first"]
     for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
         door = world.entity[k]
@@ -176,12 +179,12 @@ def _mine_radius(state):
 
 @kernel
 def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps, hazards, surroundings):
-    """float32[8, 5] (nearest first; radius 0: none, and far away) and uint8[3, 19, 19] (PLANE, y, x).
+    """Write ``hazards`` float32[8, 5], nearest first, and ``surroundings`` uint8[3, 19, 19] (PLANE, y, x).
 
-    A cell of ``surroundings`` holds the share, 0..255, of the 12 x 12 px square at its place around the ninja that is
-    solid (blended from half-cells, so that it moves smoothly).
+    Rows without a hazard have radius 0 and ``dy`` NO_HAZARD.
+    Plane ``solid`` is the solid share, 0..255, of 12 x 12 px squares centred on the ninja, interpolated from half-cells.
     solid: uint8[90, 128], see ``solid_map``.
-    gaps: float64[8], room to work in: squared distances of ``hazards``.
+    gaps: float64[8], scratch array for the squared distances of ``hazards``.
     """
     left, top = ninja["x"] - WINDOW_REACH, ninja["y"] - WINDOW_REACH
     _blend_tiles(left, top, solid, surroundings[PLANE.solid])
@@ -201,7 +204,7 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
 
 @inlined
 def _blend_tiles(left, top, solid, plane):
-    """Share of each square of the window at (left, top), px, that is solid."""
+    """Write the solid share of each square of the window whose corner is (left, top), px."""
     ix, iy = int(np.floor(left / HALF_CELL)), int(np.floor(top / HALF_CELL))
     wx, wy = int((left / HALF_CELL - ix) * BLEND_STEPS), int((top / HALF_CELL - iy) * BLEND_STEPS)
     row0 = min(max(iy + PAD, 0), SOLID_SHAPE[0] - SURROUNDINGS_SIZE - 1)
@@ -210,13 +213,13 @@ def _blend_tiles(left, top, solid, plane):
     w10, w11 = wy * (BLEND_STEPS - wx), wy * wx
     for r in range(SURROUNDINGS_SIZE):
         above, below, target = solid[row0 + r, col0:], solid[row0 + r + 1, col0:], plane[r]
-        for c in (0, SURROUNDINGS_SIZE - LANES):  # the two overlap
+        for c in (0, SURROUNDINGS_SIZE - LANES):  # the two halves overlap
             blend(above[c:], below[c:], target[c:], w00, w01, w10, w11)
 
 
 @inlined
 def _registered(ninja, entities, world, level, surroundings, hazards, gaps):
-    """Draw one-ways and mines in the window, and list the mines; returns the length of the list."""
+    """Draw the one-ways and mines in the window and add the mines to ``hazards``; return the number of hazards."""
     x, y = ninja["x"], ninja["y"]
     base, items = world.level[level]["entity_first"], world.level[level]["items_first"]
     cell_start = world.entity_cell_start[level]
@@ -245,7 +248,7 @@ def _registered(ninja, entities, world, level, surroundings, hazards, gaps):
 
 @kernel
 def _insert(hazards, gaps, found, dx, dy, vx, vy, radius):
-    """Insert into the sorted list, behind what is as near; returns the length of the list."""
+    """Insert a hazard by distance, after equally near ones; return the number of hazards."""
     gap = dx * dx + dy * dy
     if found == NUM_HAZARDS and gap >= gaps[found - 1]:
         return found
@@ -264,7 +267,7 @@ def _insert(hazards, gaps, found, dx, dy, vx, vy, radius):
 
 @kernel
 def _mover(ninja, mover, surroundings, hazards, gaps, found):
-    """Draw one mover, and list its deadly part; returns the length of the list."""
+    """Draw one mover and add its deadly part to ``hazards``; return the number of hazards."""
     solid, deadly = surroundings[PLANE.solid], surroundings[PLANE.deadly]
     kind = mover["type"]
     dx, dy = mover["x"] - ninja["x"], mover["y"] - ninja["y"]
@@ -289,7 +292,7 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
         return _insert(hazards, gaps, found, dx, dy, mover["vx"], mover["vy"], LETHAL_REACH - RADIUS)
     _splat(deadly, dx, dy)
     if kind == kinds.SHOVE_THWUMP:
-        if mover["state"] <= TRIGGERED:  # its body is solid until it flies
+        if mover["state"] <= TRIGGERED:  # solid until it starts to move
             _draw_square(solid, dx, dy, SHOVE_HALF)
         radius = SHOVE_CORE
     elif kind == kinds.DEATH_BALL:
@@ -305,9 +308,10 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
 
 @kernel
 def _shooter(ninja, shooter, deadly, hazards, gaps, found):
-    """Draw what is deadly of a shooter, and list what the ninja has to watch; returns the length of the list.
+    """Draw the deadly part of a turret or shooting drone and add it to ``hazards``; return the number of hazards.
 
-    Listed are rockets, or else their turrets; crosshairs; laser drones' beams, or else the drone; and chaingun drones.
+    The hazard is: the rocket, or else its turret; the crosshair; the beam of a laser drone, or else the drone; the chaingun
+    drone.
     """
     kind, state = shooter["type"], shooter["state"]
     x, y, vx, vy = shooter["x"], shooter["y"], 0.0, 0.0
@@ -336,9 +340,9 @@ def _shooter(ninja, shooter, deadly, hazards, gaps, found):
 
 @kernel
 def _beam(ninja, source, target_x, target_y, deadly, hazards, gaps, found):
-    """Draw a beam, and list the point of it that is nearest to the ninja; returns the length of the list.
+    """Draw a beam and add its point nearest to the ninja to ``hazards``; return the number of hazards.
 
-    source: its mover.  target_x, target_y: its end, px.
+    source: mover at the start of the beam.  target_x, target_y: end of the beam, px.
     """
     dx, dy = source["x"] - ninja["x"], source["y"] - ninja["y"]
     end_x, end_y = target_x - ninja["x"], target_y - ninja["y"]
@@ -354,7 +358,7 @@ def _beam(ninja, source, target_x, target_y, deadly, hazards, gaps, found):
 
 @kernel
 def _draw_square(plane, dx, dy, half):
-    """Raise the cells under a square to the share of them that it covers."""
+    """Raise the cells below a square of half-side ``half`` to the share that the square covers."""
     left, right = (dx - half + WINDOW_REACH) / HALF_CELL, (dx + half + WINDOW_REACH) / HALF_CELL
     top, bottom = (dy - half + WINDOW_REACH) / HALF_CELL, (dy + half + WINDOW_REACH) / HALF_CELL
     for row in range(max(int(np.floor(top)), 0), min(int(np.floor(bottom)) + 1, SURROUNDINGS_SIZE)):
@@ -365,7 +369,7 @@ def _draw_square(plane, dx, dy, half):
 
 @kernel
 def _draw_line(plane, x1, y1, x2, y2):
-    """Fill the cells under points along a line, at most half a cell apart; px from the ninja."""
+    """Fill the cells below points along a line, at most half a cell apart.  Coordinates are px from the ninja."""
     steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / (HALF_CELL / 2.0)))
     for step in range(steps + 1):
         share = step / steps if steps else 0.0
@@ -377,7 +381,7 @@ def _draw_line(plane, x1, y1, x2, y2):
 
 @kernel
 def _splat(plane, dx, dy):
-    """Add a point at (dx, dy) px from the ninja, spread over the four cells around it."""
+    """Add a point at (dx, dy) px from the ninja, distributed over the four nearest cells (bilinear)."""
     u, v = (dx + WINDOW_REACH) / HALF_CELL - 0.5, (dy + WINDOW_REACH) / HALF_CELL - 0.5
     c, r = int(np.floor(u)), int(np.floor(v))
     fu, fv = u - c, v - r
@@ -403,10 +407,9 @@ def _draw_door(state, door, left, top, plane):
 
 @kernel
 def action_mask(ninja, out):
-    """bool[6]: actions that can have an effect of their own; the no-op is always allowed.
+    """Write bool[6]: actions with a distinct effect.
 
-    Jump actions are pointless in the air while the jump button was held in the last frame, no jump is rising and none is
-    buffered.
+    Only jump actions are masked: in the air, while the jump key was held in the last frame and no jump is rising or buffered.
     """
     out[:] = True
     waiting = ninja["jump_buffer"] >= 0
