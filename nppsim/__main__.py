@@ -33,15 +33,18 @@ if TYPE_CHECKING:
 
 Command = Callable[[argparse.Namespace], int | None]
 Flags = Callable[[Parser], None]
-_COMMANDS: dict[str, tuple[Command, Flags, str]] = {}  # name -> function, what adds its flags, what it does
+_COMMANDS: dict[str, tuple[Command, Flags, str]] = {}  # name -> (function, function that adds its flags, description)
 
 
 class CommandError(UserError, ValueError):
-    """A command that cannot be executed; the message gives the reason."""
+    """A command cannot be executed; the message gives the reason."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 fine, 1 the answer is no (verify, replays), 2 the command failed."""
+    """Run one command and return the exit status.
+
+    0: success.  1: ``verify`` found a difference, or ``replays`` an unreadable file.  2: the command failed.
+    """
     argv = sys.argv[1:] if argv is None else list(argv)
     if argv and argv[0] not in _COMMANDS and argv[0] in (others := _others()):
         return others[argv[0]].load()(argv[1:])
@@ -54,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]:
-    """Make a function the command of this name."""
+    """Return a decorator that registers a function as the command ``name``."""
 
     def register(command: Command) -> Command:
         _COMMANDS[name] = (command, flags, text)
@@ -64,7 +67,7 @@ def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]
 
 
 def _others() -> dict[str, EntryPoint]:
-    """Commands of installed packages: name -> what takes the words after it and returns the exit status."""
+    """Return the commands of installed packages by name: functions of the remaining arguments that return an exit status."""
     return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
 
 
@@ -111,12 +114,12 @@ def _levels_flags(parser: Parser) -> None:
     parser.add_argument(
         "path", metavar="PATH", help="a level, a folder of levels, or a campaign file of the game (S.txt)"
     )
-    parser.add_argument("--skip-bad-levels", action="store_true", help="list the levels that can be read")
+    parser.add_argument("--skip-bad-levels", action="store_true", help="leave out unreadable levels instead of failing")
     parser.add_argument("--json", action="store_true", help="print JSON, one object per level")
 
 
 @_command(
-    "levels", "list levels: title, entities, path length, and whether the simulator supports all of them", _levels_flags
+    "levels", "list levels with title, entities, path length and degree of support by the simulator", _levels_flags
 )
 def _levels(arguments: argparse.Namespace) -> int:
     levels, problems = [], []
@@ -127,7 +130,7 @@ def _levels(arguments: argparse.Namespace) -> int:
         except LevelSetError as error:
             problems.append(str(error))
     if problems and not arguments.skip_bad_levels:
-        raise CommandError(f"{'; '.join(problems)}; or leave these levels out with --skip-bad-levels")
+        raise CommandError(f"{'; '.join(problems)}; or leave these levels out (--skip-bad-levels)")
     for problem in problems:
         print(f"left out: {problem}", file=sys.stderr)
     facts = level_facts(levels)
@@ -153,12 +156,12 @@ def _levels(arguments: argparse.Namespace) -> int:
 
 
 def _simulate_flags(parser: Parser) -> None:
-    parser.add_argument("level", metavar="LEVEL|REPLAY", help="a level with --replay, otherwise a replay")
-    parser.add_argument("--replay", metavar="FILE", help="a replay whose inputs are played on LEVEL")
+    parser.add_argument("level", metavar="LEVEL|REPLAY", help="a replay; with --replay, a level")
+    parser.add_argument("--replay", metavar="FILE", help="play the inputs of this replay on LEVEL")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-@_command("simulate", "play a replay back, exactly", _simulate_flags)
+@_command("simulate", "play a replay back and print the outcome, position, score and time", _simulate_flags)
 def _simulate(arguments: argparse.Namespace) -> None:
     replay = Replay.load(arguments.replay or arguments.level)
     level = Level.load(arguments.level) if arguments.replay else replay.level
@@ -200,7 +203,9 @@ def _simulate(arguments: argparse.Namespace) -> None:
 
 
 def _replays_flags(parser: Parser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="FILE|FOLDER", help="replays, replay sets (*.h5), folders")
+    parser.add_argument(
+        "paths", nargs="+", metavar="FILE|FOLDER", help="replays, replay sets (*.h5) or folders of these"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -228,14 +233,14 @@ def _replays(arguments: argparse.Namespace) -> int:
 
 
 def _diff_flags(parser: Parser) -> None:
-    parser.add_argument("a", metavar="A", help="replay")
-    parser.add_argument("b", metavar="B", help="replay of the same level")
-    parser.add_flag(Setting("of the path", flag="sections", kind=int, default=10, low=1))
-    parser.add_argument("--out", metavar="PNG", help="draw both paths (extra: video)")
+    parser.add_argument("a", metavar="A", help="first replay")
+    parser.add_argument("b", metavar="B", help="second replay, of the same level")
+    parser.add_flag(Setting("number of path sections to compare", flag="sections", kind=int, default=10, low=1))
+    parser.add_argument("--out", metavar="PNG", help="draw both runs into this file (extra: video)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-@_command("diff", "compare two runs of one level: where they part, frames gained and lost", _diff_flags)
+@_command("diff", "compare two runs of one level: first difference, frames gained and lost per section", _diff_flags)
 def _diff(arguments: argparse.Namespace) -> None:
     from nppsim.replays import diff
 
@@ -257,19 +262,22 @@ def _diff(arguments: argparse.Namespace) -> None:
 
 def _bench_flags(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_flag(Setting("a figure is their median", flag="rounds", kind=int, default=5, low=1))
-    parser.add_flag(Setting("of each workload", flag="seconds", kind=float, default=1.5, above=0))
-    parser.add_flag(
-        Setting("default: 1, and 2 if there are two cores", flag="threads", kind=int, many=True, default=None, low=1)
-    )
+    parser.add_flag(Setting("rounds; the median is reported", flag="rounds", kind=int, default=5, low=1))
+    parser.add_flag(Setting("seconds per round of a workload", flag="seconds", kind=float, default=1.5, above=0))
+    threads = "numbers of threads to measure; default: 1, and 2 with two or more cores"
+    parser.add_flag(Setting(threads, flag="threads", kind=int, many=True, default=None, low=1))
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--levels", metavar="DIR", help="random play on these levels (default: generated ones)")
-    source.add_argument("--traces", metavar="FILE.h5", help="the recorded play of a trace file")
-    parser.add_argument("--themes", nargs="+", metavar="NAME", default=(), help="of the trace file; default: all")
+    source.add_argument("--levels", metavar="DIR", help="play at random on these levels (default: generated levels)")
+    source.add_argument("--traces", metavar="FILE.h5", help="play the recorded actions of a trace file instead")
+    parser.add_argument("--themes", nargs="+", metavar="NAME", default=(), help="parts of the trace file; default: all")
     parser.add_argument(
-        "--campaign", metavar="PATH", help="also random play on the game's levels: a campaign file or a folder of them"
+        "--campaign",
+        metavar="PATH",
+        help="also play at random on the game's levels: a campaign file, or a folder of these",
     )
-    parser.add_argument("--start", action="store_true", help="instead: how long the first start takes, and later ones")
+    parser.add_argument(
+        "--start", action="store_true", help="only measure the durations of the first and of later starts"
+    )
 
 
 @_command("bench", "measure the speed of the simulator", _bench_flags)
@@ -277,9 +285,9 @@ def _bench(arguments: argparse.Namespace) -> None:
     from nppsim.measure import bench, machine, workload
 
     if arguments.themes and not arguments.traces:
-        raise CommandError("--themes names parts of a trace file: give --traces FILE.h5 too")
+        raise CommandError("--themes selects parts of a trace file: also give --traces FILE.h5")
     if arguments.start and (arguments.traces or arguments.levels or arguments.threads or arguments.campaign):
-        raise CommandError("--start measures the start alone: leave out --traces, --levels, --campaign and --threads")
+        raise CommandError("--start only measures starts: leave out --traces, --levels, --campaign and --threads")
     here = machine.machine() | machine.versions()
     if arguments.start:
         with tempfile.TemporaryDirectory() as folder:
@@ -297,7 +305,7 @@ def _bench(arguments: argparse.Namespace) -> None:
         plays = workload.generated_plays(bench.BENCH_CATEGORIES, bench.LEVELS_PER_CATEGORY)
     campaign, left_out = workload.campaign_levels(arguments.campaign) if arguments.campaign else ([], 0)
     if not campaign:
-        print("campaign workloads are left out: --campaign PATH gives the game's levels", file=sys.stderr)
+        print("campaign workloads are left out: give the game's levels with --campaign PATH", file=sys.stderr)
     if left_out:
         print(f"{left_out} damaged or unsupported levels of {arguments.campaign} are left out", file=sys.stderr)
     settings = {"rounds": arguments.rounds, "seconds": arguments.seconds}
@@ -320,13 +328,14 @@ def _bench(arguments: argparse.Namespace) -> None:
 
 def _render_flags(parser: Parser) -> None:
     parser.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
-    parser.add_argument("--replay", metavar="FILE", help="draw the path of these inputs, too")
+    parser.add_argument("--replay", metavar="FILE", help="also draw the path of this replay")
     parser.add_argument(
-        "--sheet", metavar="DIR", help="draw the levels of a folder on one page, in one scale, with their pars"
+        "--sheet", metavar="DIR", help="draw the levels of a folder in one picture, with their par times"
     )
-    parser.add_argument("--replays", metavar="SET.h5", help="with --sheet: how runs of these levels ended, too")
-    parser.add_flag(Setting("levels of a sheet, from all over DIR", flag="count", kind=int, default=40, low=1))
-    parser.add_flag(Setting("of a single level", flag="scale", kind=float, default=1.0, above=0))
+    parser.add_argument("--replays", metavar="SET.h5", help="with --sheet: also mark the outcomes of these runs")
+    count = "largest number of levels on a sheet, evenly spaced over DIR"
+    parser.add_flag(Setting(count, flag="count", kind=int, default=40, low=1))
+    parser.add_flag(Setting("magnification of a single level", flag="scale", kind=float, default=1.0, above=0))
 
 
 @_command("render", "draw a level, the path of a replay, or a sheet of levels (extra: video)", _render_flags)
@@ -335,7 +344,7 @@ def _render(arguments: argparse.Namespace) -> None:
     from nppsim.pictures import render
 
     if arguments.replays and not arguments.sheet:
-        raise CommandError("--replays belongs to --sheet; give --replay FILE for the path of one run")
+        raise CommandError("--replays needs --sheet; give --replay FILE to draw the path of one run")
     if len(arguments.paths) != (1 if arguments.sheet else 2):
         raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
     *level, out = arguments.paths
@@ -382,12 +391,14 @@ def _save_and_say(picture: "Image", path: str | Path, more: str = "") -> None:
 
 def _extract_flags(parser: Parser) -> None:
     parser.add_argument(
-        "source", metavar="LEVEL|REPLAY", help="a level, a replay, or one of a set (SET.h5#7, S.txt#12)"
+        "source", metavar="LEVEL|REPLAY", help="a level, a replay, or an entry of a set (SET.h5#7, S.txt#12)"
     )
-    parser.add_argument("out", metavar="OUT", help="level file to write: .level text, .txt campaign file, .map")
+    parser.add_argument(
+        "out", metavar="OUT", help="level file to write: OUT.level (text), OUT.txt (campaign) or OUT.map"
+    )
 
 
-@_command("extract", "write a level of a replay, replay set or campaign file as a file of its own", _extract_flags)
+@_command("extract", "write the level of a replay, replay set or campaign file to a separate file", _extract_flags)
 def _extract(arguments: argparse.Namespace) -> None:
     line = campaign.locate(arguments.source)
     _check_level_file(arguments.out, "OUT", inputs=[str(line[0]) if line else arguments.source])
@@ -412,7 +423,7 @@ def _check_level_file(path: str, flag: str, inputs: Sequence[str] = ()) -> None:
 
 
 def _load_level(place: str) -> Level:
-    """A level file, a replay's level, or that of one of a set."""
+    """Load a level from a level file, a replay, or an entry of a replay set."""
     return Replay.load(place).level if is_replay_set(place) else Level.load(place)
 
 
@@ -421,17 +432,18 @@ def _load_level(place: str) -> Level:
 
 
 def _film_flags(parser: Parser) -> None:
-    parser.add_argument("replay", metavar="REPLAY", help="whose run to film: a replay, or one of a set (SET.h5#7)")
-    parser.add_argument("out", metavar="OUT.mp4", help="the film")
-    parser.add_argument("--level", metavar="LEVEL", help="play the inputs on another level than the replay's own")
-    parser.add_argument("--title", metavar="TEXT", help="below the picture; default: the replay's name")
-    text = "show this run as a pale ghost; without a name a run of the planner"
+    parser.add_argument("replay", metavar="REPLAY", help="a replay, or an entry of a set (SET.h5#7)")
+    parser.add_argument("out", metavar="OUT.mp4", help="video file to write")
+    parser.add_argument("--level", metavar="LEVEL", help="play the inputs on this level (default: the replay's level)")
+    parser.add_argument("--title", metavar="TEXT", help="text below the picture; default: file name of the replay")
+    text = "also show this run, in a pale colour; without REPLAY: a run found by the planner"
     parser.add_argument("--ghost", nargs="?", const="planner", metavar="REPLAY", help=text)
     parser.add_flag(Setting("pictures per second, 1 to 60", flag="fps", kind=int, default=30, low=1, high=60))
-    parser.add_flag(Setting("of the picture; 1 fits 1056 x 600 px", flag="scale", kind=float, default=1.0, above=0))
+    scale = "magnification; 1 shows a level at 1056 x 600 px"
+    parser.add_flag(Setting(scale, flag="scale", kind=float, default=1.0, above=0))
 
 
-@_command("film", "film the run of a replay, in real time (extra: video)", _film_flags)
+@_command("film", "record a replay as a video in real time (extra: video)", _film_flags)
 def _film(arguments: argparse.Namespace) -> None:
     for module in ("av", "PIL"):
         errors.needed(module, "video")
@@ -457,12 +469,12 @@ def _film(arguments: argparse.Namespace) -> None:
 
 
 def _page_flags(parser: Parser) -> None:
-    parser.add_argument("replays", nargs="+", metavar="REPLAY", help="replays, or some of replay sets (SET.h5#7)")
-    parser.add_argument("--out", metavar="OUT.html", default="run.html", help="default: %(default)s")
-    parser.add_argument("--title", metavar="TEXT", help="default: the level's")
+    parser.add_argument("replays", nargs="+", metavar="REPLAY", help="replays, or entries of replay sets (SET.h5#7)")
+    parser.add_argument("--out", metavar="OUT.html", default="run.html", help="page to write; default: %(default)s")
+    parser.add_argument("--title", metavar="TEXT", help="title of the page; default: the title of the level")
 
 
-@_command("page", "make one web page that plays runs, anywhere, without Python", _page_flags)
+@_command("page", "write one HTML file that plays runs in any browser, without Python", _page_flags)
 def _page(arguments: argparse.Namespace) -> None:
     from nppsim.studio.page import page, runs_of_replays
 
@@ -477,21 +489,22 @@ def _page(arguments: argparse.Namespace) -> None:
 
 
 def _generate_flags(parser: Parser) -> None:
-    parser.add_argument("category", metavar="CATEGORY", help="kind of level, e.g. simplest")
-    parser.add_argument("out", metavar="OUT", help="level file; with --count a new folder")
-    parser.add_flag(Setting("of the (first) level", flag="seed", aliases=("seeds",), kind=int, default=0, low=0))
-    parser.add_flag(Setting("levels of seeds SEED ... SEED + N - 1", flag="count", kind=int, low=1))
+    parser.add_argument("category", metavar="CATEGORY", help="category of the level, e.g. simplest")
+    parser.add_argument("out", metavar="OUT", help="level file to write; with --count: new folder")
+    seed = "random seed of the first level"
+    parser.add_flag(Setting(seed, flag="seed", aliases=("seeds",), kind=int, default=0, low=0))
     parser.add_flag(
-        Setting("0 to 1: the easy or the hard end of the category", flag="difficulty", kind=float, low=0, high=1)
+        Setting("write a folder of N levels with seeds SEED to SEED + N - 1", flag="count", kind=int, low=1)
     )
+    difficulty = "0 (easiest) to 1 (hardest) within the category; default: all difficulties"
+    parser.add_flag(Setting(difficulty, flag="difficulty", kind=float, low=0, high=1))
 
 
-@_command("generate", "make a level, or a folder of levels, of a category", _generate_flags)
+@_command("generate", "generate a level, or a folder of levels, of one category", _generate_flags)
 def _generate(arguments: argparse.Namespace) -> None:
     from nppsim.generate import generate, recipe
 
-    # What there is not is refused before there is a folder.
-    recipe(arguments.category, arguments.seed, arguments.difficulty)
+    recipe(arguments.category, arguments.seed, arguments.difficulty)  # checks the arguments before a folder is created
     if arguments.count is None:
         _check_level_file(arguments.out, "OUT")
         level, _ = generate(arguments.category, arguments.seed, arguments.difficulty)
@@ -509,13 +522,14 @@ def _generate(arguments: argparse.Namespace) -> None:
 
 def _plan_flags(parser: Parser) -> None:
     parser.add_argument("level", metavar="LEVEL", help="a level file")
-    parser.add_argument("out", metavar="OUT.replay", help="the replay to write")
+    parser.add_argument("out", metavar="OUT.replay", help="replay to write")
     for name in ("frame_skip", "seed", "budget", "min_hold", "noise"):
         parser.add_setting(PlannerSettings, name)
-    parser.add_flag(Setting("simulate N frames more to shorten the run", flag="polish", kind=int, default=0, low=0))
+    polish = "additional frames to simulate in order to shorten the run"
+    parser.add_flag(Setting(polish, flag="polish", kind=int, default=0, low=0))
 
 
-@_command("plan", "search a run that finishes a level, and write it as a replay", _plan_flags)
+@_command("plan", "search for a run that finishes a level, and write it as a replay", _plan_flags)
 def _plan(arguments: argparse.Namespace) -> None:
     from nppsim.planner import plan, polish
 
@@ -528,16 +542,16 @@ def _plan(arguments: argparse.Namespace) -> None:
         remedy = (
             "raise --budget" if LevelBank([level]).reachable[0] else "no path leads over an exit switch to its exit"
         )
-        odd = f"; what is odd about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
+        odd = f"; warnings about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
         raise CommandError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
     if arguments.polish:
         try:
             run = polish(level, run, settings.frame_skip, budget=arguments.polish, **same)
         except KeyboardInterrupt:
             Replay(level, run.inputs, success=True).save(arguments.out)
-            raise KeyboardInterrupt(f"{arguments.out}: {run.frames} frames, as found, not shortened") from None
+            raise KeyboardInterrupt(f"{arguments.out}: {run.frames} frames; the run was not shortened") from None
     Replay(level, run.inputs, success=True).save(arguments.out)
-    print(f"{arguments.out}: {run.frames} frames, found by simulating {run.simulated:,}")
+    print(f"{arguments.out}: {run.frames} frames; {run.simulated:,} frames were simulated to find the run")
 
 
 _command("watch", "watch an agent play a level, in the studio (extra: studio)", studio.watch_flags)(studio.run)

@@ -2,8 +2,11 @@
 
     with connected("auto", None, GenerateError) as nodes: ...      # passed to ``nppsim.executor``
 
-Addresses: "local" starts a temporary cluster on this machine; "auto" uses the cluster of this machine; "HOST:PORT" is the
-address of its head; "ray://HOST:PORT" connects from a machine outside the cluster.
+Addresses of clusters:
+"local": start a temporary cluster on this machine.
+"auto": use the running cluster that this machine belongs to.
+"HOST:PORT": address of the head of a cluster, from a machine in it.
+"ray://HOST:PORT": address of the head of a cluster, from a machine outside it.
 """
 
 import hashlib
@@ -31,17 +34,17 @@ from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_cores
 
 LOCAL, AUTO = "local", "auto"
-HOW = ("workers", "cluster", "debug")  # settings without influence on results, therefore not stored with them
+HOW = ("workers", "cluster", "debug")  # settings that do not affect results; they are not stored with results
 RETRIES = 3  # repetitions of a batch whose process or machine died
 _PATIENCE_S = 10.0  # timeout of the first connection to the head of the cluster
-_OBJECTS = 256 << 20  # bytes of a local cluster's object store; results are small
-_PACKAGES = ("nppsim", "bc", "rl", "hardware")  # of this project
-_LIBRARIES = ("numpy", "numba", "torch", "onnxruntime")  # results may depend on their versions
+_OBJECTS = 256 << 20  # bytes of a local cluster's object store; small, because results are small
+_PACKAGES = ("nppsim", "bc", "rl", "hardware")  # packages of this project
+_LIBRARIES = ("numpy", "numba", "torch", "onnxruntime")  # results may depend on the versions of these
 _REMEDY = 'start one with "ray start --head" and give its address, or give local'
 
 
 class ClusterError(UserError, RuntimeError):
-    """A cluster that cannot be reached or used; the message names it, the machine and the remedy."""
+    """A cluster cannot be reached or used; the message names the cluster, the problem and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,15 @@ class Workers:
     """Settings of parallel execution.  Raises ConfigError for an invalid address, MissingPackageError without Ray."""
 
     workers: int | None = setting(
-        None, "processes, also of --cluster local; default: all cores where that pays", flag="workers", low=1, high=1024
+        None,
+        "number of worker processes, also for --cluster local; default: up to one per core",
+        flag="workers",
+        low=1,
+        high=1024,
     )
     cluster: str | None = setting(
         None,
-        "work on a Ray cluster: local, auto (the one of this machine), HOST:PORT or ray://HOST:PORT (docs/long_runs.md)",
+        "run on a Ray cluster: local, auto (the cluster of this machine), HOST:PORT or ray://HOST:PORT (docs/long_runs.md)",
         flag="cluster",
         metavar="ADDRESS",
     )
@@ -80,11 +87,12 @@ def check_cluster(cluster: str | None, workers: int | None) -> None:
 
 @contextmanager
 def connected(cluster: str, workers: int | None, error: Callable[[str], Exception]) -> Iterator["Nodes"]:
-    """Connect to a cluster for the block.  With an existing connection, "auto" uses it and leaves it open.
+    """Connect to a cluster for the duration of the block.
 
-    workers: processes of a local cluster; None: all cores.
-    error: raised if processes die repeatedly.
-    Raises ClusterError.
+    cluster: address.  "auto" reuses an existing connection of this program and leaves it open.
+    workers: number of processes of a local cluster; None: one per core.
+    error: exception to raise if processes die repeatedly.
+    Raises ClusterError if the cluster cannot be used.
     """
     ray = _ray()
     own = not ray.is_initialized()
@@ -110,7 +118,7 @@ def connected(cluster: str, workers: int | None, error: Callable[[str], Exceptio
 
 
 class Nodes:
-    """Cores of all machines of a cluster; implements ``nppsim.executor.Workforce``."""
+    """All machines of a cluster; implements ``nppsim.executor.Workforce``."""
 
     def __init__(self, ray: ModuleType):
         self._ray = ray
@@ -121,11 +129,11 @@ class Nodes:
         self._ours = installed([name for name in _LIBRARIES if name in sys.modules])
 
     def prepare(self, function: bytes) -> Any:
-        """Store the function in the cluster, so that each machine receives it once."""
+        """Store a pickled function in the cluster, so that each machine receives it once."""
         return self._ray.put(function)
 
     def submit(self, function: Any, batch: bytes) -> Any:
-        """Start a task on one core."""
+        """Start a pickled batch on one core."""
         return self._work.remote(self._ours, function, batch)
 
     def result(self, handle: Any) -> list:
@@ -139,13 +147,13 @@ class Nodes:
         return results
 
     def cancel(self, handle: Any) -> None:
-        """Cancel a task and kill its process, which might ignore a request to end."""
+        """Cancel a batch and kill its process, which might ignore a request to end."""
         self._ray.cancel(handle, force=True)
 
 
 def installed(libraries: list[str]) -> dict[str, str]:
-    """Return versions of all that results depend on: this project and its sources, Python and some libraries."""
-    import nppsim  # which imports this module
+    """Return the versions that results depend on: this project with a digest of its sources, Python, and ``libraries``."""
+    import nppsim  # not at the top of the file, as the package imports this module
 
     versions = {"nppsim": f"{nppsim.__version__} (sources {project_digest()})", "Python": platform.python_version()}
     for name in libraries:
@@ -157,7 +165,7 @@ def installed(libraries: list[str]) -> dict[str, str]:
 
 
 def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """Return an error message if the versions differ, else ""."""
+    """Return an error message if the versions of a machine of the cluster differ from ours, else ""."""
     other = [name for name in ours if theirs.get(name) != ours[name]]
     if not other:
         return ""
@@ -171,7 +179,7 @@ def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 @cache
 def project_digest() -> str:
-    """Return a digest (16 hex characters) of all Python files of the project, committed or not."""
+    """Return a digest (16 hexadecimal characters) of all Python files of the project, committed or not."""
     digest = hashlib.sha256()
     root = Path(__file__).parent.parent
     for package in _PACKAGES:
@@ -181,9 +189,10 @@ def project_digest() -> str:
 
 
 def _work_there() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]:
-    """Return the remote task as a nested function, which pickle transfers as code.
+    """Return the remote task as a nested function, which Ray transfers as code.
 
-    A function of this module would be looked up by name, and fail or differ on machines with another installation.
+    A top-level function would be imported by name.  On a machine with another installation the import would fail, or
+    load another version.
     """
 
     def nppsim_work(ours: dict[str, str], function: bytes, batch: bytes) -> tuple[str, list]:

@@ -1,8 +1,7 @@
 """User errors, and the common entry point ``run`` of all command lines.
 
-Errors that a user can cause or remedy are a ``UserError``, or an ``OSError`` that names its file.  Lack of disk space,
-memory or file handles is treated alike.  Commands print one line and exit with status 2.  Any other exception is a bug and
-is shown with its traceback.
+Errors that a user can cause or remedy are a ``UserError``, or an ``OSError`` that names its file.  For these, and for lack
+of memory, a command prints one line and exits with status 2.  Any other exception is a bug, and its traceback is printed.
 """
 
 import difflib
@@ -21,7 +20,7 @@ from contextlib import contextmanager
 from types import FrameType, ModuleType
 
 REFUSED = 2  # exit status after a user error
-INTERRUPTED = 130  # exit status after Ctrl-C, as in shells; also after SIGTERM and SIGHUP
+INTERRUPTED = 130  # exit status after Ctrl-C, SIGTERM and SIGHUP; shells use it for Ctrl-C
 UNHEARD = 141  # exit status after a broken pipe on standard output, as in shells
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk, or choose another one",
@@ -35,21 +34,21 @@ _REMEDIES = {
     errno.EISDIR: "give a file",
     errno.EIO: "the device fails: check it, or choose another one",
 }
-_NO_MEMORY = ("can't allocate memory", "can't start new thread")  # RuntimeErrors of torch and threading
+_NO_MEMORY = ("can't allocate memory", "can't start new thread")  # in messages of RuntimeErrors of torch and threading
 REDACTED = "[redacted]"
 _SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|API_?KEY|PRIVATE_KEY", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?<=://)[^/@\s]+(?=@)")  # AWS key ids; user:password@ in URLs
 
 
 class UserError(Exception):
-    """Error that the user can remedy; the message names the problem, its place and the remedy."""
+    """Base class of errors that the user can remedy; the message names the problem, its place and the remedy."""
 
 
 class ConfigError(UserError, ValueError):
-    """Invalid setting; its message is "field value: advice".
+    """Invalid setting.  The message is "field value: advice".
 
-    advice: problem and remedy; the complete message if no single setting is concerned.
-    field: name of the setting in its dataclass; command lines replace it by the flag (``named``).
+    advice: problem and remedy.
+    field: name of the setting in its dataclass; "" if the error concerns several.  Command lines show the flag (``named``).
     value: value of the setting; None is not shown.
     """
 
@@ -74,10 +73,10 @@ class MissingPackageError(UserError, ImportError):
 def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = REFUSED) -> int:
     """Run ``job`` and return the exit status.
 
-    The status is the job's result (None: 0), 2 after a user error, which is printed to stderr, 130 after Ctrl-C, SIGTERM or
-    SIGHUP, and 141 after a broken pipe on standard output.
+    The status is the result of the job, where None counts as 0.  It is 2 after a user error, which is printed to stderr,
+    130 after Ctrl-C, SIGTERM or SIGHUP, and 141 after a broken pipe on standard output.
 
-    debug: do not catch errors, so that the traceback is shown.
+    debug: raise user errors instead of printing them, so that the traceback is shown.
     refused: exit status after a user error, for commands in which 2 has another meaning.
     """
     _prepare_streams()
@@ -103,7 +102,7 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
 def _prepare_streams() -> None:
     """Open closed standard streams on the null device, and escape characters that the locale lacks.
 
-    Otherwise the next opened file would get the descriptor of a standard stream.
+    If a standard stream stayed closed, the next opened file would get its descriptor.
     """
     for number in range(3):
         try:
@@ -111,12 +110,12 @@ def _prepare_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # None if closed; another type in notebooks
+        if isinstance(stream, io.TextIOWrapper):  # a closed stream is None; notebooks use another type
             stream.reconfigure(errors="backslashreplace")
 
 
 def _user_message(error: Exception) -> str:
-    """Return the message for the user; "" for a bug."""
+    """Return the message to print for an error; "" for a bug."""
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, BrokenPipeError):
@@ -136,7 +135,7 @@ def _user_message(error: Exception) -> str:
 
 
 def _full_places() -> str:
-    """Return those folders that libraries write to whose disk is full."""
+    """List the folders that libraries write to and whose disk is full."""
     places = {os.environ.get("NUMBA_CACHE_DIR", ""), tempfile.gettempdir(), os.curdir}
     return ", ".join(sorted(p for p in places if os.path.isdir(p) and shutil.disk_usage(p).free < 1_000_000))
 
@@ -144,7 +143,7 @@ def _full_places() -> str:
 def _print_last(message: str) -> None:
     """Print the message to stderr, and discard buffered output that cannot be written.
 
-    Otherwise the interpreter would flush it again at exit and print another error.
+    Otherwise the interpreter would try to write it again at exit and print another error.
     """
     for stream, text in ((sys.stdout, ""), (sys.stderr, message)):
         try:
@@ -157,11 +156,11 @@ def _print_last(message: str) -> None:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt once at SIGTERM or SIGHUP, so that they save work like Ctrl-C."""
+    """Raise KeyboardInterrupt at the first SIGTERM or SIGHUP, so that work is saved as after Ctrl-C."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for handled in before:
-            signal.signal(handled, signal.SIG_IGN)  # a terminal that closes sends SIGHUP twice
+            signal.signal(handled, signal.SIG_IGN)  # a closing terminal sends SIGHUP twice
         raise KeyboardInterrupt(f"by {signal.Signals(number).name}")
 
     known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows lacks SIGHUP
@@ -180,7 +179,8 @@ def _stopped_by_signals() -> Iterator[None]:
 def needed(module: str, extra: str) -> ModuleType:
     """Import and return an optional module, e.g. ``needed("PIL.Image", "video")``.
 
-    Raises MissingPackageError, which names the extra of this project that installs it.
+    extra: extra of this project that installs the module.
+    Raises MissingPackageError, which names the extra.
     """
     try:
         return importlib.import_module(module)
@@ -193,7 +193,7 @@ def needed(module: str, extra: str) -> ModuleType:
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return ``"; did you mean 'x'?"``, or "" if no known name is similar."""
+    """Return ``"; did you mean 'x'?"`` with the most similar known name, or "" if none is similar."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"; did you mean {near[0]!r}?" if near else ""
 

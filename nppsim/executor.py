@@ -1,4 +1,4 @@
-"""Ordered map of a function over items in this process, in several processes, or on a cluster.
+"""Parallel map with ordered results: in this process, in several processes, or on a cluster.
 
 with open_executor(workers, GenerateError, cluster) as executor:
     with executor.map(function, items) as results:
@@ -16,7 +16,8 @@ from typing import Any, Protocol, TypeVar
 from nppsim.cluster import connected
 from nppsim.workers import usable_cores, work, worker_pool
 
-# Limit of pending and finished batches per process: iterables may be infinite, and one slow batch delays all later results.
+# Limit of pending and finished batches per process.  Needed because iterables may be infinite, and one slow batch delays
+# all later results.
 WINDOW = 64
 
 Item = TypeVar("Item")
@@ -24,7 +25,10 @@ Result = TypeVar("Result")
 
 
 class Workforce(Protocol):
-    """Backend that runs batches.  cores: number of batches run in parallel."""
+    """Backend that runs batches.
+
+    cores: number of batches that run in parallel.
+    """
 
     cores: int
 
@@ -35,14 +39,17 @@ class Workforce(Protocol):
         """Start a pickled batch and return its handle."""
 
     def result(self, handle: Any) -> list:
-        """Wait for a batch and return its results; raise the function's exception."""
+        """Wait for a batch and return its results; raise the exception if the function has raised one."""
 
     def cancel(self, handle: Any) -> None:
         """Cancel a batch."""
 
 
 class Executor:
-    """Maps functions over items.  workforce: None for this process alone."""
+    """Maps functions over items.
+
+    workforce: backend; None: run everything in this process.
+    """
 
     def __init__(self, workforce: Workforce | None = None):
         self._workforce = workforce
@@ -51,11 +58,11 @@ class Executor:
     def map(
         self, function: Callable[[Item], Result], items: Iterable[Item], chunk: int = 1
     ) -> Iterator[Iterator[Result]]:
-        """Yield an iterator of the results in the order of the items; an exception is raised in place of its result.
+        """Yield an iterator over the results, in the order of the items.
 
         function, items: must be picklable, unless run in this process; ``items`` may be infinite.
-        chunk: items per batch.
-        Batches pending at the end of the block are cancelled.
+        chunk: number of items per batch.
+        An exception of the function is raised in place of its result.  Pending batches are cancelled at the end of the block.
         """
         if self._workforce is None:
             yield map(function, items)
@@ -68,12 +75,12 @@ class Executor:
 def open_executor(
     workers: int | None, error: Callable[[str], Exception], cluster: str | None = None
 ) -> Iterator[Executor]:
-    """Open an executor.
+    """Open an executor for the duration of the block.
 
     workers: number of processes; 1: this process; None: one per core.
-    error: raised if a process dies, on a cluster after repeated attempts.
+    error: exception to raise if a process dies; on a cluster, if it dies repeatedly.
     cluster: address (``nppsim.cluster``); "local" starts ``workers`` processes.
-    Raises ClusterError for a cluster that cannot be used.
+    Raises ClusterError if the cluster cannot be used.
     """
     if cluster is not None:
         with connected(cluster, workers, error) as nodes:
@@ -87,7 +94,7 @@ def open_executor(
 
 
 class _Processes:
-    """The processes of a pool."""
+    """Backend of local processes."""
 
     def __init__(self, pool: ProcessPoolExecutor, cores: int):
         self._pool, self.cores = pool, cores

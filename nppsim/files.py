@@ -24,11 +24,12 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # raised by some net
 
 @contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Yield a temporary path to write to, which replaces ``path`` atomically at the end of the block.
+    """Yield a temporary path to write to.  At the end of the block, the temporary file replaces ``path`` atomically.
 
-    Readers see the old file or the new one, even after a power failure; an exception in the block leaves the old one.
-    Missing folders are created.  For a symbolic link its target is replaced.  Of concurrent writers the last one wins.
-    An OSError names ``path``; it is also raised for pipes and devices, which cannot be replaced.
+    Readers see either the old file or the new file, even after a power failure.  If the block raises an exception, the
+    old file remains.  Missing folders are created.  If ``path`` is a symbolic link, the target of the link is replaced.
+    If several processes write to the same path, the last one wins.
+    Raises OSError with ``path`` as its file name, also for pipes and devices, which cannot be replaced.
     HDF5 and torch do not report full disks reliably: let them write to memory, then use ``write_bytes``.
     """
     path = Path(path)
@@ -56,7 +57,10 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: str | os.PathLike, alias: str | os.PathLike | None = None) -> Iterator[None]:
-    """Set ``path`` as the file name of an OSError in the block, if it has none (as from write and close) or ``alias``."""
+    """Set ``path`` as the file name of an OSError from the block, if the error has no file name, or ``alias``.
+
+    Errors of ``write`` and ``close`` have no file name.
+    """
     try:
         yield
     except OSError as error:
@@ -77,7 +81,7 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 
 def append_text(path: str | os.PathLike, text: str) -> None:
-    """Append UTF-8 text to a file, completely or, if the disk is full, not at all.  An OSError names the file."""
+    """Append UTF-8 text to a file.  If the disk is full, the file is left unchanged, and an OSError names it."""
     rest = memoryview(text.encode("utf-8", "backslashreplace"))
     with naming(path), open(path, "ab", buffering=0) as file:
         size = file.tell()
@@ -92,7 +96,7 @@ def append_text(path: str | os.PathLike, text: str) -> None:
 def write_json(path: str | os.PathLike, data: object) -> None:
     """Write JSON atomically.
 
-    numpy values become numbers and lists, and paths strings.  Non-finite numbers become null, since JSON has none.
+    Numpy values become numbers and lists, paths become strings.  Non-finite numbers become null, as JSON lacks them.
     """
     text = json.dumps(_plain(data), indent=2, allow_nan=False, ensure_ascii=False)
     write_text(path, text + "\n")
@@ -107,13 +111,13 @@ def new_folder(path: str | os.PathLike) -> Path:
         with suppress(FileExistsError):
             folder.mkdir()
             return folder
-    raise AssertionError  # for the type checker: numbers do not end
+    raise AssertionError  # never reached; for the type checker
 
 
 def check_output_folder(folder: str | os.PathLike, flag: str, needed_bytes: int = 0) -> None:
     """Raise ConfigError unless the folder can be created and written, and the disk has ``needed_bytes`` free.
 
-    flag: setting that names the folder, with which the message begins.
+    flag: name of the setting that contains the folder, for the message.
     """
     folder = Path(folder)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
@@ -132,8 +136,8 @@ def check_output_file(
 ) -> None:
     """Raise ConfigError unless the file can be written.
 
-    flag: setting that names the file.
-    suffix: required ending of its name.
+    flag: name of the setting that contains the path, for the message.
+    suffix: required suffix of the file name.
     inputs: input files, which must not be overwritten.
     """
     path = Path(path)
@@ -151,20 +155,20 @@ def check_output_file(
 
 
 class FolderError(UserError, RuntimeError):
-    """A folder is locked by another process, or was removed while locked."""
+    """A folder is locked by another process, or was removed while it was locked."""
 
 
 @contextmanager
 def locked(folder: str | os.PathLike) -> Iterator[Callable[[], None]]:
-    """Lock ``folder`` for the block; create it if it is missing.
+    """Lock ``folder`` for the duration of the block; create the folder if it is missing.
 
-    The operating system's lock (flock on ``folder/.lock``) is released when its process ends, even after a crash.  The file
-    remains, with the name of its last owner.
+    The lock (flock on ``folder/.lock``) is released when the process ends, even after a crash.  The file remains and
+    contains the name of its last owner.
 
-    Yields a function that raises FolderError if the folder was removed or replaced.  Call it before adding files; it is
+    Yields a function that raises FolderError if the folder was removed or replaced.  Call it before adding files.  It is
     also called at the end of the block.
-    Raises FolderError if another process holds the lock; the message names its id, machine and starting time.
-    On Windows, and with a warning on file systems without locks, nothing is locked.
+    Raises FolderError if another process has the lock; the message names its id, machine and starting time.
+    On Windows nothing is locked.  On file systems without locks, a warning is printed instead.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -236,7 +240,7 @@ def _plain(value: object) -> object:
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "") -> str:
     """Format a Markdown table with padded columns, readable as plain text.
 
-    align: "l" or "r" per column; "": the first column left, the others right.
+    align: "l" (left) or "r" (right) for each column; "": first column left, all others right.
     """
     align = align or "l" + "r" * (len(header) - 1)
     cells = [list(map(str, header)), *(list(map(str, row)) for row in rows)]

@@ -1,8 +1,8 @@
 """Safe opening of untrusted HDF5 files: declared sizes are compared with the stored data before anything is read.
 
-HDF5 allocates whatever shape a file declares, follows links and external storage to other files, and unpacks chunks of any
-size.  ``open_file`` checks every link and dataset.  It allows what files of this project contain: numbers and texts of fixed
-size, stored completely in the file.  The size of the file then bounds the memory needed for reading.
+HDF5 allocates any shape that a file declares, follows links and external storage to other files, and unpacks chunks of any
+size.  ``open_file`` therefore checks every link and dataset.  It allows only numbers and strings of fixed size that are
+stored completely in the file.  The size of the file then limits the memory needed for reading.
 """
 
 import math
@@ -12,12 +12,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-LIMIT_BYTES = 1 << 30  # of all datasets of a file together, unpacked
-_CHUNK_BYTES = 256 << 20  # of one unpacked chunk
+LIMIT_BYTES = 1 << 30  # limit of all datasets of a file together, unpacked
+_CHUNK_BYTES = 256 << 20  # limit of one unpacked chunk
 _MOST_OBJECTS = 1_000_000
-_KINDS = "biufS"  # of numpy's types: no pointers into a heap, where a damaged file may send HDF5 round in circles
+# Allowed kinds of numpy dtypes.  Others point into a heap of the file, where damage can send HDF5 into an endless loop.
+_KINDS = "biufS"
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
-_MOST_PACKED = 1100  # bytes unpacked for one in the file: deflate does 1032 at most
+_MOST_PACKED = 1100  # largest ratio of unpacked to stored bytes; deflate reaches at most 1032
 DAMAGE = (
     OSError,
     KeyError,
@@ -26,18 +27,18 @@ DAMAGE = (
     TypeError,
     AttributeError,
     OverflowError,
-)  # raised by h5py for it
+)  # exceptions that h5py raises for damaged files
 
 
 class UnsafeFileError(ValueError):
-    """A file's declarations do not match its contents, or are of a kind that this project does not use."""
+    """The declarations of a file do not match its contents, or are of a kind that this project does not use."""
 
 
 def open_file(path: str | Path, limit_bytes: int = LIMIT_BYTES) -> h5py.File:
     """Check all declarations of a file and open it for reading.
 
     limit_bytes: upper limit of all datasets together, unpacked.
-    Raises UnsafeFileError, or what h5py raises for damage: one of DAMAGE.
+    Raises UnsafeFileError, or one of DAMAGE.
     """
     file = h5py.File(path, "r")
     try:
@@ -49,7 +50,7 @@ def open_file(path: str | Path, limit_bytes: int = LIMIT_BYTES) -> h5py.File:
 
 
 def close(file: h5py.File) -> None:
-    """Close a file, damaged or not."""
+    """Close a file, even if it is damaged."""
     with suppress(*DAMAGE):
         file.close()
 
@@ -60,13 +61,16 @@ def reason(error: Exception) -> str:
 
 
 def check_ends(name: str, ends: np.ndarray, size: int) -> None:
-    """Raise UnsafeFileError unless the ends of packed rows, int64[n], ascend to their total ``size``."""
+    """Raise UnsafeFileError unless the ends of packed rows increase strictly up to the total ``size``.
+
+    ends: int64[n], end of each row in the packed data.
+    """
     if np.any(ends[1:] <= ends[:-1]) or np.any(ends[:1] <= 0) or (ends[-1] if len(ends) else 0) != size:
         raise UnsafeFileError(f"{name} does not ascend to the length of its data, {size}")
 
 
 def _look_through(file: h5py.File, limit_bytes: int) -> None:
-    # h5py's visitors turn errors into SystemError and are therefore not used.
+    # Not with h5py's visitors, which turn errors into SystemError.
     file_bytes = Path(file.filename).stat().st_size
     objects = declared = stored = 0
     seen, pending = set(), [file["/"]]
@@ -76,13 +80,13 @@ def _look_through(file: h5py.File, limit_bytes: int) -> None:
             place = f"{group.name.rstrip('/')}/{name}"
             objects += 1
             if objects > _MOST_OBJECTS:
-                raise UnsafeFileError(f"there are more than {_MOST_OBJECTS:,} names")
+                raise UnsafeFileError(f"it contains more than {_MOST_OBJECTS:,} names")
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise UnsafeFileError(f"{place} is a link to another place")
+                raise UnsafeFileError(f"{place} is a soft or external link")
             found = group[name]
             address = h5py.h5o.get_info(found.id).addr
             if address in seen:
-                raise UnsafeFileError(f"{place} is another name of something else")
+                raise UnsafeFileError(f"{place} is a second name of an object")
             seen.add(address)
             if isinstance(found, h5py.Group):
                 pending.append(found)
@@ -93,8 +97,8 @@ def _look_through(file: h5py.File, limit_bytes: int) -> None:
                     raise UnsafeFileError(f"{place} lies beyond the end of the file, {file_bytes:,} bytes")
                 if declared > limit_bytes:
                     raise UnsafeFileError(
-                        f"{place} declares {found.dtype}{list(found.shape)}, and with that the file more than the "
-                        f"{limit_bytes:,} bytes that may be read"
+                        f"{place} declares {found.dtype}{list(found.shape)}, so that the file exceeds the limit of "
+                        f"{limit_bytes:,} bytes"
                     )
 
 
@@ -103,13 +107,13 @@ def _checked_bytes(name: str, dataset: h5py.Dataset) -> int:
     if dataset.is_virtual or dataset.external:
         raise UnsafeFileError(f"{name} has its data in another file")
     if dataset.shape is None or dataset.dtype.kind not in _KINDS:
-        raise UnsafeFileError(f"{name} holds {dataset.dtype}, neither numbers nor texts of fixed size")
+        raise UnsafeFileError(f"{name} has dtype {dataset.dtype}, neither numbers nor strings of fixed size")
     size = math.prod(dataset.shape) * dataset.dtype.itemsize
     stored = dataset.id.get_storage_size()
     properties = dataset.id.get_create_plist()
     filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
     if unknown := set(filters) - _FILTERS.keys():
-        raise UnsafeFileError(f"{name} is packed in an unknown way ({', '.join(map(str, unknown))})")
+        raise UnsafeFileError(f"{name} uses unknown filters ({', '.join(map(str, unknown))})")
     if size > stored * (_MOST_PACKED if filters else 1):
         raise UnsafeFileError(f"{name} declares {size:,} bytes, of which the file has {stored:,}")
     if dataset.chunks:
@@ -118,11 +122,11 @@ def _checked_bytes(name: str, dataset: h5py.Dataset) -> int:
 
 
 def _check_chunks(name: str, dataset: h5py.Dataset, size: int) -> None:
-    """Raise UnsafeFileError if chunks of ``size`` unpacked bytes are too large, or larger in the file."""
+    """Raise UnsafeFileError if chunks of ``size`` unpacked bytes are too large, or larger in the file than unpacked."""
     if size > _CHUNK_BYTES:
         raise UnsafeFileError(f"{name} has chunks of {size:,} bytes")
 
     limit = size + size // 8 + 1024
     found = dataset.id.chunk_iter(lambda chunk: chunk.size if chunk.size > limit else None)
     if found:
-        raise UnsafeFileError(f"{name} has a chunk of {found:,} bytes that should be of {size:,}, unpacked")
+        raise UnsafeFileError(f"{name} has a chunk of {found:,} bytes, although it has {size:,} bytes when unpacked")

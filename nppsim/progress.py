@@ -1,7 +1,7 @@
 """Progress on stderr: a bar for long operations, and messages while Numba compiles kernels.
 
-Numba compiles a kernel at its first call; later processes load it (``nppsim._cache``).  A listener on Numba's events
-reports the progress in every program that uses the package.
+Numba compiles a kernel at its first call.  Later processes load it from a cache (``nppsim._cache``).  A listener for
+Numba's compilation events prints the progress in every program that uses the package.
 """
 
 import multiprocessing
@@ -15,19 +15,20 @@ from numba.core import event
 from nppsim import _cache
 from nppsim.errors import needed
 
-MANY = 10_000  # totals from here on are shown in thousands and millions
-_PATIENCE_S = 10.0  # between two lines where stderr is no terminal
+MANY = 10_000  # smallest total that is shown in thousands or millions
+_PATIENCE_S = 10.0  # seconds between two lines if stderr is not a terminal
 _PACKAGE = __name__.partition(".")[0]
 
 
 def progress_bar(
     items: Iterable | None = None, title: str = "playing back", *, total: int | None = None, unit: str = "it"
 ) -> Any:
-    """Return a tqdm bar that wraps ``items`` or is advanced by its ``update``, and disappears when it is done.
+    """Return a tqdm bar, which disappears when it is complete.
 
+    items: iterable to wrap; None: the caller advances the bar with its ``update``.
     title: text before the bar.
     total: number of items, for iterables without a length.
-    unit: singular noun of an item.
+    unit: singular noun for an item.
     Raises MissingPackageError without tqdm.
     """
     tqdm = needed("tqdm", "train").tqdm
@@ -38,16 +39,16 @@ def progress_bar(
 
 
 class Announcement(event.Listener):
-    """Print a line when the first function of this package is compiled, and then the number of compiled functions.
+    """Prints a line when the first function of this package is compiled, and then the number of compiled functions.
 
-    count: functions compiled so far.
+    count: number of functions compiled so far.
     """
 
     def __init__(self, write: Callable[[str], object] | None = None, clock: Callable[[], float] = time.monotonic):
         self.count = 0
         self._write = write
         self._clock = clock
-        self._depth = 0  # running compilations: compiling a function compiles its callees
+        self._depth = 0  # nesting of compilations: compiling a function also compiles the functions that it calls
         self._began = self._printed = 0.0
 
     @property
@@ -62,13 +63,13 @@ class Announcement(event.Listener):
         if not self._printed:
             self._began = self._printed = self._clock()
             self._print(
-                f"nppsim: compiling for this machine, once per version: up to {_functions()} functions, one to two minutes "
-                "alone on a fast machine, several on a slow or busy one ...\n"
+                f"nppsim: compiling for this machine, once per version: up to {_functions()} functions; this takes one to two "
+                "minutes on a fast idle machine, and longer on a slow or busy one ...\n"
             )
         self._depth += 1
 
     def on_end(self, event: event.Event) -> None:
-        """Handle the end of a compilation, also of a failed one."""
+        """Handle the end of a compilation, successful or not."""
         if not event.data["dispatcher"].py_func.__module__.startswith(f"{_PACKAGE}."):
             return
         self._depth -= 1
@@ -89,14 +90,14 @@ class Announcement(event.Listener):
 
 
 def _functions() -> int:
-    """Count the compiled functions of the package; a program uses some of them."""
+    """Count the functions of the package that Numba compiles; a program uses some of them."""
     return sum(len(_cache.COMPILED_FUNCTION.findall(text)) for text in _cache.kernel_sources().values())
 
 
-announcement = Announcement()  # of this process
+announcement = Announcement()  # listener of this process
 
 
 def announce() -> None:
-    """Register the listener; of several worker processes, only the first one prints."""
+    """Register the listener, in worker processes only in the first one."""
     if multiprocessing.parent_process() is None or multiprocessing.current_process().name.endswith("-1"):
         event.register("numba:compile", announcement)

@@ -13,7 +13,9 @@ from typing import Any, BinaryIO, Union, get_args, get_origin, get_type_hints
 
 from nppsim.errors import UserError
 
-MAX_JSON_BYTES = 64 << 20  # the index of 200,000 levels; parsed, a text takes up to some twenty times its size
+MAX_JSON_BYTES = (
+    64 << 20
+)  # enough for the index of 200,000 levels; parsed data take up to about 20 times as much memory
 _PART_BYTES = 1 << 20
 
 
@@ -25,8 +27,8 @@ def files_below(
 ) -> Iterator[Path]:
     """Yield the files in a folder and its sub-folders.  Hidden files (``.name``) are skipped, links are followed.
 
-    wanted: filter of files by name.
-    enter: filter of sub-folders.
+    wanted: returns True for files to yield.
+    enter: returns True for sub-folders to search.
     Raises ``error`` for an unreadable folder, and for a wanted file that is a broken link, a pipe or a device.
     """
     return _files_below(Path(folder), error, wanted, enter, frozenset())
@@ -39,7 +41,7 @@ def _files_below(
     enter: Callable[[Path], bool],
     above: frozenset[tuple[int, int]],
 ) -> Iterator[Path]:
-    """above: (device, inode) of the enclosing folders, to end at cyclic links."""
+    """Implement ``files_below``.  above: (device, inode) of all enclosing folders, to detect cyclic links."""
     try:
         stat = os.stat(folder)
         names = sorted(os.listdir(folder))
@@ -59,7 +61,10 @@ def _files_below(
 
 
 def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str) -> bytes:
-    """Return the bytes of a file of at most ``limit`` bytes; otherwise raise ``error`` with the file and the remedy."""
+    """Return the bytes of a file.  Raise ``error`` if the file is larger than ``limit`` bytes or cannot be read.
+
+    remedy: last part of the error message, which begins with the path.
+    """
     try:
         with open(path, "rb") as file:
             data = read_at_most(file, limit + 1)
@@ -73,7 +78,7 @@ def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str
 
 
 def read_at_most(file: BinaryIO, limit: int) -> bytes:
-    """Read at most ``limit`` bytes in parts, since ``file.read(limit)`` would allocate ``limit`` bytes."""
+    """Read at most ``limit`` bytes, in parts, because ``file.read(limit)`` would allocate ``limit`` bytes."""
     data = bytearray()
     while len(data) < limit and (part := file.read(min(_PART_BYTES, limit - len(data)))):
         data += part
@@ -81,45 +86,49 @@ def read_at_most(file: BinaryIO, limit: int) -> bytes:
 
 
 def read_json(path: str | Path, error: type[UserError], remedy: str, limit: int = MAX_JSON_BYTES) -> Any:
-    """Parse a JSON file of at most ``limit`` bytes; otherwise raise ``error`` with the file and the remedy."""
+    """Parse a JSON file.  Raise ``error`` if it is invalid or larger than ``limit`` bytes; see ``read_bytes``."""
     return parse_json(read_bytes(path, error, limit, remedy), path, error, remedy)
 
 
 def parse_json(data: bytes, place: object, error: type[UserError], remedy: str) -> Any:
-    """Parse JSON; raise ``error`` with ``place`` and the remedy if it is invalid."""
+    """Parse JSON.  Raise ``error`` for invalid JSON; its message begins with ``place`` and ends with ``remedy``."""
     try:
         return json.loads(data)
-    except (ValueError, RecursionError) as problem:  # ValueError: no UTF-8 either, or a number of thousands of digits
+    except (
+        ValueError,
+        RecursionError,
+    ) as problem:  # ValueError also for invalid UTF-8 and for integers of over 4,300 digits
         raise error(f"{place}: not JSON ({problem}); {remedy}") from problem
 
 
 def read_toml(path: str | Path, error: type[UserError], limit: int, remedy: str) -> dict[str, Any]:
-    """Parse a TOML file of at most ``limit`` bytes; otherwise raise ``error`` with the file and the remedy."""
+    """Parse a TOML file.  Raise ``error`` if it is invalid or larger than ``limit`` bytes; see ``read_bytes``."""
     try:
         data = tomllib.loads(read_bytes(path, error, limit, remedy).decode())
-        str(data)  # a number of thousands of digits raises ValueError here, not in a later message
+        str(data)  # raises ValueError for an integer of over 4,300 digits, which could not be printed later
     except (ValueError, RecursionError) as problem:
-        raise error(f"{path}: no TOML ({problem}); {remedy}") from problem
+        raise error(f"{path}: not TOML ({problem}); {remedy}") from problem
     return data
 
 
 def inflate(data: bytes, limit: int) -> bytes:
-    """Unpack a zlib stream of at most ``limit`` unpacked bytes; raise ValueError if it is larger or damaged."""
+    """Unpack a zlib stream.  Raise ValueError if it is damaged, or larger than ``limit`` bytes after unpacking."""
     stream = zlib.decompressobj()
     try:
         unpacked = stream.decompress(data, limit)
     except zlib.error as error:
         raise ValueError(f"the zlib stream is damaged: {error}") from error
     if not stream.eof or stream.unused_data:
-        raise ValueError(f"the zlib stream is cut off, or has more than {limit:,} bytes")
+        raise ValueError(f"the zlib stream is incomplete, or has more than {limit:,} bytes")
     return unpacked
 
 
 def mismatch(value: Any, shape: Any, place: str = "") -> str:
-    """Return the first place where a JSON value does not match a shape, and the expected type there; "" if it matches.
+    """Compare a JSON value with a shape.  Return the first mismatch (place and expected type), or "" if there is none.
 
-    shape: str, int (not bool), float (finite, or an int), bool or None; a tuple of alternatives; [shape] for a list; or a
-        dictionary of shapes of its keys, in which ``...`` stands for every key.  Other keys are ignored.
+    shape: a type (str, int but not bool, finite float or int, bool) or None; a tuple of alternatives; [shape] for a list;
+        {key: shape} for an object, where the key ``...`` stands for every key.  Keys that the shape lacks are ignored.
+    place: path of the value, with which the message begins.
     """
     if isinstance(shape, tuple):
         found = [mismatch(value, one, place) for one in shape]
@@ -149,16 +158,16 @@ _NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true o
 
 
 class PlainError(UserError, ValueError):
-    """Invalid plain values; the message names the place."""
+    """A value has the wrong type; the message names its place in the data."""
 
 
 def from_plain(kind: Any, data: object, place: str = "") -> Any:
-    """Convert plain JSON values to a value of type ``kind``; for dataclasses the inverse of ``dataclasses.asdict``.
+    """Convert plain JSON values to a value of type ``kind``.  For dataclasses, this is the inverse of ``asdict``.
 
     kind: a dataclass, another type, or a generic such as ``int | None``, ``tuple[str, ...]``, ``Mapping[str, float]``.
     data: dictionaries, lists or tuples, strings, numbers, booleans, None.
-    place: origin of the data, with which the message of a PlainError begins.
-    Raises PlainError, also for missing and unknown fields.
+    place: origin of the data, for the error message.
+    Raises PlainError for a wrong type, and for missing and unknown fields of a dataclass.
     """
     origin, parts = get_origin(kind), get_args(kind)
     if kind in (Any, object):
@@ -177,11 +186,11 @@ def from_plain(kind: Any, data: object, place: str = "") -> Any:
         return {name: from_plain(parts[1] if parts else Any, item, f"{place}.{name}") for name, item in data.items()}
     if kind is Path and isinstance(data, str) and "\0" not in data:
         return Path(data)
-    if kind is float and type(data) is int and abs(data) < 1 << 1023:  # larger ones have no float
+    if kind is float and type(data) is int and abs(data) < 1 << 1023:  # larger integers overflow float64
         return float(data)
     if isinstance(kind, type) and isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
         return data
-    raise PlainError(f"{place or 'value'}: {data!r} is no {getattr(kind, '__name__', kind)}")
+    raise PlainError(f"{place or 'value'}: {data!r} is not of type {getattr(kind, '__name__', kind)}")
 
 
 def _one_of(kinds: tuple[Any, ...], data: object, place: str) -> Any:

@@ -20,7 +20,7 @@ from nppsim.errors import needed
 
 
 def usable_cores() -> int:
-    """Return the cores available to this process: CPU affinity, limited by control group quotas (rounded down)."""
+    """Return the number of cores available to this process: CPU affinity, limited by control group quotas."""
     # macOS and Windows have neither affinity nor control groups.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for folder in control_groups("cpu"):
@@ -31,7 +31,7 @@ def usable_cores() -> int:
 
 
 class OtherPrograms:
-    """Measures the CPU load of other programs since its creation, on the cores of this process."""
+    """Measures the CPU load of other programs since the object was created, on the cores of this process."""
 
     def __init__(self) -> None:
         self._began = self._reading()
@@ -44,7 +44,7 @@ class OtherPrograms:
 
     @staticmethod
     def _reading() -> tuple[float, float]:
-        """Return (wall-clock seconds, seconds used by other programs on the average core)."""
+        """Return (wall-clock seconds, CPU seconds of other programs, averaged over the cores)."""
         cores = {f"cpu{core}" for core in os.sched_getaffinity(0)} if hasattr(os, "sched_getaffinity") else set()
         busy = []
         for line in (kernel_text("/proc/stat") or "").splitlines():
@@ -57,7 +57,7 @@ class OtherPrograms:
 
 
 def usable_memory() -> tuple[int, int]:
-    """Return (usable, free) bytes of host memory within the limits of the control groups (containers)."""
+    """Return (usable, free) bytes of host memory within the limits of control groups (containers)."""
     total, available = _host_memory()
     for folder in control_groups("memory"):
         limit, used = _memory_limit(folder)
@@ -68,8 +68,8 @@ def usable_memory() -> tuple[int, int]:
 
 @contextmanager
 def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[ProcessPoolExecutor]:
-    """Start worker processes for the block; pending work is cancelled at its end.  Raises ``error`` if a process dies."""
-    # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
+    """Start worker processes; cancel pending work at the end of the block.  Raise ``error`` if a process dies."""
+    # Not "fork", which would copy locks of threads of the caller (Numba's, torch's) without the threads.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, begin_work)
     with _silent_where_cancelled():
@@ -86,10 +86,10 @@ def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[Pro
 
 @contextmanager
 def _silent_where_cancelled() -> Iterator[None]:
-    """Silence InvalidStateError in the pool's thread.
+    """Silence InvalidStateError in the thread of the pool.
 
-    Before Python 3.12.2 it is raised for work that was cancelled before its process ended, for example when SIGTERM is sent
-    to all processes of a job.
+    Before Python 3.12.2, the thread raises it if a process ends after its work was cancelled.  This happens, for example,
+    when SIGTERM is sent to all processes of a job.
     """
 
     def complain(failure: threading.ExceptHookArgs) -> None:
@@ -104,7 +104,7 @@ def _silent_where_cancelled() -> Iterator[None]:
 
 
 def begin_work() -> None:
-    """Initialise a worker: ignore a terminal's signals, which the parent handles, and end when the parent ends."""
+    """Initialise a worker process: ignore signals of the terminal, which the parent handles, and end with the parent."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):  # Windows lacks SIGHUP
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -119,7 +119,7 @@ def _end_with(parent: BaseProcess) -> None:
 
 
 def work(function: bytes, batch: bytes) -> list:
-    """Apply a pickled function to each item of a pickled batch, in a worker process."""
+    """Apply a pickled function to each item of a pickled batch; runs in a worker process."""
     return list(map(_unpickled(function), pickle.loads(batch)))
 
 
@@ -131,14 +131,15 @@ def _unpickled(function: bytes) -> Callable[[Any], Any]:
 def control_groups(
     controller: str, proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> list[Path]:
-    """Return the folders of this process's control groups, innermost first, up to the root.
+    """Return the folders of the control groups of this process, from the innermost to the root.
 
-    controller: "cpu" or "memory".  proc, root: paths of the kernel's files (arguments for the tests).
+    controller: "cpu" or "memory".
+    proc, root: paths of the kernel's files; other values are for tests.
     """
     folders = []
     for line in (kernel_text(proc) or "").splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers == "":  # version 2 has one hierarchy; beside version 1 it is mounted under unified/
+        if controllers == "":  # version 2, which has a single hierarchy
             mount = root
         elif controller in controllers.split(","):
             mount = root / controllers
@@ -159,7 +160,7 @@ def _host_memory() -> tuple[int, int]:
 
 
 def _cpu_quota(folder: Path) -> float | None:
-    """Return the cores allowed by this control group; None without a quota."""
+    """Return the number of cores allowed by a control group; None without a quota."""
     version1 = kernel_text(folder / "cpu.cfs_quota_us"), kernel_text(folder / "cpu.cfs_period_us")
     version2 = (kernel_text(folder / "cpu.max") or "").split()
     quota, period = version2 or version1
@@ -167,10 +168,10 @@ def _cpu_quota(folder: Path) -> float | None:
 
 
 def _memory_limit(folder: Path) -> tuple[int | None, int]:
-    """Return (limit or None, use without reclaimable file cache) of this control group in bytes."""
+    """Return (limit or None, memory in use without reclaimable file cache) of a control group, in bytes."""
     limit = kernel_text(folder / "memory.max") or kernel_text(folder / "memory.limit_in_bytes") or "max"
     used = kernel_text(folder / "memory.current") or kernel_text(folder / "memory.usage_in_bytes") or "0"
-    # The kernel counts its file cache as used, although it frees it on demand.
+    # The kernel counts the file cache as used, although it frees the cache on demand.
     cached = re.search(r"^(?:total_)?inactive_file (\d+)$", kernel_text(folder / "memory.stat") or "", re.MULTILINE)
     # Version 1 stores a huge number for "no limit"; the caller takes the minimum with physical memory.
     return (None if limit == "max" else int(limit)), int(used) - (int(cached[1]) if cached else 0)

@@ -141,7 +141,7 @@ def test_flags_win_over_files_later_files_over_earlier_ones_and_all_over_a_recip
         ("gamma = 0.9\n[ppo]\ngamma = 0.8", r"\[ppo\] gamma: sets the same as mine.toml: gamma"),
         ("[ppo]\npbrs_gamma = 0.9", r"^mine.toml: \[ppo\] pbrs_gamma 0.9: differs from PPO's discount"),
         ("[video]\nvideo_fps = 60", r"^mine.toml: \[video\] video_fps: has no effect without --record-eval-videos"),
-        ("gamma = \n", r"mine.toml: no TOML \(.*line 1"),
+        ("gamma = \n", r"mine.toml: not TOML \(.*line 1"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_with_file_and_key(text, message, folder):

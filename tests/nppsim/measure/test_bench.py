@@ -70,9 +70,9 @@ def test_settings_out_of_range_are_errors(capsys):
         assert main(["bench", "--json", "--traces", str(EXCERPT), *flags]) == 2
         assert message in capsys.readouterr().err
     for flags, message in (
-        (["--themes", "mines"], "give --traces FILE.h5 too"),
+        (["--themes", "mines"], "also give --traces FILE.h5"),
         (["--traces", str(EXCERPT), "--themes", "none"], "no theme 'none'; it has boostpad"),
-        (["--start", "--levels", "datasets/test"], "--start measures the start alone"),
+        (["--start", "--levels", "datasets/test"], "--start only measures starts"),
     ):
         assert main(["bench", *flags]) == 2
         assert message in capsys.readouterr().err
