@@ -2,6 +2,6 @@
 
 ``demonstrations`` plays replays back and converts them to one action per decision.
 ``dataset`` records the observation before each decision.
-``train`` fits a policy, given as an argument, to the actions.
-``analysis`` measures a folder of demonstrations; ``demonstration_report`` writes the page.
+``train`` trains a policy to predict the actions.
+``analysis`` computes statistics of demonstrations, and ``demonstration_report`` writes them as an HTML page.
 """

@@ -1,6 +1,6 @@
-"""Command line of the demonstrations: ``python -m bc check | report | minari-export | minari-import``.
+"""Command line for demonstrations: ``python -m bc check | report | minari-export | minari-import``.
 
-The report needs the extra ``train``, Minari datasets the extra ``minari``.
+``report`` needs the extra ``train``.  Minari datasets need the extra ``minari``.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from nppsim.workers import worker_pool
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; return 0 for success, 1 if the report found a problem for training, 2 for an error."""
+    """Run one command; return 0 for success, 1 if ``report`` finds demonstrations of held-out levels, 2 for an error."""
 
     def job() -> int:
         arguments = _parser().parse_args(argv)
@@ -37,46 +37,44 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="python -m bc", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("check", help="list which replays become demonstrations, and why others do not")
+    check = commands.add_parser("check", help="list usable replays, and why others are excluded")
     check.set_defaults(run=_check)
-    check.add_argument(
-        "replays", nargs="+", metavar="REPLAYS", help="folders of *.replay and *.h5 files, or such files"
-    )
+    check.add_argument("replays", nargs="+", metavar="REPLAYS", help="folders of replays, *.replay files or *.h5 files")
     settings = settings_of(DatasetConfig)
     check.add_flag(settings["frame_skip"])
-    check.add_flag(replace(settings["mirror"], help="also check mirrored replays", aliases=("mirror",)))
-    report = commands.add_parser("report", help="analyse a folder of replays and write a page")
+    check.add_flag(replace(settings["mirror"], help="also check the mirror image of each replay", aliases=("mirror",)))
+    report = commands.add_parser("report", help="write statistics of demonstrations as an HTML page")
     report.set_defaults(run=_report)
-    report.add_argument("folder", nargs="+", metavar="REPLAYS", help="folders of replays, or replay sets")
+    report.add_argument("folder", nargs="+", metavar="REPLAYS", help="folders of replays, *.replay files or *.h5 files")
     report.add_argument("--levels", nargs="+", default=[], metavar="DIR", help="training levels to compare with")
     report.add_argument(
         "--held-out",
         nargs="+",
         default=[],
         metavar="DIR",
-        help="test levels that must have no demonstration, else exit status 1",
+        help="level sets for tests; the exit status is 1 if a demonstration is of one of these levels",
     )
     report.add_argument("--out", default="demonstrations.html", metavar="FILE.html", help="default: %(default)s")
     report.add_flag(settings["frame_skip"])
     export = commands.add_parser("minari-export", help="write a folder of replays as Minari datasets")
     export.set_defaults(run=_export)
-    export.add_argument("folder", metavar="REPLAYS")
-    export.add_argument("--source", required=True, help="origin of the replays: planner, human, ...")
+    export.add_argument("folder", metavar="REPLAYS", help="folder of replays, or a *.h5 file")
+    export.add_argument("--source", required=True, help="origin of the replays in one word, e.g. planner or human")
     export.add_flag(settings["frame_skip"])
     export.add_argument(
         "--observations",
         nargs="+",
         metavar="NAME",
         default=layout.VISION_FREE,
-        help=f"keys or short names (default: {' '.join(layout.VISION_FREE)})",
+        help=f"observations in the dataset, as keys or short names (default: {' '.join(layout.VISION_FREE)})",
     )
-    export.add_argument("--author", required=True)
-    export.add_argument("--author-email", required=True)
+    export.add_argument("--author", required=True, help="name of the author, for the metadata")
+    export.add_argument("--author-email", required=True, help="e-mail address of the author, for the metadata")
     export.add_argument("--code-permalink", required=True, help="URL of the code that made them, with version")
-    load = commands.add_parser("minari-import", help="write the replays of a Minari dataset of nppsim into a folder")
+    load = commands.add_parser("minari-import", help="write the replays of an exported Minari dataset into a folder")
     load.set_defaults(run=_import)
-    load.add_argument("dataset", help="npp/<category>/<source>-v0")
-    load.add_argument("out", metavar="OUT", help="folder; replays go to OUT/<category>")
+    load.add_argument("dataset", help="name of the dataset, npp/<category>/<source>-v0")
+    load.add_argument("out", metavar="OUT", help="output folder; the replays are written to OUT/<category>")
     return parser
 
 

@@ -1,7 +1,7 @@
 """Metrics of action prediction, and trivial predictors to compare a BC policy with.
 
-Players mostly repeat their last input, so accuracy alone says little.  Each trivial predictor is a table from the previous
-action to the predicted one.
+Players mostly repeat their last input, so even a trivial predictor has a high accuracy.  Each trivial predictor is a table
+from the previous action to the predicted one.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from nppsim.actions import NUM_ACTIONS
 class Metrics:
     """Metrics of action prediction.
 
-    loss: cross-entropy, unweighted, nats (None for predictors without probabilities).
-    accuracy: over all decisions.
-    change_accuracy: over decisions that differ from the previous one (None without any).
-    recall: per action, None for actions that do not occur.
+    loss: unweighted cross-entropy in nats; None for predictors without probabilities.
+    accuracy: share of correct predictions over all decisions.
+    change_accuracy: accuracy over decisions whose action differs from the previous one; None if there are none.
+    recall: share of correct predictions for each action; None for actions that do not occur.
     """
 
     loss: float | None
@@ -28,24 +28,24 @@ class Metrics:
 
 
 def previous_actions(actions: np.ndarray) -> np.ndarray:
-    """Previous action of each decision of a demonstration, int[decisions]; no-op before the first."""
+    """Return the previous action of each decision of a demonstration, int[decisions]; no-op for the first decision."""
     return np.concatenate([[0], actions[:-1]]).astype(actions.dtype)
 
 
 def transition_counts(actions: np.ndarray, previous: np.ndarray) -> np.ndarray:
-    """Counts int64[6, 6] of actions (columns) after previous actions (rows); both int[decisions], 0..5."""
+    """Count each action (column) after each previous action (row), int64[6, 6].  Both arguments are int[decisions], 0..5."""
     pairs = previous.astype(np.int64) * NUM_ACTIONS + actions
     return np.bincount(pairs, minlength=NUM_ACTIONS**2).reshape(NUM_ACTIONS, NUM_ACTIONS)
 
 
 def predictors(counts: np.ndarray) -> dict[str, np.ndarray]:
-    """Name -> int64[6], the predicted action for each previous action.
+    """Return trivial predictors by name: int64[6], the predicted action for each previous action.
 
     counts: ``transition_counts`` of the training data.
-    majority: the most frequent action.  transition: the most frequent next action.  transition_on_change: the most
-    frequent next action that differs from the previous one.
+    ``repeat_previous`` predicts the previous action, and ``majority`` the most frequent action of all.  ``transition``
+    predicts the most frequent action after the previous one; ``transition_on_change`` considers only different actions.
     """
-    changes = counts - np.diag(counts.diagonal() + 1)  # -1: never chosen
+    changes = counts - np.diag(counts.diagonal() + 1)  # -1 on the diagonal, below all counts
     return {
         "repeat_previous": np.arange(NUM_ACTIONS),
         "majority": np.full(NUM_ACTIONS, counts.sum(axis=0).argmax()),
@@ -55,7 +55,7 @@ def predictors(counts: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def score(predictions: np.ndarray, actions: np.ndarray, previous: np.ndarray, loss: float | None = None) -> Metrics:
-    """Metrics of predictions, given actions and previous actions; each int[decisions], not empty."""
+    """Compute the metrics of predictions.  All arrays are int[decisions] and not empty."""
     right = predictions == actions
     changes = actions != previous
 

@@ -1,15 +1,15 @@
 """Minibatches of demonstrations: single decisions in random order, or segments of consecutive decisions.
 
     batches = batches_of(policy, dataset, device)
-    for rows in batches.epoch(training, size, rng):         # to learn from
+    for rows in batches.epoch(training, size, rng):         # training
         observations, actions = batches.observe(rows)
-    for rows in batches.parts(validation):                  # to evaluate
+    for rows in batches.parts(validation):                  # evaluation
         observations, actions = batches.observe_whole(rows)
 
 Graph networks and recurrent policies train on segments of SEGMENT decisions.
-Decisions of a segment nearly always share a graph, which is then encoded once.
-A recurrent policy runs through all demonstrations before each epoch, which gives the initial state of each segment;
-gradients flow within a segment.
+The decisions of a segment nearly always share one graph, which the network then encodes once.
+Before each epoch, a recurrent policy plays all demonstrations to compute the initial state of each segment.
+Gradients flow within a segment only.
 Source: Kapturowski et al. 2019 (stored states).
 """
 
@@ -22,7 +22,7 @@ import torch
 from bc.dataset import GRAPH, BCDataset
 
 EVALUATION_BATCH = 1024
-SEGMENT = 32  # decisions; two seconds with the usual frame skip
+SEGMENT = 32  # decisions; about two seconds with the default frame skip
 
 Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # observations [B, ...], actions int64[B]
 
@@ -33,16 +33,16 @@ class Recurrent(Protocol):
     def step(
         self, observations: Mapping[str, torch.Tensor], /
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Logits, values and states after each row, float32[B, size]."""
+        """Return logits float32[B, 6], values float32[B] and the recurrent states after each row, float32[B, size]."""
 
     def in_sequences(
         self, observations: Mapping[str, torch.Tensor], follows: torch.Tensor, states: torch.Tensor | None = None, /
     ) -> dict[str, torch.Tensor]:
-        """Observations as sequences: row i continues row i - 1 where follows[i]; states: initial ones, else zeros."""
+        """Add sequence structure; see ``NppPolicy.in_sequences``."""
 
 
 class Batches:
-    """Single decisions, for a feed-forward policy."""
+    """Minibatches of single decisions, for a feed-forward policy."""
 
     def __init__(self, dataset: BCDataset, device: str | torch.device):
         self.dataset, self.device = dataset, device
@@ -52,39 +52,39 @@ class Batches:
         return -(-len(rows) // size)
 
     def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield all rows once, in random order, in batches of ``size``."""
+        """Yield all rows once in random order, in batches of ``size`` rows."""
         order = rng.permutation(rows)
         for start in range(0, len(order), size):
             yield order[start : start + size]
 
     def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the rows in order, in parts that fit into memory."""
+        """Yield the rows in order, in parts small enough for the memory."""
         for start in range(0, len(rows), EVALUATION_BATCH):
             yield rows[start : start + EVALUATION_BATCH]
 
     def begins(self, rows: np.ndarray) -> np.ndarray | None:
-        """Indices int64[S] at which a batch may be split; None: anywhere."""
+        """Return the indices int64[S] at which threads may split a batch; None if they may split it anywhere."""
         return None
 
     def observe(self, rows: np.ndarray) -> Batch:
-        """Observations and actions of a training batch."""
+        """Return observations and actions of a training batch."""
         found = self.dataset.observe(rows)
         observations = {key: torch.from_numpy(values).to(self.device) for key, values in found.items()}
         return observations, torch.from_numpy(self.dataset.actions[rows]).to(self.device, torch.int64)
 
     def observe_whole(self, rows: np.ndarray) -> Batch:
-        """Observations and actions of an evaluation batch."""
+        """Return observations and actions of an evaluation batch."""
         return self.observe(rows)
 
 
 class Segments(Batches):
-    """Segments of demonstrations, for a graph network; the last of each demonstration may be shorter."""
+    """Minibatches of segments, for a graph network.  The last segment of a demonstration may be shorter."""
 
     def __init__(self, dataset: BCDataset, device: str | torch.device):
         super().__init__(dataset, device)
         lengths = np.bincount(dataset.demonstration)
         first = np.cumsum(lengths) - lengths
-        self._age = np.arange(len(dataset)) - first[dataset.demonstration]  # decisions before each
+        self._age = np.arange(len(dataset)) - first[dataset.demonstration]  # earlier decisions of the demonstration
 
     def steps(self, rows: np.ndarray, size: int) -> int:
         return -(-len(self._segments(rows)) // self._per_batch(size))
@@ -108,15 +108,15 @@ class Segments(Batches):
 
 
 class Sequences(Segments):
-    """Segments of demonstrations with stored initial states, for a recurrent policy."""
+    """Minibatches of segments with stored initial states, for a recurrent policy."""
 
     def __init__(self, policy: Recurrent, dataset: BCDataset, device: str | torch.device):
         super().__init__(dataset, device)
         self.policy = policy
-        self._states: dict[int, torch.Tensor] = {}  # row with which a segment begins -> state before it
+        self._states: dict[int, torch.Tensor] = {}  # first row of a segment -> recurrent state before it
 
     def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield segments as the base class does, after updating the initial states."""
+        """Update the initial states, then yield segments as the base class does."""
         self._store_states(rows)
         yield from super().epoch(rows, size, rng)
 
@@ -149,7 +149,7 @@ class Sequences(Segments):
 
     @torch.no_grad()
     def _store_states(self, rows: np.ndarray) -> None:
-        """Store the state of the policy before each segment."""
+        """Compute and store the recurrent state before each segment."""
         self._states = {}
         for part in self.parts(rows):
             states = self.policy.step(self.observe_whole(part)[0])[2]
@@ -160,7 +160,7 @@ class Sequences(Segments):
 
 
 def batches_of(policy: Any, dataset: BCDataset, device: str | torch.device) -> Batches:
-    """Choose the kind of batches for a policy and a dataset."""
+    """Return the kind of minibatches that fits a policy and a dataset."""
     if getattr(policy, "memory", None) is not None:
         return Sequences(policy, dataset, device)
     return Segments(dataset, device) if GRAPH in dataset.observations else Batches(dataset, device)

@@ -1,9 +1,8 @@
 """Imitation dataset: the observation before each decision of a demonstration, and the action.
 
-Demonstrations are stepped in the same ``BatchSimulator`` that reinforcement learning uses, so observations are identical.
-Each observation is copied *before* the step of its action.  Images are not stored but rendered from states (``bc.images``).
-The file (HDF5, layout in ``docs/file_formats.md``) is a cache.  Its name is a digest of the replays, the observation layout,
-the sources of simulator and recording code, and the settings.
+The demonstrations are played in the ``BatchSimulator`` of reinforcement learning, so the observations are identical.
+Images are not stored but rendered from simulator states (``bc.images``).  The HDF5 file is a cache, whose layout is in
+``docs/file_formats.md``.  Its name is a digest of the replays, the settings, the observation layout and the source code.
 """
 
 import hashlib
@@ -59,10 +58,10 @@ from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_memory
 
-STATES = "states"  # simulator states in the file, from which images are rendered
-GRAPH = "graph_state"  # this observation refers to the levels, which are then stored in the file
-MEMORY_SHARE = 0.7  # of the available memory; the rest is for the network and its gradients
-_WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded together
+STATES = "states"  # column of simulator states, from which images are rendered
+GRAPH = "graph_state"  # observation that refers to levels; a file with it also contains the levels
+MEMORY_SHARE = 0.7  # largest share of the available memory; the rest is for the network and its gradients
+_WAVE_BYTES = 256 << 20  # size of the observations that are recorded together
 # Source files besides the kernels whose change invalidates cached datasets.
 _NPPSIM = Path(nppsim.__file__).parent
 _CODE = (
@@ -77,20 +76,20 @@ _CODE = (
 
 @dataclass(frozen=True)
 class DatasetConfig:
-    """Settings of a dataset.  observations: keys or short names."""
+    """Settings of a dataset.  ``observations`` accepts keys and short names."""
 
     frame_skip: int = setting(
         FRAME_SKIP, "frames (1/60 s) per decision", flag="frame-skip", low=1, high=FRAMES_PER_SECOND
     )
     observations: tuple[str, ...] = layout.VISION_FREE
     validation_share: float = setting(
-        0.1, "fraction of the levels of each category used for validation", above=0, below=1
+        0.1, "share of the levels of each category that is used for validation, not for training", above=0, below=1
     )
-    seed: int = setting(0, "of the choice of validation levels and replays", low=0)
-    mirror: bool = setting(False, "also train on mirrored replays", flag="mirror-demonstrations")
+    seed: int = setting(0, "random seed for the choice of validation levels and replays", low=0)
+    mirror: bool = setting(False, "also train on the mirror image of each replay", flag="mirror-demonstrations")
     max_per_category: int | None = setting(
         None,
-        "largest number of replays per category, drawn at random, without mirrored ones; default: all",
+        "largest number of replays per category, drawn at random; mirror images do not count (default: all replays)",
         flag="max-demonstrations-per-category",
         low=1,
     )
@@ -115,11 +114,12 @@ def load_or_build(
 ) -> "BCDataset":
     """Load the dataset of folders (or sets) of replays from the cache, or build and cache it.
 
-    held_back: levels whose replays, mirrored or not, are excluded.
-    available_bytes: memory limit (default: free memory), checked before recording.
-    log: receives the tables.
-    progress: wraps the replays during playback.
-    Raises DemonstrationError, DatasetError.
+    folder: one or several folders of replays, or replay sets.
+    held_back: evaluation levels; replays of them and of their mirror images are excluded.
+    available_bytes: memory limit for the dataset (default: free memory).
+    log: function that prints the tables of used and excluded replays.
+    progress: function that wraps the replays during playback, e.g. to show a progress bar.
+    Raises DemonstrationError without usable replays, and DatasetError for a damaged or too large dataset.
     """
     config = config or DatasetConfig()
     files = find_replays(folder)
@@ -150,7 +150,7 @@ def load_or_build(
 
 
 def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: Collection[str] = ()) -> str:
-    """Hex digest (16 characters) of everything that the content depends on, without the name of a single folder.
+    """Return a hex digest (16 characters) of everything that determines the content of a dataset.
 
     held_back: fingerprints of excluded levels.
     """
@@ -175,8 +175,8 @@ def write_dataset(
 ) -> LevelBank:
     """Record the demonstrations and write the HDF5 file atomically; return the bank of levels.
 
-    Demonstrations are stored by ascending length.  Those beyond the time limit of their level are excluded and counted.
-    Raises DatasetError, DemonstrationError.
+    The demonstrations are stored by ascending length.  Demonstrations longer than the time limit of their level are excluded.
+    Raises DatasetError if the dataset is too large or cannot be split, DemonstrationError if no demonstration is left.
     """
     found, bank, place = with_bank(found)
     columns = sample_columns(config.observations, BatchSimulator(bank, 1).snapshot(0).size)
@@ -202,7 +202,10 @@ def write_dataset(
 
 
 def sample_columns(keys: Sequence[str], state_bytes: int) -> dict[str, np.dtype]:
-    """Stored columns, name -> type of one row: all observations but images, and STATES if there are images."""
+    """Return the stored columns by name, with the dtype of one row.
+
+    Images are not stored; the column STATES replaces them.
+    """
     columns = {key: np.dtype((layout.SPECS[key].dtype, layout.SPECS[key].shape)) for key in keys if not _is_image(key)}
     return columns if len(columns) == len(keys) else columns | {STATES: np.dtype((np.uint8, (state_bytes,)))}
 
@@ -214,10 +217,11 @@ def _is_image(key: str) -> bool:
 def record(
     bank: LevelBank, levels: Sequence[int], wave: Sequence[Demonstration], config: DatasetConfig
 ) -> dict[str, np.ndarray]:
-    """Columns (see ``sample_columns``) of the demonstrations of ``wave``, concatenated.
+    """Play demonstrations and return their columns (see ``sample_columns``), concatenated.
 
-    levels: index of each demonstration's level in ``bank``.
-    Raises DatasetError if a demonstration does not win on exactly its last decision.
+    levels: index in ``bank`` of the level of each demonstration.
+    wave: demonstrations that are played together.
+    Raises DatasetError if a demonstration does not win with exactly its last decision.
     """
     observed = tuple(key for key in config.observations if not _is_image(key)) or config.observations
     sim = BatchSimulator(bank, len(wave), frame_skip=config.frame_skip, observations=observed)
@@ -241,7 +245,7 @@ def record(
 
 
 def _check_end(demonstration: Demonstration, decision: int, outcome: int | None) -> None:
-    """Raise DatasetError unless the episode ends with a win on the last decision.  outcome: None while running."""
+    """Raise DatasetError unless the episode is won with the last decision.  ``outcome`` is None for a running episode."""
     decisions = len(demonstration.actions)
     if outcome != (WON if decision == decisions else None):
         ending = {TIMEOUT: "timed out", WON: "won", DIED: "died", None: "is still running"}[outcome]
@@ -252,9 +256,11 @@ def _check_end(demonstration: Demonstration, decision: int, outcome: int | None)
 
 
 def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: int) -> np.ndarray:
-    """Select validation demonstrations, bool[demonstrations], by level; a mirror image counts as the same level.
+    """Split demonstrations by level; return bool[D], True for validation.
 
-    share: fraction of the levels (at least one on either side), evenly from all categories, chosen by ``seed``.
+    A level and its mirror image are in the same part, and each part has at least one level.
+    share: share of the levels that is used for validation, about equal in all categories.
+    seed: random seed for the choice of levels.
     """
     content = {level: symmetric_fingerprint(level) for level in {d.level for d in demonstrations}}
     fingerprints = [content[d.level] for d in demonstrations]
@@ -276,7 +282,7 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
 
 
 def check_memory(path: str | Path, samples: int, per_sample: int, available_bytes: int | None = None) -> int:
-    """Return the bytes of ``samples`` decisions; DatasetError if they exceed the memory."""
+    """Return the size of ``samples`` decisions in bytes; raise DatasetError if it exceeds MEMORY_SHARE of the memory."""
     needed = samples * per_sample
     available = usable_memory()[1] if available_bytes is None else available_bytes
     if needed > MEMORY_SHARE * available:
@@ -293,17 +299,18 @@ def check_memory(path: str | Path, samples: int, per_sample: int, available_byte
 class BCDataset:
     """Dataset in memory: S decisions of D demonstrations.
 
-    observations: key -> array [S, ...], raw units, without images.
-    actions, previous_actions: int8[S], the decision and the one before it (no-op before the first).
+    key: digest of the content (``content_key``).
+    observations: key -> array [S, ...] in raw units, without images.
+    actions, previous_actions: int8[S], each action and the one before it; no-op before the first.
     demonstration: int32[S], index of the demonstration.
-    categories: names.
-    names, level_fingerprints: str[D].
+    categories: names of the categories.
+    names, level_fingerprints: D strings each.
     category: int16[D], index into ``categories``.
-    validation: bool[D].
+    validation: bool[D], True for demonstrations of validation levels.
     selection: table of used and excluded replays (``DemonstrationSet.table``).
-    images: renders images on demand; None without image observations.
-    bank: levels, for images or graphs.
-    stacking: frames per observation.
+    images: renderer of image observations; None without image observations.
+    bank: the levels; None if there are neither images nor graphs.
+    stacking: number of frames per observation.
     """
 
     path: str
@@ -325,9 +332,10 @@ class BCDataset:
 
     @classmethod
     def open(cls, path: str | Path, available_bytes: int | None = None, bank: LevelBank | None = None) -> "BCDataset":
-        """Read a dataset file into memory.  DatasetError if it is damaged, of another layout, or too large.
+        """Read a dataset file into memory.
 
-        bank: of the file's levels, if the caller has it.
+        bank: the levels of the file, if the caller has compiled them already.
+        Raises DatasetError for a file that is missing, damaged, too large, or of another observation layout.
         """
         path = Path(path)
         if not path.is_file():
@@ -394,15 +402,15 @@ class BCDataset:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of observations and states in memory."""
+        """Size of observations and simulator states in bytes."""
         return sum(v.nbytes for v in self.observations.values()) + (self.images.states.nbytes if self.images else 0)
 
     def stacked(self, stacking: Stacking) -> "BCDataset":
-        """The same dataset, sharing memory, with frame stacking."""
+        """Return the same dataset with frame stacking; both share their memory."""
         return replace(self, stacking=stacking)
 
     def observe(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Observations of these rows: key -> array [len(rows), ...], or [len(rows), frames, ...] if stacked."""
+        """Return the observations of some rows: key -> array [len(rows), ...], or [len(rows), frames, ...] if stacked."""
         drawn = self.images.keys if self.images else ()
         found: dict[str, np.ndarray] = {}
         for frames in {self.stacking.frames(key) for key in (*self.observations, *drawn)}:
@@ -417,7 +425,7 @@ class BCDataset:
         return found
 
     def _places(self, rows: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows int64[n * frames] of stacked frames, oldest first, and bool of those that are padding."""
+        """Return the rows int64[n * frames] of stacked frames, oldest first, and bool[n * frames], True for padding."""
         age = rows - self._first[self.demonstration[rows]]
         back, padded = frames_back(np.arange(frames - 1, -1, -1), age[:, None])
         return (rows[:, None] - back).ravel(), padded.ravel()
@@ -429,7 +437,7 @@ class BCDataset:
         return np.cumsum(lengths) - lengths
 
     def check_held_out(self, levels: Iterable[Level]) -> None:
-        """Raise DatasetError if a demonstration is of one of ``levels`` (evaluation levels), or of its mirror image."""
+        """Raise DatasetError if there is a demonstration of an evaluation level or of its mirror image."""
         held_out = {shape.fingerprint: level.name for level in levels for shape in (level, mirror(level))}
         leaked = [i for i, level in enumerate(self.level_fingerprints) if level in held_out]
         if leaked:
@@ -441,25 +449,26 @@ class BCDataset:
             )
 
     def runs(self) -> dict[str, np.ndarray]:
-        """Shortest demonstration of each level: fingerprint -> actions int8[n]."""
+        """Return the actions of the shortest demonstration of each level: fingerprint -> int8[n]."""
         ends = np.cumsum(np.bincount(self.demonstration, minlength=len(self.names)))[:-1]
         each = np.split(self.actions, ends)
         longest_first = sorted(zip(self.level_fingerprints, each, strict=True), key=lambda pair: -len(pair[1]))
         return {level: actions.copy() for level, actions in longest_first}
 
     def rows(self, validation: bool) -> np.ndarray:
-        """Rows int64[n] of the training or the validation part."""
+        """Return the rows int64[n] of the training or of the validation part."""
         return np.flatnonzero(self.validation[self.demonstration] == validation)
 
     def action_histogram(self, rows: np.ndarray | None = None) -> np.ndarray:
-        """Counts int64[6] of each action, in all rows or in those given."""
+        """Count each action in ``rows`` (None: in all rows), int64[6]."""
         return np.bincount(self.actions if rows is None else self.actions[rows], minlength=NUM_ACTIONS)
 
     def class_weights(self, power: float) -> np.ndarray:
-        """Class weights float32[6], (1 / frequency)**power in the training part, with mean 1 over its samples.
+        """Return a weight for each action, float32[6]: (1 / frequency)**power, with mean 1 over the training part.
 
-        power: 0 weighs samples equally, 1 actions.  An action that never occurs has the largest weight.
-        DatasetError if the training part is empty.
+        power: with 0, all weights are 1; with 1, all actions have the same total weight.
+        An action that does not occur counts as if it occurred once.
+        Raises DatasetError if the training part is empty.
         """
         histogram = self.action_histogram(self.rows(validation=False))
         if not histogram.any():
@@ -470,7 +479,7 @@ class BCDataset:
         return (weights / np.average(weights, weights=histogram)).astype(np.float32)
 
     def statistics(self, batch: int = 4096) -> ObservationStatistics:
-        """Means and standard deviations of the training part, for the policy's normaliser."""
+        """Compute means and standard deviations of the training part, for the normaliser of the policy."""
         rows = self.rows(validation=False)
         statistics = ObservationStatistics((*self.observations, *(self.images.keys if self.images else ())))
         for start in range(0, len(rows), batch):
@@ -480,7 +489,7 @@ class BCDataset:
 
     @property
     def report(self) -> str:
-        """Text for printing: used and excluded replays, split, action histogram."""
+        """Text for printing: used and excluded replays, sizes of both parts, and shares of the actions."""
         sizes = []
         for validation in (False, True):
             levels = {self.level_fingerprints[i] for i in np.flatnonzero(self.validation == validation)}
@@ -494,9 +503,9 @@ class BCDataset:
 
 
 def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, LevelBank, dict[Level, int]]:
-    """Exclude demonstrations beyond the time limit; return (set, bank of levels, index of each level in it).
+    """Exclude demonstrations longer than the time limit; return the set, the bank of levels, and each level's index in it.
 
-    DemonstrationError if nothing is left.
+    Raises DemonstrationError if no demonstration is left.
     """
     place = {level: i for i, level in enumerate(dict.fromkeys(d.level for d in found.require_some().demonstrations))}
     bank = LevelBank(list(place), known=found.compiled)
@@ -512,7 +521,7 @@ def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, LevelBank, dic
 
 
 def _waves(demonstrations: Iterable[Demonstration], limit: int) -> Iterator[list[Demonstration]]:
-    """Yield consecutive groups of at most ``limit`` decisions (or single demonstrations)."""
+    """Yield consecutive groups of at most ``limit`` decisions; a longer demonstration is a group of its own."""
     wave: list[Demonstration] = []
     rows = 0
     for demonstration in demonstrations:

@@ -1,7 +1,4 @@
-"""HDF5 file of an imitation dataset: metadata and tables beside the observations, with checks on reading.
-
-The layout is in ``docs/file_formats.md``.
-"""
+"""Reading and writing of the HDF5 file of an imitation dataset; ``docs/file_formats.md`` describes its layout."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,9 +21,9 @@ from nppsim.reading import mismatch, parse_json
 FORMAT_VERSION = 3
 REBUILD = "delete it, it will be rebuilt"
 _CHUNK_ROWS = 512
-_STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # checksums: a damaged block is an error
-LIBRARY = ("v110", "v110")  # readable by HDF5 1.10 and later; checksums of all metadata
-# Columns with one value per decision, and with one per demonstration.  Strings are in the JSON of /about.
+_STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # with checksums of all blocks
+LIBRARY = ("v110", "v110")  # format of HDF5 1.10, which has checksums for all metadata
+# Columns with one value per decision, and columns with one value per demonstration.  Strings are in the JSON of /about.
 DECISIONS = {"actions": "i1", "previous_actions": "i1", "demonstration": "i4"}
 DEMONSTRATIONS = {"category": "i2", "length": "i4", "validation": "?", "retimed": "?", "deviation_px": "f4"}
 _ABOUT = {
@@ -44,7 +41,7 @@ _MAX_LEVELS_BYTES = 1 << 28
 
 
 class DatasetError(UserError, ValueError):
-    """Dataset that cannot be built, read or loaded into memory."""
+    """A dataset that cannot be built, read or loaded into memory."""
 
 
 def write_tables(
@@ -55,7 +52,7 @@ def write_tables(
     settings: Mapping[str, Any],
     key: str,
 ) -> None:
-    """Write everything but the observations.  settings: of the dataset, by name."""
+    """Write everything except the observations.  settings: fields of the DatasetConfig."""
     lengths = [len(d.actions) for d in demonstrations]
     categories = sorted({d.category for d in demonstrations})
     about = {
@@ -91,7 +88,7 @@ def write_tables(
 
 
 def read_about(path: Path, file: h5py.File) -> dict:
-    """Read the metadata; DatasetError for another format version or observation layout."""
+    """Read the metadata.  Raises DatasetError for another format version or observation layout."""
     version = file.attrs["format_version"] if "format_version" in file.attrs else None  # noqa: SIM401  # h5py's get() reads all attributes
     if version != FORMAT_VERSION:
         raise DatasetError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}; {REBUILD}")
@@ -111,7 +108,7 @@ def read_about(path: Path, file: h5py.File) -> dict:
 
 
 def read_column(group: h5py.Group, name: str, rows: int, dtype: npt.DTypeLike) -> np.ndarray:
-    """Read a column; ValueError for another length or type."""
+    """Read a column.  Raises ValueError if it has another length or dtype."""
     expected, column = np.dtype(dtype), group[name]
     if column.shape != (rows, *expected.shape) or column.dtype != expected.base:
         raise ValueError(
@@ -121,7 +118,7 @@ def read_column(group: h5py.Group, name: str, rows: int, dtype: npt.DTypeLike) -
 
 
 def make_samples(file: h5py.File, columns: dict[str, np.dtype], rows: int) -> None:
-    """Create empty datasets for the observations.  columns: name -> type of one row."""
+    """Create empty HDF5 datasets for the observations.  columns: name -> dtype of one row."""
     group = file.create_group("observations")
     for name, column in columns.items():
         chunks = (min(_CHUNK_ROWS, rows), *column.shape)
@@ -129,14 +126,14 @@ def make_samples(file: h5py.File, columns: dict[str, np.dtype], rows: int) -> No
 
 
 def write_levels(file: h5py.File, levels: Sequence[Level]) -> None:
-    """Write the level files, concatenated, and their end positions."""
+    """Write the files of the levels, concatenated, and the position of the end of each."""
     files = [np.frombuffer(level.to_bytes(), np.uint8) for level in levels]
     file.create_dataset("levels", data=np.concatenate(files), **_STORAGE)
     file.create_dataset("level_ends", data=np.cumsum([len(data) for data in files]), **_STORAGE)
 
 
 def read_levels(file: h5py.File) -> list[Level]:
-    """Read the levels that the stored states refer to.  Raises ValueError, LevelError."""
+    """Read the levels.  Raises ValueError or LevelError for damaged data."""
     size = len(file["levels"])
     if size > _MAX_LEVELS_BYTES:
         raise ValueError(f"/levels has {size:,} bytes")

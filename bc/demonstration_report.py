@@ -1,4 +1,4 @@
-"""Report on a folder of demonstrations: one self-contained HTML page, and a short text for the terminal.
+"""Report on a folder of demonstrations: one self-contained HTML page, and a summary for the terminal.
 
     write_page(render_report(analysis), "demonstrations.html")
     print(summary(analysis))
@@ -30,7 +30,7 @@ Groups = Mapping[str, Group]
 
 
 def summary(analysis: Analysis) -> str:
-    """Counts, lengths and findings as plain text."""
+    """Return counts and findings as plain text."""
     lines = [analysis.found.table(), "", "findings:"]
     lines += [f"  {'PROBLEM: ' if f.problem else ''}{f.text}" for f in analysis.findings]
     return "\n".join(lines)
@@ -158,5 +158,5 @@ def _listed(anomalies: Iterable[Anomaly]) -> list[tuple[str, str]]:
 
 
 def _largest_first(groups: Iterable[tuple[str, ...]]) -> list[tuple[int, str]]:
-    """Return size and first names of each group of demonstrations, the largest first."""
+    """Return the size and the first five names of each group, the largest group first."""
     return [(len(names), ", ".join(names[:5])) for names in sorted(groups, key=len, reverse=True)]

@@ -1,8 +1,8 @@
 """Demonstrations from replay files and replay sets: winning runs with one action per decision.
 
-Each replay is read once and played back in the simulator.  Replays that are unreadable, do not finish their level or cannot
-be re-timed to one action per decision are excluded.  ``DemonstrationSet.table()`` counts them by reason.
-Mirrored copies that also win can be added.
+Each replay is read once and played back in the simulator.  A replay is excluded if it is unreadable, does not finish its
+level, or cannot be re-timed to one action per decision.  ``DemonstrationSet.table()`` counts excluded replays by reason.
+Mirror images that also win can be added.
 """
 
 import hashlib
@@ -39,9 +39,9 @@ from nppsim.replays.replay import (
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 
-Places = str | Path | Sequence[str | Path]  # folders of replays, or files; one or several
+Places = str | Path | Sequence[str | Path]  # one or several folders of replays, or files
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
-INDEX_FORMAT = "nppsim demonstrations"  # an index of another format, e.g. of levels, is ignored
+INDEX_FORMAT = "nppsim demonstrations"  # an index with another format, e.g. of a level set, is ignored
 _RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # ..._train_very_simple_100001
 MIRRORED = " (mirrored)"  # suffix of the name of a mirror image
 _SHOWN_PER_REASON = 10
@@ -58,16 +58,17 @@ _FOR_EVALUATION = "used for evaluation"
 
 
 class DemonstrationError(UserError, ValueError):
-    """Unusable folder or file of demonstrations."""
+    """A folder or file of demonstrations that cannot be used."""
 
 
 @dataclass(frozen=True)
 class ReplayFile:
-    """A replay file, or replay i of a replay set with the name ``<set>#i``.
+    """A replay file, or one replay of a replay set.
 
-    path: for messages.
-    name: relative to the folder; of several folders, prefixed with the name of the folder.
-    source: bytes of the file, or the replay of a set.
+    path: path of the file, for messages.
+    name: path relative to the folder; replay i of a set has the suffix ``#i``.  With several folders, the name begins with
+        the name of the folder.
+    source: content of the file, or a replay from a set.
     """
 
     path: str
@@ -77,12 +78,12 @@ class ReplayFile:
 
     @cached_property
     def replay(self) -> Replay:
-        """The replay, parsed at first use.  Raises ReplayError."""
+        """The replay.  Raises ReplayError for a damaged file."""
         return self.source if isinstance(self.source, Replay) else Replay.from_bytes(self.source, self.path)
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the file, or of a set's replay, without parsing a file."""
+        """Digest of the content of the file, or of the replay from a set."""
         if isinstance(self.source, bytes):
             return hashlib.sha256(self.source).hexdigest()
         return f"{self.source.fingerprint} {self.source.success}"
@@ -93,11 +94,11 @@ class Demonstration:
     """A level and actions that win it, verified by playback.
 
     actions: int64[decisions], 0..5, one per ``frame_skip`` frames.
-    inputs: uint8[frames], the same as input bytes, up to and including the winning frame.
-    recorded_frames: of the replay file, up to and including its winning frame.
-    retimed: the inputs of a 60 Hz recording were changed to one action per decision.
-    deviation_px: mean distance of a re-timed run from the recording.
-    mirrored: mirror image of another demonstration.
+    inputs: uint8[frames], the same actions as input bytes, up to and including the winning frame.
+    recorded_frames: number of frames in the replay file, up to and including the winning frame.
+    retimed: True if the inputs of a 60 Hz recording were changed to one action per decision.
+    deviation_px: mean distance between a re-timed run and the recording.
+    mirrored: True for the mirror image of another demonstration.
     """
 
     name: str
@@ -116,7 +117,7 @@ class LeftOut:
     """An excluded replay, or an excluded mirror image.
 
     reason: one of the constants of this module.
-    detail: a sentence.
+    detail: explanation for messages.
     """
 
     name: str
@@ -130,7 +131,8 @@ class LeftOut:
 class DemonstrationSet:
     """Demonstrations of a folder, and the excluded replays.
 
-    compiled: compiled geometry of the levels, for ``LevelBank``.
+    left_out: the excluded replays.
+    compiled: compiled geometry of the levels, which saves ``LevelBank`` the compilation.
     """
 
     folder: str
@@ -140,9 +142,9 @@ class DemonstrationSet:
     compiled: Mapping[Level, LevelGeometry] = field(default_factory=dict, repr=False)
 
     def table(self, details: int = _SHOWN_PER_REASON) -> str:
-        """Table for printing: counts per category, re-timing, excluded replays by reason.
+        """Return a text for printing: counts per category, results of re-timing, and excluded replays by reason.
 
-        details: number of excluded replays listed per reason.
+        details: largest number of excluded replays that are listed per reason.
         """
         return "\n".join([self._counts(), *self._retiming(), *self._mirroring(), *self._reasons(details)])
 
@@ -187,7 +189,7 @@ class DemonstrationSet:
                 yield f"  ... and {count - details} more"
 
     def require_some(self) -> "DemonstrationSet":
-        """Return the set; DemonstrationError if it is empty."""
+        """Return the set itself.  Raises DemonstrationError if it has no demonstrations."""
         if not self.demonstrations:
             raise DemonstrationError(
                 f"{self.folder}: none of {len(self.left_out)} replays can be used as a demonstration; "
@@ -197,22 +199,22 @@ class DemonstrationSet:
 
 
 def places_of(where: Places) -> tuple[Path, ...]:
-    """Folders and files as paths."""
+    """Return one or several places as paths."""
     return (Path(where),) if isinstance(where, (str, Path)) else tuple(map(Path, where))
 
 
 def places_text(where: Places) -> str:
-    """Folders and files as text."""
+    """Return one or several places as text for messages."""
     return " and ".join(map(str, places_of(where)))
 
 
 def find_replays(where: Places) -> tuple[ReplayFile, ...]:
     """Find all replays in ``*.replay`` files and replay sets (``*.h5``) below folders, sorted by name.
 
-    With several folders, names are prefixed with the folder's name, and a number if two folders have the same one.
-    The category is that of the replay's entry in its set.  If there is none, it comes from ``index.json`` beside the
-    file, else from a name of the form ``*_train_CATEGORY_NUMBER`` (or ``test``), else from the sub-folder, else it is
-    "uncategorised".  Raises DemonstrationError.
+    With several folders, each name begins with the name of its folder, and a number if two folders have the same name.
+    The category is the first of these that exists: the category of the replay in its set; the entry in ``index.json``; a part
+    of a file name ``*_train_CATEGORY_NUMBER`` (or ``test``); the sub-folder; "uncategorised".
+    Raises DemonstrationError for a place that is missing or unreadable.
     """
     places = places_of(where)
     if len(places) == 1:
@@ -255,11 +257,12 @@ def load_demonstrations(
 ) -> DemonstrationSet:
     """Play back all replays; return those that win with one action per ``frame_skip`` frames.
 
-    mirror: add mirror images that win.
-    max_per_category: largest number of replays per category, drawn at random with ``seed``.
+    folder: places of the replays, for messages.
+    mirror: also add the mirror images that win.
+    max_per_category: largest number of replays per category, drawn at random with ``seed``; None: all.
     held_back: fingerprints of levels whose replays are excluded.
-    progress: wraps the files, e.g. tqdm.
-    Damaged files are excluded, with the error as detail.
+    progress: function that wraps the files, e.g. tqdm.
+    A damaged file is excluded, with the error as detail.
     """
     if frame_skip < 1:
         raise DemonstrationError(f"frame_skip={frame_skip}; give at least 1")
@@ -281,7 +284,7 @@ def load_demonstrations(
 def _unless_duplicate(
     result: Demonstration | LeftOut, used: dict[tuple[Level, bytes], Demonstration]
 ) -> Demonstration | LeftOut:
-    """Add a demonstration to ``used``, or exclude it as a duplicate of the same level and actions."""
+    """Add a demonstration to ``used``, or exclude it if one with the same level and actions is there already."""
     if isinstance(result, LeftOut):
         return result
     first = used.setdefault((result.level, result.actions.tobytes()), result)
@@ -292,7 +295,7 @@ def _unless_duplicate(
 
 
 class _Converter:
-    """Converts replays to demonstrations.  compiled: geometry of the levels so far."""
+    """Converter of replays to demonstrations.  ``compiled`` has the geometry of all levels so far."""
 
     def __init__(self, frame_skip: int, held_back: Collection[str]):
         self.frame_skip = frame_skip
@@ -341,7 +344,7 @@ class _Converter:
         return Demonstration(file.name, file.category, replay.level, actions, inputs, run.frames, retimed, deviation_px)
 
     def mirrored(self, original: Demonstration) -> Demonstration | LeftOut:
-        """The mirror image of a demonstration, excluded unless it wins."""
+        """Return the mirror image of a demonstration, or exclude it if it does not win."""
         replay = mirror_replay(Replay(original.level, original.inputs, name=original.name))
         run = simulate(self._bank(replay.level), replay.inputs)
         if not run.won:
@@ -355,9 +358,9 @@ class _Converter:
 def _draw(
     files: Sequence[ReplayFile], max_per_category: int | None, seed: int
 ) -> tuple[list[ReplayFile], list[ReplayFile]]:
-    """Draw at most ``max_per_category`` files per category (None: all); return these and the rest, in the order of ``files``.
+    """Draw at most ``max_per_category`` files per category (None: all); return the drawn files and the others, in order.
 
-    The draw depends only on seed and names, so that additional files change it as little as possible.
+    The random order depends only on seed and names, so additional files change the draw as little as possible.
     """
     if max_per_category is None:
         return list(files), []
@@ -390,7 +393,7 @@ def _read(path: Path, folder: Path, indexed: Mapping[Path, str]) -> list[ReplayF
 
 
 def _read_set(path: Path, name: str, category: str) -> list[ReplayFile]:
-    """Replays of a set.  category: of replays without one."""
+    """Read the replays of a set.  category: default for replays without a category."""
     try:
         with ReplaySet(path) as replays:
             return [
@@ -402,7 +405,7 @@ def _read_set(path: Path, name: str, category: str) -> list[ReplayFile]:
 
 
 def _read_index(path: Path) -> dict[Path, str]:
-    """Read an index file: replay -> category.  The files must exist."""
+    """Read an index file: path of a replay -> category.  Raises DemonstrationError if a listed file does not exist."""
     expected = f'expected {{"format": "{INDEX_FORMAT}", "demonstrations": [{{"file": NAME, "category": NAME}}, ...]}}'
     index = read_json(path, DemonstrationError, f"{expected}, or delete the file")
     try:

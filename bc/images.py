@@ -1,6 +1,6 @@
-"""Image observations of demonstrations, rendered on demand from stored states.
+"""Image observations of demonstrations, rendered on demand from stored simulator states.
 
-A state needs a fiftieth of the memory of its images, and rendering costs no more than copying them.
+A state needs a fiftieth of the memory of its images.  Rendering takes no longer than copying the images.
 """
 
 import numpy as np
@@ -9,14 +9,16 @@ from nppsim import BatchSimulator, LevelBank
 from nppsim.observe import layout
 from nppsim.states import impossible
 
-_BATCH = 512  # states rendered together; bounds the memory
+_BATCH = 512  # states rendered together, which limits the memory
 
 
 class StoredImages:
-    """The images ``keys`` of states from ``BatchSimulator.snapshot``, bit for bit as the agent observed them.
+    """Renderer of image observations from simulator states; the images equal the recorded observations bit for bit.
 
-    bank: the simulator's, or one of the same levels in its order.  states: uint8[S, B].
-    Raises ValueError if the states are not of these levels.
+    bank: the levels of the simulator that made the states, in the same order.
+    states: uint8[S, bytes], from ``BatchSimulator.snapshot``.
+    keys: observation keys of the images.
+    Raises ValueError if the states have another size than states of these levels.
     """
 
     def __init__(self, bank: LevelBank, states: np.ndarray, keys: tuple[str, ...]):
@@ -28,7 +30,7 @@ class StoredImages:
             raise ValueError(f"states of shape {states.shape}; those of these levels have {size} bytes each")
 
     def check(self) -> None:
-        """Raise ValueError for impossible states: compiled code does not check them."""
+        """Raise ValueError for impossible states, which compiled code would not notice."""
         simulator = self._simulator
         for start in range(0, len(self.states), simulator.num_envs):
             states = self.states[start : start + simulator.num_envs]
@@ -37,7 +39,7 @@ class StoredImages:
                 raise ValueError(f"/observations/states: of the {len(states)} from row {start} on: {problem}")
 
     def draw(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Render the images of these rows: key -> uint8[len(rows), ...], in new arrays."""
+        """Render the images of these rows into new arrays: key -> uint8[len(rows), ...]."""
         simulator = self._simulator
         images = {key: np.empty((len(rows), *layout.SPECS[key].shape), np.uint8) for key in self.keys}
         for start in range(0, len(rows), simulator.num_envs):

@@ -1,10 +1,10 @@
 """Export of demonstrations to Minari datasets, and import (extra ``minari``).
 
-One dataset per category, ``npp/<category>/<source>-v0``, in Minari's folder (``MINARI_DATASETS_PATH``).  An episode of T
-decisions has T + 1 observations, T actions, rewards, terminations and truncations.  Its options, stored by Minari, are
-required for the import: the level's map (zlib, base64), name, frame skip and length in frames.
+The export writes one dataset per category, ``npp/<category>/<source>-v0``, into Minari's folder (``MINARI_DATASETS_PATH``).
+An episode of T decisions has T + 1 observations, and T actions, rewards, terminations and truncations.  The options of an
+episode contain what the import needs: the level file (zlib, base64), the name, the frame skip and the length in frames.
 
-The environment's spec does not contain the levels, which are stored with the episodes: pass them when recovering it.
+The environment's spec does not contain the levels.  Pass them when you recover the environment:
 
     levels = [file.replay.level for file in import_minari(name)]  # one per episode
     env = minari.load_dataset(name).recover_environment(levels=levels)
@@ -51,7 +51,7 @@ _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
 
 
 def dataset_id(category: str, source: str) -> str:
-    """Return the name of the dataset of one category.  source: "planner", "human" or another word."""
+    """Return the name of the dataset of one category.  Raises DemonstrationError for a part of several words."""
     name = f"{NAMESPACE}/{category}/{source}-v0"
     if not _ID.fullmatch(name):
         raise DemonstrationError(f"{name}: invalid name of a Minari dataset; source and category must be single words")
@@ -60,10 +60,11 @@ def dataset_id(category: str, source: str) -> str:
 
 @dataclass(frozen=True)
 class About:
-    """Metadata of a dataset.  DemonstrationError for an invalid source.
+    """Metadata of a dataset.
 
-    source: origin of the demonstrations: "planner", "human" or another word.
-    code_permalink: URL of the code that made them, with its version.
+    source: origin of the demonstrations in one word, e.g. "planner" or "human".
+    code_permalink: URL of the code that made the demonstrations, with its version.
+    Raises DemonstrationError for a source of several words.
     """
 
     source: str
@@ -78,8 +79,8 @@ class About:
 def export_folder(folder: str, frame_skip: int, about: About, keys: Sequence[str]) -> list[str]:
     """Export a folder of replays; return the lines to print: a table and the names of the datasets.
 
-    Run it in a separate process: after a failed write, HDF5 prints errors for every object and may crash at exit.  This
-    function therefore redirects stderr to /dev/null.
+    Run it in a separate process: after a failed write, HDF5 may crash at exit.  HDF5 also prints an error for every
+    object, so this function redirects stderr to /dev/null.
     """
     played = load_demonstrations(find_replays(folder), frame_skip, folder=folder, progress=progress_bar)
     found, bank, _ = with_bank(played)
@@ -98,11 +99,11 @@ def export_minari(
 ) -> list[str]:
     """Write one Minari dataset per category; return their names.
 
-    bank: of the levels, if the caller has it (``with_bank``).
-    observations: keys or short names.
-    progress: wraps the demonstrations during playback.
+    bank: the compiled levels, if the caller has them (``with_bank``).
+    observations: keys or short names of the observations in the dataset.
+    progress: function that wraps the demonstrations during playback.
     Raises DemonstrationError if there is no demonstration, an observation is unknown, a dataset of that name exists, or
-    writing fails; DatasetError if a category does not fit into memory.
+    writing fails.  Raises DatasetError if a category does not fit into memory.
     """
     minari = needed("minari", "minari")
     keys = observation_keys(observations)
@@ -137,9 +138,9 @@ def export_minari(
 
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """Let Minari write into a hidden folder inside its own, which is deleted at the end of the block.
+    """Let Minari write into a hidden sub-folder of its folder; delete the sub-folder at the end of the block.
 
-    DemonstrationError if writing fails.  HDF5 may then crash at the end of the process.
+    Raises DemonstrationError if writing fails; HDF5 may then crash at the end of the process.
     """
     needed("minari", "minari")
     from minari.storage.datasets_root_dir import get_dataset_path  # reads the variable in each call
@@ -163,7 +164,7 @@ def _temporary_folder() -> Iterator[Path]:
 def _move(folder: Path, names: Sequence[str]) -> None:
     """Move complete datasets, and descriptions of new namespaces, from the temporary folder to its parent.
 
-    DemonstrationError if another process has meanwhile exported a dataset of the same name, which is not changed.
+    Raises DemonstrationError if another process has exported a dataset of the same name in the meantime.
     """
     for description in folder.rglob("namespace_metadata.json"):
         target = folder.parent / description.relative_to(folder)
@@ -192,7 +193,7 @@ def observation_keys(observations: Sequence[str]) -> tuple[str, ...]:
 
 
 def _by_name(found: DemonstrationSet, source: str) -> dict[str, list[Demonstration]]:
-    """Name of the dataset -> demonstrations of its category."""
+    """Group demonstrations by category: name of the dataset -> demonstrations."""
     named: dict[str, list[Demonstration]] = {}
     for demonstration in sorted(found.require_some().demonstrations, key=lambda d: d.category):
         named.setdefault(dataset_id(demonstration.category, source), []).append(demonstration)
@@ -202,8 +203,8 @@ def _by_name(found: DemonstrationSet, source: str) -> dict[str, list[Demonstrati
 def _environment(found: DemonstrationSet, bank: LevelBank | None, keys: tuple[str, ...]) -> NppEnv:
     """Create the environment for recording.
 
-    Its spec, which Minari stores, names a folder of levels that does not exist, so that recovering the environment without
-    ``levels`` is an error.
+    Minari stores the environment's spec.  The spec names a folder of levels that does not exist, so that recovering the
+    environment without ``levels`` is an error.
     """
     bank = bank or LevelBank(list(dict.fromkeys(d.level for d in found.demonstrations)), known=found.compiled)
     env = NppEnv(bank, observations=keys, frame_skip=found.frame_skip)
@@ -217,7 +218,7 @@ def _episodes(
     demonstrations: Sequence[Demonstration],
     progress: Callable[[Sequence[Demonstration]], Iterable[Demonstration]],
 ) -> Iterator[object]:
-    """Minari's EpisodeBuffer of each demonstration."""
+    """Play the demonstrations and yield Minari's EpisodeBuffer of each."""
     from minari.data_collector import EpisodeBuffer  # an extra
 
     place = {level: i for i, level in enumerate(env.simulator.bank.levels)}
@@ -226,7 +227,7 @@ def _episodes(
 
 
 def _episode(env: NppEnv, level: int, demonstration: Demonstration, number: int) -> dict:
-    """The fields of Minari's EpisodeBuffer."""
+    """Play one demonstration; return the fields of Minari's EpisodeBuffer."""
     observation, _info = env.reset(options={"level": level})
     observations, rewards, terminations, truncations = [observation], [], [], []
     for action in demonstration.actions.tolist():
@@ -254,9 +255,9 @@ def _episode(env: NppEnv, level: int, demonstration: Demonstration, number: int)
 
 
 def import_minari(name: str) -> tuple[ReplayFile, ...]:
-    """Return the replays of a dataset made by ``export_minari``, for ``load_demonstrations``, which verifies them.
+    """Return the replays of a dataset that ``export_minari`` made; ``load_demonstrations`` checks that they win.
 
-    Raises DemonstrationError for an unknown name, and for a dataset without levels.
+    Raises DemonstrationError for an unknown name, and for a dataset that is damaged or has no levels.
     """
     needed("minari", "minari")
     from minari.storage.datasets_root_dir import get_dataset_path
@@ -282,7 +283,7 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
 
 
 def _replay(episode: h5py.Group, place: str) -> tuple[str, Replay]:
-    """Read name and replay of an episode.  Raises DemonstrationError, or one of hdf5.DAMAGE."""
+    """Read the name and the replay of an episode.  Raises DemonstrationError or one of hdf5.DAMAGE."""
     actions = episode["actions"]
     try:
         options = {name: episode.attrs[f"options/{name}"] for name in ("level", "name", "frame_skip", "frames")}

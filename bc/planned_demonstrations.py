@@ -1,7 +1,7 @@
-"""Demonstrations made by the planner for a level set, one replay set per category.
+"""Demonstrations that the planner makes for a level set, one replay set per category.
 
-Runs are stored in the order of the level set, for any number of workers and interruptions.  A further call resumes at the
-last level with a run.
+The runs are stored in the order of the level set, whatever the number of workers.  After an interruption, another call
+resumes at the last level that has a run.
 """
 
 import time
@@ -21,18 +21,18 @@ from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 
-SAVE_EVERY_S = 30.0  # seconds between saves, which copy the file
+SAVE_EVERY_S = 30.0  # seconds between saves; each of them copies the file
 
 
 @dataclass(frozen=True)
 class MadeDemonstrations:
     """Result of ``make_demonstrations``.
 
-    written: runs written by this call.
-    found: runs from earlier calls.
-    duplicates: runs equal to one of another seed, or of the same level under another name.
-    failed: planner runs without a win, on levels that have another run.
-    unfinished: levels without any run.
+    written: number of runs that this call wrote.
+    found: number of runs from earlier calls.
+    duplicates: number of runs that equal a run with another seed, or of the same level under another name.
+    failed: number of planner runs without a win, on levels that have another run.
+    unfinished: files of the levels without any run.
     """
 
     written: int
@@ -53,13 +53,13 @@ def make_demonstrations(
 ) -> MadeDemonstrations:
     """Plan runs through every level of a level set and write them to the replay sets ``out/<category>.h5``.
 
-    workers: processes; None: all usable cores.
-    cluster: address of a Ray cluster to use instead (``nppsim.cluster``).
-    progress: wraps the finished levels, given their number.
-    Metadata of a replay: ``source`` ("planner"), ``seed``, ``par_frames`` and ``planner`` (the settings).
+    workers: number of processes; None: all usable cores.
+    cluster: address of a Ray cluster to use instead of local processes (``nppsim.cluster``).
+    progress: function that wraps the finished levels; the second argument is the number of levels.
+    The metadata of each replay are ``source`` ("planner"), ``seed``, ``par_frames`` and ``planner`` (the settings).
     An interrupted call saves its runs, and the next call resumes.
-    Raises LevelSetError, ReplayError for a damaged file in ``out``, FolderError if another process writes to ``out``,
-    ClusterError, and DemonstrationError for files made with other levels or settings and for failed workers.
+    Raises LevelSetError, ReplayError for a damaged file in ``out``, FolderError if another process writes to ``out``, and
+    ClusterError.  Raises DemonstrationError for files made with other levels or settings, and for failed workers.
     """
     if workers is not None and workers < 1:
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
@@ -82,7 +82,7 @@ def _make(
 ) -> MadeDemonstrations:
     agenda = _agenda(level_set, files.folder, settings)
     frames, duplicates, failed = dict(agenda.earlier), (len(level_set) - len(agenda.entries)) * settings.runs, 0
-    # Read all levels first: a damaged one fails before hours of work, and machines of a cluster need no files.
+    # Read all levels first: a damaged level fails before hours of work, and machines of a cluster need no level files.
     levels = [(entry, LevelSet(level_set.path, [entry])[0]) for entry in agenda.todo]
     with executor.map(partial(_plan_level, settings), levels) as results, files:
         for entry, (runs, again) in zip(agenda.todo, progress(results, len(agenda.todo)), strict=True):
@@ -101,11 +101,11 @@ def _make(
 
 @dataclass(frozen=True)
 class _Agenda:
-    """Levels to plan.
+    """Levels of a level set, and the runs that exist already.
 
-    entries: the distinct levels, by fingerprint.
-    earlier: frames of the runs that earlier calls wrote, by level (fingerprint) and seed.
-    todo: levels not handled by earlier calls.
+    entries: the distinct levels by fingerprint.
+    earlier: (level fingerprint, seed) -> length in frames of a run from an earlier call.
+    todo: levels that no earlier call has finished.
     """
 
     entries: Mapping[str, LevelEntry]
@@ -119,7 +119,7 @@ def _agenda(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Agend
         fingerprint = level_set.fingerprint(i)
         entries.setdefault(fingerprint, replace(entry, fingerprint=fingerprint))
     frames: dict[tuple[str, int], int] = {}
-    behind: set[str] = set()  # levels handled by an earlier call
+    behind: set[str] = set()  # fingerprints of the levels that earlier calls have finished
     for category in level_set.categories:
         ours = [fingerprint for fingerprint, entry in entries.items() if entry.category == category]
         earlier = _read_earlier(out / f"{category}.h5", ours, settings)
@@ -135,7 +135,7 @@ def _agenda(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Agend
 class _Files:
     """One replay set per category in ``folder``, created with its first run and saved at the end.
 
-    check: raises if the folder is gone, as a new file would lack the earlier runs.
+    check: function that raises an error if the folder was deleted; a new file would lack the earlier runs.
     """
 
     def __init__(self, folder: Path, settings: PlannerSettings, check: Callable[[], None]):
@@ -168,7 +168,10 @@ class _Files:
 
 
 def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) -> dict[tuple[str, int], int]:
-    """Read runs of earlier calls: (level fingerprint, seed) -> frames.  levels: fingerprints of the category, in order."""
+    """Read the runs of earlier calls: (level fingerprint, seed) -> frames.
+
+    levels: fingerprints of the levels of the category, in order.
+    """
     if not path.exists():
         return {}
     number = {level: i for i, level in enumerate(levels)}
@@ -194,7 +197,7 @@ def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) 
 def _plan_level(
     settings: PlannerSettings, entry_and_level: tuple[LevelEntry, Level]
 ) -> tuple[list[tuple[int, Replay]], int]:
-    """Plan one level; return distinct runs with their seeds, and the number of duplicates."""
+    """Plan runs through one level; return the distinct runs with their seeds, and the number of duplicates."""
     entry, level = entry_and_level
     distinct: dict[bytes, tuple[int, Replay]] = {}
     again = 0

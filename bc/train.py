@@ -1,7 +1,8 @@
 """Behavioural cloning: cross-entropy between a policy's action logits and demonstrated actions.
 
-Players mostly repeat their last input, so accuracy alone says little.  Metrics are therefore compared with two trivial
-predictors (previous action; most frequent action).  Accuracy on *changes* of the action and success in closed loop matter.
+Players mostly repeat their last input, so even a trivial predictor has a high accuracy.  The metrics are therefore compared
+with two trivial predictors: the previous action, and the most frequent action.  The accuracy on *changes* of the action and
+the success in closed loop show more.
 """
 
 import math
@@ -30,7 +31,7 @@ _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and 
 
 
 class TrainingError(UserError, RuntimeError):
-    """Failed pretraining, e.g. a loss that is not finite."""
+    """Pretraining that failed, e.g. because of a loss that is not finite."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,14 @@ class BCConfig:
     """Settings of pretraining by behavioural cloning."""
 
     epochs: int = setting(
-        50, "maximum number of passes over the demonstrations", flag="bc-epochs", needs=_REPLAYS, low=1
+        50, "largest number of passes over the demonstrations", flag="bc-epochs", needs=_REPLAYS, low=1
     )
     batch_size: int = setting(
         128, "decisions per gradient step of behavioural cloning", flag="bc-batch-size", needs=_REPLAYS, low=1
     )
     learning_rate: float = setting(
         3e-4,
-        "initial learning rate; cosine decay to zero",
+        "initial learning rate of behavioural cloning; it decays to zero as a cosine",
         flag="bc-learning-rate",
         needs=_REPLAYS,
         above=0,
@@ -56,17 +57,17 @@ class BCConfig:
         1.0, "largest gradient norm; longer gradients are clipped", flag="bc-max-grad-norm", needs=_REPLAYS, above=0
     )
     patience: int = setting(
-        10, "epochs without a better validation loss before early stopping", flag="bc-patience", needs=_REPLAYS, low=1
+        10, "epochs without a better validation loss until early stopping", flag="bc-patience", needs=_REPLAYS, low=1
     )
     class_weight_power: float = setting(
         0.0,
-        "exponent of the class weights; 0 disables weighting",
+        "exponent of the class weights 1 / frequency of an action; 0 disables weighting",
         flag="bc-class-weight-power",
         needs=_REPLAYS,
         low=0,
         high=10,
     )
-    seed: int = setting(0, "of the order of minibatches", refusal="follows --seeds; leave it out", low=0)
+    seed: int = setting(0, "random seed for the order of minibatches", refusal="follows --seeds; leave it out", low=0)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -82,10 +83,10 @@ class BCConfig:
 class BCResult:
     """Result of pretraining.
 
-    best_epoch: 1-based; the policy has its weights.
-    training, validation: metrics of those weights.
-    baselines: the trivial predictors on the validation part.
-    history: per epoch, the scalars written to TensorBoard.
+    best_epoch: epoch with the best validation loss, counted from 1; the policy has the weights of this epoch.
+    training, validation: metrics of these weights on the two parts of the dataset.
+    baselines: metrics of the trivial predictors on the validation part.
+    history: scalars of each epoch, as written to TensorBoard.
     closed_loop: result of ``Hooks.closed_loop``, or None.
     """
 
@@ -107,7 +108,7 @@ class BCResult:
         return asdict(self)
 
     def table(self) -> str:
-        """Table of validation metrics, with the trivial predictors, for printing."""
+        """Return a table for printing: validation metrics of the policy and of the trivial predictors."""
         header = ("validation", "loss", "accuracy", "on changes", "recall per action")
         rows = []
         for name, metrics in {"policy": self.validation, **self.baselines}.items():
@@ -122,7 +123,7 @@ class BCResult:
 class Policy(Protocol):
     """Torch module that maps raw observations to logits float[B, 6] and values float[B].
 
-    If it has a ``memory`` that is not None, it must also be a ``bc.batches.Recurrent``.
+    A policy whose attribute ``memory`` is not None must also implement ``bc.batches.Recurrent``.
     """
 
     training: bool
@@ -144,11 +145,11 @@ class ScalarWriter(Protocol):
 
 @dataclass(frozen=True)
 class Hooks:
-    """Functions called during pretraining.
+    """Functions that pretraining calls.
 
-    on_improvement: with policy and epoch at each new best validation loss, e.g. to save a checkpoint.
-    on_epoch: after each epoch with the training state, without the policy's weights.
-    closed_loop: at the end with the policy; its metrics go into the result and ``bc/closed_loop/...``.
+    on_improvement: called with policy and epoch at each new best validation loss, e.g. to save a checkpoint.
+    on_epoch: called after each epoch with the training state, which does not contain the weights of the policy.
+    closed_loop: called at the end with the policy; returns metrics for the result and for ``bc/closed_loop/...``.
     """
 
     on_improvement: Callable[[Any, int], None] = lambda policy, epoch: None
@@ -167,15 +168,16 @@ def pretrain(
     pool: ThreadPool | None = None,
     log: Callable[[str], None] = print,
 ) -> BCResult:
-    """Train ``policy`` on ``dataset``; at the end it has the weights of the best validation loss.
+    """Train ``policy`` on ``dataset``; at the end, it has the weights with the best validation loss.
 
-    policy: with normaliser and precision set, on the device for training.
-    writer: receives tags ``bc/...``, step = epoch.
-    state: last state passed to ``hooks.on_epoch``, to resume bit for bit on a CPU; the caller restores the policy's weights.
-    pool: threads that share each batch; None: a single thread.
-    log: receives lines without a terminal for a progress bar.
     The value head is not trained.
-    Raises TrainingError if the loss is not finite, no gradient arrives, or ``state`` is of other data or settings.
+    policy: the policy on the device for training, with statistics in its normaliser.
+    writer: TensorBoard writer for the tags ``bc/...``; the step is the epoch.
+    state: the last state passed to ``hooks.on_epoch``, to resume; the caller restores the weights of the policy.  On a CPU,
+        the result equals that of an uninterrupted run bit for bit.
+    pool: threads that share each batch; None: a single thread.
+    log: function that prints progress where there is no terminal for a progress bar.
+    Raises TrainingError if the loss is not finite, if all gradients are zero, or if ``state`` has other data or settings.
     """
     hooks = hooks or Hooks()
     setup = _setup(policy, dataset, config, pool or ThreadPool(1))
@@ -208,9 +210,9 @@ def pretrain(
 
 @dataclass(frozen=True, eq=False)
 class _Setup:
-    """Objects used by each epoch.
+    """Objects that all epochs share.
 
-    training, validation: rows of the dataset.
+    training, validation: rows of the dataset, int64.
     weights: float[6], class weights of the loss.
     """
 
@@ -241,7 +243,7 @@ def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, pool: ThreadPoo
 
 @dataclass(frozen=True, eq=False)
 class _Best:
-    """Best validation loss so far, with epoch and weights."""
+    """Best validation loss so far, with its epoch and weights."""
 
     epoch: int
     loss: float
@@ -252,8 +254,8 @@ class _Course:
     """State of training between epochs.
 
     history: scalars of each epoch.
-    order: random generator of the minibatches.
-    seconds: training time, without interruptions.
+    order: random generator for the order of minibatches.
+    seconds: duration of training without interruptions.
     """
 
     def __init__(self, seed: int):
@@ -267,7 +269,7 @@ class _Course:
         return self._before + time.monotonic() - self._began
 
     def state(self, setup: _Setup) -> dict[str, Any]:
-        """State for ``load``."""
+        """Return the state for ``load``."""
         return {
             "dataset": setup.dataset.key,
             "config": asdict(setup.config),
@@ -280,7 +282,7 @@ class _Course:
         }
 
     def load(self, state: Mapping[str, Any], setup: _Setup, dataset: BCDataset) -> None:
-        """Restore ``state``."""
+        """Restore a ``state``.  Raises TrainingError if it has other data or settings."""
         if state["dataset"] != dataset.key:
             raise TrainingError(
                 f"imitation started with other demonstrations ({state['dataset']}, now {dataset.key}); restore them, or "
@@ -332,7 +334,7 @@ def _fit(
 
 
 def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
-    """Metrics of ``policy``, in evaluation mode, on the given rows of ``dataset``."""
+    """Compute the metrics of ``policy``, in evaluation mode, on some rows of ``dataset``."""
     device, was_training = next(policy.parameters()).device, policy.training
     policy.eval()
     losses, predictions = [], []
@@ -349,7 +351,7 @@ def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
 
 
 def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics]:
-    """Metrics on ``rows`` of two predictors: the previous action, and the most frequent action of the training part."""
+    """Compute the metrics of two trivial predictors on some rows; they are fitted to the training part."""
     training = dataset.rows(validation=False)
     tables = predictors(transition_counts(dataset.actions[training], dataset.previous_actions[training]))
     actions, previous = dataset.actions[rows], dataset.previous_actions[rows]
@@ -357,7 +359,7 @@ def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics
 
 
 def _train_epoch(setup: _Setup, order: np.random.Generator, epoch: int) -> dict[str, float]:
-    """Train one epoch; return learning rate, mean (weighted) loss and accuracy."""
+    """Train one epoch; return learning rate, mean loss (with class weights) and accuracy."""
     scalars = {"learning_rate": float(setup.schedule.get_last_lr()[0])}
     setup.policy.train()
     total = np.zeros(2)
@@ -372,12 +374,12 @@ def _train_epoch(setup: _Setup, order: np.random.Generator, epoch: int) -> dict[
 
 
 def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
-    """Compute gradients of a batch; return loss and accuracy."""
+    """Compute the gradients of a batch; return loss and accuracy."""
     observations, actions = setup.batches.observe(batch)
 
     def loss(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
         logits = setup.policy.logits_and_values({key: some[rows] for key, some in observations.items()})[0].float()
-        # class weights average to 1 over the dataset, so the plain mean keeps the scale of the gradient
+        # class weights average to 1 over the dataset, so a plain mean preserves the scale of the gradient
         losses = torch.nn.functional.cross_entropy(logits, actions[rows], weight=setup.weights, reduction="none")
         right = logits.argmax(dim=1) == actions[rows]
         return losses.mean(), torch.stack((losses.mean(), right.float().mean()))
@@ -390,7 +392,7 @@ def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
 
 
 def _step(setup: _Setup, epoch: int) -> None:
-    """Optimiser step; TrainingError if the gradient norm is 0 or not finite."""
+    """Make a step of the optimiser.  Raises TrainingError if the gradient norm is 0 or not finite."""
     norm = torch.nn.utils.clip_grad_norm_(setup.policy.parameters(), setup.config.max_grad_norm)
     if not (norm > 0 and torch.isfinite(norm)):
         raise TrainingError(

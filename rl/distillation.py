@@ -1,13 +1,13 @@
-"""Distillation from a teacher on the states that the student visits.
+"""Distillation of a teacher policy into a student, on the states that the student visits.
 
     distiller = Distiller(student, teacher, env, settings, rollout_length=64, pool=ThreadPool(2), seed=0)
     while distiller.progress < 1:
         metrics = distiller.update()
 
 The student acts, so training covers the states that its own mistakes lead to (DAgger, Ross et al. 2011).  The loss is the
-divergence from the teacher's action distribution (policy distillation, Rusu et al. 2016).  The teacher may observe more than
-the student, e.g. simulator look-ahead (learning by cheating, Chen et al. 2019).
-The value function is not trained here; PPO's critic warms up before the actor moves.
+KL divergence from the teacher's action distribution (policy distillation, Rusu et al. 2016).  The teacher may observe more
+than the student, e.g. simulator look-ahead (learning by cheating, Chen et al. 2019).
+Distillation does not train the value function; PPO later trains it before the actor.
 """
 
 import json
@@ -34,22 +34,22 @@ from rl.ppo.losses import kl_divergence
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.ppo.vec_env import BatchVecEnv
 
-LOWEST_RATE = 0.1  # of the learning rate, at the end
+LOWEST_RATE = 0.1  # final learning rate, as a share of the initial one
 _REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-learning-rate"
 
 
 class DistillationError(UserError, RuntimeError):
-    """The teacher cannot be used, or distillation diverged; the message says why and what to do."""
+    """A teacher that cannot be used, or a distillation that diverged."""
 
 
 @dataclass(frozen=True)
 class DistillationMetrics:
     """Metrics of one update.
 
-    divergence: KL from teacher to student during the rollout, nats.
-    agreement: share of decisions on which the deterministic actions of both are equal.
-    episodes, wins: finished episodes of the student.
-    decisions_per_s: rollout and gradient steps together.
+    divergence: KL divergence KL(teacher || student) during the rollout, in nats.
+    agreement: share of decisions in which both policies have the same deterministic action.
+    episodes, wins: number of the student's episodes that ended, and that were won.
+    decisions_per_s: speed of rollout and gradient steps together.
     """
 
     divergence: float
@@ -60,12 +60,13 @@ class DistillationMetrics:
 
 
 class Distiller:
-    """Distillation of one student; ``state`` and ``load`` resume it between two updates, bit for bit on a CPU.
+    """Distillation of one student.
 
-    teacher: observes the newest frame of stacked observations.
-    env: provides the observations of both.
-    rollout_length: decisions per environment and update.
-    decisions, updates: done so far.
+    ``state`` and ``load`` resume it between two updates; on a CPU, the result is the same bit for bit.
+    teacher: policy without frame stacking; it observes the newest frame of stacked observations.
+    env: environments with the observations of both policies.
+    rollout_length: number of decisions per environment and update.
+    decisions, updates: number of decisions and updates so far.
     """
 
     def __init__(
@@ -102,12 +103,12 @@ class Distiller:
 
     @property
     def seconds(self) -> float:
-        """Training time, without interruptions."""
+        """Duration of training without interruptions."""
         return self._before + time.monotonic() - self._began
 
     @property
     def progress(self) -> float:
-        """Fraction of the limit on decisions or on minutes, whichever is larger."""
+        """Progress, 0 to 1: by decisions or by minutes, whichever is larger."""
         done = self.decisions / self.settings.decisions
         if self.settings.minutes is not None:
             done = max(done, self.seconds / (60 * self.settings.minutes))
@@ -118,7 +119,7 @@ class Distiller:
         return max((int(state["step"]) for state in self._optimizer.state.values()), default=0)
 
     def update(self) -> DistillationMetrics:
-        """Collect a rollout and train on it.  Raises DistillationError for loss or gradients that are not finite."""
+        """Collect a rollout and train on it.  Raises DistillationError if the loss or a gradient is not finite."""
         begin, rate = time.perf_counter(), self.settings.learning_rate * max(LOWEST_RATE, 1 - self.progress)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
@@ -137,7 +138,7 @@ class Distiller:
         )
 
     def state(self) -> dict[str, Any]:
-        """State for ``load``, without the student's weights."""
+        """Return the state for ``load``, without the weights of the student."""
         return {
             "optimizer": self._optimizer.state_dict(),
             "decisions": self.decisions,
@@ -150,7 +151,7 @@ class Distiller:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state``; the caller restores the student's weights."""
+        """Restore a ``state``; the caller restores the weights of the student."""
         self._optimizer.load_state_dict(state["optimizer"])
         self.decisions, self.updates = state["decisions"], state["lessons"]
         self.env.load(state["environments"])
@@ -201,7 +202,7 @@ class Distiller:
         return torch.cat(self.pool.map_rows(self.env.num_envs, part))
 
     def _learn(self) -> None:
-        """Minimise the divergence from the stored teacher outputs."""
+        """Minimise the divergence from the stored outputs of the teacher."""
         buffer, targets = self._buffer, self._buffer.flat("log_probs")
         self.student.set_training_mode(True)
         size = min(self.settings.minibatch_size, len(buffer))
@@ -233,12 +234,12 @@ class Distiller:
 
 
 def newest(seen: Mapping[str, np.ndarray], student: NppPolicy, teacher: NppPolicy) -> dict[str, np.ndarray]:
-    """Observations of a teacher without frame stacking, [N, *shape]: the newest frame of the student's stacks."""
+    """Return the observations of the teacher, [N, *shape]: the newest frames of the student's stacks."""
     return {key: seen[key][:, -1] if student.stacking.frames(key) > 1 else seen[key] for key in teacher.observations}
 
 
 def as_tags(metrics: DistillationMetrics) -> dict[str, float]:
-    """TensorBoard scalars; without success if no episode ended."""
+    """Return the metrics as TensorBoard scalars; ``success`` is missing if no episode ended."""
     tags = asdict(metrics)
     episodes, wins = tags.pop("episodes"), tags.pop("wins")
     return tags | ({"success": wins / episodes} if episodes else {})

@@ -1,1 +1,1 @@
-"""Optional checks of a running training (``--audit off|first|all``); they warn and never change the run."""
+"""Optional checks of a running training (``--audit off|first|all``); they only warn and do not change the run."""

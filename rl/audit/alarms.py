@@ -1,6 +1,6 @@
-"""Alarms: bands and trends of training's figures that indicate a known problem.
+"""Alarms: metrics of training whose range or trend indicates a known problem.
 
-Each alarm is a function of the audit that yields (name, text) of the problems it sees.
+Each alarm is a function of the ``Audit``.  It yields the name and the text of each problem that it finds.
 """
 
 import math
@@ -15,21 +15,22 @@ from nppsim.actions import NUM_ACTIONS
 if TYPE_CHECKING:
     from rl.audit.callback import Audit
 
-WINDOW = 20  # updates that bands and trends look back on
-ENOUGH_EPISODES = 32  # per update
-FALL = 0.85  # share of the speed at the window's start below which it has fallen
-TAU = 0.55  # rank correlation with time beyond which a trend is steady
-MAX_GROWTH_MIB = 256.0  # of the process in WINDOW updates, each of them adding some
+WINDOW = 20  # number of latest updates that alarms examine
+ENOUGH_EPISODES = 32  # smallest mean number of episodes per update
+FALL = 0.85  # a fall to less than this share of the first values in the window is reported
+TAU = 0.55  # absolute rank correlation with time above which a trend is steady
+MAX_GROWTH_MIB = 256.0  # growth of the process in WINDOW updates that is reported, if each of them adds memory
 
-Problem = tuple[str, str]  # name that can be silenced, text
+Problem = tuple[str, str]  # name for --silence, and text
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one update.
+    """Metrics of one update.
 
-    episodes, wins: that ended in the rollout.  rewarded: decisions with a reward above 0.
-    kl, clip_fraction, entropy, explained_variance: NaN in updates of the critic alone.
+    episodes, wins: number of episodes that ended in the rollout, and that were won.
+    rewarded: number of decisions with a reward above 0.
+    kl, clip_fraction, entropy, explained_variance: as logged; NaN if the update trained the critic alone.
     top_action: share of the most frequent action.
     """
 
@@ -46,27 +47,27 @@ class Figures:
 
 
 def recent(audit: "Audit", name: str, count: int = WINDOW) -> np.ndarray:
-    """Return the latest values of a figure that are not NaN: float64[n], n <= count."""
+    """Return the latest values of a metric without NaN, float64[n], n <= count."""
     values = np.array([getattr(figures, name) for figures in audit.history], float)
     return values[~np.isnan(values)][-count:]
 
 
 def falling(values: np.ndarray) -> bool:
-    """Return True for values that fall clearly, over the whole window and in both halves."""
+    """Return True if the values fall steadily, over the whole window and in both halves."""
     half = len(values) // 2
     parts = (values, values[:half], values[half:])
     return bool(values[-5:].mean() < FALL * values[:5].mean() and all(rank_correlation(part) < -TAU for part in parts))
 
 
 def rank_correlation(values: np.ndarray) -> float:
-    """Kendall's tau of the values with time, -1 to 1."""
+    """Return Kendall's rank correlation of the values with time, -1 to 1."""
     n = len(values)
     signs = np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)]
     return float(signs.mean()) if n > 1 else 0.0
 
 
 def size_of_updates(audit: "Audit") -> Iterator[Problem]:
-    """KL divergence and clip fraction in their usual range."""
+    """Check that KL divergence and clip fraction are in their usual range."""
     kl, clipped = recent(audit, "kl", 5), recent(audit, "clip_fraction", 5)
     if len(kl) == 5 and (kl > 0.2).all():
         yield "kl", f"updates have a KL divergence of {kl.min():.2g} nats or more: lower --initial-lr or --n-epochs"
@@ -77,7 +78,7 @@ def size_of_updates(audit: "Audit") -> Iterator[Problem]:
 
 
 def entropy(audit: "Audit") -> Iterator[Problem]:
-    """Entropy neither collapsed nor still uniform."""
+    """Check that the entropy has neither collapsed nor stayed at its maximum."""
     values = recent(audit, "entropy")
     if len(values) >= 10 and (values[-10:] < 0.02).all():
         yield "entropy", f"the policy is deterministic (entropy {values[-1]:.3g} nats): raise --ent-coef"
@@ -90,7 +91,7 @@ def entropy(audit: "Audit") -> Iterator[Problem]:
 
 
 def critic(audit: "Audit") -> Iterator[Problem]:
-    """Values that explain something of the returns."""
+    """Check that the values explain a part of the variance of the returns."""
     explained = recent(audit, "explained_variance")
     if len(explained) == WINDOW and (explained < -0.5).all():
         yield (
@@ -100,7 +101,7 @@ def critic(audit: "Audit") -> Iterator[Problem]:
 
 
 def rewards(audit: "Audit") -> Iterator[Problem]:
-    """Rewards, wins and enough episodes."""
+    """Check that there are rewards, wins and enough episodes."""
     rewarded = recent(audit, "rewarded", 5)
     if len(rewarded) == 5 and not rewarded.any():
         yield "unrewarded", "no decision of 5 updates had a positive reward: check --reward-preset and the levels"
@@ -121,7 +122,7 @@ def rewards(audit: "Audit") -> Iterator[Problem]:
 
 
 def progress(audit: "Audit") -> Iterator[Problem]:
-    """Success above that of the start; only without a curriculum, which makes levels harder."""
+    """Check that success has risen.  Skipped with a curriculum, which makes the levels harder."""
     ppo = audit.model
     uniform, late = ppo.sampler.config.chosen == "uniform", ppo.progress > 0.3
     episodes, wins = recent(audit, "episodes").sum(), recent(audit, "wins").sum()
@@ -136,7 +137,7 @@ def progress(audit: "Audit") -> Iterator[Problem]:
 
 
 def resources(audit: "Audit") -> Iterator[Problem]:
-    """Speed and memory."""
+    """Check that speed does not fall and memory does not grow."""
     rate, memory = recent(audit, "decisions_per_s"), recent(audit, "memory_mib")
     if len(rate) == WINDOW and falling(rate):
         yield (

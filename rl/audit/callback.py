@@ -1,8 +1,8 @@
-"""Callback that checks the first update, or all, and watches figures of training for known problems.
+"""Callback that checks the first update, or all updates, and watches metrics of training for known problems.
 
     ppo.learn(..., callback=[Audit("first", folder, warn), ...])
 
-A problem is reported once, by name; ``silence`` leaves names out.  Non-finite numbers stop training in PPO itself.
+Each problem has a name and is reported once.  Numbers that are not finite stop training in PPO itself.
 """
 
 import hashlib
@@ -29,19 +29,19 @@ REQUIRED_TAGS = (
     "time/fps",
     "sim/decisions_per_s",
 )
-ENOUGH_ENVS = 4  # with fewer, one level with rare entities dominates the mean
-MAX_INPUT_MEAN = 4.0  # standard deviations
-COINCIDENCE = 1e-9  # chance of equal draws below which they count as repeated
+ENOUGH_ENVS = 4  # with fewer environments, one level with rare entities dominates the mean
+MAX_INPUT_MEAN = 4.0  # largest absolute mean of a normalised input
+COINCIDENCE = 1e-9  # equal draws are reported if their probability is below this
 
 
 class Audit(PPOCallback):
-    """Checks one training.
+    """Callback that checks one training run.
 
-    level: "first" checks the first update, "all" every update; alarms watch every update with both.
-    folder: of the run; its TensorBoard files are checked for the required scalars.
-    warn: called with the name and the text of each problem, once per name.
+    level: "first" checks the first update, "all" checks every update.  The alarms watch every update in both cases.
+    folder: folder of the run, whose TensorBoard files must contain the required scalars.
+    warn: function that is called with name and text of each problem, once per name.
     silence: names of problems that are not reported.
-    history: Figures of the latest updates.
+    history: metrics of the latest updates.
     """
 
     def __init__(self, level: str, folder: Path, warn: Callable[[str, str], None], silence: Collection[str] = ()):
@@ -49,10 +49,10 @@ class Audit(PPOCallback):
         self.level, self.folder, self.warn = level, folder, warn
         self.reported = set(silence)
         self.history: deque[Figures] = deque(maxlen=WINDOW)
-        self.updates = 0  # seen by this callback
-        self._seen = 0  # PPO's number of the latest of these
-        self.start_success = float("nan")  # share of episodes won in the first WINDOW updates
-        self._draws: deque[bytes] = deque(maxlen=400)  # digests of random draws and generators of earlier rollouts
+        self.updates = 0  # number of updates since this callback exists
+        self._seen = 0  # ``PPO.updates`` after the latest of them
+        self.start_success = float("nan")  # success in the first WINDOW updates
+        self._draws: deque[bytes] = deque(maxlen=400)  # digests of draws and of generator states in earlier rollouts
         self._curriculum_episodes: float | None = None
         self._wins: deque[bool] = deque(maxlen=EPISODE_WINDOW)
         self._rollout_seconds = 0.0
@@ -81,7 +81,7 @@ class Audit(PPOCallback):
                 self.warn(name, text)
 
     def _rollout_problems(self) -> list[Problem]:
-        """Counts and curves against the episodes of the latest rollout, and repeated random draws."""
+        """Compare logged counts and curves with the episodes of the latest rollout; find repeated random draws."""
         ppo = self.model
         problems: list[Problem] = []
         episodes = ppo.counted_episodes
@@ -113,7 +113,7 @@ class Audit(PPOCallback):
         return problems
 
     def _repeated_levels(self) -> list[Problem]:
-        """Levels and start states of a rollout that are drawn as in an earlier one."""
+        """Find levels or start states that were drawn as in an earlier rollout."""
         sampler, drawn = self.model.sampler, self.model.sim.next_level
         chances = sampler.probabilities()
         unlikely = float(chances @ chances) ** len(drawn) < COINCIDENCE
@@ -124,7 +124,7 @@ class Audit(PPOCallback):
         return [("levels", text)] if any(repeated) else []
 
     def _is_repeated(self, of: str, state: bytes) -> bool:
-        """Store a state; return True if it was stored before."""
+        """Store the digest of a state; return True if it was stored before."""
         digest = hashlib.sha256(of.encode() + state).digest()
         seen = digest in self._draws
         self._draws.append(digest)
@@ -145,7 +145,7 @@ class Audit(PPOCallback):
             self._report(list(alarm(self)))
 
     def _figures(self) -> Figures:
-        """Figures of the latest update."""
+        """Return the metrics of the latest update."""
         ppo, logged = self.model, self.model.logger.name_to_value
         actor_learned = not ppo.critic_only and "train/loss" in logged
 
@@ -169,13 +169,13 @@ class Audit(PPOCallback):
 
 
 def success(history: Collection[Figures]) -> float:
-    """Share of episodes won; NaN without episodes."""
+    """Return the share of episodes won; NaN without episodes."""
     episodes = sum(figures.episodes for figures in history)
     return sum(figures.wins for figures in history) / episodes if episodes else float("nan")
 
 
 def first_update_problems(ppo: PPO, folder: Path, scalars: bool) -> list[Problem]:
-    """Problems of the latest update.  scalars: also write the logger's values and read the tags back."""
+    """Find problems of the latest update.  scalars: also write the logged values and check that the tags are on disk."""
     problems: list[Problem] = []
     if scalars:
         ppo.logger.dump(step=ppo.num_timesteps)
@@ -190,7 +190,7 @@ def first_update_problems(ppo: PPO, folder: Path, scalars: bool) -> list[Problem
 
 
 def missing_gradients(policy: NppPolicy) -> Iterator[Problem]:
-    """Trainable tensors whose gradient is absent or all zero."""
+    """Yield a problem if a trainable tensor has no gradient, or only zeros."""
     silent = [
         name
         for name, parameter in policy.named_parameters()
@@ -204,7 +204,7 @@ def missing_gradients(policy: NppPolicy) -> Iterator[Problem]:
 
 @torch.no_grad()
 def unusual_inputs(policy: NppPolicy, buffer: RolloutBuffer) -> Iterator[Problem]:
-    """Normalised inputs whose mean over a rollout is far from 0."""
+    """Yield a problem if the mean of a normalised input over a rollout is far from 0."""
     normalize = policy.features_extractor.normalize
     everything = torch.arange(len(buffer), device=buffer.device)
     inputs = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest]
