@@ -1,8 +1,8 @@
-"""Code of the user's own: files that are imported before names of networks, strategies and presets are looked up.
+"""Plug-ins: Python files and modules of the user that register networks, curriculum strategies or reward presets.
 
-    load(["mine.py", "my_package.networks"])     # they call rl.policy.architectures.register and the like
+    load(["mine.py", "my_package.networks"])     # each calls e.g. rl.policy.architectures.register
 
-docs/own_network.md has a whole one.
+docs/own_network.md has a complete example.
 """
 
 import hashlib
@@ -19,22 +19,23 @@ FLAG = "--plugin"
 
 
 def load(plugins: Iterable[str]) -> None:
-    """Import each, a Python file or the name of a module that is installed, unless that was done before.
+    """Import each plug-in, unless it was imported before.
 
-    ConfigError where there is none, or where it fails.
+    plugins: paths of Python files, or names of installed modules.
+    Raises ConfigError if a plug-in is missing or raises an error.
     """
     for plugin in plugins:
         try:
             _load_file(Path(plugin).resolve()) if plugin.endswith(".py") else importlib.import_module(plugin)
         except UserError:
             raise
-        except Exception as error:  # whatever the user's code does
+        except Exception as error:  # the user's code may raise any error
             advice = f"cannot be imported ({type(error).__name__}: {error}); give a Python file, or an installed module"
             raise ConfigError(advice, FLAG, plugin) from error
 
 
 def _load_file(path: Path) -> None:
-    # without a dot, which would make it part of a package: pickle imports classes by the names of their modules
+    # No dot in the name: pickle imports classes by module name, and a dot would mean a package.
     name = f"plugin_{path.stem.replace('.', '_')}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}"
     if name in sys.modules:
         return

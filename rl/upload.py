@@ -1,11 +1,11 @@
-"""Upload of a run's folder to S3 or an S3-compatible store.
+"""Upload of the folder of a run to S3 or an S3-compatible store.
 
     uploader = Uploader(config.upload, run_folder.name)    # before training; UploadError for wrong settings
     uploader.sync(run_folder)                              # uploads new and changed files
 
-Credentials are read from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, perhaps AWS_SESSION_TOKEN), from
-nowhere else, and never written anywhere.  AWS_REGION or AWS_DEFAULT_REGION is the region, AWS_ENDPOINT_URL another
-store's address.  ``s3_manifest.json`` in the folder lists what was uploaded.  Needs the extra ``s3``.
+Credentials come only from the environment variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for temporary ones,
+AWS_SESSION_TOKEN.  They are never written to a file.  AWS_REGION or AWS_DEFAULT_REGION sets the region, AWS_ENDPOINT_URL the
+address of an S3-compatible store.  ``s3_manifest.json`` in the folder lists the uploaded files.  Needs the extra ``s3``.
 """
 
 import os
@@ -18,21 +18,21 @@ from nppsim.reading import mismatch, read_json
 from rl.config import UploadConfig
 
 MANIFEST = "s3_manifest.json"
-ATTEMPTS = 3  # per request
+ATTEMPTS = 3  # largest number of attempts per request
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _UNFINISHED = (".tmp", ".part")  # suffixes of files being written
 
 
 class UploadError(UserError, RuntimeError):
-    """Failed upload; messages contain no credentials."""
+    """An upload that failed.  The message contains no credentials."""
 
 
 class Uploader:
-    """Copies a run's folder to ``s3://bucket/prefix/run_name/``.  Nothing is ever deleted there.
+    """Copies the folder of a run to ``s3://bucket/prefix/run_name/``.  It deletes nothing there.
 
-    config: with a bucket.
-    run_name: becomes part of the objects' names.
-    Raises UploadError if credentials are missing or the bucket cannot be reached, MissingPackageError without boto3.
+    config: bucket and prefix.
+    run_name: part of the names of all objects.
+    Raises UploadError if credentials are missing or the bucket cannot be used, MissingPackageError without boto3.
     """
 
     def __init__(self, config: UploadConfig, run_name: str):
@@ -47,7 +47,7 @@ class Uploader:
     def sync(self, folder: Path) -> int:
         """Upload new and changed files of the folder; return their number.
 
-        Raises UploadError; the manifest lists finished uploads, and the next call continues from there.
+        Raises UploadError if an upload fails.  The next call then uploads the remaining files.
         """
         manifest = self._read_manifest(folder / MANIFEST)
         uploaded = 0
@@ -77,7 +77,7 @@ class Uploader:
             raise UploadError(f"{path} could not be uploaded to s3://{self.bucket}/{key}: {_reason(error)}") from error
 
     def _read_manifest(self, path: Path) -> dict[str, dict]:
-        """Read the files already uploaded to this bucket; empty if the manifest is of another bucket."""
+        """Read the entries of uploaded files; there are none if the manifest is of another bucket."""
         if not path.exists():
             return {}
         manifest = read_json(path, UploadError, "delete it to upload everything again")
@@ -90,8 +90,8 @@ class Uploader:
 
 
 def _connect() -> tuple[Any, tuple[type[Exception], ...]]:
-    """(S3 client, its error classes)."""
-    boto3 = needed("boto3", "s3")  # only runs that upload need it
+    """Return the S3 client and its error classes."""
+    boto3 = needed("boto3", "s3")
     botocore = needed("botocore.exceptions", "s3")
     if missing := [name for name in _CREDENTIALS if not os.environ.get(name)]:
         raise UploadError(f"--s3-bucket needs credentials: set {' and '.join(missing)} in the environment")
@@ -109,7 +109,7 @@ def _connect() -> tuple[Any, tuple[type[Exception], ...]]:
             endpoint_url=os.environ.get("AWS_ENDPOINT_URL"),
             config=limits,
         )
-    except (*errors, ValueError) as error:  # ValueError: an endpoint that is no URL
+    except (*errors, ValueError) as error:  # ValueError: the endpoint is not a URL
         raise UploadError(f"S3 cannot be used: {_reason(error)}") from error
     return client, errors
 
@@ -117,8 +117,8 @@ def _connect() -> tuple[Any, tuple[type[Exception], ...]]:
 def _reason(error: Exception) -> str:
     code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
     advice = {
-        "404": "it does not exist; make it, or mend --s3-bucket",
-        "NoSuchBucket": "it does not exist; make it, or mend --s3-bucket",
+        "404": "it does not exist; create it, or correct --s3-bucket",
+        "NoSuchBucket": "it does not exist; create it, or correct --s3-bucket",
         "403": "access is denied; check the credentials in the environment and the bucket's policy",
         "AccessDenied": "access is denied; check the credentials in the environment and the bucket's policy",
         "301": "it is in another region; set AWS_REGION",

@@ -1,1 +1,1 @@
-"""Data-parallel training in several processes; see ``docs/long_runs.md``."""
+"""Data-parallel training in several processes (``docs/long_runs.md``)."""

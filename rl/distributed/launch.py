@@ -2,7 +2,7 @@
 
     status = launch("scripts/train_and_compare.py", argv, 2)
 
-A process that fails prints the reason itself; for one that was killed, ``launch`` raises ProcessError.
+A process that fails prints its own error message.  If a process is killed by a signal, ``launch`` raises ProcessError.
 """
 
 import logging
@@ -17,15 +17,15 @@ import hardware
 from nppsim.errors import INTERRUPTED, ConfigError, UserError
 from rl.config import ExperimentConfig
 
-PATIENCE = 600  # seconds between SIGTERM and SIGKILL, enough for a checkpoint
+PATIENCE = 600  # seconds between SIGTERM and SIGKILL, enough to write a checkpoint
 
 
 class ProcessError(UserError, RuntimeError):
-    """Signal that killed a process of the job."""
+    """A process of the job was killed by a signal."""
 
 
 def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
-    """Run a program in ``count`` processes on this machine; return the exit status of the first failure, or 0.
+    """Run a Python program in ``count`` processes on this machine; return 0, or the exit status of a process that failed.
 
     Raises ProcessError if a process was killed by a signal.
     """
@@ -33,7 +33,7 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # replaced by ProcessError
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ProcessError replaces its messages
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
     settings = LaunchConfig(
         min_nodes=1,
@@ -60,7 +60,10 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
 
 
 def _cause(statuses: Mapping[int, int]) -> tuple[int, int]:
-    """(process, exit status) of the original failure: a kill before an error before the launcher's SIGTERM."""
+    """Return (process, exit status) of the failure that caused the others.
+
+    A kill precedes an error, and an error precedes SIGTERM, which the launcher sends after the first failure.
+    """
 
     def weight(one: tuple[int, int]) -> int:
         return 2 if one[1] == -signal.SIGTERM else int(one[1] > 0)
@@ -69,7 +72,7 @@ def _cause(statuses: Mapping[int, int]) -> tuple[int, int]:
 
 
 def check_gpus(config: ExperimentConfig) -> None:
-    """Raise ConfigError if --num-gpus exceeds the GPUs found."""
+    """Raise ConfigError if --num-gpus exceeds the number of GPUs of this machine."""
     found, wanted = len(hardware.detect().gpus), config.hardware.num_gpus
     if wanted > max(found, 1):
         raise ConfigError(

@@ -1,12 +1,12 @@
 """Collective operations of the processes of one training.
 
     with joined(started, backend, device) as ranks:   # ``SINGLE_PROCESS`` unless torchrun started this process
-        ranks.all_reduce_mean(gradients, numbers)     # in every process at the same place
-        ranks.call_peers(function, *arguments)        # rank 0: every other process calls function(its training, *arguments)
-        ranks.release(value)                          # rank 0: ``serve`` returns this value in the other processes
+        ranks.all_reduce_mean(gradients, numbers)     # all ranks call this together
+        ranks.call_peers(function, *arguments)        # rank 0: every other rank calls function(its training, *arguments)
+        ranks.release(value)                          # rank 0: ``serve`` returns this value in the other ranks
         value = ranks.serve(training)                 # other ranks: run the calls of rank 0 until it releases them
 
-Rank 0 runs the main job: it decides, writes files and evaluates.  Other ranks collect rollouts and compute gradients.
+Rank 0 runs the main job: it writes files, evaluates, and ends training.  All ranks collect rollouts and compute gradients.
 """
 
 import os
@@ -26,21 +26,21 @@ from nppsim.errors import ConfigError, UserError
 from nppsim.signals import StopRequest
 
 STEP = timedelta(minutes=30)  # timeout of collective operations within an update
-ORDER = timedelta(days=30)  # timeout of ``serve``: imitation and evaluations run on rank 0 only
+ORDER = timedelta(days=30)  # timeout of ``serve``, which waits while rank 0 alone imitates or evaluates
 Value = TypeVar("Value")
 
 
 class RanksError(UserError, RuntimeError):
-    """Lost connection, or parameters that differ between the processes."""
+    """The connection was lost, or the processes have different parameters."""
 
 
 @dataclass(frozen=True)
 class Started:
     """Environment variables of torchrun.
 
-    rank, size: of all processes.
-    local_rank, local_size: of the processes on this machine.
-    restarts: restarts of the job after failures.
+    rank, size: number of this process among all processes, and number of all processes.
+    local_rank, local_size: the same among the processes on this machine.
+    restarts: number of restarts of the job after failures.
     """
 
     rank: int
@@ -60,9 +60,9 @@ class Started:
 
 
 class SingleProcess:
-    """Interface of ``Ranks`` for a training with a single process.
+    """Interface of ``Ranks`` for training in a single process.
 
-    stop: request to stop, from any process, as of the latest ``check_equal``.
+    stop: request to stop training; ``check_equal`` copies a request of any process to all processes.
     """
 
     rank, size, machines = 0, 1, 1
@@ -75,29 +75,29 @@ class SingleProcess:
         return list(numbers)
 
     def all_gather(self, values: torch.Tensor) -> torch.Tensor:
-        """Concatenate the values of all processes in order of rank.  values: float32[n], with equal n in all processes."""
+        """Concatenate the values of all processes by rank.  values: float32[n] with the same n in all processes."""
         return values
 
     def all_gather_rows(self, values: np.ndarray) -> np.ndarray:
-        """Concatenate the arrays of all processes in order of rank; their lengths may differ."""
+        """Concatenate the arrays of all processes by rank; their lengths may differ."""
         return values
 
     def broadcast(self, value: Value) -> Value:
-        """Return the value of rank 0."""
+        """Return the value that rank 0 has passed."""
         return value
 
     def check_equal(self, facts: Mapping[str, Any]) -> None:
-        """Raise RanksError in every process unless all have the same facts."""
+        """Raise RanksError in every process if the values of ``facts`` differ between processes."""
 
     def call_peers(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Call function(training, *arguments) in every other process, which must be in ``serve``; return their results."""
+        """Call function(training, *arguments) in the other processes, which must be in ``serve``; return their results."""
         return []
 
     def release(self, value: Any) -> None:
         """Make ``serve`` return this value in the other processes."""
 
     def serve(self, training: Any) -> Any:
-        """Run the calls of rank 0 in another process until ``release``; return its value."""
+        """Run the calls of rank 0 until ``release``; return the value that rank 0 releases."""
         raise NotImplementedError("a single process has no peers to serve")
 
 
@@ -114,11 +114,11 @@ class Ranks(SingleProcess):
         if on_gpus:
             torch.cuda.set_device(started.local_rank)
         with self._connection():
-            # torchrun reuses its store after a restart, with the addresses of ended processes: one prefix per restart
+            # After a restart, torchrun's store has the addresses of ended processes, so each restart has its own prefix.
             store, rank, size = next(dist.rendezvous("env://", timeout=STEP))
             store = dist.PrefixStore(f"restart {started.restarts}", store)
             dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=STEP)
-            # Not the default group: torch modules imported later keep references to it until Python exits (see ``leave``).
+            # Not the default group, to which torch modules refer until Python exits (see ``leave``).
             self._means = dist.new_group(backend=backend, timeout=STEP)
             self._data = dist.new_group(backend="gloo", timeout=STEP)
             self._orders = dist.new_group(backend="gloo", timeout=ORDER)
@@ -216,9 +216,11 @@ class Ranks(SingleProcess):
 
 @contextmanager
 def joined(started: Started | None, backend: str | None, device: str | None) -> Iterator[SingleProcess]:
-    """Process group of this process, destroyed at the end of the block.
+    """Join the process group; leave it at the end of the block.
 
-    backend: None for nccl on GPUs and gloo on CPUs.  device: "cpu", "cuda", or None for a GPU if there is one.
+    backend: "nccl" or "gloo"; None: nccl on GPUs and gloo on CPUs.
+    device: "cpu" or "cuda"; None: a GPU if there is one.
+    Raises ConfigError if there are too few GPUs, or none for nccl.
     """
     if started is None or started.size == 1:
         yield SINGLE_PROCESS
@@ -239,7 +241,7 @@ def joined(started: Started | None, backend: str | None, device: str | None) -> 
 
 
 def checksum(tensors: Mapping[str, torch.Tensor]) -> int:
-    """CRC-32 of all values, to compare processes."""
+    """Return the CRC-32 of all values, to compare processes."""
     total = 0
     for tensor in tensors.values():
         total = zlib.crc32(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data, total)
@@ -247,7 +249,7 @@ def checksum(tensors: Mapping[str, torch.Tensor]) -> int:
 
 
 def check_agreement(training: Any) -> None:
-    """Raise RanksError unless all processes have the same number of updates, weights and curriculum."""
+    """Raise RanksError if numbers of updates, weights or curricula differ between processes."""
     facts = {"updates": training.updates, "decisions": training.num_timesteps, "stage": training.sampler.stage}
     if training.ranks.size > 1:  # hashing takes time
         weights, curriculum = checksum(training.policy.state_dict()), training.sampler.common_digest()

@@ -183,7 +183,7 @@ def test_missing_tags_and_second_trees_are_found(tmp_path):
     with pytest.raises(EventsError, match="time/fps, train/loss"):
         require_tags(tmp_path, ["train/loss", "train/approx_kl", "time/fps"])
     EventWriter(tmp_path / "training").close()  # opened, never written to
-    with pytest.raises(EventsError, match=r"2 event trees \(PPO_1, training\)"):
+    with pytest.raises(EventsError, match=r"2 folders with event files \(PPO_1, training\)"):
         require_tags(tmp_path, ["train/approx_kl"])
 
 
