@@ -41,7 +41,7 @@ class EventWriter:
         self._summary = needed("tensorboard.compat.proto.summary_pb2", "train").Summary
         record_writer = needed("tensorboard.summary.writer.record_writer", "train")
         if os.fsdecode(folder).encode(errors="replace").decode() != os.fsdecode(folder):
-            raise EventsError(f"{folder}: TensorBoard cannot read a folder whose name is not UTF-8; choose another name")
+            raise EventsError(f"{folder}: TensorBoard reads no folder whose name is not UTF-8; choose another name")
         Path(folder).mkdir(parents=True, exist_ok=True)
         name = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_NUMBERS)}"
         self.path = Path(folder) / f"{_EVENT_FILES[:-1]}.{name}"
@@ -122,7 +122,7 @@ def reading_events(files: Sequence[Path]) -> Iterator[None]:
     try:
         yield
     except (needed("google.protobuf.message", "train").DecodeError, ValueError, TypeError) as error:
-        raise EventsError(f"{files[0]}: no event file, or damaged ({error}): restore it from a copy") from error
+        raise EventsError(f"{files[0]}: no events of TensorBoard, or damaged ({error}): restore a copy") from error
 
 
 def _check_lengths(file: Path) -> None:
@@ -134,7 +134,7 @@ def _check_lengths(file: Path) -> None:
             if length > _MAX_EVENT:
                 if checksum(header[:8]) != int.from_bytes(header[8:], "little"):
                     return  # damaged; TensorBoard ignores the rest of the file
-                raise EventsError(f"{file}: damaged (an event of {length:,} bytes): restore it from a copy")
+                raise EventsError(f"{file}: damaged (an event of {length:,} bytes): restore a copy")
             records.seek(length + 4, os.SEEK_CUR)
 
 
