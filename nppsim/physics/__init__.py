@@ -1,1 +1,1 @@
-"""The physics of a frame: state, collisions, entities, the ninja.  The rules: docs/physics.md."""
+"""Physics of one frame: state, collisions, entities and the ninja.  docs/physics.md specifies the rules."""

@@ -1,6 +1,7 @@
 """Bodies that push the ninja: one-ways, bounce blocks, thwumps, shove thwumps (docs/physics.md, section 6.4.1).
 
-Section numbers below are those of that page; sections 4.2 and 4.7 have the order of gathering and the square test.
+Section numbers refer to that page.  Section 4.2 defines the order in which the ninja meets entities, section 4.7 the
+overlap with a square.
 """
 
 import numpy as np
@@ -15,29 +16,32 @@ from nppsim.physics.state import ITEM_ENTITY
 
 # One-way platforms (section 7.6).
 ONE_WAY_HALF_LENGTH = 12.0  # px
-ONE_WAY_DEPTH = 1.1  # px that the ninja may have been behind the line at the start of the frame
-ONE_WAY_SHARE = 0.51  # of the ninja's radius, that may reach past the ends of the line
-ONE_WAY_SHARE_INWARDS = 0.90  # likewise, while the ninja moves towards the middle of the line
+ONE_WAY_DEPTH = 1.1  # px, greatest depth of a contact at the start of the frame
+ONE_WAY_SHARE = 0.51  # the ninja's centre may be this fraction of its radius past an end of the platform
+ONE_WAY_SHARE_INWARDS = 0.90  # the same fraction while the ninja moves towards the middle of the platform
 
-# Half-sides of squares, px.
+# Half-sides of square bodies, px.
 BLOCK_HALF = 9.0
 THWUMP_HALF = 9.0
 SHOVE_HALF = 12.0
 
-FEELING = 0.1  # px by which the square in which a wall is felt is larger than the one that pushes
-BLOCK_SHARE = 0.2  # of the depth of a contact with a bounce block, that the ninja gets; the block gets the rest
-SAME_FACE = 0.01  # cosine, below which a face of a shove thwump is not the one that was pushed
-FLOOR_LIMIT = -0.0001  # y of a normal, from which on a contact is no floor (walls count as ceilings)
+FEELING = 0.1  # px by which the square that reports a wall is larger than the square that pushes
+BLOCK_SHARE = 0.2  # fraction of the overlap with a bounce block that moves the ninja; the rest moves the block
+SAME_FACE = 0.01  # least cosine between a contact's normal and the triggered face of a shove thwump; others do not push
+FLOOR_LIMIT = -0.0001  # contacts whose normal has at least this y count as ceilings (walls too), others as floors
 
-# A block farther than BLOCK_REACH + BLOCK_MARGIN along an axis cannot touch the ninja before one of them has moved by
-# BLOCK_MARGIN (px).
+# A block farther than BLOCK_REACH + BLOCK_MARGIN px along an axis cannot touch the ninja until one of them has moved by
+# BLOCK_MARGIN.
 BLOCK_REACH = 24.0
 BLOCK_MARGIN = 12.0
 
 
 @kernel
 def point_in_square(px, py, x, y, half):
-    """(inside, normal x, normal y, depth, other depth) of a point and a square around (x, y); section 4.7."""
+    """Test a point against a square around (x, y): (inside, normal x, normal y, depth, depth along the other axis).
+
+    Section 4.7.
+    """
     depth_x = half - abs(px - x)
     depth_y = half - abs(py - y)
     if not (depth_x > 0.0 and depth_y > 0.0):
@@ -49,7 +53,7 @@ def point_in_square(px, py, x, y, half):
 
 @kernel
 def one_way_depth(ninja, x, y, nx, ny):
-    """Depth, at least 0, of the ninja's contact with a one-way; -1.0 without contact (section 7.6)."""
+    """Depth in px, at least 0, of the ninja's contact with a one-way; -1.0 without contact (section 7.6)."""
     ex, ey = ninja["x"] - x, ninja["y"] - y
     lateral = ey * nx - ex * ny
     drift = (ninja["vy"] * nx - ninja["vx"] * ny) * lateral
@@ -69,11 +73,11 @@ def one_way_depth(ninja, x, y, nx, ny):
 
 @kernel
 def next_mover(movers, first, end, x1, x2, y1, y2, after, limit):
-    """The mover that follows in gather order: (index or -1, its key, and low and high: where to look for the one after it).
+    """Find the next mover in the order of section 4.2: (index or -1, its key, low, high).
 
-    Of movers ``first`` to ``end`` - 1, among those registered in cells x1..x2, y1..y2 with a key above ``after`` and an
-    order below ``limit``, that of the smallest key.  All of these are in low..high - 1.  A key is the number of the cell,
-    then the order within it.
+    The candidates are movers ``first`` to ``end`` - 1 that are registered in cells x1..x2, y1..y2, with a ``gather_key``
+    above ``after`` and an order below ``limit``.  The one with the smallest key is next.  All candidates have an index in
+    low..high - 1, so the following call can search these alone.
     """
     best, best_key, low, high = -1, 0, end, end
     for m in range(first, end):
@@ -89,7 +93,7 @@ def next_mover(movers, first, end, x1, x2, y1, y2, after, limit):
 
 @inlined
 def gather_key(cell, order):
-    """Sorts what is gathered: cells x-major, within one by order of registration."""
+    """Sort key of the entities around the ninja: the number of their cell, then the order of registration in it."""
     return (np.int64(cell) << 32) + order
 
 
@@ -108,7 +112,10 @@ def blocks_near(x, y, movers, world, level):
 
 @kernel
 def touch_bodies(ninja, movers, world, level):
-    """Contacts of one substep, in gather order, each seeing what the one before did; returns their number."""
+    """Apply the contacts of one substep in the order of section 4.2, each after the effects of the previous one.
+
+    Returns the number of contacts.
+    """
     cell_x, cell_y = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
     x1, x2 = max(cell_x - 1, 0), min(cell_x + 1, CELLS_X - 1)
     y1, y2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
@@ -144,7 +151,7 @@ def touch_bodies(ninja, movers, world, level):
 
 @kernel
 def _touch_mover(ninja, mover):
-    """The contact, if any, with one bounce block, thwump or shove thwump; returns 1 if there was one."""
+    """Apply the contact with one bounce block, thwump or shove thwump; return the number of contacts, 0 or 1."""
     kind = mover["type"]
     if kind == kinds.BOUNCE_BLOCK:
         inside, nx, ny, depth, _other = point_in_square(
@@ -188,7 +195,7 @@ def _push(ninja, nx, ny, depth):
 
 @inlined
 def add_crush(ninja, nx, ny, depth):
-    """Add a push along (nx, ny) to the sums that show whether pushes oppose each other."""
+    """Add a push by ``depth`` px along (nx, ny) to the sums that decide whether the ninja is crushed."""
     ninja["crush_x"] += nx * depth
     ninja["crush_y"] += ny * depth
     ninja["crush_length"] += depth
@@ -196,7 +203,10 @@ def add_crush(ninja, nx, ny, depth):
 
 @inlined
 def count_contact(ninja, steepness, nx, ny):
-    """Count a contact with unit normal (nx, ny) as ceiling (walls are) or floor; steepness: ny, of any length."""
+    """Count a contact with unit normal (nx, ny) as ceiling (walls too) or floor.
+
+    steepness: y of the normal, which decides; its length does not matter.
+    """
     if steepness >= FLOOR_LIMIT:
         ninja["ceiling_count"] += 1
         ninja["ceiling_sum_x"] += nx

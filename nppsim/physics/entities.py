@@ -1,9 +1,12 @@
-"""The think pass of mines and doors, and what touching an entity does.
+"""The think pass of mines and doors, and the effects of touching an entity.
 
-Source: docs/physics.md, sections 4.2, 6.5 and 7; section numbers below are those of that page.
+Source: docs/physics.md, sections 4.2, 6.5 and 7.  Section numbers refer to that page.
 
-``entities``: ENTITY[E], the changing part; ``movers``: MOVER[M]; ``world``: the level bank's arrays; ``base``: where the
-level's entities begin.
+Arguments of the kernels:
+entities: ENTITY_DTYPE[E], the changing part of the entities of one environment.
+movers: MOVER_DTYPE[M] of the environment.
+world: the arrays of the level bank (``bank.World``).
+base: row of the level's first entity in ``world.entity``.
 """
 
 import math
@@ -32,7 +35,7 @@ from nppsim.physics.segments import clamped_cell, impact_point
 from nppsim.physics.shooters import explode
 from nppsim.physics.state import ITEM_ENTITY, ITEM_REACH, ITEM_X, ITEM_Y
 
-# Mines (section 7.2): their states, and their radius in each.
+# Mines (section 7.2): their states, and the radius in each state.
 ARMED, DORMANT, ARMING = range(3)
 ARMED_RADIUS = 4.0  # px
 DORMANT_RADIUS = 3.5  # px
@@ -43,16 +46,16 @@ GOLD_RADIUS = 6.0
 EXIT_RADIUS = 12.0
 EXIT_SWITCH_RADIUS = 6.0
 REGULAR_DOOR_RADIUS = 10.0
-DOOR_SWITCH_RADIUS = 5.0  # of locked doors and trap doors
-PAD_RADIUS = 6.0  # of launch pads
+DOOR_SWITCH_RADIUS = 5.0  # switches of locked doors and trap doors
+PAD_RADIUS = 6.0  # launch pads
 
-REGULAR_DOOR_OPEN_FRAMES = 5  # that a regular door stays open after the last touch
-PAD_SPEED = 36.0 / 7.0  # px per frame, of which two thirds are what a launch pad gives
-PAD_BEHIND = -0.1  # px: the ninja's rim may be that far behind a launch pad
-LETHAL_HALF_WIDTH = 7.0  # px, of a thwump's lethal face
-LETHAL_REACH = 12.0  # px from that face to the ninja's centre
-SHOVE_OVERLAP = 0.2  # px of the face's length that the ninja must overlap to trigger a shove thwump
-BALL_KICK = 10.0  # px per frame that a death ball gets from the ninja it kills
+REGULAR_DOOR_OPEN_FRAMES = 5  # frames that a regular door stays open after the last touch
+PAD_SPEED = 36.0 / 7.0  # px per frame; a launch pad gives two thirds of it
+PAD_BEHIND = -0.1  # px along the normal, least distance from the ninja's rim to a launch pad that acts
+LETHAL_HALF_WIDTH = 7.0  # px, half the width of a thwump's lethal face
+LETHAL_REACH = 12.0  # px; a ninja whose centre is closer to the lethal face dies
+SHOVE_OVERLAP = 0.2  # px; a shove thwump triggers if the overlap along the touched face exceeds it
+BALL_KICK = 10.0  # px per frame, speed that a death ball gains when it kills the ninja
 
 
 @kernel
@@ -63,14 +66,14 @@ def _touches(ninja, x, y, radius):
 
 @inlined
 def _within_reach(ninja, item):
-    """Return True if the ninja is near enough for an entity to be looked at; item: a row of ``entity_items``."""
+    """Return True if the ninja may touch an entity, as a quick test.  item: its row of ``entity_items``."""
     reach = item[ITEM_REACH]
     return abs(ninja["x"] - item[ITEM_X]) < reach and abs(ninja["y"] - item[ITEM_Y]) < reach
 
 
 @inlined
 def think(ninja, entities, world, level):
-    """Doors that close by themselves and mines that arm: the think pass."""
+    """Run the think pass of regular doors, which close after a while, and of mines, which arm."""
     base = world.level[level]["entity_first"]
     for k in range(world.level[level]["doors_first"], world.level[level]["doors_end"]):  # regular doors
         door = entities[k - base]
@@ -81,8 +84,8 @@ def think(ninja, entities, world, level):
                 door["blocking"] += 1
     if world.level[level]["toggle_mines"] == 0 and ninja["arming"] == 0:
         return
-    # A dormant mine wakes only when touched, so that only those around the ninja can; one that is arming was touched
-    # in the last frame and may be anywhere near.
+    # Dormant mines start to arm when touched, so a search of the cells around the ninja finds them.  The ninja may have
+    # left the cells around an arming mine, so all mines are searched for these.
     target = is_valid_target(ninja)
     if ninja["arming"]:
         still_arming = 0
@@ -117,10 +120,10 @@ def think(ninja, entities, world, level):
 
 @inlined
 def interact(ninja, entities, movers, world, level):
-    """Touch the entities around the ninja, in gather order: x-major cells, in each in order of registration.
+    """Apply the effects of the entities that the ninja touches, in the order of section 4.2.
 
-    Returns the normal x of the first wall felt on a body, 0.0 if there is none.  What is registered during this pass
-    (an exit whose switch is hit) is met from the next frame on.
+    Returns the normal's x of the first wall that a body reports, 0.0 if none does.  An exit that opens during this pass can
+    be touched from the next frame on.
     """
     x, y = ninja["x"], ninja["y"]
     cell_x, cell_y = clamped_cell(x, CELLS_X), clamped_cell(y, CELLS_Y)
@@ -132,7 +135,7 @@ def interact(ninja, entities, movers, world, level):
     limit = ninja["registrations"]
     wall = 0.0
     m, key, low, high = -1, 0, 0, 0
-    if record["moves"] or ninja["switch_taken"]:  # else there are exits alone, in no cell before a switch is taken
+    if record["moves"] or ninja["switch_taken"]:  # otherwise all movers are closed exits, which are in no cell
         m, key, low, high = next_mover(movers, 0, count, cx1, cx2, cy1, cy2, -1, limit)
     if m < 0:
         if world.near[level, cell_x * CELLS_Y + cell_y] & s.NEAR_ITEMS == 0:
@@ -164,7 +167,7 @@ def interact(ninja, entities, movers, world, level):
 
 @kernel
 def _touch(ninja, entities, movers, world, base, k):
-    """The logical interaction of one entity that stays in its cell; returns the normal's x of the wall touched, or 0.0."""
+    """Apply the effects of an entity that stays in its cell; return the normal's x of the wall that it reports, or 0.0."""
     entity = entities[k]
     if entity["active"] == 0:
         return 0.0
@@ -208,7 +211,7 @@ def _touch(ninja, entities, movers, world, base, k):
 
 @kernel
 def _launch(ninja, x, y, nx, ny):
-    """A launch pad's boost, if the ninja is in front of it or behind (sections 7.5 and 6.5 A)."""
+    """Apply the boost of a launch pad unless the ninja is too far in front of it (sections 7.5 and 6.5 A)."""
     if not (x - (ninja["x"] - s.RADIUS * nx)) * nx + (y - (ninja["y"] - s.RADIUS * ny)) * ny >= PAD_BEHIND:
         return
     boost_x = nx * PAD_SPEED * 2.0 / 3.0
@@ -228,7 +231,7 @@ def _launch(ninja, x, y, nx, ny):
 
 @kernel
 def _touch_mover(ninja, mover, movers, world, base):
-    """The logical interaction of an exit or of an entity that moves; returns the normal's x of the wall touched, or 0.0."""
+    """Apply the effects of an exit or a moving entity; return the normal's x of the wall that it reports, or 0.0."""
     kind = mover["type"]
     x, y = mover["x"], mover["y"]
     if kind == kinds.EXIT:
@@ -273,7 +276,7 @@ def _touch_mover(ninja, mover, movers, world, base):
 
 @kernel
 def _touch_thwump(ninja, thwump):
-    """A thwump's lethal face and its walls (section 7.10)."""
+    """Apply the lethal face of a thwump; return the normal's x of the wall that it reports, or 0.0 (section 7.10)."""
     x, y = thwump["x"], thwump["y"]
     inside, nx, _ny, _depth, _other = point_in_square(ninja["x"], ninja["y"], x, y, THWUMP_HALF + FEELING + s.RADIUS)
     if not inside:
@@ -293,7 +296,7 @@ def _touch_thwump(ninja, thwump):
 
 @kernel
 def _touch_shove(ninja, thwump):
-    """A shove thwump's trigger, walls and lethal core (section 7.13)."""
+    """Trigger a shove thwump or apply its lethal core; return the normal's x of the wall that it reports, or 0.0."""
     inside, nx, ny, _depth, other = point_in_square(
         ninja["x"], ninja["y"], thwump["x"], thwump["y"], SHOVE_HALF + FEELING + s.RADIUS
     )

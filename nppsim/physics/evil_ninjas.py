@@ -1,11 +1,11 @@
-"""Evil ninjas, type 22: shadows that repeat the ninja's way (docs/physics.md, section 8.6).
+"""Evil ninjas, type 22: enemies that follow the ninja's trail (docs/physics.md, section 8.6).
 
-A completion of the rules of grade C, from a community tool.  The spawner waits until the ninja touches it.  The n-th evil
-ninja touched on a level then repeats the ninja's way, FOLLOW_FRAMES n frames later.  Before that it slides from its spawner
-to the start of this way, without any effect.
+This completion has grade C: the rules come from a community tool.  A spawner waits until the ninja touches it.  The n-th
+evil ninja that is touched on a level then follows the ninja's trail, FOLLOW_FRAMES n frames behind.  Before that it slides
+from its spawner to the point where the trail starts, without any effect.
 
-In a MOVER record, ``state`` is UNTOUCHED, COMING or FOLLOWING; target_x is the first frame in which it follows, target_y
-how many frames it is late.
+In a MOVER record, ``state`` is UNTOUCHED, COMING or FOLLOWING, ``target_x`` the first frame in which it follows, and
+``target_y`` its delay in frames.
 """
 
 from nppsim._kernel import kernel
@@ -16,14 +16,14 @@ from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import COMING, FOLLOWING, UNREGISTERED, UNTOUCHED
 
 SPAWNER_RADIUS = 10.0  # px
-EVIL_RADIUS = 6.0  # px, of what kills
-FOLLOW_FRAMES = 120  # between the ninja and the first that follows, and between one and the next; also of the slide
-TRAIL_SLACK = 64  # positions kept beyond those: more than the frames that foresight looks ahead
+EVIL_RADIUS = 6.0  # px; the circle that kills
+FOLLOW_FRAMES = 120  # delay of the first evil ninja, of each further one behind it, and duration of the slide
+TRAIL_SLACK = 64  # additional positions of the trail; more than the frames that foresight looks ahead
 
 
 @kernel
 def wake(ninja, spawner, movers, world, level):
-    """Let an evil ninja come: the ninja touches its spawner."""
+    """Start an evil ninja whose spawner the ninja touches."""
     record = world.level[level]
     number = 1
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
@@ -36,10 +36,10 @@ def wake(ninja, spawner, movers, world, level):
 
 @kernel
 def think_evil_ninja(ninja, evil, home, trail, size):
-    """Slide towards the start of the way, then follow it.
+    """Slide to the start of the trail, then follow it.
 
-    home: its entity in the bank.
-    trail: TRAIL_DTYPE[>= size], the ninja's positions.
+    home: PLACED_DTYPE record of the entity in the bank.
+    trail: TRAIL_DTYPE[at least size], the ninja's positions; frame t is at t modulo ``size``.
     """
     frame, begin, late = ninja["frame"], int(evil["target_x"]), int(evil["target_y"])
     x, y = evil["x"], evil["y"]
@@ -50,7 +50,7 @@ def think_evil_ninja(ninja, evil, home, trail, size):
         cell_x, cell_y = clamped_cell(evil["x"], CELLS_X), clamped_cell(evil["y"], CELLS_Y)
         if cell_x != evil["cell_x"] or cell_y != evil["cell_y"]:
             register(ninja, evil, cell_x, cell_y)
-    elif frame > begin - FOLLOW_FRAMES + 1:  # the start of the way is known then
+    elif frame > begin - FOLLOW_FRAMES + 1:  # from then on the trail has its first position
         first, share = (begin - late) % size, (frame - (begin - FOLLOW_FRAMES)) / FOLLOW_FRAMES
         evil["x"] = home["x"] + share * (trail[first]["x"] - home["x"])
         evil["y"] = home["y"] + share * (trail[first]["y"] - home["y"])

@@ -1,8 +1,8 @@
-"""The half-cell grid: whether drones, guards and thwumps can pass (docs/physics.md, sections 3.6 and 4.8).
+"""The half-cell grid, which stops drones, guards and thwumps (docs/physics.md, sections 3.6 and 4.8).
 
-A level's grid is one vector: first vertical edges, V(i, j) at LINES_Y i + j, then horizontal ones, H(i, j) at
-HORIZONTAL_EDGES + LINES_X j + i.  The last row of V and the last column of H do not exist; they are solid, and indices
-beyond the grid are clamped.  An axis is 0 for motion along x, which crosses vertical edges, and 1 for motion along y.
+A level's grid is one vector of edges.  Vertical edge V(i, j) is at index LINES_Y i + j, horizontal edge H(i, j) at
+HORIZONTAL_EDGES + LINES_X j + i.  The last row of V and the last column of H do not exist; they are solid.  Indices
+beyond the grid are clamped.  Axis 0 is motion along x, which crosses vertical edges; axis 1 is motion along y.
 """
 
 import math
@@ -10,13 +10,13 @@ import math
 from nppsim._kernel import inlined, kernel
 from nppsim.levels.stage import CELLS_Y, HALF_CELL, LINES_X, LINES_Y
 
-HORIZONTAL_EDGES = LINES_X * LINES_Y  # where they begin
+HORIZONTAL_EDGES = LINES_X * LINES_Y  # index of the first horizontal edge
 GRID_SIZE = 2 * HORIZONTAL_EDGES
 
-# What an edge may be; 0 is open.
+# Bits of an edge; 0 is open.
 SLOPE_EDGE = 1
 SOLID_EDGE = 2
-DOOR_EDGE = 4  # a bit of its own: a door may block here too
+DOOR_EDGE = 4  # a door may block the edge, depending on the state of the environment
 TILE_EDGE = SLOPE_EDGE | SOLID_EDGE
 
 
@@ -34,13 +34,13 @@ def axis_of(direction):
 
 @inlined
 def sign_of(direction):
-    """Sense of a direction along its axis."""
+    """Sign of a direction along its axis."""
     return 1 if direction < 2 else -1
 
 
 @kernel
 def _doors_block(cx, cy, horizontal, entities, world, level):
-    """Return True if the doors on the far edges of cell (cx, cy) add up to anything but 0."""
+    """Return True if the ``blocking`` counts of the doors on the far edge of cell (cx, cy) do not add up to 0."""
     edge = 2 * (cx * CELLS_Y + cy) + horizontal
     base = world.level[level]["entity_first"]
     total = 0
@@ -52,8 +52,9 @@ def _doors_block(cx, cy, horizontal, entities, world, level):
 
 @kernel
 def step_free(axis, k, low, high, sign, entities, world, level):
-    """Return True if motion from half-cell column (or row) k to the next is free in rows (columns) low to high.
+    """Return True if a body can move from half-cell column k to column k + sign in all rows low to high.
 
+    axis: 0; if it is 1, k is a row and low to high are columns.
     sign: -1 or +1.
     """
     edges = world.grid[world.level[level]["grid"]]
@@ -71,7 +72,7 @@ def step_free(axis, k, low, high, sign, entities, world, level):
 
 @kernel
 def steps_free(axis, k, end, low, high, sign, entities, world, level):
-    """Return True if all steps from half-cell column (or row) k to ``end`` are free; none are needed if it is not ahead."""
+    """Return True if all steps from half-cell column (or row) k to ``end`` are free, or if ``end`` is not ahead."""
     while (end - k) * sign > 0:
         if not step_free(axis, k, low, high, sign, entities, world, level):
             return False
@@ -81,7 +82,7 @@ def steps_free(axis, k, end, low, high, sign, entities, world, level):
 
 @kernel
 def is_floor(hx, hy, world, level):
-    """Return True if the upper edge of half-cell (hx, hy) is a solid part of a tile; neither slopes nor doors are."""
+    """Return True if the upper edge of half-cell (hx, hy) is a surface of a tile; slopes and doors do not count."""
     edges = world.grid[world.level[level]["grid"]]
     i, j = min(max(hx, 0), LINES_X - 1), min(max(hy, 0), LINES_Y - 1)
     return edges[HORIZONTAL_EDGES + LINES_X * j + i] & TILE_EDGE == SOLID_EDGE
@@ -89,9 +90,10 @@ def is_floor(hx, hy, world, level):
 
 @kernel
 def way_free(x, y, target, radius, direction, entities, world, level):
-    """Return True if a square body (half-side radius) at (x, y) can move in a direction until it stands at ``target``.
+    """Return True if a square body with half-side ``radius`` at (x, y) can move to coordinate ``target`` along its axis.
 
-    direction: 0 right, 1 down, 2 left, 3 up.  target: x or y, in px, of the end.
+    direction: 0 right, 1 down, 2 left, 3 up.
+    target: px; x for motion along x, else y.
     """
     axis, sign = axis_of(direction), sign_of(direction)
     along, across = (y, x) if axis else (x, y)
@@ -102,7 +104,7 @@ def way_free(x, y, target, radius, direction, entities, world, level):
 
 @inlined
 def register(ninja, mover, cell_x, cell_y):
-    """Enter a cell behind all that is in it."""
+    """Register a mover in a cell, after all entities that are registered there."""
     mover["cell_x"], mover["cell_y"] = cell_x, cell_y
     mover["order"] = ninja["registrations"]
     ninja["registrations"] += 1

@@ -1,6 +1,6 @@
 """Groups of entity types for kernels (docs/physics.md, section 7.1).
 
-The comparisons are written out, as they compile to better code than a tuple.
+The comparisons are written out because they compile to faster code than ``kind in TUPLE``.
 """
 
 from nppsim._kernel import inlined

@@ -1,12 +1,12 @@
 """Laser turrets, type 23: a completion of the rules (docs/physics.md, section 8.2).
 
-A turret far from every surface is a spinner: its beam turns on the spot.  One next to a surface creeps along it with the
-beam along the surface's normal.  The section gives the evidence for the beam's path, its speeds and its kill
-rule; how surface lasers take corners is a guess: at the end of a surface the normal turns around the vertex until the
-emitter is beside another surface.
+A turret far from all surfaces is a spinner, whose beam turns on the spot.  Other turrets are surface lasers: they move along
+a surface, and the beam follows its normal.  Section 8.2 gives the evidence for the path of the beam, the speeds and the
+kill rule.  The motion of surface lasers around corners is a guess: at the end of a surface the normal turns around the
+vertex until the emitter is beside another surface.
 
-In a MOVER record (x, y) is the emitter, (vx, vy) the unit vector of the beam, (target_x, target_y) its end; mode selects
-spinners from surface lasers; flag is set at a vertex, which is then EMITTER_RADIUS behind the emitter.
+In a MOVER record, (x, y) is the emitter, (vx, vy) the unit vector of the beam and (target_x, target_y) its end.  ``mode`` is
+SPINNER or SURFACE.  ``flag`` is 1 at a vertex, which is then EMITTER_RADIUS behind the emitter.
 """
 
 import math
@@ -20,20 +20,20 @@ from nppsim.physics.segments import is_beside, nearest_segment, surface_normal
 from nppsim.physics.state import RADIUS
 
 EMITTER_RADIUS = 5.9  # px
-SPIN_SPEED = 0.010471975  # rad per frame, of spinners
-SURFACE_SPEED = 0.1  # px per frame, of surface lasers
-FAST_SURFACE_SPEED = 1.0  # with the rule FAST_LASERS
-CORNER_SPEED = 0.005524805665672641  # rad per frame, of surface lasers at a vertex
-SURFACE_REACH = 12.0  # px, in which surfaces are searched
-SURFACE_DISTANCE = 7.0  # px: with a surface nearer than that, a turret is a surface laser
-HALF_STEP = 0.0052359875  # rad: aiming this closely always hits
+SPIN_SPEED = 0.010471975  # rad per frame, spinners
+SURFACE_SPEED = 0.1  # px per frame, surface lasers
+FAST_SURFACE_SPEED = 1.0  # px per frame, surface lasers with the rule FAST_LASERS
+CORNER_SPEED = 0.005524805665672641  # rad per frame, surface lasers at a vertex
+SURFACE_REACH = 12.0  # px, half-side of the square whose cells are searched for surfaces
+SURFACE_DISTANCE = 7.0  # px; a turret closer to a surface is a surface laser
+HALF_STEP = 0.0052359875  # rad; a spinner aimed at the ninja within this angle hits
 
 SPINNER, SURFACE = range(2)
 
 
 @kernel
 def place_lasers(world):
-    """Decide which lasers of the bank are spinners, and put the others on their surface."""
+    """Decide which lasers of the bank are spinners, and place the others on their surface."""
     for level in range(len(world.level)):
         record = world.level[level]
         for m in range(record["mover_first"] + record["first_moving"], record["mover_end"]):
@@ -54,7 +54,7 @@ def place_lasers(world):
 
 @kernel
 def think_laser(ninja, laser, target, entities, world, level):
-    """Shine, kill, then turn or creep on.  target: the ninja is a valid target."""
+    """Update the beam, kill the ninja if it is hit, then turn or move the laser.  target: the ninja is a valid target."""
     length = _shine(laser, entities, world, level)
     if target and _hits(ninja, laser, length) and _sees(ninja, laser["x"], laser["y"], entities, world, level):
         kill(ninja)
@@ -76,7 +76,7 @@ def _shine(laser, entities, world, level):
 
 @kernel
 def _hits(ninja, laser, length):
-    """Return True if the beam comes closer than RADIUS to the ninja's centre, or a spinner is aimed at it."""
+    """Return True if the beam comes closer than RADIUS to the ninja's centre, or a spinner is aimed at the ninja."""
     if ray_gap(ninja, laser["x"], laser["y"], laser["vx"], laser["vy"], length) < RADIUS:
         return True
     ex, ey = ninja["x"] - laser["x"], ninja["y"] - laser["y"]
@@ -85,7 +85,7 @@ def _hits(ninja, laser, length):
 
 @kernel
 def _sees(ninja, x, y, entities, world, level):
-    """Return True if nothing stands between the emitter and the ninja."""
+    """Return True if no segment is between the emitter and the ninja."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
     return (
@@ -95,14 +95,14 @@ def _sees(ninja, x, y, entities, world, level):
 
 @kernel
 def beam_length(x, y, ux, uy, entities, world, level):
-    """Length in px of a beam; 0.0 if it leaves the stage.  Doors stop it whether open or closed."""
+    """Length in px of a beam; 0.0 if it leaves the stage.  Open doors stop it too."""
     length = ray_length(x, y, ux, uy, RAY_LENGTH, True, entities, world, level)
     return length if length < RAY_LENGTH else 0.0
 
 
 @kernel
 def _nearest_segment(x, y, entities, world, level):
-    """(segment, result, x, y of its closest point) by the rule of ``nearest_segment``; result 0: none near."""
+    """Return (k, result, x, y) of ``nearest_segment`` within SURFACE_REACH; ``result`` is 0 if there is none."""
     cell_start, first = world.cell_start[level], world.level[level]["segment_first"]
     result, near_x, near_y, _side, _best, _others, _beside, k = nearest_segment(
         x, y, SURFACE_REACH, world.segments, cell_start, first, entities
@@ -112,7 +112,7 @@ def _nearest_segment(x, y, entities, world, level):
 
 @kernel
 def _stand_on(laser, k, x, y, world):
-    """Put the emitter above the point (x, y) of segment k, on its open side; of a door, on the side where it is."""
+    """Place the emitter above the point (x, y) of segment k, on its open side; on its present side if k is a door."""
     nx, ny = surface_normal(x, y, world.segments[k], laser["x"], laser["y"])
     laser["x"], laser["y"] = x + EMITTER_RADIUS * nx, y + EMITTER_RADIUS * ny
     laser["vx"], laser["vy"] = nx, ny
@@ -121,7 +121,7 @@ def _stand_on(laser, k, x, y, world):
 
 @kernel
 def _creep(laser, entities, world, level):
-    """Move along the surface, or turn at a vertex; then the nearest surface decides what comes next."""
+    """Move along the surface, or turn at a vertex; then continue on the nearest surface or at its end."""
     nx, ny = laser["vx"], laser["vy"]
     if laser["flag"]:
         vertex_x, vertex_y = laser["x"] - EMITTER_RADIUS * nx, laser["y"] - EMITTER_RADIUS * ny

@@ -1,7 +1,7 @@
-"""Drones, floor guards, bounce blocks, thwumps, boost pads, death balls, shove thwumps: moving and thinking.
+"""The move and think passes of drones, floor guards, bounce blocks, thwumps, boost pads, death balls and shove thwumps.
 
-``movers``: MOVER[M], of one environment.  Source: docs/physics.md, sections 7.7 to 7.13 and 8.1; section numbers below
-are those of that page.  Chaser drones are a completion (section 8.1): the rules of their chase are those of N v2.0.
+Source: docs/physics.md, sections 7.7 to 7.13 and 8.1.  Section numbers refer to that page.  Chaser drones are a completion
+(section 8.1) with the rules of N v2.0.  ``movers`` is MOVER_DTYPE[M] of one environment.
 """
 
 import math
@@ -34,66 +34,66 @@ from nppsim.physics.state import (
     WAITING,
 )
 
-# Drones (section 7.7), and what chasers see and do (section 8.1).
-ZAP_RADIUS = 7.5  # px; of chasers too
-ZAP_STEP = 24.0  # px from a point of its grid to the next
+# Drones (section 7.7) and chaser drones (section 8.1).
+ZAP_RADIUS = 7.5  # px; chasers too
+ZAP_STEP = 24.0  # px between the points of its grid
 ZAP_SPEED = 8.0 / 7.0  # px per frame
 MINI_RADIUS = 4.0  # px
 MINI_STEP = 12.0  # px
 MINI_SPEED = 1.3  # px per frame
 CHASE_SPEED = 16.0 / 7.0  # px per frame
-CHASE_LATERAL = 12.0  # px that the ninja may be beside the line of sight
-# Order in which the drones of each mode try to turn, added to the present direction.
+CHASE_LATERAL = 12.0  # px, greatest distance of the ninja from the line of sight
+# For each mode: the turns that a drone tries, in order, as numbers to add to its direction.
 TURNS = np.array([[1, 0, 3, 2], [3, 0, 1, 2], [0, 1, 3, 2], [0, 3, 1, 2]], np.int64)
 
 # Floor guards (section 7.8).
 GUARD_RADIUS = 6.0  # px
 GUARD_SPEED = 3.428571428571428  # px per frame
-GUARD_GAP = 0.01  # px that it keeps from where it cannot go on
+GUARD_GAP = 0.01  # px between a guard that has stopped and the border of the half-cell that stopped it
 
 # Bounce blocks (section 7.9).
-BLOCK_DRAG = 0.98  # factor by which the velocity shrinks in each frame
-BLOCK_SPRING = 0.02222222222222222  # px per frame^2, per px from home
+BLOCK_DRAG = 0.98  # factor on the velocity per frame
+BLOCK_SPRING = 0.02222222222222222  # acceleration in px per frame^2 for each px of distance from home
 
 # Thwumps (section 7.10).
 THWUMP_CHARGE = 20.0 / 7.0  # px per frame
 THWUMP_RETREAT = 8.0 / 7.0  # px per frame
-THWUMP_REACH = 11.0  # px from the centre to the faces that meet walls
-THWUMP_SIGHT = 38.0  # px that the ninja may be beside the path
-THWUMP_FAR = 100  # half-cells that it looks ahead, more than the stage has
+THWUMP_REACH = 11.0  # px, half-side of the square that walls stop
+THWUMP_SIGHT = 38.0  # px; a thwump sees a ninja that is less than this beside its path
+THWUMP_FAR = 100  # half-cells that a thwump looks ahead; more than the stage has
 
 # Boost pads (section 7.11).
 BOOST_RADIUS = 6.0  # px
-BOOST = 2.0  # px per frame that are added to the ninja's speed
+BOOST = 2.0  # px per frame added to the ninja's speed
 
 # Death balls (section 7.12).
-BALL_RADIUS = 5.0  # px, of what kills
-BALL_BODY = 8.0  # px, of what meets surfaces and other balls
-BALL_SWEEP = 4.0  # px, of the circle that is swept along the move
-BALL_FREE_STEP = 12.0  # px along an axis: no farther, and no segment is met from a cell without any around it
-BALL_PUSHES = 16  # out of surfaces, per frame
-BALL_LEAST_PUSH = 1e-7  # px: what is less is no overlap
+BALL_RADIUS = 5.0  # px; the circle that kills
+BALL_BODY = 8.0  # px; the circle that surfaces and other balls push
+BALL_SWEEP = 4.0  # px; the circle that is swept along the move
+BALL_FREE_STEP = 12.0  # px along an axis; a shorter move from a cell without segments around it meets no segment
+BALL_PUSHES = 16  # greatest number of pushes out of surfaces per frame
+BALL_LEAST_PUSH = 1e-7  # px; a smaller depth is no overlap
 BALL_ACCELERATION = 0.04  # px per frame^2
-BALL_SPEED = 0.85  # px per frame; what is above it shrinks by BALL_EXCESS in each frame, and then vanishes
-BALL_EXCESS = 0.9
-BALL_LEAST_EXCESS = 0.01  # px per frame
-BALL_DRAG = 0.95  # factor of the velocity without a target
-BALL_BOUNCE_SPEED = 1.35  # px per frame: a faster ball bounces off a surface, a slower one only stops there
-BALL_PARTING = 4.0  # px per frame that two overlapping balls give each other
-MOVED, HALTED, STUCK = range(3)  # how a ball's motion ends
+BALL_SPEED = 0.85  # px per frame; the part of the speed above this is the excess
+BALL_EXCESS = 0.9  # factor on the excess per frame
+BALL_LEAST_EXCESS = 0.01  # px per frame; an excess up to this becomes 0
+BALL_DRAG = 0.95  # factor on the velocity per frame, without a target
+BALL_BOUNCE_SPEED = 1.35  # px per frame; a faster ball bounces off a surface, a slower one only stops there
+BALL_PARTING = 4.0  # px per frame that each of two overlapping balls gains away from the other
+MOVED, HALTED, STUCK = range(3)  # results of ``_move_ball``
 
 # Shove thwumps (section 7.13).
-SHOVE_CORE = 8.0  # px from the centre to the faces that meet walls, and of what kills
+SHOVE_CORE = 8.0  # px, half-width of the part that walls stop, and radius of the circle that kills
 SHOVE_LAUNCH = 4.0  # px per frame
-SHOVE_RETURN = 1.0  # px per frame, and px from home at which it is there
+SHOVE_RETURN = 1.0  # px per frame; also the distance from home, in px, below which it has arrived
 
 
 @kernel
 def _reregister(ninja, mover):
-    """Change to the cell of the present position, if it is another one."""
+    """Register a mover in the cell of its position if that has changed."""
     left, top = TILE * np.int64(mover["cell_x"]), TILE * np.int64(mover["cell_y"])
     if 1e-6 < mover["x"] - left < TILE - 1e-6 and 1e-6 < mover["y"] - top < TILE - 1e-6:
-        return  # clearly inside the old one
+        return  # clearly inside the old cell
     cell_x, cell_y = clamped_cell(mover["x"], CELLS_X), clamped_cell(mover["y"], CELLS_Y)
     if cell_x != mover["cell_x"] or cell_y != mover["cell_y"]:
         register(ninja, mover, cell_x, cell_y)
@@ -115,11 +115,11 @@ def _set_along(body, axis, value):
 
 @kernel
 def _advance(ninja, mover, axis, sign, step, face, half, entities, world, level):
-    """Move a thwump by ``step`` along an axis unless an edge of the half-cell grid stops it; returns whether it moved.
+    """Move a thwump by ``step`` px along an axis unless an edge of the half-cell grid stops it; return True if it moved.
 
-    sign: of the step.
-    face: px along the axis from the centre to what meets edges.
-    half: half of its width across.
+    sign: sign of the step.
+    face: px along the axis from the centre to the face that edges stop.
+    half: half of its width across the axis, in px.
     """
     along, across = _along(mover, axis), _along(mover, 1 - axis)
     cell = half_cell(along + face)
@@ -134,7 +134,7 @@ def _advance(ninja, mover, axis, sign, step, face, half, entities, world, level)
 
 @kernel
 def move_all(ninja, entities, movers, world, level):
-    """The move pass."""
+    """Run the move pass."""
     record = world.level[level]
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         mover = movers[m]
@@ -164,7 +164,7 @@ def move_all(ninja, entities, movers, world, level):
 
 @kernel
 def think_all(ninja, entities, movers, trail, world, level):
-    """The think pass of everything that moves."""
+    """Run the think pass of all movers."""
     record = world.level[level]
     target = is_valid_target(ninja)
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
@@ -207,7 +207,7 @@ def _step_y(direction):
 
 @inlined
 def _speed_of(drone):
-    """px per frame."""
+    """Speed in px per frame."""
     kind = drone["type"]
     if kind == kinds.ZAP_DRONE:
         return ZAP_SPEED
@@ -232,10 +232,10 @@ def _move_drone(ninja, mover, entities, world, level):
     passes = dx * after_x + dy * after_y < 0.0
     if not passes and (squared > 1e-11 or math.sqrt(squared) >= 1e-6):
         mover["x"], mover["y"] = x + sx, y + sy
-        if not shoots:  # nothing touches the others
+        if not shoots:  # shooting drones are in no cell, because touching them has no effect
             _reregister(ninja, mover)
         return
-    # The step would pass the target: turn there, and go on with what is left of the step.
+    # The step would pass the target: turn there, and continue with the rest of the step.
     distance = math.sqrt(squared)
     x, y = mover["target_x"], mover["target_y"]
     mover["x"], mover["y"] = x, y
@@ -251,7 +251,7 @@ def _move_drone(ninja, mover, entities, world, level):
 
 @kernel
 def _leave(drone, direction, mini, rest):
-    """Set off from a point of the grid to the next one, by ``rest`` px in this frame."""
+    """Start from a point of the grid to the next one, moving by ``rest`` px in this frame."""
     step = MINI_STEP if mini else ZAP_STEP
     ux, uy = _step_x(direction), _step_y(direction)
     x, y = drone["x"], drone["y"]
@@ -262,7 +262,7 @@ def _leave(drone, direction, mini, rest):
 
 @kernel
 def _drone_passes(x, y, direction, mini, entities, world, level):
-    """Return True if a drone can move on to the next point of its grid."""
+    """Return True if a drone at (x, y) can move in a direction to the next point of its grid."""
     radius, step = (MINI_RADIUS, MINI_STEP) if mini else (ZAP_RADIUS, ZAP_STEP)
     end = y + step * _step_y(direction) if direction & 1 else x + step * _step_x(direction)
     return way_free(x, y, end, radius, direction, entities, world, level)
@@ -270,9 +270,9 @@ def _drone_passes(x, y, direction, mini, entities, world, level):
 
 @kernel
 def _chases(ninja, mover, entities, world, level):
-    """Return True if a chaser at a point of its grid goes on with a chase, or begins one: its direction.  Section 8.1.
+    """Return True if a chaser at a point of its grid continues or begins a chase, with its direction set (section 8.1).
 
-    A chase that is blocked ends.  Then the chaser looks left, ahead and right for the ninja.
+    A blocked chase ends; then the chaser looks left, ahead and right for the ninja.
     """
     x, y, heading = mover["x"], mover["y"], np.int64(mover["direction"])
     if mover["state"] == CHASING:
@@ -298,7 +298,7 @@ def _chases(ninja, mover, entities, world, level):
 
 @kernel
 def _sees(ninja, chaser, direction, entities, world, level):
-    """Return True if no edge of the grid is along the row or column from the chaser's centre to the ninja's half-cell."""
+    """Return True if no edge of the half-cell grid blocks the chaser's row or column up to the ninja's half-cell."""
     axis, sign = axis_of(direction), sign_of(direction)
     k, end = half_cell(_along(chaser, axis)), half_cell(_along(ninja, axis))
     across = half_cell(_along(chaser, 1 - axis))
@@ -390,7 +390,7 @@ def _think_thwump(ninja, mover, entities, world, level):
 def _boost(ninja, pad, x, y):
     dx, dy = ninja["x"] - x, ninja["y"] - y
     reach = BOOST_RADIUS + RADIUS
-    is_near = abs(dx) < reach and abs(dy) < reach  # else the distance is no less
+    is_near = abs(dx) < reach and abs(dy) < reach  # saves the root for all others
     if not is_near or not is_valid_target(ninja) or not math.sqrt(dx * dx + dy * dy) < reach:
         pad["clock"] = 0
         return
@@ -406,7 +406,7 @@ def _boost(ninja, pad, x, y):
 # ------------------------------------------------------------------------------------------------ death balls (7.12)
 @kernel
 def _think_ball(ninja, m, entities, movers, world, level):
-    """Hunt the ninja, bounce off surfaces, part from other balls."""
+    """Accelerate a death ball towards the ninja, move it, and push it away from other balls."""
     ball = movers[m]
     vx, vy = _ball_velocity(ninja, ball)
     if ball["flag"]:
@@ -431,7 +431,7 @@ def _think_ball(ninja, m, entities, movers, world, level):
 
 @kernel
 def _ball_velocity(ninja, ball):
-    """A ball's velocity (x, y) before surfaces and other balls."""
+    """Velocity (x, y) of a ball before surfaces and other balls change it."""
     vx, vy = ball["vx"], ball["vy"]
     if not is_valid_target(ninja):
         return vx * BALL_DRAG, vy * BALL_DRAG
@@ -452,7 +452,10 @@ def _ball_velocity(ninja, ball):
 
 @kernel
 def _move_ball(x, y, vx, vy, entities, world, level):
-    """Sweep a ball along its move and push it out of surfaces: (x, y, sum of the normals x, y, how it ends)."""
+    """Sweep a ball along its move and push it out of surfaces.
+
+    Returns (x, y, sum of the contacts' normals in x, in y, MOVED, HALTED or STUCK).
+    """
     if world.near[level, cell_at(x, y)] & NEAR_SEGMENTS == 0 and abs(vx) < BALL_FREE_STEP and abs(vy) < BALL_FREE_STEP:
         return x + 1.0 * vx, y + 1.0 * vy, 0.0, 0.0, MOVED  # no segment within a cell's width
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
@@ -470,8 +473,8 @@ def _move_ball(x, y, vx, vy, entities, world, level):
         if depth < BALL_LEAST_PUSH:
             break
         if distance == 0.0:
-            # The centre is on a surface, where the game stops thinking.  On a tile's front face every further sweep ends
-            # where it begins: the ball is stuck permanently.
+            # The centre is on a surface: in the game the ball's think pass ends here.  On the front face of a tile, every
+            # further sweep ends where it begins, so the ball is stuck permanently.
             no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
             return x, y, 0.0, 0.0, STUCK if result == 1 and (side == 0.0 or no_doors) else HALTED
         looked_at = cells_around(x, y, BALL_BODY)
@@ -486,7 +489,7 @@ def _move_ball(x, y, vx, vy, entities, world, level):
 
 @kernel
 def _part_balls(m, movers, world, level):
-    """Push apart this ball and those after it that it overlaps."""
+    """Push this ball and the later balls that it overlaps apart."""
     record = world.level[level]
     count = record["mover_end"] - record["mover_first"]
     number = 0
@@ -531,7 +534,7 @@ def _think_shove(ninja, mover, home, entities, world, level):
 
 @kernel
 def _travel(ninja, mover, sense, speed, entities, world, level):
-    """Move along the push (sense 1) or against it (sense -1), or turn back where the path is blocked."""
+    """Move along the push (sense 1) or against it (sense -1); begin to return if the path is blocked."""
     axis = 0 if mover["push_y"] == 0 else 1
     sign = sense * np.int64(mover["push_y"] if axis else mover["push_x"])
     if not _advance(ninja, mover, axis, sign, sign * speed, 0.0, SHOVE_CORE, entities, world, level):

@@ -1,7 +1,7 @@
 """The ninja: integration, contacts with tiles and doors, and the control step.
 
-``ninja`` is one NINJA record (see ``state``), changed in place.  Source: docs/physics.md, sections 6.1 to 6.7;
-section numbers below are those of that page.
+Source: docs/physics.md, sections 6.1 to 6.7.  Section numbers refer to that page.  ``ninja`` is one record of NINJA_DTYPE,
+changed in place.
 """
 
 import math
@@ -25,31 +25,31 @@ from nppsim.physics.segments import (
 )
 from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 
-SUBSTEPS = 4  # of contacts in a frame
-NOTHING_LOOKED_AT = (0.0, 0.0, 0.0, 0.0)  # as of ``cells_around``; it is not read before a query was made
-SWEEP_RADIUS = 5.0  # px, of the circle that is swept along the move
-MAX_PUSHES = 32  # out of surfaces, per substep
-LEAST_PUSH = 1e-7  # px: what is less is no overlap
-CLEARLY_LESS = 1e-8  # px: less than LEAST_PUSH, whatever the rounding
-SAME_X = 1e-7  # px: a surface point no farther than that to the side is straight above or below
-FREE_STEP = 14.0  # px along an axis: no farther, and no segment is met from a cell without any around it
-SMALL_STEP = 3.0  # px along an axis: a sweep no longer than that, to where the ninja is settled, finds nothing
-WALL_REACH = 10.1  # px from the centre in which a wall is felt
-LEVEL_WITH = 1e-5  # px: a wall's nearest point is no farther above or below the centre than that
-CRUSH_RATIO = 0.05  # length of the sum of all pushes to the sum of their lengths: below, they oppose each other
-STILL = 0.1  # px per frame along the floor: slower, and a ninja who does not run stands
+SUBSTEPS = 4  # rounds of contacts per frame
+NOTHING_LOOKED_AT = (0.0, 0.0, 0.0, 0.0)  # placeholder for a result of ``cells_around``, before the first query
+SWEEP_RADIUS = 5.0  # px; the circle that is swept along the move
+MAX_PUSHES = 32  # greatest number of pushes out of surfaces per substep
+LEAST_PUSH = 1e-7  # px; a smaller depth is no overlap
+CLEARLY_LESS = 1e-8  # px; below LEAST_PUSH by more than any rounding error
+SAME_X = 1e-7  # px; a surface point whose x differs by at most this is straight above or below the centre
+FREE_STEP = 14.0  # px along an axis; a shorter move from a cell without segments around it meets no segment
+SMALL_STEP = 3.0  # px along an axis; a shorter sweep to a settled position hits nothing
+WALL_REACH = 10.1  # px; the centre of a ninja at a wall is at most this far from it
+LEVEL_WITH = 1e-5  # px; the nearest point of a wall is less than this above or below the centre
+CRUSH_RATIO = 0.05  # the ninja dies if |sum of pushes| / (sum of their lengths) is below this
+STILL = 0.1  # px per frame along the floor; a ninja that is slower and does not run stands
 
 
-# Most surfaces are flat, and then neither root nor quotient is needed: the root of a rounded square is exact.
+# Most surfaces are horizontal or vertical.  Then neither the root nor the quotient is needed: both would be exact.
 @inlined
 def length_of(x, y):
-    """sqrt(x^2 + y^2), of a vector in px that is 0 or not tiny (its square is above 0)."""
+    """Return sqrt(x^2 + y^2).  The vector is 0, or long enough that its square does not underflow to 0."""
     return abs(y) if x == 0.0 else math.sqrt(x * x + y * y)
 
 
 @inlined
 def unit_vector(x, y, length):
-    """(x, y) / length, its length above 0."""
+    """Return (x, y) / length.  length: ``length_of(x, y)``, above 0."""
     if x == 0.0:
         return x, math.copysign(1.0, y)
     return x / length, y / length
@@ -57,7 +57,7 @@ def unit_vector(x, y, length):
 
 @inlined
 def _end(ninja, state):
-    """Begin to die or to celebrate; nothing happens to a ninja that is dead, dying or has won."""
+    """Set the state to DYING or CELEBRATING, unless the ninja is already dead, dying or celebrating."""
     if ninja["state"] < s.DEAD:
         if ninja["state"] == s.JUMPING:
             ninja["gravity"] = s.GRAVITY_FALL
@@ -78,13 +78,13 @@ def win(ninja):
 
 @kernel
 def is_valid_target(ninja):
-    """Return True if hazards react to the ninja; one that dies in this frame still counts."""
+    """Return True if hazards react to the ninja.  A ninja that dies in this frame is still a valid target."""
     return ninja["state"] < s.DEAD or ninja["state"] == s.DYING
 
 
 @kernel
 def integrate(ninja):
-    """Drag, gravity, motion (section 6.2), and fresh contact sums (section 6.3)."""
+    """Apply drag, gravity and motion (section 6.2), and reset the sums of contacts (section 6.3)."""
     ninja["vx"] = ninja["vx"] * ninja["drag"]
     ninja["vy"] = ninja["vy"] * ninja["drag"]
     ninja["vy"] = ninja["vy"] + ninja["gravity"]
@@ -119,23 +119,23 @@ def integrate(ninja):
 #             x, y = x + dx / distance * depth, y + dy / distance * depth
 #             count_contact(...); the part of the velocity that leads into the surface is removed
 #
-# The shortcuts change no bit.  No block near, neither segment nor one-way around: only the rounding of the sweep is left,
-# which may lead into the next cell, but no nearer than a cell's width to one-ways not around this one.  Settled: the last
-# substep proved that nothing is to be pushed out of where the ninja is, so that the next one need not look.  A fixed point: a
-# substep that changed nothing would be repeated.  No wall: no segment that was looked at is level with the ninja and within
-# reach.
+# The shortcuts do not change the result in any bit:
+# * Neither blocks, segments nor one-ways are near: only the rounding of the sweep is left to compute (``_fly``).
+# * Settled: the last substep has shown that no surface pushes the ninja at its position, so the next one skips the query.
+# * Fixed point: a substep that changed nothing would repeat itself.
+# * No wall: no segment of the cells that were searched is level with the ninja and within reach.
 @kernel
 def collide(ninja, entities, movers, world, level):
-    """Four substeps of contacts with bodies, tiles and closed doors (section 6.4).
+    """Run four substeps of contacts with bodies, tiles and closed doors (section 6.4).
 
-    Returns whether ``wall_beside`` would surely find no wall where the ninja is then.
+    Returns True if it is certain that ``wall_beside`` would find no wall at the ninja's new position.
     """
     start_x, start_y = ninja["start_x"], ninja["start_y"]
     x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     has_bodies = world.level[level]["blocks"] or world.level[level]["one_ways"]
     near = world.near[level]
-    blocks, checked_x, checked_y = False, x, y  # whether blocks are near, and where that was looked up
+    blocks, checked_x, checked_y = False, x, y  # True if blocks are near, and the position of this check
     if has_bodies:
         ninja["crushable"] = 0
         ninja["crush_x"], ninja["crush_y"], ninja["crush_length"] = 0.0, 0.0, 0.0
@@ -144,7 +144,7 @@ def collide(ninja, entities, movers, world, level):
     if not blocks and is_short and near[cell_at(x, y)] & (s.NEAR_SEGMENTS | s.NEAR_ONE_WAYS) == 0:
         _fly(ninja, x, y)
         return True
-    # Settled: nothing to push from would be found where the ninja is, in the cells ``looked_at``.
+    # Settled: a query of the cells ``looked_at`` at the ninja's position would find nothing that pushes it.
     settled, looked_at, no_wall = False, NOTHING_LOOKED_AT, False
     for _ in range(SUBSTEPS):
         before_x, before_y, contacts = x, y, 0
@@ -176,7 +176,7 @@ def collide(ninja, entities, movers, world, level):
 
 @inlined
 def _fly(ninja, x, y):
-    """The substeps where there is nothing to touch."""
+    """Run the substeps of a ninja with nothing to touch: the rounding of the sweep."""
     start_x, start_y = ninja["start_x"], ninja["start_y"]
     for _ in range(SUBSTEPS):
         x = start_x + (x - start_x)
@@ -186,10 +186,10 @@ def _fly(ninja, x, y):
 
 @inlined
 def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, first, entities):
-    """Push the ninja out of all that it overlaps, nearest surface first; found: result of ``nearest_surface`` at (x, y).
+    """Push the ninja out of the surfaces that it overlaps, nearest first.
 
-    Returns (x, y, vx, vy, number of pushes, settled, looked_at, no_wall: none within reach, in the cells looked at), see
-    ``collide``.
+    found: result of ``nearest_surface`` at (x, y).
+    Returns (x, y, vx, vy, number of pushes, settled, looked_at, no_wall); the last three are those of ``collide``.
     """
     settled, looked_at, no_wall, pushes = False, NOTHING_LOOKED_AT, False, 0
     for _ in range(MAX_PUSHES):
@@ -228,13 +228,16 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
 
 @inlined
 def _rules_out_wall(depth, beside):
-    """Return True if what a query found rules out that ``wall_beside`` finds a wall there, or after a push of ``depth``."""
+    """Return True if ``wall_beside`` cannot find a wall after a push by ``depth`` px from the position of a query.
+
+    beside: result of the query, see ``nearest_segment``.
+    """
     return depth < BAND - BOX_MARGIN and beside > WALL_REACH + depth + BOX_MARGIN
 
 
 @kernel
 def wall_beside(ninja, segments, cell_start, first, near, entities):
-    """Normal x of the first wall within reach, in gather order; 0.0 if there is none (section 6.5 B)."""
+    """Return the normal's x of the first wall within reach in the order of section 4.1; 0.0 if there is none (6.5 B)."""
     x, y = ninja["x"], ninja["y"]
     if near[cell_at(x, y)] & s.NEAR_SEGMENTS == 0:
         return 0.0
@@ -250,7 +253,7 @@ def wall_beside(ninja, segments, cell_start, first, near, entities):
                 or ax + SHAPES[shape, MIN_X] > x + WALL_REACH + BOX_MARGIN
                 or ax + SHAPES[shape, MAX_X] < x - WALL_REACH - BOX_MARGIN
             ):
-                continue  # its bounding box is not level with the centre, or out of reach
+                continue  # the bounding box is above, below or out of reach
             point_x, point_y, _side = closest_point(x, y, ax, ay, shape)
             dx, dy = x - point_x, y - point_y
             if abs(dy) < LEVEL_WITH:
@@ -262,7 +265,7 @@ def wall_beside(ninja, segments, cell_start, first, near, entities):
 
 @kernel
 def settle_contacts(ninja, wall):
-    """Contact flags, averaged normals, death by impact or crushing (section 6.5 C to F)."""
+    """Set contact flags and average normals; kill the ninja on impact or crushing (section 6.5 C to F)."""
     ninja["airborne_before"] = ninja["airborne"]
     ninja["airborne"] = 1
     ninja["walled"] = 0
@@ -294,7 +297,7 @@ def settle_contacts(ninja, wall):
 
 @kernel
 def _impact(ninja, nx, ny):
-    """Death by hitting a surface of normal (nx, ny) too fast; the speed before the collisions counts."""
+    """Kill the ninja if its velocity before the contacts was too fast into a surface with normal (nx, ny)."""
     if ninja["state"] != s.CELEBRATING:
         speed = -(nx * ninja["free_vx"] + ny * ninja["free_vy"])
         if speed > s.IMPACT_SPEED - s.IMPACT_EASE * abs(ny):
@@ -304,13 +307,17 @@ def _impact(ninja, nx, ny):
 
 @kernel
 def _advance(buffer, last):
-    """A buffer's next value: counts up to ``last`` + 1, then becomes inactive (-1)."""
+    """Return the next value of a buffer, which counts up to ``last`` + 1 and then becomes -1, inactive."""
     return buffer + 1 if 0 <= buffer <= last else -1
 
 
 @kernel
 def control(ninja, h, j):
-    """Inputs and states: running, friction, jumps, wall slides (section 6.6).  h: -1, 0 or +1; j: 0 or 1."""
+    """Apply inputs: running, friction, jumps and wall slides (section 6.6).
+
+    h: -1 left, 0 none, +1 right.
+    j: 1 if the jump key is held, else 0.
+    """
     press = j == 1 and ninja["jump_held"] == 0
     ninja["jump_held"] = j
 
@@ -364,7 +371,7 @@ def _control_on_floor(ninja, h, jump):
             ninja["state"] = s.RUNNING
         elif tangential < STILL and fx == 0.0:
             ninja["state"] = s.STANDING
-        elif vy < 0.0 and fx != 0.0:  # friction uphill
+        elif vy < 0.0 and fx != 0.0:  # friction on an uphill slope
             speed = math.sqrt(vx * vx + vy * vy)
             friction = abs(vx * (1.0 - s.FRICTION_GROUND) * fy)
             slowed = speed - friction * (fy * fy)
@@ -374,7 +381,7 @@ def _control_on_floor(ninja, h, jump):
             ninja["vx"] = vx * s.FRICTION_GROUND
     elif state == s.RUNNING:
         if h * tangential * vx > 0.0:
-            if h * fx < 0.0 and abs(u) < s.MAX_SPEED:  # help uphill
+            if h * fx < 0.0 and abs(u) < s.MAX_SPEED:  # additional acceleration on an uphill slope
                 q = s.ACCELERATION_GROUND / 2.0 * h
                 ninja["vx"] = vx + q * fy * fy
                 ninja["vy"] = vy + q * fy * -fx

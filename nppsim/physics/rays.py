@@ -1,4 +1,4 @@
-"""Rays through the cells of the stage: beams, shots and sight (docs/physics.md, sections 8.2 and 8.4)."""
+"""Rays for laser beams, shots and lines of sight (docs/physics.md, sections 8.2 and 8.4)."""
 
 import math
 
@@ -7,13 +7,16 @@ from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.segments import impact_segment
 
 RAY_LENGTH = 2000.0  # px, longer than the stage's diagonal
-DOOR_OVERHANG = 2.0 * TILE  # px of a ray: more than lie between a door and the cell in whose list it is
+DOOR_OVERHANG = 2.0 * TILE  # px along a ray; more than a door can be outside of the cell that lists it
 
 
 @kernel
 def ray_length(x, y, ux, uy, limit, any_door, entities, world, level):
-    """Length in px of a ray of unit direction (ux, uy), at most ``limit``, up to the first segment of the first cell in
-    which it meets one.  any_door: open doors stop it too."""
+    """Length in px, at most ``limit``, of a ray with unit direction (ux, uy) that starts at (x, y).
+
+    The ray ends at the nearest segment of the first cell on its path in whose list it hits one.
+    any_door: open doors stop it too.
+    """
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     wx, wy = RAY_LENGTH * ux, RAY_LENGTH * uy
     cx, cy = int(math.floor(x / TILE)), int(math.floor(y / TILE))
@@ -39,7 +42,7 @@ def ray_length(x, y, ux, uy, limit, any_door, entities, world, level):
 
 @kernel
 def ray_gap(ninja, x, y, ux, uy, length):
-    """Distance in px from the ninja's centre to a ray of unit direction (ux, uy) from (x, y)."""
+    """Distance in px from the ninja's centre to a ray of a given length, with unit direction (ux, uy), from (x, y)."""
     ex, ey = ninja["x"] - x, ninja["y"] - y
     along = min(max(ex * ux + ey * uy, 0.0), length)
     dx, dy = ex - along * ux, ey - along * uy

@@ -1,8 +1,8 @@
-"""Rules of the game that no recording has decided yet (docs/physics.md, section 8.5).
+"""Rules of the game that no recording has decided (docs/physics.md, section 8.5).
 
     bank = LevelBank(levels, rules=Rules(fast_lasers=True))
 
-Each rule is a variant of the default; ``python -m nppsim replays`` plays recordings with each of them.
+Each field is one variant of the rules; ``python -m nppsim replays`` plays recordings with each of them.
 """
 
 from collections.abc import Collection
@@ -16,9 +16,9 @@ FAST_LASERS, ROCKETS_TURN_BACK, OPEN_DOORS_BLOCK = 1, 2, 4
 
 @dataclass(frozen=True)
 class Rules:
-    """Variants of undecided rules; the defaults agree with all recordings known.
+    """Variants of undecided rules; the defaults agree with all known recordings.
 
-    fast_lasers: laser turrets move 1 px per frame along a surface, not 0.1.
+    fast_lasers: laser turrets move 1 px per frame along a surface instead of 0.1.
     rockets_turn_back: a rocket that faces away from the ninja still turns towards it.
     open_doors_block: open doors block the sight and the shots of turrets and shooting drones.
     """
@@ -41,7 +41,7 @@ DEFAULT_RULES = Rules()
 
 
 def variants(types: Collection[int]) -> dict[str, Rules]:
-    """Return the variants that can matter on a level with these entity types, by name, each with one rule changed."""
+    """Return the variants that can matter on a level with these entity types, by the name of the rule that differs."""
     present = set(types)
     shooters = bool(present & {*kinds.TURRETS, *kinds.SHOOTING_DRONES})
     matters = {

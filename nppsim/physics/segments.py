@@ -1,8 +1,8 @@
 """Queries on the segments of a level: closest point, nearest surface, sweep.
 
-Source: docs/physics.md, sections 4.1 to 4.6; section numbers below are those of that page.  Every formula is evaluated in
-the order given there: results are exact to the last bit (section 12).
-A segment is a record, see ``shapes``; doors that are open are invisible.
+Source: docs/physics.md, sections 4.1 to 4.6.  Section numbers refer to that page.  Every formula is evaluated in the order
+given there, so that results are exact to the last bit (section 12).  ``shapes`` defines the segment records.  All queries
+ignore open doors.
 """
 
 import math
@@ -29,45 +29,46 @@ from nppsim.physics.shapes import (
 )
 
 FAR = 9999999.0  # px^2, more than any squared distance
-FRONT_BONUS = 0.1  # px^2 by which front faces count as nearer
-CLEARLY_FARTHER = 0.2  # px^2, more than FRONT_BONUS: a bounding box farther by that holds no nearest point
-SWEEP_MARGIN = 1.0  # px around a swept circle in which cells are looked at
-SIDE = float(TILE)  # px, of a cell
-LEAST_WAY = 0.0001  # px^2: a shorter move meets nothing
+FRONT_BONUS = 0.1  # px^2 subtracted from the squared distance of front faces
+CLEARLY_FARTHER = 0.2  # px^2, more than FRONT_BONUS; a bounding box farther by this cannot contain the nearest point
+SWEEP_MARGIN = 1.0  # px around a swept circle; cells within it are searched
+SIDE = float(TILE)  # px, side of a cell
+LEAST_WAY = 0.0001  # px^2; a move whose squared length is at most this hits nothing
 
-# Of shortcuts: far above any rounding.
+# Margins of shortcuts, far above any rounding error.
 BOX_MARGIN = 0.01  # px around bounding boxes
-BAND = 1.0  # px above and below
+BAND = 1.0  # px above and below a point, see ``nearest_segment``
 SURE = 1e-3  # px or px^2
 
 
 @kernel
 def clamped_cell(value, limit):
-    """Index of the cell of a coordinate in pixels, clamped to 0 .. limit - 1.
+    """Index of the cell that contains a coordinate in px, clamped to 0 .. limit - 1.
 
-    The floor of ``value / TILE``, in whole numbers: no double below a multiple of 24 is so near to it that the quotient
-    would be rounded up to it.
+    Equals the floor of ``value / TILE``.  Integer division is exact here, because no double just below a multiple of 24 has
+    a quotient that rounds up to an integer.
     """
     return min(max(int(value), 0), TILE * limit - 1) // TILE
 
 
 @inlined
 def cell_at(x, y):
-    """Number of the cell of a point in pixels, clamped to the stage."""
+    """Number of the cell that contains a point in px, clamped to the stage."""
     return clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)
 
 
 @inlined
 def is_open(entity, entities):
-    """Return True if a segment belongs to an open door; entity: its field."""
+    """Return True if a segment belongs to an open door.  entity: the segment's field of that name."""
     return entity >= 0 and entities[entity]["closed"] == 0
 
 
 @kernel
 def closest_point(px, py, x, y, shape):
-    """Closest point of a segment to (px, py): (x, y, side); section 4.3.
+    """Find the point of a segment that is closest to (px, py): (x, y, side); section 4.3.
 
-    side: below 0 where the segment is back-facing; the distance from the line times its length, or from the full circle.
+    side: below 0 if (px, py) is behind the segment.  The absolute value is the distance from the line times the segment's
+        length, or the distance from the arc's full circle; 1.0 for doors and end points of arcs.
     """
     kind = SHAPES[shape, KIND]
     dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
@@ -90,18 +91,18 @@ def closest_point(px, py, x, y, shape):
 
 @inlined
 def nearest_segment(px, py, radius, segments, cell_start, first, entities):
-    """Nearest surface point and its segment: (result, x, y, side, best, others, beside, k).
+    """Find the nearest surface point and its segment: (result, x, y, side, best, others, beside, k); section 4.4.
 
-    result: 1 front-facing, -1 back-facing, 0 nothing there.
-    side: as of ``closest_point``.
-    best: squared distance, less FRONT_BONUS for a front face.
-    others: a lower bound of that of all other segments looked at.
-    beside: px along x, at least, to any segment looked at whose bounding box comes within BAND of the point's height.
-    k: the segment, -1 if there is none.
+    segments: SEGMENT_DTYPE[S] of the bank.
+    cell_start: int32[1101] of the level, relative to ``first``.
+    radius: px; the cells that the square (px, py) +- radius meets are searched.  Segments farther away count too.
 
-    radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by FRONT_BONUS; ties go to the
-    earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.
-    segments: SEGMENT_DTYPE[S] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
+    result: 1 if (px, py) is in front of the segment, -1 behind it, 0 if there is no segment.
+    side: see ``closest_point``.
+    best: squared distance in px^2, less FRONT_BONUS for a front face.  In a tie the earlier segment wins.
+    others: lower bound of this value for all other segments that were searched.
+    beside: lower bound of the distance in px along x to all segments within BAND above or below the point.
+    k: index of the segment, -1 if there is none.
     """
     best, others, beside = FAR, FAR, FAR
     result, best_x, best_y, best_side, found = 0, 0.0, 0.0, 1.0, -1
@@ -135,17 +136,17 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
 
 @kernel
 def nearest_surface(px, py, radius, segments, cell_start, first, entities):
-    """Like ``nearest_segment``, but without the segment, which most callers do not need."""
+    """Return the results of ``nearest_segment`` without the index, which most callers do not need."""
     result, x, y, side, best, others, beside, _k = nearest_segment(
         px, py, radius, segments, cell_start, first, entities
     )
     return result, x, y, side, best, others, beside
 
 
-# What ``nearest_surface`` has found makes most other queries of a frame superfluous.
+# The result of one ``nearest_surface`` makes most other queries of a frame superfluous.
 @inlined
 def cells_around(x, y, radius):
-    """The cells that a query looks at: px at which the first and the last column begin, and the first and the last row."""
+    """Cells that a query searches, as px: left edges of the first and last column, top edges of the first and last row."""
     return (
         SIDE * clamped_cell(x - radius, CELLS_X),
         SIDE * clamped_cell(x + radius, CELLS_X),
@@ -156,7 +157,7 @@ def cells_around(x, y, radius):
 
 @inlined
 def looks_at(x, y, radius, cells):
-    """Return True if a query looks at these cells, see ``cells_around``; False if it reaches beyond the stage."""
+    """Return True if a query searches exactly the ``cells``, see ``cells_around``; False if it reaches beyond the stage."""
     left, right, top, bottom = cells
     left, right = (x - radius) - left, (x + radius) - right
     top, bottom = (y - radius) - top, (y + radius) - bottom
@@ -165,10 +166,11 @@ def looks_at(x, y, radius, cells):
 
 @inlined
 def settles(radius, depth, result, side, best, others):
-    """Return True if a push by ``depth`` (or none: below 0) away from what was found leaves nothing to push from.
+    """Return True if after a push by ``depth`` px, no surface is closer than ``radius``.
 
-    A query up to a rounding error from there, in the same cells, finds the same front face, no nearer than ``radius``:
-    every other segment is clearly farther away.
+    depth: push away from the surface that a query found; below 0 for no push.
+    The other arguments are results of that query.  A query after the push, in the same cells, would find the same front
+    face again at a distance of ``radius``, up to rounding.  All other segments are clearly farther away.
     """
     if result == 0:
         return True
@@ -178,8 +180,11 @@ def settles(radius, depth, result, side, best, others):
 
 @inlined
 def way_is_free(wx, wy, query_radius, radius, best, others):
-    """Return True if a sweep by (wx, wy) to where a query was made finds nothing: no segment comes as near as ``radius``."""
-    # Within it the sweep looks at no cell that the query did not look at.
+    """Return True if a sweep by (wx, wy) of a circle with ``radius`` hits no segment.
+
+    query_radius, best, others: argument and results of a ``nearest_surface`` at the end of the sweep.
+    """
+    # A move shorter than this searches only cells that the query has searched.
     reach = query_radius - radius - SWEEP_MARGIN - BOX_MARGIN
     if not (abs(wx) < reach and abs(wy) < reach):
         return False
@@ -189,7 +194,10 @@ def way_is_free(wx, wy, query_radius, radius, best, others):
 
 @kernel
 def impact_point(x, y, wx, wy, ax, ay, radius):
-    """Time of impact of a point moving by (wx, wy) with a circle around (ax, ay): 0 if touching, 1 if none, maybe above 1."""
+    """Time of impact of a point that moves by (wx, wy) with a circle around (ax, ay), as a fraction of the move.
+
+    0 if the point starts in the circle, 1 if there is no impact.  The value may exceed 1.
+    """
     ex, ey = x - ax, y - ay
     b = ex * wx + ey * wy
     vv = wx * wx + wy * wy
@@ -247,7 +255,7 @@ def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
 
 @kernel
 def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
-    """Time of impact of a circle moving by (wx, wy) with one segment: both end points and the interior."""
+    """Time of impact of a circle that moves by (wx, wy) with one segment: its end points and its interior."""
     dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
     kind = SHAPES[shape, KIND]
     if kind == LINE or kind == DOOR_LINE:
@@ -261,10 +269,9 @@ def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
 
 @kernel
 def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
-    """Fraction of the move (wx, wy) after which a circle first touches a segment, in [0, 1]; 1: the move is free.
+    """Fraction of the move (wx, wy), in [0, 1], at which a circle first touches a segment; 1 if it touches none.
 
-    A segment whose bounding box the swept circle stays clear of, by a hundredth of a pixel, cannot be hit: its exact
-    test is left out.  Section 4.6.
+    Section 4.6.  A segment whose bounding box is farther than BOX_MARGIN from the swept circle is not tested.
     """
     low_x, high_x = min(x, x + wx), max(x, x + wx)
     low_y, high_y = min(y, y + wy), max(y, y + wy)
@@ -296,10 +303,10 @@ def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
 
 @inlined
 def sweep_to(x, y, wx, wy, sweep_radius, radius, segments, cell_start, first, entities):
-    """Move a body by (wx, wy) until a circle of sweep_radius around its centre touches a segment.
+    """Move a body by (wx, wy) until a circle with ``sweep_radius`` around its centre touches a segment.
 
-    Returns (x, y, what ``nearest_surface`` finds there within radius).  The sweep is made only where what is found at the
-    end of the move does not rule out that it hits something.
+    Returns (x, y, result of ``nearest_surface`` at (x, y) with ``radius``).  The sweep is skipped if the result at the end
+    of the move shows that nothing is hit.
     """
     to_x, to_y = x + 1.0 * wx, y + 1.0 * wy
     found = nearest_surface(to_x, to_y, radius, segments, cell_start, first, entities)
@@ -313,7 +320,7 @@ def sweep_to(x, y, wx, wy, sweep_radius, radius, segments, cell_start, first, en
 
 @kernel
 def is_beside(x, y, segment):
-    """Return True if the closest point of a segment to (x, y) is inside the segment, not past one of its ends."""
+    """Return True if the point of a segment that is closest to (x, y) is not beyond one of its ends."""
     shape = segment["shape"]
     ex, ey = x - segment["x"], y - segment["y"]
     dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
@@ -324,7 +331,7 @@ def is_beside(x, y, segment):
 
 @kernel
 def surface_normal(x, y, segment, from_x, from_y):
-    """Unit normal of a segment at its point (x, y), on its open side; of a door, on the side of (from_x, from_y)."""
+    """Unit normal of a segment at its point (x, y), towards its open side; towards (from_x, from_y) for a door."""
     shape = segment["shape"]
     kind = SHAPES[shape, KIND]
     if kind != LINE and kind != DOOR_LINE:

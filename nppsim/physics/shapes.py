@@ -1,7 +1,7 @@
-"""Segments as numbers: a segment is a record of ``SEGMENT_DTYPE``, a shape is a row of ``SHAPES``.
+"""Segment records (``SEGMENT_DTYPE``) and the table of their shapes (``SHAPES``).  Source: docs/physics.md, section 3.5.
 
-All coordinates of a level are whole numbers, so that eight bytes hold a segment without loss, and a cell's segments fit in
-one or two cache lines; the few dozen shapes hold everything else.  Source: docs/physics.md, section 3.5.
+All coordinates of a level are integers, so eight bytes store a segment exactly, and the segments of a cell fit in one or two
+cache lines.  The remaining properties of a segment depend on its shape alone, of which there are a few dozen.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ from nppsim.levels.stage import HALF_CELL, TILE
 
 SEGMENT_DTYPE = np.dtype(
     [
-        ("x", "i2"), ("y", "i2"),  # px, its first point, or the centre of its arc
+        ("x", "i2"), ("y", "i2"),  # px, first point of a line, or centre of an arc
         ("shape", "u2"),  # row of SHAPES
-        ("entity", "i2"),  # index of its door, -1: of a tile
+        ("entity", "i2"),  # index of the door among the level's entities; -1 for a tile
     ],
     align=True,
 )  # fmt: skip
@@ -21,15 +21,15 @@ SEGMENT_DTYPE = np.dtype(
 # Kinds of shapes.
 LINE, CONVEX_ARC, CONCAVE_ARC, DOOR_LINE = range(4)
 
-# Columns of SHAPES: lines have direction (DX, DY), its squared length, length and unit vector; arcs have their quadrant
-# in (DX, DY).  The last four are the bounding box relative to the first point.
+# Columns of SHAPES.  Lines have a direction (DX, DY), its squared length, its length and its unit vector.  Arcs have their
+# quadrant in (DX, DY).  The last four columns are the bounding box relative to (x, y) of the segment.
 KIND, DX, DY, LENGTH_SQUARED, LENGTH, UNIT_X, UNIT_Y, MIN_X, MAX_X, MIN_Y, MAX_Y = range(11)
 
 ARC_RADIUS = float(TILE)  # px
 
 
 def _shape_table() -> tuple[np.ndarray, dict[tuple[int, int, int], int]]:
-    """SHAPES and the lookup (kind, dx, dy) -> row."""
+    """Build SHAPES and SHAPE_OF."""
     half = HALF_CELL
     every = [(LINE, dx, dy) for dx, dy in ((half, 0), (-half, 0), (0, half), (0, -half))]
     every += [(LINE, x2 - x1, y2 - y1) for (x1, y1), (x2, y2) in tiles.DIAGONALS.values()]
@@ -51,12 +51,12 @@ def _shape_table() -> tuple[np.ndarray, dict[tuple[int, int, int], int]]:
     return table, {key: i for i, key in enumerate(keys)}
 
 
-SHAPES, SHAPE_OF = _shape_table()  # float64[shapes, 11], and the row of (kind, DX, DY)
-RIGHT, LEFT, DOWN, UP = range(4)  # shapes of half a tile's edge, by the direction in which they run
+SHAPES, SHAPE_OF = _shape_table()  # float64[shapes, 11]; (kind, DX, DY) -> row
+RIGHT, LEFT, DOWN, UP = range(4)  # rows of lines along half an edge of a tile, by their direction
 
 
 def _of_tiles() -> np.ndarray:
-    """int16[38, 3]: x, y of the first point (or arc centre) and shape of each tile's diagonal or arc; shape -1: none."""
+    """int16[38, 3]: (x, y, shape) of the diagonal or arc in each tile, relative to the tile; shape -1 if there is none."""
     table = np.full((tiles.NUM_TILE_SHAPES, 3), -1, np.int16)
     for tile, ((x1, y1), (x2, y2)) in tiles.DIAGONALS.items():
         table[tile] = x1, y1, SHAPE_OF[LINE, x2 - x1, y2 - y1]

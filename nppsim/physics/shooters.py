@@ -1,16 +1,16 @@
 """Rocket turrets, gauss turrets, chaingun drones and laser drones: sight, aiming and shots (docs/physics.md, section 8.4).
 
-None of these is in the reference simulator.  The rules are those of N v2.0, where the same game ran at 60 frames per second,
-so they are likely but not proven for N++ (grade B); exceptions are marked.
+The reference simulator has none of these.  The rules are those of N v2.0, an earlier version of the game at the same 60
+frames per second.  They are likely but not proven for N++ (grade B).
 
-A shooter sees the ninja as it was at the end of the previous frame.  A shot is a line from the emitter to the first wall or
-closed door; it kills if it passes closer than RADIUS to the ninja's centre.
+A shooter sees the ninja at its position at the end of the previous frame.  A shot is a line from the emitter to the first
+wall or closed door.  It kills if it passes closer than RADIUS to the ninja's centre.
 
-In a MOVER record, ``state`` is one of WATCHING ... POSTFIRE and ``timer`` counts frames in that state.
-Rocket turrets: (x, y) is the rocket, at the turret while there is none; (vx, vy) the unit vector of its flight.
-Gauss turrets: (target_x, target_y) is the crosshair, (vx, vy) the unit vector of the last shot; ``timer`` counts half frames
-while targeting.
-Drones: (vx, vy) is the motion of the last frame while WATCHING, then the unit vector of the first shot or the beam.
+Fields of a MOVER record: ``state`` is one of WATCHING ... POSTFIRE, and ``timer`` counts frames in that state.
+Rocket turrets: (x, y) is the rocket, or the turret while there is no rocket; (vx, vy) is the unit vector of the flight.
+Gauss turrets: (target_x, target_y) is the crosshair, (vx, vy) the unit vector of the last shot.  While TARGETING, ``timer``
+counts half frames.
+Drones: (vx, vy) is the motion of the last frame while WATCHING, otherwise the unit vector of the first shot or the beam.
 """
 
 import math
@@ -28,16 +28,16 @@ from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import RADIUS, UNREGISTERED
 
 WATCHING, TARGETING, PREFIRE, FIRING, POSTFIRE = range(5)
-LEAD = 1.5  # frames of motion by which rockets and gauss turrets aim ahead of the ninja
+LEAD = 1.5  # rockets and gauss turrets aim at the position of the ninja after this many frames of its motion
 
 # Rocket turrets.
 ROCKET_PREFIRE = 15  # frames from sight to launch
 ROCKET_MAX_SPEED = 16.0 / 7.0  # px per frame
-ROCKET_TURN = 1.0 / 15.0  # part of the deviation from the target that is corrected per frame
+ROCKET_TURN = 1.0 / 15.0  # fraction of the deviation from the target that a rocket corrects per frame
 
 
 def _rocket_speeds() -> np.ndarray:
-    """float64[n]: px per frame after so many frames of flight; the last value stays."""
+    """float64[n]: speed in px per frame after i frames of flight; later frames have the last value."""
     speed, acceleration, speeds = 0.0, 0.1 * (2.0 / 3.0) ** 2, [0.0]
     while speed < ROCKET_MAX_SPEED:
         acceleration *= 1.1 ** (2.0 / 3.0)
@@ -52,8 +52,8 @@ ROCKET_SPEEDS = _rocket_speeds()
 GAUSS_TARGETING = 180  # half frames of good aim before the crosshair is fixed
 GAUSS_PREFIRE = 15  # frames from then to the shot
 GAUSS_POSTFIRE = 15  # frames after the shot
-# Beyond these distances (px) between crosshair and ninja: half frames that count per frame, and the part of the distance
-# that the crosshair moves.
+# Zones by the distance in px between crosshair and ninja, each beyond its entry of GAUSS_DISTANCES.  GAUSS_CREDIT: half
+# frames of good aim that count per frame.  GAUSS_GAIN: fraction of the distance that the crosshair moves per frame.
 GAUSS_DISTANCES = np.array([96.0, 42.0, 24.0, -1.0])
 GAUSS_CREDIT = np.array([0, 1, 3, 7])
 GAUSS_GAIN = np.array([0.03 * 2.0 / 3.0, 0.035 * 2.0 / 3.0, 0.05 * 2.0 / 3.0, 0.05 * 2.0 / 3.0])
@@ -61,22 +61,26 @@ GAUSS_GAIN = np.array([0.03 * 2.0 / 3.0, 0.035 * 2.0 / 3.0, 0.05 * 2.0 / 3.0, 0.
 # Chaingun drones.
 CHAINGUN_SPEED = 3.0 / 7.0  # px per frame
 CHAINGUN_PREFIRE = 52  # frames from sight until the direction is fixed
-CHAINGUN_INTERVAL = 9  # frames from then to the first shot, and between shots
+CHAINGUN_INTERVAL = 9  # frames between shots, and before the first one
 CHAINGUN_SHOTS = 7
-CHAINGUN_FIRING = 72  # frames from the fixed direction to the end
-CHAINGUN_POSTFIRE = 90  # frames
-CHAINGUN_SPREAD = 0.3  # width of the sweep, as a part of the distance
+CHAINGUN_FIRING = 72  # frames in FIRING, after the direction is fixed
+CHAINGUN_POSTFIRE = 90  # frames in POSTFIRE
+CHAINGUN_SPREAD = 0.3  # width of the sweep of shots, as a fraction of the distance
 
 # Laser drones.
 LASER_DRONE_SPEED = 2.0 / 7.0  # px per frame
 LASER_DRONE_PREFIRE = 45  # frames from sight to the beam
-LASER_DRONE_FIRING = 80  # frames that the beam lasts
-LASER_DRONE_POSTFIRE = 60  # frames
+LASER_DRONE_FIRING = 80  # duration of the beam in frames
+LASER_DRONE_POSTFIRE = 60  # frames in POSTFIRE
 
 
 @kernel
 def think_shooter(ninja, shooter, home, target, entities, world, level):
-    """Advance a shooter by one frame.  home: its entity in the bank.  target: the ninja is a valid target."""
+    """Advance a shooter by one frame.
+
+    home: PLACED_DTYPE record of the entity in the bank.
+    target: True if the ninja is a valid target.
+    """
     kind = shooter["type"]
     if kind == kinds.ROCKET_TURRET:
         _think_rocket(ninja, shooter, home, target, entities, world, level)
@@ -96,7 +100,7 @@ def _enter(shooter, state):
 # ------------------------------------------------------------------------------------------------------- sight and shots
 @kernel
 def sees(ninja, x, y, entities, world, level):
-    """Return True if no wall or closed door is between (x, y) and the ninja; one-ways and blocks do not matter."""
+    """Return True if no tile or closed door is between (x, y) and the ninja."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
     return distance < RADIUS or (
@@ -106,7 +110,7 @@ def sees(ninja, x, y, entities, world, level):
 
 @inlined
 def _open_length(x, y, ux, uy, limit, entities, world, level):
-    """Length in px, at most ``limit``, of the free line from (x, y) in direction (ux, uy)."""
+    """Length in px, at most ``limit``, of a line of sight from (x, y) in direction (ux, uy)."""
     open_doors_block = world.level[level]["rules"] & OPEN_DOORS_BLOCK != 0
     return ray_length(x, y, ux, uy, limit, open_doors_block, entities, world, level)
 
@@ -122,7 +126,7 @@ def _shoot(ninja, shooter, ux, uy, target, entities, world, level):
 
 @inlined
 def _unit(dx, dy):
-    """Unit vector along (dx, dy); (1, 0) for none."""
+    """Unit vector along (dx, dy); (1, 0) for (0, 0)."""
     length = math.sqrt(dx * dx + dy * dy)
     return (dx / length, dy / length) if length > 0.0 else (1.0, 0.0)
 
@@ -146,7 +150,7 @@ def _think_rocket(ninja, rocket, home, target, entities, world, level):
 
 @kernel
 def _fly(ninja, rocket, home, target, entities, world, level):
-    """Accelerate, move, and steer towards where the ninja will be; explode at walls and closed doors."""
+    """Accelerate, move and steer towards the ninja's expected position; explode at walls and closed doors."""
     rocket["timer"] = min(rocket["timer"] + 1, len(ROCKET_SPEEDS) - 1)
     step = ROCKET_SPEEDS[rocket["timer"]]
     ux, uy = rocket["vx"], rocket["vy"]
@@ -172,7 +176,7 @@ def _fly(ninja, rocket, home, target, entities, world, level):
 
 @kernel
 def explode(rocket, home):
-    """Remove the rocket; the turret watches again."""
+    """Remove the rocket and let the turret watch again."""
     _enter(rocket, WATCHING)
     rocket["x"], rocket["y"], rocket["vx"], rocket["vy"] = home["x"], home["y"], 0.0, 0.0
     rocket["cell_x"] = rocket["cell_y"] = UNREGISTERED
@@ -189,7 +193,7 @@ def _think_gauss(ninja, turret, target, entities, world, level):
             _enter(turret, TARGETING)
             turret["target_x"], turret["target_y"] = x, y
     elif state == TARGETING:
-        turret["timer"] -= 1  # counts otherwise here
+        turret["timer"] -= 1  # ``_aim`` counts half frames instead
         if target and sees(ninja, x, y, entities, world, level):
             _aim(ninja, turret)
         else:
@@ -205,7 +209,7 @@ def _think_gauss(ninja, turret, target, entities, world, level):
 
 @kernel
 def _aim(ninja, turret):
-    """Move the crosshair towards where the ninja will be; fix it after long enough a time near the ninja."""
+    """Move the crosshair towards the ninja's expected position; fix it after enough time close to the ninja."""
     dx = ninja["x"] + LEAD * ninja["vx"] - turret["target_x"]
     dy = ninja["y"] + LEAD * ninja["vy"] - turret["target_y"]
     distance = math.sqrt(dx * dx + dy * dy)
@@ -241,7 +245,7 @@ def _think_chaingun(ninja, drone, target, entities, world, level):
 
 @kernel
 def chaingun_direction(drone):
-    """Unit vector of the shot of this frame, or of the one before."""
+    """Unit vector of the last shot, or of the shot in this frame."""
     number = min(drone["timer"] // CHAINGUN_INTERVAL, CHAINGUN_SHOTS)
     side = CHAINGUN_SPREAD * (number / 6.0 - 0.5) * (1.0 if drone["flag"] else -1.0)
     return _unit(drone["vx"] + side * -drone["vy"], drone["vy"] + side * drone["vx"])

@@ -1,4 +1,4 @@
-"""One frame, in the order of the game (docs/physics.md, section 5; section numbers below are those of that page)."""
+"""One frame, in the order of docs/physics.md, section 5.  Section numbers refer to that page."""
 
 from nppsim import _phases as clock
 from nppsim._kernel import inlined, kernel
@@ -11,7 +11,7 @@ from nppsim.physics.ninja import collide, control, integrate, kill, settle_conta
 
 @kernel
 def start(ninja, entities, movers, world, level):
-    """Put one environment at the start of a level."""
+    """Set one environment to the start of a level."""
     ninja["x"], ninja["y"] = world.level[level]["spawn_x"], world.level[level]["spawn_y"]
     ninja["vx"], ninja["vy"] = 0.0, 0.0
     ninja["start_x"], ninja["start_y"] = ninja["x"], ninja["y"]
@@ -49,9 +49,9 @@ def start(ninja, entities, movers, world, level):
 
 @inlined
 def tick(ninja, entities, movers, trail, world, input_byte, laps=None):
-    """Advance one environment by one frame, and keep the ninja's position if evil ninjas repeat its way.
+    """Advance one environment by one frame, and append to the trail if the level has evil ninjas.
 
-    Arguments as for ``advance_frame``.
+    The arguments are those of ``advance_frame``.
     """
     advance_frame(ninja, entities, movers, trail, world, input_byte, laps)
     size = world.level[ninja["level"]]["trail"]
@@ -64,10 +64,9 @@ def tick(ninja, entities, movers, trail, world, input_byte, laps=None):
 def advance_frame(ninja, entities, movers, trail, world, input_byte, laps=None):
     """Advance one environment by one frame, without writing to ``trail``.
 
-    trail: TRAIL_DTYPE[at least those of the level], the ninja's latest positions.
-
-    input_byte: keys, see ``nppsim.actions``; self-destruct, a completion (section 8.3), needs two frames in a row.
-    laps: int64[NUM_PHASES] to add times to, or empty (see ``nppsim._phases``).
+    trail: TRAIL_DTYPE[at least ``trail`` of the level], the ninja's latest positions.
+    input_byte: keys, see ``nppsim.actions``.  Self-destruct, a completion (section 8.3), needs two frames in a row.
+    laps: int64[NUM_PHASES], the times of each phase to add to; empty or None to measure nothing (``nppsim._phases``).
     """
     since = clock.begin(laps) if laps is not None else 0
     level = ninja["level"]
@@ -92,7 +91,7 @@ def advance_frame(ninja, entities, movers, trail, world, input_byte, laps=None):
         no_wall = collide(ninja, entities, movers, world, level)
         x, y = ninja["x"], ninja["y"]
         wall = interact(ninja, entities, movers, world, level)
-        # What ``interact`` may have changed: a launch pad moves the ninja, doors open and close.
+        # ``interact`` may have made ``no_wall`` obsolete: a launch pad moves the ninja, and doors open and close.
         no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
         if wall == 0.0 and not (no_wall and no_doors and ninja["x"] == x and ninja["y"] == y):
             segments, first = world.segments, world.level[level]["segment_first"]
