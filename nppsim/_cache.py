@@ -1,8 +1,8 @@
-"""Numba's cache folder for compiled kernels.  ``nppsim/__init__.py`` imports this module before numba.
+"""Numba's cache folder for compiled kernels.  ``nppsim/__init__.py`` imports this module before Numba.
 
-Numba's cache checks only the file of the cached function.  After a change of a helper in another file, its callers would
-run old machine code.  Hence there is one folder per digest of all sources that compiled code depends on.  The folder must
-be writable; otherwise Numba would silently use another folder, without the digest.
+Numba's cache checks only the source file of the cached function.  After a change of a helper in another file, callers of the
+helper would run old machine code.  Therefore each digest of all sources that compiled code depends on has its own folder.
+The folder must be writable; otherwise Numba would silently use another folder, without the digest.
 """
 
 import ast
@@ -25,15 +25,13 @@ _COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTIL
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
 _MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # folders of other versions, and seconds since their last use
 _IN_USE = ".in-use"  # lock file of the processes that use a folder
-_NOTE = (
-    "kernels-of-"  # prefix of a file named by the digest of all sources; it contains the digest of the kernels' sources
-)
+_NOTE = "kernels-of-"  # prefix of files named by the digest of all sources, with the digest of the kernels' sources
 _lock_files: list[int] = []
 _REMEDY = "set NUMBA_CACHE_DIR to a writable folder"
 
 
 def compiled_sources() -> dict[Path, str]:
-    """Return path and text of the files on which compiled code, or its arrays, can depend."""
+    """Return path and text of the files that compiled code or its arrays can depend on."""
     sources = _sources()
     needed, pending = set(), [path for path, text in sources.items() if _COMPILED.search(text)]
     while pending:
@@ -50,9 +48,9 @@ def source_digest() -> str:
 
 
 def kernel_sources() -> dict[Path, str]:
-    """Return path and text of the files of which compiled functions use a name, directly or indirectly.
+    """Return path and text of the files that define a name which compiled functions use, directly or indirectly.
 
-    Fewer than ``compiled_sources``: names that only plain Python uses, such as exceptions, do not change machine code.
+    These are fewer files than ``compiled_sources``, which includes names that only plain Python uses, such as exceptions.
     """
     sources = _sources()
     modules: dict[Path, _Module] = {}
@@ -102,7 +100,7 @@ def _imports(text: str) -> set[Path]:
 
 
 def _imported(node: ast.ImportFrom, alias: ast.alias) -> list[tuple[Path, str]]:
-    """List the candidates (file, name) for an imported name: a name in a module, or a module (some may not exist)."""
+    """List the (file, name) that an imported name may refer to: a name in a module, or a module (some may not exist)."""
     if not node.module or node.module.split(".")[0] != _PACKAGE.name:
         return []
     base = _PACKAGE.joinpath(*node.module.split(".")[1:])
@@ -138,7 +136,7 @@ class _Module:
                 self.common.update(_names(node, ast.Load))
 
     def uses(self, name: str) -> list[tuple[Path, str]]:
-        """List the dependencies (file, name) of a name; ``*`` is all of a module."""
+        """List the dependencies (file, name) of a name; ``*`` stands for all names of a module."""
         names = self.imports.keys() | self.definitions.keys() if name == "*" else {name}
         own = [node for name in names for node in self.definitions.get(name, ())]
         found = [place for name in names for place in self.imports.get(name, ())]
@@ -152,11 +150,14 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> list[str]:
 
 
 class CacheFolderError(UserError, ImportError):
-    """Cache folder that cannot be written; the message names the folder, the reason and the remedy."""
+    """The cache folder cannot be written; the message names the folder, the reason and the remedy."""
 
 
 def use_own_cache() -> Path:
-    """Set Numba's cache to the folder of these sources and return it.  CacheFolderError if it is not writable."""
+    """Set Numba's cache to the folder of these sources and return it.
+
+    Raises CacheFolderError if the folder is not writable.
+    """
     note = _base() / f"{_NOTE}{_digest(_all_sources())}"
     known = _noted(note)
     digest = known or kernel_digest()
@@ -195,8 +196,8 @@ def _lock(folder: Path) -> None:
         import fcntl  # not on Windows
 
         file = os.open(folder / _IN_USE, os.O_RDWR | os.O_CREAT, 0o666)
-        _lock_files.append(file)  # open until the process ends
-        with suppress(BlockingIOError):  # another process is removing the folder: Numba creates it again
+        _lock_files.append(file)  # stays open until the process ends
+        with suppress(BlockingIOError):  # another process is removing the folder; Numba will create it again
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
@@ -217,11 +218,14 @@ def _in_use(folder: Path) -> bool:
 
 
 def remove_old(base: Path, now: float | None = None) -> list[Path]:
-    """Remove and return folders of other versions, except the newest few, those used this week, and those in use."""
+    """Remove and return folders of other versions.
+
+    The newest _MAX_FOLDERS, folders used in the last week, and folders in use stay.
+    """
     now = time.time() if now is None else now
     links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
     linked = {link.resolve() for link in links}
-    mine = [path for path in base.glob("numba-*") if (path / _IN_USE).is_file()]  # not those of other programs
+    mine = [path for path in base.glob("numba-*") if (path / _IN_USE).is_file()]  # other programs have no such file
     folders = [path for path in mine if not path.is_symlink() and path not in linked]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     old = [path for path in folders[_MAX_FOLDERS:] if now - path.stat().st_mtime > _MAX_AGE_S and not _in_use(path)]
@@ -248,7 +252,7 @@ def _base() -> Path:
 
 
 def _in_one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Exception hook: print a CacheFolderError in one line; commands import this module before they can catch it."""
+    """Exception hook that prints a CacheFolderError in one line; commands import this module before they can catch it."""
     if not isinstance(error, CacheFolderError):
         sys.__excepthook__(kind, error, trace)
         return

@@ -1,12 +1,11 @@
-"""The decorators of kernels: functions that Numba compiles once per version of the sources (see ``_cache``).
+"""Decorators of kernels, the functions that Numba compiles once per version of the sources (see ``_cache``).
 
-Kernels that neither make arrays nor return any need not count references: Numba would count every array of every tuple at
-each call that it does not inline.  Without, physics alone is two to six times as fast.  The others are ``allocating``;
-Numba refuses to compile them otherwise.
-
-A function that is ``inlined`` is compiled on its own first, all that it calls included, and again within its caller.
-One that is ``merged`` becomes part of its caller's source, and is compiled there alone: for large functions with one
-caller, which together took a third of all compilation.
+kernel: the default.  Numba's reference counts are off, because Numba would count every array of every tuple at each call
+    that it does not inline.  Without them, physics alone is two to six times as fast.
+allocating: for functions that create or return arrays, with reference counts.  Numba refuses to compile them otherwise.
+inlined: LLVM inlines the function.  Numba compiles it alone first, with all functions that it calls, then within its caller.
+merged: Numba copies the function's source into its caller and compiles it only there.  It is for large functions with one
+    caller, which together took a third of all compilation time.
 """
 
 from collections.abc import Callable
@@ -21,9 +20,9 @@ _ROOT = Path(__file__).parents[1]  # the checkout, or site-packages
 
 
 class RelativeCacheLocator(UserProvidedCacheLocator):
-    """Store compiled kernels by their path below the packages' root, so that copies of one version share them.
+    """Store compiled kernels by their path relative to the packages' root, so that copies of one version share them.
 
-    Numba's own locator hashes the absolute path: a second checkout of the same sources would compile everything again.
+    Numba's own locator hashes the absolute path, so a second checkout of the same sources would compile everything again.
     """
 
     @classmethod
@@ -41,8 +40,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _compiled(**options: bool | str) -> Callable[[Function], Function]:
-    """A decorator that compiles; to a type checker its functions stay what they are."""
-    njit: Callable[..., Callable[[Function], Function]] = numba.njit  # its own annotations leave out ``_nrt``
+    """Return a decorator that compiles functions; for type checkers it does not change their type."""
+    njit: Callable[..., Callable[[Function], Function]] = numba.njit  # Numba's annotations lack ``_nrt``
     return njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)
 
 
@@ -51,6 +50,6 @@ inlined = _compiled(_nrt=False, forceinline=True)
 merged = _compiled(_nrt=False, inline="always")
 allocating = _compiled(_nrt=True)  # explicit, because a callee inherits the setting of its caller
 
-# Numba's annotations omit that an intrinsic is called without its typing context, and that settings are attributes.
+# Numba's annotations lack that an intrinsic is called without its typing context, and that settings are attributes.
 intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
 numba_config: Any = numba.config

@@ -1,7 +1,7 @@
-"""Profiling of a step: a nanosecond clock for kernels, and the phases that it distinguishes.
+"""Profiling of a step: its phases, and a nanosecond clock for kernels.
 
-A kernel keeps the time of its last stamp and calls ``stamp`` at the end of every phase.  ``laps`` is int64[NUM_PHASES],
-or empty to measure nothing; where it is None, no measuring code is compiled.
+A kernel stores the time of its last stamp and calls ``stamp`` at the end of each phase.  ``laps`` is int64[NUM_PHASES], or
+empty to measure nothing; if it is None, Numba compiles no measuring code.
 """
 
 import time
@@ -34,15 +34,15 @@ PHASES = (
     "truncation",
 )
 NUM_PHASES = len(PHASES)
-PHASE = slots(PHASES)  # their numbers by name
+PHASE = slots(PHASES)  # number of each phase by name
 
-_CLOCK_MONOTONIC = 1  # number of the clock, for the operating system
+_CLOCK_MONOTONIC = 1  # number of the clock in the operating system
 _NS_PER_S = 1_000_000_000
 
 
 @intrinsic
 def clock_ns(typing_context):
-    """int64: the monotonic clock in nanoseconds; about 20 ns a call, also in compiled code without the interpreter."""
+    """int64: monotonic clock in nanoseconds.  A call takes about 20 ns and does not need the interpreter."""
 
     def codegen(_context, builder, _signature, _arguments):
         i32, i64 = ir.IntType(32), ir.IntType(64)
@@ -64,13 +64,13 @@ if numba_config.DISABLE_JIT:  # plain Python cannot call an intrinsic
 
 @inlined
 def begin(laps):
-    """Return the time of the first stamp, 0 if nothing is measured."""
+    """Return the current time, or 0 if nothing is measured."""
     return clock_ns() if len(laps) else 0
 
 
 @inlined
 def stamp(laps, phase, since):
-    """Add the time since ``since`` to a phase; returns the present time."""
+    """Add the time since ``since`` to a phase; return the current time."""
     if len(laps) == 0:
         return since
     now = clock_ns()

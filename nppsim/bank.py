@@ -1,4 +1,4 @@
-"""LevelBank: many levels in one set of arrays, so that switching levels is switching an index."""
+"""LevelBank: many levels in one set of arrays, so that switching levels changes only an index."""
 
 import functools
 import hashlib
@@ -37,20 +37,20 @@ LEVEL_DTYPE = np.dtype(
         ("switches_first", "i8"), ("switches_end", "i8"),  # doors with a switch: locked and trap doors
         ("boosts_first", "i8"), ("boosts_end", "i8"),  # boost pads
         ("toggles_first", "i8"), ("toggles_end", "i8"),  # toggle mines
-        ("mover_first", "i8"), ("mover_end", "i8"),  # exits and what moves
-        ("first_moving", "i8"),  # number of exits: they come first among the movers
-        ("moves", "u1"),  # there are other movers, or boost pads
-        ("grid", "i8"),  # row of the half-cell grid, if anything moves on it
+        ("mover_first", "i8"), ("mover_end", "i8"),  # exits and moving entities
+        ("first_moving", "i8"),  # number of exits, which come first among the movers
+        ("moves", "u1"),  # 1 if there are other movers or boost pads
+        ("grid", "i8"),  # row of the half-cell grid, if any entity needs it
         ("registrations", "i4"),  # number of entities registered in cells at the start
-        ("ball_count", "i4"),  # death balls, as the file states it
-        ("toggle_mines", "u1"),  # there are toggle mines
-        ("one_ways", "u1"), ("blocks", "u1"),  # there are one-ways; bounce blocks, thwumps or shove thwumps
-        ("rules", "u1"),  # see ``rules``
-        ("trail", "i4"),  # positions of the ninja that the state keeps; 0 without evil ninjas
+        ("ball_count", "i4"),  # number of death balls that the file states
+        ("toggle_mines", "u1"),  # 1 if there are toggle mines
+        ("one_ways", "u1"), ("blocks", "u1"),  # 1 if there are one-ways; 1 if bounce blocks, thwumps or shove thwumps
+        ("rules", "u1"),  # bits of ``physics.rules``
+        ("trail", "i4"),  # number of positions of the ninja in the state; 0 without evil ninjas
     ],
     align=True,
 )  # fmt: skip
-# The unchanging part of one entity; the last three are the changing part's values at the start.
+# The constant part of one entity.  The last three fields are initial values of the changing part (ENTITY_DTYPE).
 PLACED_DTYPE = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # px; of doors with a switch: the switch
@@ -64,26 +64,26 @@ PLACED_DTYPE = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-# What the physics kernels read.  Few arrays, because every array of a tuple costs nanoseconds at each call that Numba
-# does not inline (a call that does nothing took 145 ns with 27 arrays, 41 ns with 9).
+# Constant arrays of the physics kernels.  There are few, because every array of a tuple costs nanoseconds at each call that
+# Numba does not inline: a call that does nothing took 145 ns with 27 arrays, 41 ns with 9.
 World = namedtuple(
     "World",
-    "level entity mover "  # LEVEL_DTYPE[L], PLACED_DTYPE[E], MOVER_DTYPE[M] (as at the start)
+    "level entity mover "  # LEVEL_DTYPE[L], PLACED_DTYPE[E], MOVER_DTYPE[M] (initial values)
     "segments cell_start near "  # SEGMENT_DTYPE[S], int32[L, 1101], uint8[L, 1100]; see ``LevelGeometry``
     "entity_cell_start entity_items "  # int32[L, 1101], int16[I, 4]
     "grid",  # uint8[G, 9078], half-cell edges of the levels that need them
 )
 
 
-_SEARCHING = threading.Lock()  # for the search of path fields: threads that share a bank share its arrays
+_SEARCHING = threading.Lock()  # several threads may share a bank; only one computes its path fields
 
 
 class LevelPaths(NamedTuple):
-    """Path fields of a bank's levels for the doors as at the start (see ``paths.compute_fields``), and what they imply."""
+    """Path fields of a bank's levels with the doors in their initial state (see ``paths.compute_fields``)."""
 
     nodes: np.ndarray  # uint16[L, 4539], see ``paths.prepare_level``
-    effects: np.ndarray  # uint16[D, 81], likewise, of the doors with switches of all levels
-    effects_first: np.ndarray  # int64[L + 1], where each level's effects begin, and the number of all
+    effects: np.ndarray  # uint16[D, 81], see ``paths.prepare_level``; doors with a switch of all levels
+    effects_first: np.ndarray  # int64[L + 1], row of each level's first effect, and the number of rows
     distance: np.ndarray  # uint16[L, 2, 4539]
     hop: np.ndarray  # uint8[L, 2, 4539]
     switch_to_exit: np.ndarray  # int64[L], length of the shortest path from an exit switch to its exit, in units
@@ -98,18 +98,18 @@ class LevelPaths(NamedTuple):
 class LevelBank:
     """Compiled levels.
 
-    levels: the levels, in order; a level's index is its place here.
-    completions: create chaser drones and lasers too, which the reference simulator leaves out.
-    known: levels that were compiled before, with the same ``completions``, need not be compiled again.
+    levels: at least one; the index of a level is its place in this sequence.
+    completions: create the entities that the reference simulator leaves out (``kinds.COMPLETIONS``) too.
+    known: geometry of levels that were compiled before with the same ``completions``.
     rules: variants of rules that no recording has decided.
 
+    Attributes:
     compiled: LevelGeometry of each level.
-    world: the physics kernels' arrays.
+    world: arrays of the physics kernels.
     stage: uint8[L, 44, 25], tile ids, x first.
-    max_entities, max_movers: the largest number of any level.
-    max_trail: the largest number of positions that any level keeps (``TRAIL_DTYPE``), at least 1.
-    paths: path fields, path lengths and time limits, searched at their first use: playing back a recording needs none.
-    Raises ValueError for an empty list.
+    max_entities, max_movers: the largest number of any level, at least 1.
+    max_trail: the largest ``trail`` of any level, at least 1.
+    paths: path fields, path lengths and time limits.  The first use computes them; playback of recordings needs none.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class LevelBank:
 
     @property
     def paths(self) -> LevelPaths:
-        """Path fields of all levels; the first use searches them."""
+        """Path fields of all levels; the first use computes them."""
         if self._paths is None:
             with _SEARCHING:
                 self._paths = self._paths or _search_paths(self.world, self.stage)
@@ -141,7 +141,7 @@ class LevelBank:
 
     @property
     def path_length(self) -> np.ndarray:
-        """float32[L], px from the spawn via the switch to the exit; MAX_PATH without a path (``reachable``)."""
+        """float32[L]: px from the spawn via the switch to the exit; MAX_PATH without a path (``reachable``)."""
         return self.paths.length
 
     @property
@@ -151,12 +151,12 @@ class LevelBank:
 
     @property
     def time_limit(self) -> np.ndarray:
-        """int32[L], frames after which an episode is truncated."""
+        """int32[L]: frames after which an episode is truncated."""
         return self.paths.time_limit
 
     @functools.cached_property
     def level_ids(self) -> np.ndarray:
-        """int64[L]: a number of each level's content, which ``graph_state`` begins with; the same in every process."""
+        """int64[L]: hash of each level's content, the first number of ``graph_state``; the same in every process."""
         digests = (hashlib.sha256(f"{level.fingerprint} {self.completions}".encode()) for level in self.levels)
         return np.array([int.from_bytes(digest.digest()[:8], "little", signed=True) for digest in digests], np.int64)
 
@@ -165,7 +165,7 @@ class LevelBank:
 
     @property
     def paths_change(self) -> bool:
-        """True if any level has doors with a switch, or several exits: its paths then depend on what was touched."""
+        """True if any level has doors with a switch or several exits, so that its paths change during an episode."""
         level = self.world.level
         doors, exits = level["switches_end"] > level["switches_first"], level["exits_end"] > level["exits_first"] + 2
         return bool((doors | exits).any())
@@ -195,7 +195,7 @@ def _world(compiled: list[LevelGeometry], levels: list[Level], rules: Rules) -> 
 
 
 def _trail(entity_type: np.ndarray) -> int:
-    """Positions of the ninja that a level with these entities keeps."""
+    """Number of positions of the ninja that evil ninjas need on a level with these entities."""
     evil = int(np.count_nonzero(entity_type == kinds.EVIL_NINJA))
     return evil * FOLLOW_FRAMES + TRAIL_SLACK if evil else 0
 
@@ -256,7 +256,7 @@ def _entity_records(compiled: list[LevelGeometry]) -> np.ndarray:
 
 
 def _in_order(types: np.ndarray) -> np.ndarray:
-    """Types with the exit switches counted as exits, which they are listed among: ascending."""
+    """Return the types in ascending order, by listing each exit switch as an exit, which it follows."""
     return np.where(types == kinds.EXIT_SWITCH, kinds.EXIT, types)
 
 
@@ -277,9 +277,9 @@ def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
 
 @allocating
 def _compute_paths(world, stage, nodes, effects, effects_first, distance, hop, switch_to_exit, length):
-    """Path fields of all levels for the initial state of the doors, and the length of each level's path.
+    """Fill the path fields of all levels for the initial state of the doors, and the length of each level's path.
 
-    A level without a path is prepared again, more leniently (``prepare_level``).
+    If a level has no path, it is prepared again with a higher leniency (``prepare_level``).
     """
     for level in range(len(length)):
         record = world.level[level]

@@ -1,6 +1,6 @@
 """BatchSimulator: N environments over a LevelBank, one call per decision.
 
-One kernel (``nppsim.decision``) advances every environment by ``frame_skip`` frames, sums rewards, restarts finished
+One kernel (``nppsim.decision``) advances each environment by ``frame_skip`` frames, sums rewards, restarts finished
 episodes and writes observations into preallocated arrays.  The state of an environment is one row of bytes.  Results
 depend neither on the number of threads nor on the other environments of the batch.
 """
@@ -53,20 +53,24 @@ class BatchSimulator:
     observations: names or keys of ``layout``.
     reward: a preset's name or a RewardConfig.
     gamma: discount per decision for the shaping term; must equal PPO's.
-    threads: CPU threads; all usable ones if None.
+    threads: CPU threads; None: all usable ones.
     profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
     shadow: compare every step with a reference implementation (``nppsim.shadow``); None: if the environment variable
         NPPSIM_SHADOW is 1.
     stacking: frames per observation; the stacked frames are part of an environment's state.
     static: level data prepared by another simulator of the same bank (see ``sibling``).
 
-    Arrays, overwritten by ``reset`` and ``step`` (copy them if needed later):
-    obs, final_obs: key -> [N, ...], or [N, frames, ...] for stacked keys; row i of final_obs is valid if
-        ``truncated[i]``, or in any finished row after ``step(every_end=True)``: the last observation of the episode.
-    latest, latest_final: the same without stacks.
-    rewards float32[N], terminated bool[N], truncated bool[N]; episode EPISODE_DTYPE[N], rows ``finished`` are valid.
-    next_level int32[N]: the level that each environment loads at its next restart; the caller sets it.
     Environments restart in the step that ends their episode (Gymnasium's SAME_STEP autoreset).
+
+    Arrays, overwritten by ``reset`` and ``step`` (copy them if needed later):
+    obs: key -> [N, ...], or [N, frames, ...] for stacked keys.
+    final_obs: the last observations of episodes, in the same shapes.  Row i is valid if ``truncated[i]``, and in every
+        finished row after ``step(every_end=True)``.
+    latest, latest_final: ``obs`` and ``final_obs`` without stacks.
+    rewards, terminated, truncated: float32[N], bool[N], bool[N].
+    episode: EPISODE_DTYPE[N]; rows ``finished`` are valid.
+    finished: int64[k], the environments whose episode ended in the last step.
+    next_level: int32[N], the level that each environment loads at its next restart; the caller sets it.
     """
 
     def __init__(
@@ -117,7 +121,7 @@ class BatchSimulator:
         self._out = self._allocate_output()
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
         self.finished = np.empty(0, np.int64)
-        self._turn = 0  # first timed environment; every PROFILE_EVERY-th after it is timed too
+        self._turn = 0  # first timed environment, see PROFILE_EVERY
         self._started = False
         self.shadow = None
         if _wanted(shadow, "NPPSIM_SHADOW"):
@@ -182,7 +186,7 @@ class BatchSimulator:
         self.rewards = np.zeros(count, np.float32)
         self.terminated = np.zeros(count, bool)
         self.truncated = np.zeros(count, bool)
-        # at least two rows: a column of one row would count as contiguous (``allocate``)
+        # At least two rows: a column of one row would count as contiguous (see ``allocate``).
         episodes = np.zeros(max(count, 2), EPISODE_DTYPE)
         self.episode = episodes[:count]
         self._laps = np.zeros((count, clock.NUM_PHASES if self.profile else 0), np.int64)
@@ -203,7 +207,7 @@ class BatchSimulator:
     def step_timing(self) -> dict[str, float]:
         """Nanoseconds of each of ``_phases.PHASES`` in the last step or reset, summed over environments and threads.
 
-        Empty without profiling.  Extrapolated from one environment in PROFILE_EVERY, at least one.
+        Empty without profiling.  The times are extrapolated from one environment in PROFILE_EVERY, at least one.
         """
         if not self.profile:
             return {}
@@ -230,11 +234,11 @@ class BatchSimulator:
     def step(
         self, actions: np.ndarray, asleep: np.ndarray | None = None, *, every_end: bool = False
     ) -> dict[str, np.ndarray]:
-        """Advance by one decision.  Returns the observations; the other results are attributes of the class.
+        """Advance by one decision and return the observations; the other results are attributes of the class.
 
         actions: int[N], 0..5.
         asleep: bool[N], environments to skip; their state and observations stay unchanged.
-        every_end: write ``final_obs`` of deaths and wins too.
+        every_end: write ``final_obs`` for episodes that end by death or win too.
         """
         if not self._started:
             raise RuntimeError("call reset() before step()")
@@ -253,11 +257,11 @@ class BatchSimulator:
         resting: np.ndarray | None = None,
         asleep: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
-        """Advance by one decision; no restart where ``next_level`` is -1.
+        """Advance by one decision.
 
-        every_end: see ``advance``.
-        resting: bool[N], environments that make no decision, and restart.
-        asleep: alternatively, environments that do neither.
+        next_level: int32[N]; -1 for environments that do not restart.
+        every_end: see ``step``.
+        resting: bool[N], environments that restart instead of making a decision.  Exclusive with ``asleep``.
         """
         actions = np.asarray(actions)  # without a dtype, which would truncate floats
         if (
@@ -288,10 +292,10 @@ class BatchSimulator:
         return self.obs
 
     def _run(self, actions: np.ndarray, next_level: np.ndarray, every_end: bool = False) -> None:
-        """Run the kernel over all environments, in parts from a queue shared by the threads.
+        """Run the kernel over all environments, in parts that the threads take from a shared queue.
 
-        Plain threads and kernels without the GIL instead of Numba's parallel loops: waiting OpenMP threads spin, and a
-        second busy process on the machine then costs a factor of six.
+        These are plain threads with kernels that release the GIL.  Numba's parallel loops use OpenMP threads, which spin
+        while they wait; a second busy process on the machine then costs a factor of six.
         """
         self._turn = (self._turn + 1) % min(PROFILE_EVERY, self.num_envs)
         arguments = (
@@ -336,7 +340,7 @@ class BatchSimulator:
     def restore(self, i: int | slice | np.ndarray, snapshot: np.ndarray) -> None:
         """Set the state of environment i, or of several, to a ``snapshot``.
 
-        Snapshots may come from any environment of this simulator, or of another one with the same bank and stacking.
+        The snapshot may be of any environment of this simulator, or of another one with the same bank and stacking.
         """
         own = self._rows.shape[1]
         expected = own + (self._stacks.row_bytes if self._stacks else 0)
@@ -355,7 +359,7 @@ class BatchSimulator:
     def observe(self, envs: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Compute the observations of the current states (after ``restore``) and return them.
 
-        envs: int[k], only these environments; all if None.
+        envs: int[k], environments to update; None: all.
         """
         stay = np.full(self.num_envs, -1, np.int32)
         if envs is None:
@@ -372,7 +376,7 @@ class BatchSimulator:
     def sibling(self, num_envs: int = 1, observations: Sequence[str] = ("game_state",)) -> "BatchSimulator":
         """Create a simulator on one thread with the same levels and settings and compatible snapshots.
 
-        By default it computes few observations: ``game_state`` and the stacked keys, which are part of a state.
+        observations: names or keys of ``layout``.  The stacked keys, which are part of a state, are always added.
         """
         wanted = (*observations, *self.stacking.stacked(self.keys))
         return BatchSimulator(
@@ -403,5 +407,5 @@ class BatchSimulator:
 
 
 def _wanted(choice: bool | None, variable: str) -> bool:
-    """Return the caller's choice, or if None, whether the environment variable is 1."""
+    """Return ``choice``; if it is None, True if the environment variable is 1."""
     return os.environ.get(variable) == "1" if choice is None else bool(choice)

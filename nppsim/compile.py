@@ -1,6 +1,6 @@
-"""A level compiled to flat arrays: collision segments by cell, and entities in type order.
+"""Compile a level to flat arrays: collision segments by cell, and entities in type order.
 
-Source: docs/physics.md, sections 2.3, 2.4, 3.5, 3.6 and 7.4; section numbers below are those of that page.
+Source: docs/physics.md, sections 2.3, 2.4, 3.5, 3.6 and 7.4.  Section numbers refer to that page.
 """
 
 import math
@@ -27,13 +27,14 @@ from nppsim.physics.grid import DOOR_EDGE, GRID_SIZE, HORIZONTAL_EDGES, SOLID_ED
 from nppsim.physics.shapes import SEGMENT_DTYPE
 from nppsim.physics.state import MOVER_DTYPE, NEAR_ITEMS, NEAR_ONE_WAYS, NEAR_SEGMENTS, UNREGISTERED
 
-MOST_SEGMENTS = 13  # of a cell: twelve half-edges and a diagonal; doors come on top
+MOST_SEGMENTS = 13  # greatest number of tile segments in a cell: twelve half-edges and a diagonal or arc
 
+# Components of the eight orientations.
 _DIAGONAL = np.sqrt(2.0) / 2.0
-_COS = (1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL, 0.0, _DIAGONAL)  # of the eight orientations
+_COS = (1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL, 0.0, _DIAGONAL)
 _SIN = (0.0, _DIAGONAL, 1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL)
 
-# More px than from the centre of an entity that stays in its cell to that of a ninja that it can touch: ITEM_REACH.
+# ITEM_REACH by type, px: more than the distance between the centres of an entity and of a ninja that touches it.
 _TOUCH_DISTANCE = {
     kinds.MINE: 15,
     kinds.TOGGLE_MINE: 15,
@@ -49,27 +50,27 @@ _TOUCH_DISTANCE = {
 
 @dataclass(frozen=True)
 class LevelGeometry:
-    """One level, compiled.  Entities are in type order, each exit switch directly after its exit.
+    """One compiled level.  Entities are in type order, with each exit switch directly after its exit.
 
     stage: uint8[44, 25], tile ids with the border, x first; see ``stage_of``.
-    spawn: (x, y) px.
+    spawn: (x, y), px.
     segments: SEGMENT_DTYPE[S], by cell; see ``physics.shapes``.
-    cell_start: int32[1101], where each cell's segments begin, and the number of all.
-    near: uint8[1100], what the 3 x 3 block of cells around each cell holds: a sum of NEAR_SEGMENTS, NEAR_ITEMS and
-    NEAR_ONE_WAYS of ``physics.state``.
+    cell_start: int32[1101], index of each cell's first segment, and the number of segments.
+    near: uint8[1100], contents of the 3 x 3 block of cells around each cell: a sum of NEAR_SEGMENTS, NEAR_ITEMS and
+        NEAR_ONE_WAYS of ``physics.state``.
     entity_type, entity_number: int16[E], type and index within the type.
-    entity_xy: float64[E, 2], px; of doors with a switch, of their switch.
-    entity_partner: int16[E], switch of an exit and exit of a switch, else -1.
+    entity_xy: float64[E, 2], position in px; for doors with a switch, the position of the switch.
+    entity_partner: int16[E], index of an exit's switch and of a switch's exit, else -1.
     entity_order: int16[E], place in the file.
     entity_mover: int16[E], index in ``movers``, else -1.
-    entity_cell_start: int32[1101], where each cell's rows of ``entity_items`` begin, and the number of all.
-    entity_items: int16[I, 4], entities that stay in one cell from the start, by cell, within one in file order; columns
-        ITEM_ENTITY, ITEM_X, ITEM_Y and ITEM_REACH of ``physics.state``.
-    entity_shape: float64[E, 4], (x1, y1, x2, y2) of the segment of doors, normal (x, y, 0, 0) of launch pads and one-ways.
-    entity_edge: int16[E], which edges of the half-cell grid a door blocks (see ``half_cell_grid``), else -1.
-    initial: uint8[E, 3], active, state and closed of each entity at the start (see ``physics.state.ENTITY_DTYPE``).
-    movers: MOVER_DTYPE[M], the moving entities and exits at the start.
-    grid: uint8[GRID_SIZE], see ``half_cell_grid``; empty if nothing moves on it.
+    entity_cell_start: int32[1101], first row of each cell in ``entity_items``, and the number of rows.
+    entity_items: int16[I, 4], entities that stay in their cell, by cell and then in file order; columns ITEM_ENTITY, ITEM_X,
+        ITEM_Y and ITEM_REACH of ``physics.state``.
+    entity_shape: float64[E, 4], segment (x1, y1, x2, y2) of doors, normal (x, y, 0, 0) of launch pads and one-ways.
+    entity_edge: int16[E], edges of the half-cell grid that a door blocks (see ``half_cell_grid``), else -1.
+    initial: uint8[E, 3], initial ``active``, ``state`` and ``closed`` of each entity (``physics.state.ENTITY_DTYPE``).
+    movers: MOVER_DTYPE[M], initial records of the moving entities and exits.
+    grid: uint8[GRID_SIZE], see ``half_cell_grid``; empty if no entity needs it.
     """
 
     stage: np.ndarray
@@ -94,7 +95,7 @@ class LevelGeometry:
 
 # -------------------------------------------------------------------------------------------- tiles (sections 3.5, 3.6)
 def stage_of(level: Level) -> np.ndarray:
-    """uint8[44, 25]: the level's tiles inside the border of full tiles, x first; ids without geometry are open."""
+    """uint8[44, 25]: the level's tiles with a border of full tiles, x first; ids without geometry become open."""
     stage = np.full((CELLS_X, CELLS_Y), tiles.SOLID, np.uint8)
     stage[1:-1, 1:-1] = np.where(level.tiles < tiles.NUM_TILE_SHAPES, level.tiles, tiles.OPEN).T
     return stage
@@ -102,7 +103,7 @@ def stage_of(level: Level) -> np.ndarray:
 
 @inlined
 def _append(segments, n, x, y, shape):
-    """Write a tile's segment as number n; returns the number of the next one."""
+    """Write a tile's segment at index n; return n + 1."""
     segments[n]["x"], segments[n]["y"] = x, y
     segments[n]["shape"], segments[n]["entity"] = shape, -1
     return n + 1
@@ -110,7 +111,7 @@ def _append(segments, n, x, y, shape):
 
 @kernel
 def _sum_faces(stage, horizontal, vertical):
-    """Add up the signs of all half-edges: faces of two tiles that meet cancel each other."""
+    """Add up the signs of all half-edges, so that adjacent faces of two tiles cancel."""
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):
             tile = stage[cx, cy]
@@ -121,13 +122,13 @@ def _sum_faces(stage, horizontal, vertical):
 
 @allocating
 def _tile_segments(stage, doors, door_cells, segments, cell_start):
-    """Fill the segment list of one level, cell by cell; returns their number.
+    """Fill the segments of one level, cell by cell; return their number.
 
     stage: uint8[44, 25], tile ids with the solid border, x first.
-    doors: SEGMENT_DTYPE[n], ready-made door segments in file order.
-    door_cells: int32[n].
-    segments: SEGMENT_DTYPE[m], m large enough.
-    cell_start: int32[1101], becomes the CSR index.
+    doors: SEGMENT_DTYPE[n], segments of doors in file order.
+    door_cells: int32[n], cell of each door.
+    segments: SEGMENT_DTYPE[m], output; m must be large enough.
+    cell_start: int32[1101], output, see ``LevelGeometry``.
     """
     horizontal = np.zeros((HALF_CELLS_X, LINES_Y), np.int8)
     vertical = np.zeros((LINES_X, HALF_CELLS_Y), np.int8)
@@ -141,7 +142,7 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
             slant = shapes.OF_TILE[stage[cx, cy]]
             if slant[2] >= 0:
                 n = _append(segments, n, TILE * cx + slant[0], TILE * cy + slant[1], slant[2])
-            # An edge belongs to the cell on its solid side: on a shared border its sign decides.
+            # An edge belongs to the cell on its solid side; its sign decides on the border of two cells.
             for i in range(2 * cx, 2 * cx + 2):
                 for row in range(3):
                     j = 2 * cy + row
@@ -168,7 +169,7 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
 
 @allocating
 def cells_near(occupied):
-    """uint8[1100]: 1 where the 3 x 3 block of cells around a cell holds any that is occupied.  occupied: bool[1100]."""
+    """uint8[1100]: 1 if any cell of the 3 x 3 block around a cell is occupied.  occupied: bool[1100]."""
     near = np.zeros(NUM_CELLS, np.uint8)
     for cell in range(NUM_CELLS):
         if occupied[cell]:
@@ -180,9 +181,10 @@ def cells_near(occupied):
 
 
 def half_cell_grid(stage: np.ndarray, door_edges: list[int]) -> np.ndarray:
-    """uint8[GRID_SIZE]: the edges on which drones, guards and thwumps move (section 3.6), see ``physics.grid``.
+    """uint8[GRID_SIZE]: the half-cell grid of a level (section 3.6), see ``physics.grid``.
 
-    stage: uint8[44, 25].  door_edges: twice the door's cell, plus 1 if the door is horizontal.
+    stage: uint8[44, 25], tile ids, x first.
+    door_edges: for each door, twice the number of its cell, plus 1 if the door is horizontal.
     """
     grid = np.zeros(GRID_SIZE, np.uint8)
     vertical = grid[:HORIZONTAL_EDGES].reshape(LINES_X, LINES_Y)
@@ -203,7 +205,7 @@ def half_cell_grid(stage: np.ndarray, door_edges: list[int]) -> np.ndarray:
 
 @inlined
 def _merged(before, code):
-    """Of two codes that meet on an edge, one that stands against nothing stays; two wipe each other out."""
+    """Combine two codes of one edge: two non-zero codes cancel."""
     if code == 0:
         return before
     return 0 if before else code
@@ -211,7 +213,7 @@ def _merged(before, code):
 
 @kernel
 def _merge_edges(stage, vertical, horizontal):
-    """Enter the codes of all tiles."""
+    """Merge the codes of all tiles into the grid."""
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):
             tile = stage[cx, cy]
@@ -234,10 +236,10 @@ def cell_of(x: float, y: float) -> int:
 class _Entity:
     """An entity of the level at the start.
 
-    kind, number: type, and index within it.
+    kind, number: type, and index within the type.
     order: place in the file.
-    x, y: px; of doors with a switch, of the switch.
-    door_x, door_y: px, of doors.
+    x, y: position in px; for doors with a switch, the position of the switch.
+    door_x, door_y: position of a door in px.
     index: place in type order.
     """
 
@@ -260,19 +262,19 @@ class _Entity:
 
     @property
     def cell(self) -> int:
-        """Number of its cell."""
+        """Number of the entity's cell."""
         return cell_of(self.x, self.y)
 
 
 def _created_entities(level: Level, completions: bool) -> list[_Entity]:
-    """Entities in file order."""
+    """Create the entities in file order."""
     entities: list[_Entity] = []
     counts = dict.fromkeys(range(len(kinds.ENTITY_NAMES)), 0)
     creating = set(kinds.CREATING) - (set() if completions else set(kinds.COMPLETIONS))
     records = level.records.tolist()
 
     def create(kind: int, at: int, orientation: int, mode: int) -> _Entity:
-        """An entity at the place of record ``at``; inactive and at the origin if there is no such record."""
+        """Create an entity at the position of record ``at``; inactive and at the origin if there is no such record."""
         x, y = records[at][1:3] if at < len(records) else (0, 0)
         position = float(POSITION_UNIT * x), float(POSITION_UNIT * y)
         entity = _Entity(kind, counts[kind], len(entities), *position, orientation, mode, at < len(records))
@@ -291,7 +293,7 @@ def _created_entities(level: Level, completions: bool) -> list[_Entity]:
 
 
 def _door(door: _Entity) -> tuple[tuple[int, int, int, int], int, int, tuple[float, float, float, float]]:
-    """Segment (fields of SEGMENT_DTYPE), its cell, its grid edge and (x1, y1, x2, y2) of a door; section 7.4."""
+    """Return segment (SEGMENT_DTYPE fields), cell, grid edge and line (x1, y1, x2, y2) of a door; section 7.4."""
     x, y, angle = door.door_x, door.door_y, door.orientation % 8
     cell = cell_of(x - HALF_CELL * _COS[angle], y - HALF_CELL * _SIN[angle])
     is_horizontal = angle not in (0, 4)
@@ -302,13 +304,13 @@ def _door(door: _Entity) -> tuple[tuple[int, int, int, int], int, int, tuple[flo
 
 
 def _mover(entity: _Entity) -> np.void:
-    """One MOVER record at the start."""
+    """Return the initial MOVER record of an entity."""
     kind, orientation = entity.kind, entity.orientation
     row = np.zeros(1, MOVER_DTYPE)[0]
     row["x"], row["y"], row["target_x"], row["target_y"] = entity.x, entity.y, entity.x, entity.y
     row["order"], row["entity"], row["type"] = entity.order, entity.index, kind
     row["cell_x"], row["cell_y"] = divmod(entity.cell, CELLS_Y)
-    # An exit enters its cell when it opens, and a rocket when it is launched; lasers and other shooters are in no cell.
+    # An exit is registered when it opens, a rocket when it is launched.  Lasers and other shooters are in no cell.
     if kind in (kinds.EXIT, kinds.LASER, *kinds.TURRETS, *kinds.SHOOTING_DRONES):
         row["cell_x"] = row["cell_y"] = UNREGISTERED
     if kind in kinds.DRONES:
@@ -322,7 +324,7 @@ def _mover(entity: _Entity) -> np.void:
 
 
 def _items(created: list[_Entity]) -> tuple[np.ndarray, np.ndarray]:
-    """entity_cell_start and entity_items of LevelGeometry."""
+    """Return ``entity_cell_start`` and ``entity_items`` of LevelGeometry."""
     staying = [e for e in created if e.kind not in (*kinds.MOVERS, kinds.BOOST_PAD)]
     staying.sort(key=lambda e: e.cell)  # stable: file order within a cell
     cells = np.array([e.cell for e in staying], np.int16)
@@ -332,7 +334,7 @@ def _items(created: list[_Entity]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
-    """Compile one level.  completions: with chaser drones and lasers, which the reference simulator leaves out."""
+    """Compile one level.  completions: create the entities that the reference simulator leaves out too."""
     created = _created_entities(level, completions)
     entities = sorted(created, key=lambda e: e.type_order)
     count = len(entities)

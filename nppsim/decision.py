@@ -1,6 +1,6 @@
 """One decision of an environment: frames, reward terms, end and restart of the episode, observations.
 
-``advance`` takes a range of environments through it.  Each environment is a row of bytes, owned by ``nppsim.batch``.
+``advance`` is the kernel for a range of environments.  ``nppsim.batch`` allocates its arrays.
 """
 
 from collections import namedtuple
@@ -22,21 +22,21 @@ from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
 
-# With profiling, one environment in PROFILE_EVERY is timed, a different one in each call: reading the clock costs as much
-# as the shorter phases.
+# Profiling times one environment in PROFILE_EVERY, a different one in each call, because reading the clock takes as long as
+# the shorter phases.
 PROFILE_EVERY = 64
-BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of the blocks whose first visit ``exploration`` rewards
-RESTING, ASLEEP = -1, -2  # in place of an action, see ``advance``
+BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of the blocks whose first visit the reward term ``exploration`` counts
+RESTING, ASLEEP = -1, -2  # special values of an action, see ``advance``
 NUM_BLOCKS = sum(-(-CELLS_X // size) * -(-CELLS_Y // size) for size in BLOCK_SIZES)
 
 # Progress of the current episode of an environment.
 PROGRESS_DTYPE = np.dtype(
     [
-        ("potential", "f8"),  # phi of the present state
+        ("potential", "f8"),  # shaping potential of the current state
         ("path_start", "f8"),  # px, path length of the level
         ("best", "f8"),  # px, smallest straight distance to the current objective so far
         ("decisions", "i4"),
-        ("near", "i4"),  # bit p: the proximity reward of phase p has been given
+        ("near", "i4"),  # bit p: the proximity reward of phase p has been paid
     ],
     align=True,
 )
@@ -54,26 +54,27 @@ EPISODE_DTYPE = np.dtype(
     align=True,
 )
 
-# Arrays of observations, in the order of ``layout.SPECS``: rows 0 to N - 1 hold the present ones, the other N the last ones
-# of episodes; those not requested have length 0.  gaps: float64[2 N, 8], and ``room`` (foresight.Room), to work in.
+# Arrays of observations, in the order of ``layout.SPECS``.  Rows 0 to N - 1 are the current observations, rows N to 2 N - 1
+# the last ones of episodes.  Arrays that are not requested have length 0.  Work space: gaps, float64[2 N, 8], and ``room``
+# (foresight.Room).
 _VIEWS = (*layout.SPECS, "gaps", "room")
 Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the names written out
-# Everything of the environments, one row each; visited is empty unless exploration is rewarded.
+# The state of the environments, one row each.  ``visited`` is used only if exploration is rewarded.
 State = namedtuple("State", "ninja progress terms entities movers trail visited")
-# Path fields: of each level with its doors as at the start, and of each environment whose doors have changed (a cache:
-# recomputed when the key differs).
+# Path fields of each level with its doors in their initial state, and (``own_...``) of each environment whose doors have
+# changed.  The latter are a cache: they are computed again when ``key`` differs.
 Fields = namedtuple(
     "Fields", "nodes effects effects_first distance hop switch_to_exit key own_distance own_hop own_switch_to_exit"
 )
-# What does not change: arrays of each level, and ``reward``, the weights (WEIGHTS_DTYPE[1]).
+# Constants: arrays of each level, and ``reward``, the reward weights (WEIGHTS_DTYPE[1]).
 Static = namedtuple("Static", "stage solid background time_limit path_length level_ids reward")
-# Of each environment: what a step gives, the fields of EPISODE_DTYPE, and laps: int64[N, NUM_PHASES], nanoseconds of each
-# phase of the last call, or int64[N, 0] to measure nothing.
+# Results of a step for each environment, the fields of EPISODE_DTYPE, and laps: int64[N, NUM_PHASES], nanoseconds of each
+# phase in the last call, or int64[N, 0] to measure nothing.
 Output = namedtuple("Output", "rewards terminated truncated level outcome frames decisions gold ret terms laps")
 
 
 def make_fields(bank: LevelBank, count: int) -> Fields:
-    """Path fields of a bank, with room for ``count`` environments' own ones where doors can change."""
+    """Return the path fields of a bank, with space for those of ``count`` environments if doors or exits can change."""
     rows = count if bank.paths_change else 1
     return Fields(
         bank.paths.nodes,
@@ -100,7 +101,7 @@ def _compute_own_fields(i, state, world, fields):
     opened = np.empty(record["exits_end"] - exits, np.uint8)
     for k in range(len(opened)):
         opened[k] = state.entities[i, exits - base + k]["clock"] > 0
-    level = np.int64(state.ninja[i]["level"])  # the type that ``bank`` passes, so that nothing is compiled twice
+    level = np.int64(state.ninja[i]["level"])  # the type that ``bank`` uses, so that kernels are compiled only once
     effects = fields.effects[fields.effects_first[level] : fields.effects_first[level + 1]]
     fields.own_switch_to_exit[i] = paths.compute_fields(
         world, fields.nodes[level], effects, level, closed, opened, fields.own_distance[i], fields.own_hop[i]
@@ -111,7 +112,7 @@ def _compute_own_fields(i, state, world, fields):
 def has_own_fields(i, state, world, fields):
     """Return True if the doors or exits of environment i have changed since the start of its level.
 
-    If so, its own path fields replace the level's; they are computed now unless they are up to date.
+    If so, the environment's own path fields are valid instead of the level's.  They are updated here if needed.
     """
     level = state.ninja[i]["level"]
     exits, exits_end = world.level[level]["exits_first"], world.level[level]["exits_end"]
@@ -127,8 +128,8 @@ def has_own_fields(i, state, world, fields):
         for k in range(exits, exits_end):
             is_open = state.entities[i, k - base]["clock"] > 0
             changed |= is_open
-            key = key * 3 + is_open  # an odd factor, so that no earlier bit is lost
-    key = (key << 22) + level  # levels differ in their number of doors: the level goes into bits of its own
+            key = key * 3 + is_open  # an odd factor loses no bit on overflow
+    key = (key << 22) + level  # separate bits, because the number of doors differs between levels
     if changed and fields.key[i] != key:
         _compute_own_fields(i, state, world, fields)
         fields.key[i] = key
@@ -137,7 +138,7 @@ def has_own_fields(i, state, world, fields):
 
 @merged
 def remaining_path(i, state, world, fields):
-    """Return (px of the path that environment i has left, the next lattice point on it, or -1)."""
+    """Return (length in px of the remaining path of environment i, next lattice point on it or -1)."""
     ninja = state.ninja[i]
     phase = 1 if ninja["switch_taken"] else 0
     if has_own_fields(i, state, world, fields):
@@ -147,7 +148,7 @@ def remaining_path(i, state, world, fields):
 
 @kernel
 def _straight_distance(ninja, entities, world, level):
-    """Straight distance in px to the current objective: the nearest switch left, or the nearest open exit."""
+    """Straight distance in px to the current objective: the nearest remaining exit switch, or the nearest open exit."""
     base = world.level[level]["entity_first"]
     wanted = kinds.EXIT if ninja["switch_taken"] else kinds.EXIT_SWITCH
     shortest = rewards.STAGE_DIAGONAL
@@ -160,7 +161,7 @@ def _straight_distance(ninja, entities, world, level):
 
 @merged
 def _potential(i, state, world, fields, weights):
-    """phi of the present state of environment i."""
+    """Shaping potential of the current state of environment i."""
     ninja = state.ninja[i]
     if weights["shaping"] == 0.0:
         return 0.0
@@ -189,7 +190,7 @@ def _restart(i, level, state, world, fields, static):
 
 @kernel
 def _explore(ninja, visited):
-    """Mark the cell under the ninja and the blocks around it; returns how many of them are new."""
+    """Mark the blocks of all sizes that contain the ninja as visited; return the number of new ones."""
     cx, cy = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
     new = 0
     first = 0
@@ -204,7 +205,7 @@ def _explore(ninja, visited):
 
 @inlined
 def _closer(i, switched, state, world):
-    """Return px by which environment i is closer to its objective than ever before; 0 when the objective changes."""
+    """Return by how many px environment i is closer to its objective than before; 0 when the objective changes."""
     ninja, progress = state.ninja[i], state.progress[i]
     distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
     gained = 0.0
@@ -231,7 +232,7 @@ def _near_first(i, state, world):
 
 @merged
 def _play(i, input_byte, frame_skip, state, world, weights, laps):
-    """Play the frames of one decision; return the number of newly visited cells and blocks, if they are rewarded."""
+    """Simulate the frames of one decision; return the number of newly visited blocks, 0 if they are not rewarded."""
     ninja = state.ninja[i]
     new_blocks = 0
     for _ in range(frame_skip):
@@ -295,14 +296,14 @@ def _record_end(i, outcome, state, out):
     out.decisions[i] = state.progress[i]["decisions"]
     out.gold[i] = ninja["gold"]
     out.ret[i] = 0.0
-    for term in range(rewards.NUM_TERMS):  # added up one by one: sum() takes another order outside of compiled code
+    for term in range(rewards.NUM_TERMS):  # not sum(), whose order differs in plain Python
         out.terms[i, term] = state.terms[i, term]
         out.ret[i] += state.terms[i, term]
 
 
 @merged
 def _observe_path(i, row, state, world, fields, views, laps):
-    """Write ``reachability_features`` from the path fields that are valid for environment i now."""
+    """Write ``reachability_features`` of environment i from its current path fields."""
     since = clock.begin(laps)
     ninja, out = state.ninja[i], views.reachability_features[row]
     level, path_start = ninja["level"], state.progress[i]["path_start"]
@@ -321,7 +322,7 @@ def _observe_path(i, row, state, world, fields, views, laps):
 
 @merged
 def _look_ahead(i, row, frame_skip, state, world, fields, views, laps):
-    """Write ``foresight`` from the path fields that are valid for environment i now."""
+    """Write ``foresight`` of environment i from its current path fields."""
     since = clock.begin(laps)
     ninja, entities, movers, out = state.ninja[i], state.entities[i], state.movers[i], views.foresight[row]
     if has_own_fields(i, state, world, fields):
@@ -381,7 +382,7 @@ def _observe(i, row, frame_skip, state, world, fields, static, views, laps):
 
 @inlined
 def _phases_timed(i, turn, out):
-    """Number of phases of environment i to time in this call, all or none; clears its times."""
+    """Return the number of phases of environment i to time in this call, all or none; reset its times."""
     phases = out.laps.shape[1]
     if phases == 0 or i % min(PROFILE_EVERY, len(out.laps)) != turn:
         return 0
@@ -394,11 +395,13 @@ def _phases_timed(i, turn, out):
 def advance(
     begin, end, turn, actions, next_level, every_end, frame_skip, gamma, state, world, fields, static, out, views
 ):
-    """Advance environments ``begin`` to ``end`` by one decision, with restarts and observations.
+    """Advance environments ``begin`` to ``end`` - 1 by one decision, with restarts and observations.
 
-    actions[i]: RESTING: no decision, but a restart; ASLEEP: neither; otherwise a restart follows the end of an episode.
-    next_level[i] below 0: no restart.
-    every_end: write the last observations of deaths and wins too, not only of time-outs.
+    turn: first environment to time (``PROFILE_EVERY``).
+    actions: int64[N].  RESTING: no decision, but a restart.  ASLEEP: neither.  Otherwise an action, and a restart if it ends
+        the episode.
+    next_level: int32[N]; below 0 for no restart.
+    every_end: write the last observations of episodes that end by death or win too, not only by time-out.
     """
     for i in range(begin, end):
         laps = out.laps[i, : _phases_timed(i, turn, out)]
@@ -420,14 +423,14 @@ def advance(
 
 @kernel
 def masks(state, out):
-    """Fill bool[N, 6] with ``vectors.action_mask`` of each environment."""
+    """Fill ``out``, bool[N, 6], with ``vectors.action_mask`` of each environment."""
     for i in range(len(out)):
         vectors.action_mask(state.ninja[i], out[i])
 
 
 @kernel
 def prepare_static(stage, solid, background):
-    """Fill what observations need of each level: ``vectors.solid_map``, and ``images.background`` if it is requested."""
+    """Fill ``vectors.solid_map`` of each level, and ``images.background`` if ``background`` is not empty."""
     for level in range(len(solid)):
         vectors.solid_map(stage[level], solid[level])
     for level in range(len(background)):

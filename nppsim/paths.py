@@ -1,15 +1,16 @@
 """Geodesic path distances for a body of the ninja's size, on a lattice of 12 px.
 
-A lattice point stands for the square of 12 px around it.  The square is sampled every 3 px; a sample is free if a circle of
-radius ``BODY`` around it meets nothing solid.  A point is free if any sample of its square is, and two neighbours are
-joined if a sample on their squares' common edge is.  A one-way platform is crossed in one direction only.  For each level,
-and for each state of its doors, two fields are computed: the length of the path to the exit before an exit switch is taken
-(over the switch) and after.  Gravity is ignored; mines make a path longer, they do not block it.
+A lattice point represents the square of 12 px around it.  The square is sampled every 3 px.  A sample is free if a circle of
+radius ``BODY`` around it contains nothing solid.  A point is free if any sample of its square is free.  Two neighbours are
+joined if a sample on the common edge of their squares is free.  One-way platforms can be crossed in one direction only.
 
-Where doors close the path, it leads to the switch of a locked door that is on it, and from there on as if all locked doors
-were open.  A switch behind another locked door is reached by that door's switch first.  The same holds for the path from an
-exit switch to its exit where doors separate them: a ninja that has reached the switch has opened doors on the way there.
-A path does not touch the switch of a trap door that is on the rest of it, unless there is no other.
+For each level and each state of its doors there are two fields of path lengths to the exit: field 0, via an exit switch, and
+field 1, after a switch is taken.  Gravity is ignored.  Mines make a path longer but do not block it.
+
+Where a locked door blocks the path, it leads to the switch of this door, and continues as if all locked doors were open.  If
+that switch is behind another locked door, the path leads to the switch of the other door first.  The same rule applies
+between an exit switch and its exit.  A path avoids the switch of a trap door that it has to pass later, unless there is no
+other path.
 """
 
 import math
@@ -25,44 +26,44 @@ from nppsim.physics.segments import closest_point
 from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 
 SPACING = 12.0  # px between lattice points
-NODES_X, NODES_Y = LINES_X, LINES_Y  # lattice points: the corners of half-cells
+NODES_X, NODES_Y = LINES_X, LINES_Y  # numbers of lattice points, which are the corners of half-cells
 NUM_NODES = NODES_X * NODES_Y
-BODY = 9.4  # px; a little below the ninja's radius, as samples are 3 px apart
-SURFACE_BODY = 8.4  # px, from surfaces, see ``prepare_level``; fits between diagonals of 17 px, as the ninja does
+BODY = 9.4  # px; less than the ninja's radius, because samples are 3 px apart
+SURFACE_BODY = 8.4  # px, used instead with leniency 1 and 2; fits between diagonals of 17 px, as the ninja does
 SAMPLE = 3  # px between samples
-PER_POINT = 4  # samples from a lattice point to the next
+PER_POINT = 4  # samples from one lattice point to the next
 SAMPLES_X, SAMPLES_Y = PER_POINT * (NODES_X - 1) + 1, PER_POINT * (NODES_Y - 1) + 1
-MINE_REACH = 14.5  # px around a mine's centre where a step counts more
-MINE_WEIGHT = 6  # times its length there
+MINE_REACH = 14.5  # px around the centre of a mine in which steps count as longer
+MINE_WEIGHT = 6  # factor on the length of these steps
 STRAIGHT, DIAGONAL = 10, 14  # lengths of a step, in units
 UNIT = SPACING / STRAIGHT  # px
-MAX_PATH = 8000.0  # px; what an unreachable goal reads
-UNREACHABLE = 65535  # distance of a free lattice point without a path to a goal
-WALL = 65534  # distance of a blocked one
-NO_HOP = 255  # next hop of a goal, and of points without a path
+MAX_PATH = 8000.0  # px; length of the path to an unreachable goal
+UNREACHABLE = 65535  # distance at a free lattice point without a path to a goal
+WALL = 65534  # distance at a blocked lattice point
+NO_HOP = 255  # next hop at a goal, and at points without a path
 NOT_SEARCHED = 254  # see ``_on_path``
-EXIT_REACH = 22.0  # px, touching distances
+# Distances in px at which the ninja's centre touches a goal.
+EXIT_REACH = 22.0
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
 MOST_LENIENT = 2  # see ``prepare_level``
-ONE_WAY_REACH = 17.1  # px from the middle of a one-way, along it: half its length and 0.51 of the ninja's radius
-# What is stored of a lattice point, a sum of: it is free, mined; and FROM << d if a step leads to it from its neighbour in
-# direction d.
+ONE_WAY_REACH = 17.1  # px from the middle of a one-way along it: half its length plus 0.51 times the ninja's radius
+# Bits of a lattice point: it is free; it is near a mine; FROM << d: a step leads to it from its neighbour in direction d.
 FREE, MINED, FROM = 1, 2, 256
-ALL = 65535
-RIGHT, DOWN = 4, 8  # while a level is prepared: the point is joined to its right, and to its lower neighbour
-DOOR_WINDOW = 9  # lattice points per side of the square around a door that the door may change
-QUEUED, FIXED = 1, 2  # of a point in a search: it is in the queue; its distance does not change
+ALL = 65535  # all bits
+RIGHT, DOWN = 4, 8  # bits during ``prepare_level``: the point is joined to its right neighbour, to its lower neighbour
+DOOR_WINDOW = 9  # lattice points per side of the square around a door in which the door can change points
+QUEUED, FIXED = 1, 2  # marks of a point in a search: it is in the queue; its distance does not change
 
-# By hop: straight ones first.
+# Steps by direction, straight ones first.
 STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
 STEP_Y = np.array([0, 0, 1, -1, 1, -1, 1, -1])
-STEP = STEP_X * NODES_Y + STEP_Y  # from a lattice point's number to its neighbour's
+STEP = STEP_X * NODES_Y + STEP_Y  # difference of the numbers of the neighbour and the point
 BACK = np.array([1, 0, 3, 2, 7, 6, 5, 4])  # opposite direction
 
 
 def _blocked_samples() -> np.ndarray:
-    """uint8[38, 15, 15]: samples around a tile (from -9 to 33 px, x first) that its solid part blocks."""
+    """uint8[38, 15, 15]: 1 for samples from -9 to 33 px around each tile, x first, that its solid part blocks."""
     size = 24
     centre = (np.arange(size) + 0.5) * TILE / size
     at = SAMPLE * (np.arange(15) - 3.0)
@@ -81,15 +82,16 @@ _BLOCKED = _blocked_samples()
 
 @allocating
 def prepare_level(world, level, stage, leniency, nodes, effects):
-    """Fill what path fields need of a level.
+    """Fill the arrays of a level that path fields are computed from.
 
-    stage: uint8[44, 25], x first.
-    leniency: 0: what is solid blocks.  1: only surfaces do: the ninja can be inside of what is solid where one-sided tiles
-        let it in, and between diagonals that are closer than its diameter.  2: and one-ways do not block (they can be
-        passed at corners, or pushed by a thwump).
-    nodes: uint16[4539], x first, a sum of FREE, MINED and FROM << d for each point, with all doors open.
-    effects: uint16[doors, 81], of each door with a switch: what of FREE and FROM << d it takes from each point of the
-        window around it while it is closed.
+    stage: uint8[44, 25], tile ids, x first.
+    leniency: 0: the solid parts of tiles block.
+        1: only surfaces block.  The ninja can be inside a solid part that one-sided tiles let it enter, and between
+        diagonals that are closer than its diameter.
+        2: in addition, one-ways do not block.  The ninja can pass them at corners, or when a thwump pushes it.
+    nodes: uint16[4539], output: bits FREE, MINED and FROM << d of each point, x first, with all doors open.
+    effects: uint16[doors, 81], output: for each door with a switch, the bits FREE and FROM << d that it clears at each point
+        of its window while it is closed.
     """
     samples = np.zeros((SAMPLES_X, SAMPLES_Y), np.uint8)
     if leniency > 0:
@@ -114,7 +116,7 @@ def prepare_level(world, level, stage, leniency, nodes, effects):
 
 @allocating
 def _find_effect(door, samples, openings, nodes, effect):
-    """Fill what a door takes from the points around it."""
+    """Fill ``effects`` of one door, see ``prepare_level``."""
     shut = openings.copy()
     left, top = _window(door)
     for a in range(DOOR_WINDOW):
@@ -194,7 +196,7 @@ def _mark_mine(nodes, x, y):
 
 @kernel
 def _openings(samples, i, j, x1, y1, x2, y2):
-    """FREE, RIGHT and DOWN of a point, beside a closed door from (x1, y1) to (x2, y2); x1 below 0: no door."""
+    """Bits FREE, RIGHT and DOWN of a point, with a closed door from (x1, y1) to (x2, y2); x1 below 0 for no door."""
     found = 0
     half = PER_POINT // 2
     for a in range(max(PER_POINT * i - half, 0), min(PER_POINT * i + half, SAMPLES_X - 1) + 1):
@@ -216,7 +218,7 @@ def _openings(samples, i, j, x1, y1, x2, y2):
 
 @kernel
 def _joined(openings, node):
-    """Bits of the directions of the neighbours that a point is joined to; a diagonal step must not cut a corner."""
+    """Bits of the directions in which a point is joined to its neighbours; a diagonal step must not cut a corner."""
     right, left = openings[node] & RIGHT != 0, node >= NODES_Y and openings[node - NODES_Y] & RIGHT != 0
     down, up = openings[node] & DOWN != 0, node > 0 and openings[node - 1] & DOWN != 0
     found = right | left << 1 | down << 2 | up << 3
@@ -250,7 +252,7 @@ def _close_door(nodes, door, effect):
 
 @kernel
 def _block_around(nodes, x, y, reach):
-    """Remove the points within touching distance of something."""
+    """Block the points closer than ``reach`` px to (x, y)."""
     for i in range(max(int((x - reach) / SPACING), 0), min(int((x + reach) / SPACING) + 2, NODES_X)):
         for j in range(max(int((y - reach) / SPACING), 0), min(int((y + reach) / SPACING) + 2, NODES_Y)):
             dx, dy = SPACING * i - x, SPACING * j - y
@@ -263,9 +265,10 @@ def _block_around(nodes, x, y, reach):
 
 @kernel
 def _seed(nodes, x, y, reach, offset, distance, marks, queue, tail):
-    """Put the free lattice points within touching distance of a goal into the queue; returns its new end.
+    """Add the free lattice points closer than ``reach`` px to a goal to the queue; return its new end.
 
-    Of free points, those in the queue are reached and no others, apart from those that are FIXED.
+    offset: distance at the goal in units.
+    Before the search, the only free points with a distance are those in the queue and those that are FIXED.
     """
     for i in range(max(int((x - reach) / SPACING), 0), min(int((x + reach) / SPACING) + 2, NODES_X)):
         for j in range(max(int((y - reach) / SPACING), 0), min(int((y + reach) / SPACING) + 2, NODES_Y)):
@@ -274,7 +277,7 @@ def _seed(nodes, x, y, reach, offset, distance, marks, queue, tail):
             gap = math.sqrt(dx * dx + dy * dy)
             length = offset + int(gap / UNIT)
             if gap < reach and nodes[node] & FREE and length < distance[node] and marks[node] != FIXED:
-                if distance[node] == UNREACHABLE:  # once only: there may be more goals than room in the queue
+                if distance[node] == UNREACHABLE:  # queued only once: there may be more goals than room in the queue
                     queue[tail] = node
                     tail += 1
                 distance[node] = length
@@ -283,9 +286,10 @@ def _seed(nodes, x, y, reach, offset, distance, marks, queue, tail):
 
 @kernel
 def _spread(nodes, distance, hop, marks, queue, tail):
-    """Find shortest paths from the seeds over free points: label-correcting search with a ring of queued points.
+    """Find shortest paths to the queued points over free points, by a label-correcting search with a ring buffer as queue.
 
     marks: uint8[4539], FIXED or 0.
+    queue: int32[4539]; the first ``tail`` entries are the goals.
     """
     for k in range(tail):
         if marks[queue[k]] != FIXED:
@@ -315,18 +319,18 @@ def _spread(nodes, distance, hop, marks, queue, tail):
 
 @kernel
 def _at(distance, x, y):
-    """Length of the path from a point in whole units; UNREACHABLE if there is none."""
+    """Length of the path from (x, y) in whole units; UNREACHABLE if there is none."""
     value, node = _nearest(distance, x, y)
     return UNREACHABLE if node < 0 else int(value / UNIT)
 
 
 @kernel
 def nearest_node(distance, x, y):
-    """(length of the path from a point in px, lattice point that it leads over); (MAX_PATH, -1) if there is none.
+    """Return (length of the path from (x, y) in px, first lattice point on it); (MAX_PATH, -1) if there is none.
 
-    Longer paths read MAX_PATH - UNIT.  It leads over one of the four lattice points around; where all four are blocked,
-    over one of those around them.  (Where one is free but not reached, a point farther away that is reached may lie beyond
-    a closed door.)
+    The length is at most MAX_PATH - UNIT.  The path starts over one of the four lattice points around (x, y).  If all four
+    are blocked, it starts over one of the twelve around these.  It does not if one of the four is free without a path,
+    because a point farther away may be beyond a closed door.
     """
     value, node = _nearest(distance, x, y)
     return (MAX_PATH, -1) if node < 0 else (min(value, MAX_PATH - UNIT), node)
@@ -334,7 +338,7 @@ def nearest_node(distance, x, y):
 
 @inlined
 def _nearest(distance, x, y):
-    """``nearest_node`` without a limit of the length."""
+    """Return ``nearest_node`` without an upper limit of the length; (inf, -1) if there is no path."""
     i, j = int(x / SPACING), int(y / SPACING)
     for ring in range(2):
         best, best_node, cut_off = math.inf, -1, False
@@ -354,7 +358,7 @@ def _nearest(distance, x, y):
 
 @kernel
 def _clear(nodes, distance, hop):
-    """Reset a field: no point is reached."""
+    """Reset a field: no point has a path."""
     hop[:] = NO_HOP
     for node in range(NUM_NODES):
         distance[node] = UNREACHABLE if nodes[node] & FREE else WALL
@@ -380,10 +384,10 @@ def _direct_field(nodes, nodes_open, effects, world, level, closed, onward_of, d
 
 @allocating
 def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, queue, distance, hop):
-    """Extend a field to where doors cut its goals off: to the switch of a locked door that is on the path from there.
+    """Extend a field to the points that closed doors separate from the goals, by paths to switches of locked doors.
 
-    In rounds: first the doors between the goals and the rest, then those between what is reached and what is left.  Where
-    no door on the path can be opened, any switch will do.
+    Each round adds the switches from which the onward path leads through their own door.  If there are none, it adds all
+    remaining switches with an onward path.
     """
     first = world.level[level]["switches_first"]
     pending = np.zeros(len(closed), np.uint8)
@@ -392,7 +396,7 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
         pending[k] = door["type"] == kinds.LOCKED_DOOR and closed[k] and door["active"]
     if not pending.any():
         return
-    onward, nodes_open = onward.copy(), nodes_open.copy()  # doors that a round leads to are closed in later ones
+    onward, nodes_open = onward.copy(), nodes_open.copy()  # the doors of a round are closed in later rounds
     marks, no_hop = np.zeros(NUM_NODES, np.uint8), np.empty(NUM_NODES, np.uint8)
     on_path_only = True
     while pending.any() and (distance == UNREACHABLE).any():
@@ -426,7 +430,7 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
 
 @kernel
 def _seed_reached(nodes, distance, onward, queue):
-    """Put all points that are reached into the queue, with their distances; returns its end."""
+    """Add all points that have a path to the queue, with their distances; return its end."""
     tail = 0
     for node in range(NUM_NODES):
         onward[node] = UNREACHABLE if nodes[node] & FREE else WALL
@@ -439,9 +443,10 @@ def _seed_reached(nodes, distance, onward, queue):
 
 @kernel
 def _on_path(nodes, x, y, door, effect, distance, steps):
-    """Return True if the path from a place, the first of the shortest ones, leads through a door; False without a path.
+    """Return True if the path from (x, y) leads through a door; False if there is no path.
 
-    steps: uint8[4539], the path's direction at points where it was searched before; NOT_SEARCHED elsewhere.
+    Of several shortest paths, the one with the first directions counts.
+    steps: uint8[4539], cache of the path's direction at each point; NOT_SEARCHED where it is unknown.
     """
     left, top = _window(door)
     _length, node = _nearest(distance, x, y)
@@ -472,13 +477,13 @@ def _first_step(nodes, node, distance):
 
 @allocating
 def _field(shut, open_, effects, world, level, closed, onward_of, spared, distance, hop, onward):
-    """One field: distances (uint16 units) and next hops towards the goals that ``onward_of`` names.
+    """Compute one field: distances (uint16, in units) and next hops towards the goals.
 
-    onward_of: int64, one per exit door or exit switch of the level: length of the path that is left from there in units;
-    UNREACHABLE: no goal.
-    spared: uint8, one per door with a switch: 1 for trap doors that are needed after the goal; those needed on the way
-        from their own switch are added.
-    onward: uint16[4539], filled with what the distances were if locked doors were open.
+    onward_of: int64[m], for each exit door and exit switch of the level: length of the path from there onward, in units;
+        UNREACHABLE if it is no goal.
+    spared: uint8[n], for each door with a switch: 1 if it is a trap door that is needed after the goal.  Trap doors on the
+        path from their own switch are added.  Paths avoid the switches of these doors.
+    onward: uint16[4539], output: the distances if all locked doors were open.
     """
     _direct_field(shut, open_, effects, world, level, closed, onward_of, distance, hop, onward)
     first = world.level[level]["switches_first"]
@@ -510,7 +515,7 @@ def _can_close(door, closed):
 
 @allocating
 def _extend(nodes, world, level, onward_of, queue, distance, hop):
-    """Extend a field, in which paths do not touch some switches, to where there are no such paths."""
+    """Extend a field whose paths avoid some switches to the points that have no such path."""
     marks = np.zeros(NUM_NODES, np.uint8)
     tail = 0
     for node in range(NUM_NODES):
@@ -539,15 +544,15 @@ def _seed_goals(nodes, world, level, onward_of, distance, marks, queue):
 
 @allocating
 def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
-    """Both fields of a level for one state of its doors and exits: 0 before an exit switch is taken, 1 after.
+    """Compute the two fields of a level for one state of its doors and exits.
 
-    nodes, effects: of the level (``prepare_level``).
-    closed: uint8[n], one flag per door with a switch, in type order.
-    opened: uint8[m], one flag per exit door and exit switch, in type order; an exit door's is set once it is open.
-    distance: uint16[2, 4539], units of 1.2 px, UNREACHABLE or WALL.
-    hop: uint8[2, 4539], direction of the next lattice point, NO_HOP at the goal.
-    Field 1 leads to the exits that are open (to all while none is); field 0 leads over a switch
-    to its own exit.  Returns the least length from a switch to its exit in units, UNREACHABLE if there is none.
+    Field 0 leads via an exit switch to the exit of this switch, field 1 to the open exits, or to all exits if none is open.
+    nodes, effects: arrays of the level from ``prepare_level``.
+    closed: uint8[n], a flag for each door with a switch, in type order.
+    opened: uint8[m], a flag for each exit door and exit switch, in type order; 1 for open exit doors.
+    distance: uint16[2, 4539], output: path length in units of 1.2 px, UNREACHABLE or WALL.
+    hop: uint8[2, 4539], output: direction to the next lattice point, NO_HOP at a goal.
+    Returns the length of the shortest path from an exit switch to its exit in units, UNREACHABLE if there is none.
     """
     record = world.level[level]
     shut, open_ = nodes.copy(), nodes.copy()
@@ -564,7 +569,7 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
     onward = np.empty(NUM_NODES, np.uint16)
     needed = np.zeros(len(closed), np.uint8)  # trap doors between an exit switch and its exit
     least = UNREACHABLE
-    for row in range(rows):  # one exit after the other: from its switch to itself
+    for row in range(rows):  # for each exit, the path from its switch
         switch = world.entity[first + row]
         if switch["type"] != kinds.EXIT_SWITCH or not switch["active"]:
             continue
@@ -583,7 +588,7 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
             if _can_close(door, closed[k]) and not needed[k]:
                 needed[k] = _on_path(open_, switch["x"], switch["y"], door, effects[k], onward, steps)
     _field(shut, open_, effects, world, level, closed, to_switch, needed, distance[0], hop[0], onward)
-    if rows != 2 or least == UNREACHABLE:  # with one exit, field 1 is there already
+    if rows != 2 or least == UNREACHABLE:  # with one exit, the loop has computed field 1
         for row in range(rows):
             if world.entity[first + row]["type"] == kinds.EXIT and (opened[row] or not opened.any()):
                 onward_of[row] = 0

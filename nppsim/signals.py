@@ -1,12 +1,12 @@
-"""Deferred handling of Ctrl-C, SIGTERM and SIGHUP, for blocks that must not be interrupted.
+"""Deferred handling of Ctrl-C, SIGTERM and SIGHUP for blocks that must not be interrupted.
 
     with deferred_signals(log) as stop:
         ...
         if stop.by:  # "SIGTERM"
             save()
 
-Outside such blocks ``nppsim.errors.run`` handles these signals.  Ignored signals stay ignored: SIGHUP under nohup, SIGINT of
-a background job.
+Outside such blocks ``nppsim.errors.run`` handles these signals.  Signals that the process ignores stay ignored, such as
+SIGHUP under nohup or SIGINT of a background job.
 """
 
 import signal
@@ -22,7 +22,7 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP")
 
 @dataclass
 class StopRequest:
-    """Request to end the program.  by: name of the first signal; "" while there is none."""
+    """Request to end the program.  by: name of the first signal, "" before there is one."""
 
     by: str = ""
 
@@ -59,8 +59,8 @@ def deferred_signals(on_first: Callable[[str], None]) -> Iterator[StopRequest]:
 def end_interrupted(process: subprocess.Popen, interruption: KeyboardInterrupt, seconds: float) -> None:
     """Wait until an interrupted child process has saved its state and ended; kill it after ``seconds``.
 
-    interruption: as raised by ``nppsim.errors.run``.  Its arguments are empty for Ctrl-C, which the terminal also sends to
-        the child, and name the signal for SIGTERM, which is passed on here.
+    interruption: exception that ``nppsim.errors.run`` raises.  For Ctrl-C, which the terminal also sends to the child, it has
+        no arguments.  For other signals, its argument names the signal, and this function sends SIGTERM to the child.
     """
     if interruption.args:
         process.terminate()

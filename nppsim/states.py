@@ -2,8 +2,8 @@
 
     if error := impossible(sim.state, sim.bank, sim.num_envs): ...
 
-Compiled code uses indices of levels, types and cells in a state without checking them; an index out of range would crash
-the interpreter.  Values within these bounds may be wrong, but are safe.
+Compiled code does not check the indices of levels, types and cells in a state; an index out of range would crash the
+interpreter.  Values within the bounds of this module may be wrong, but are safe.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH, TILE
 from nppsim.physics.state import UNREGISTERED
 
-FASTEST = 1000.0  # px per frame, far above the speeds of the game
+FASTEST = 1000.0  # px per frame, limit of velocities; far above those of the game
 FAR = 1e6  # limit of all other numbers
 _SPEED = {"vx": (-FASTEST, FASTEST), "vy": (-FASTEST, FASTEST)}
 _FLAG = (0, 1)
@@ -74,7 +74,10 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
 
 
 def _outside(place: str, values: np.ndarray, bounds: dict[str, tuple], there: np.ndarray) -> Iterator[str]:
-    """Yield fields (or plain values) that are out of bounds; the default bounds are -FAR to FAR."""
+    """Yield a description of each field (or plain value) that is out of bounds where ``there`` is True.
+
+    bounds: (low, high) by field name; (-FAR, FAR) for all other fields.
+    """
     for name in values.dtype.names or ("",):
         column = values[name] if name else values
         low, high = bounds.get(name, (-FAR, FAR))

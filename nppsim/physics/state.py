@@ -15,7 +15,7 @@ ACCELERATION_AIR = 0.04444444444444444  # px per frame^2 of the left and right k
 MAX_SPEED = 3.333333333333333  # px per frame; the keys never raise the horizontal speed to this or more
 MAX_JUMP_HOLD = 45  # frames after the press of a jump in which the key has an effect
 IMPACT_SPEED = 6.0  # px per frame into a wall above which the ninja dies
-IMPACT_EASE = 4.0 / 3.0  # px per frame by which this limit is lower on a flat floor or ceiling; proportionally on slopes
+IMPACT_EASE = 4.0 / 3.0  # px per frame by which the limit is lower on a flat floor or ceiling; slopes in proportion
 
 # Factors on the velocity per frame.
 DRAG = 0.9933221725495059  # 0.99^(2/3)
