@@ -9,7 +9,7 @@ __all__ = ["NppPolicy", "build_policy"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the policy lazily, as the table of architectures needs no torch.
+    """Import the policy at first use: the table of architectures can be imported without torch.
 
     Archives of Stable-Baselines3 refer to the class as rl.policy.NppPolicy.
     """

@@ -1,7 +1,7 @@
-"""Table of architectures: observations of each network and sizes of its parts.
+"""Table of architectures: the observations of each network and the sizes of its parts.
 
-Flags, the hardware plan and the networks (``rl.policy.networks``) read it.
-``register`` adds to it, from a ``--plugin`` file or a notebook (docs/own_network.md).
+``rl.policy.networks`` builds networks from the table.  ``register`` adds an architecture, e.g. in a ``--plugin`` file
+(docs/own_network.md).
 """
 
 import hashlib
@@ -15,17 +15,17 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
 
 SUBTASK_OBSERVATIONS = ("reachability_features", "entity_positions", "switch_states", "hazards")
-HIGH_LEVEL = "commander."  # prefix of the tensors of the high level
-# Bytes per decision in a rollout for each number of a recurrent state, and for a subtask: index and age 16, flags for choice
-# and completion 2, five log-probabilities 20, value, advantage and return 12.
+HIGH_LEVEL = "commander."  # prefix of the tensor names of the high-level policy
+# Bytes per decision in a rollout: for each number of a recurrent state, and for a subtask.  A subtask has index and age (16),
+# flags for choice and completion (2), five log-probabilities (20), and value, advantage and return (12).
 STATE_BYTES = 4
 SUBTASK_BYTES = 50
-MOST_BLOCKS = 16  # residual blocks of a head
+MOST_BLOCKS = 16  # largest number of residual blocks in a head
 _BLOCKS_NAME = re.compile(r"deep([1-9]\d?)(-no_residual)?(-no_layer_norm)?")
 
 
 class ArchitectureError(UserError, ValueError):
-    """Unknown or invalid architecture."""
+    """An architecture that is unknown or invalid."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class GraphNetwork:
 
     kind: "gcn", "gat", "hgt" or "simplified_hgt" (``rl.policy.graph_network``).
     layers: number of message-passing layers.
-    width: node features.
-    heads: attention heads, which share the width; 0 for GCN.
-    out: size of the readout.
+    width: number of features of a node.
+    heads: number of attention heads, which divide the width; 0 for GCN.
+    out: number of output features.
     """
 
     kind: str
@@ -48,11 +48,11 @@ class GraphNetwork:
 
 @dataclass(frozen=True)
 class ResidualBlocks:
-    """Shape of deep heads.
+    """Residual blocks of deep heads.
 
     count: number of blocks in each head.
-    residual: add the output of a block to its input.
-    layer_norm: normalise the inputs of the blocks and of the output layer.
+    residual: True to add the input of a block to its output.
+    layer_norm: True for layer norm before each block and before the output layer.
     """
 
     count: int
@@ -61,13 +61,13 @@ class ResidualBlocks:
 
     @property
     def name(self) -> str:
-        """Suffix of an architecture's name."""
+        """Suffix of the architecture's name for these blocks."""
         without = ("" if self.residual else "-no_residual", "" if self.layer_norm else "-no_layer_norm")
         return f"deep{self.count}{''.join(without)}"
 
     @classmethod
     def named(cls, name: str) -> "ResidualBlocks":
-        """Parse a suffix; ValueError for another form."""
+        """Parse a suffix.  Raises ValueError if it is invalid."""
         found = _BLOCKS_NAME.fullmatch(name)
         if found is None or int(found[1]) > MOST_BLOCKS:
             raise ValueError(f"give deepN with N from 1 to {MOST_BLOCKS}, then -no_residual, -no_layer_norm or both")
@@ -76,19 +76,19 @@ class ResidualBlocks:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Sizes of one network; 0 disables an encoder.  A custom network has ``module`` and ``reads``.
+    """Sizes of one network.  A custom network has ``module`` and ``reads``.
 
-    vectors: one MLP per entry, ((float keys, neighbours in layout order), (layer sizes)).
-    player_frame, global_view, surroundings: output size of the encoder of this uint8 key.
-    graph: graph network, or None.
-    attention: heads of the attention over modalities before concatenation; 0: none.
-    fusion: layers after the concatenation, shared by actor and critic; the last one is the feature size.
-    module: makes a torch.nn.Module that replaces encoders and fusion: {key: float32[N, *shape]} of the observations in
-        ``reads`` (vectors normalised, bytes scaled to 0..1) to features [N, fusion[-1]].
-    reads: observation keys of the module, in any order; () without a module.
-    heads: hidden layers of the actor and, separately, of the critic.
-    deep: residual blocks instead, as wide as the last hidden layer; None: plain layers.
-    stacking: frames per observation.
+    vectors: (keys, layer sizes) of each MLP over float observations; the keys must be neighbours in the layout.
+    player_frame, global_view, surroundings: output size of the encoder of this uint8 observation; 0: no encoder.
+    graph: sizes of the graph network, or None.
+    attention: number of heads of the attention over modalities before concatenation; 0: no attention.
+    fusion: sizes of the layers after concatenation, which actor and critic share.
+    module: function that returns a torch.nn.Module in place of encoders and fusion.  The module maps the observations in
+        ``reads``, {key: float32[N, *shape]}, to features [N, fusion[-1]].  Vectors are normalised, bytes scaled to 0..1.
+    reads: observation keys of the module in any order; () without a module.
+    heads: sizes of the hidden layers of the actor, and of those of the critic.
+    deep: residual blocks of width heads[-1] in place of these hidden layers; None: plain layers.
+    stacking: number of frames per observation.
     subtasks: largest number of decisions of a subtask (``rl.policy.subtasks``); 0: no subtasks.
     memory: size of the GRU state (``rl.policy.recurrent``); 0: not recurrent.
     """
@@ -112,12 +112,12 @@ class Architecture:
 
     @property
     def imitated(self) -> "Architecture":
-        """The network trained by imitation: without subtasks, as demonstrations have none."""
+        """Architecture for imitation: without subtasks, as demonstrations have none."""
         return replace(self, name=self.name.rpartition("+")[0], subtasks=0) if self.subtasks else self
 
     @property
     def fresh(self) -> tuple[str, ...]:
-        """Prefixes of tensor names that ``imitated`` lacks."""
+        """Prefixes of the tensor names that do not exist in ``imitated``."""
         return (HIGH_LEVEL,) if self.subtasks else ()
 
     @property
@@ -130,12 +130,12 @@ class Architecture:
 
     @property
     def carried_bytes(self) -> int:
-        """Bytes per decision in a rollout for recurrent state or subtask."""
+        """Bytes per decision of a rollout for recurrent states or subtasks."""
         return STATE_BYTES * self.memory + (SUBTASK_BYTES if self.subtasks else 0)
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the observation layout and the stacking."""
+        """Fingerprint of observation layout and frame stacking."""
         single = layout.fingerprint(self.observations)
         if not self.stacking:
             return single
@@ -169,7 +169,7 @@ _PLAIN = (
     ),
     Architecture(
         name="vision_free",
-        description="no images: vectors and the surroundings through a small MLP; the fast one",
+        description="no images: a small MLP for the vectors and one for the surroundings; the fastest network",
         vectors=((("game_state", "reachability_features", "entity_positions", "switch_states", "hazards"), (64,)),),
         surroundings=128,
         fusion=(256,),
@@ -236,7 +236,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     architecture.name: architecture
     for architecture in (*(version for plain in _PLAIN for version in (plain, _with_foresight(plain))), *_GRAPHS)
 }
-ALIASES = {  # of other pipelines
+ALIASES = {  # names in other pipelines
     "graph_attention": "attention",
     "full_hgt_frame_stacked": "full_hgt+visual4-state4",
     "visual_frame_stacked_only": "full_hgt+visual4",
@@ -245,14 +245,14 @@ ALIASES = {  # of other pipelines
 _SHIPPED = frozenset(ARCHITECTURES)
 
 
-WITH_SUBTASKS = "subtasks"  # suffix after "+" in a name, with a number
-MOST_DECISIONS = 10_000  # of a subtask
-WITH_MEMORY = "gru"  # suffix after "+" in a name
-MEMORY_SIZE = 64  # of the state; the cell then costs a third of the rest of the network
+WITH_SUBTASKS = "subtasks"  # suffix of a name after "+", followed by a number
+MOST_DECISIONS = 10_000  # largest number of decisions of a subtask
+WITH_MEMORY = "gru"  # suffix of a name after "+"
+MEMORY_SIZE = 64  # size of the GRU state; the GRU then takes a third of the time of the other layers
 
 
 def _decisions(known: Architecture, suffix: str) -> int:
-    """Parse K of +subtasksK; ValueError for an invalid number, or a network without the observations of subtasks."""
+    """Parse K of +subtasksK.  Raises ValueError for an invalid K, or a network without the observations of subtasks."""
     number = suffix.removeprefix(WITH_SUBTASKS)
     if not (number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MOST_DECISIONS):
         raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MOST_DECISIONS}")
@@ -262,7 +262,7 @@ def _decisions(known: Architecture, suffix: str) -> int:
 
 
 def _memory_size(known: Architecture) -> int:
-    """Size of the GRU state; ArchitectureError for a graph network."""
+    """Return the size of the GRU state.  Raises ArchitectureError for a graph network."""
     if known.graph:
         raise ArchitectureError(
             f"architecture {known.name!r}: minibatches of graph networks are sorted by graph, those of recurrent networks "
@@ -274,10 +274,11 @@ def _memory_size(known: Architecture) -> int:
 def get_architecture(name: str) -> Architecture:
     """Look up an architecture by name, with optional suffixes.
 
-    ``NAME+visualN-stateM`` is the architecture NAME with stacks of N pictures and M states (``nppsim.observe.stacking``),
-    ``NAME+deepN`` with N residual blocks in each head (``ResidualBlocks``), ``NAME+gru`` with a memory
-    (``rl.policy.recurrent``), ``NAME+subtasksK`` with subtasks of K decisions at most (``rl.policy.subtasks``); they stand
-    in this order, and the last two exclude each other.
+    ``+visualN-stateM`` stacks N frames of images and M frames of vectors (``nppsim.observe.stacking``).
+    ``+deepN`` has N residual blocks in each head (``ResidualBlocks``).
+    ``+gru`` adds a recurrent state (``rl.policy.recurrent``).
+    ``+subtasksK`` adds subtasks of at most K decisions (``rl.policy.subtasks``); it excludes ``+gru``.
+    Several suffixes must have this order.  Raises ArchitectureError for an unknown name or an invalid suffix.
     """
     plain, *suffixes = name.split("+")
     if suffixes:
@@ -322,7 +323,7 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
 
 
 def _stacking(known: Architecture, suffix: str, name: str) -> Stacking:
-    """Parse frame stacks; ArchitectureError for a network that cannot use them."""
+    """Parse a suffix for frame stacking.  Raises ArchitectureError for a network that cannot use it."""
     stacking = Stacking.named(suffix)
     if known.module:
         raise ArchitectureError(
@@ -337,9 +338,10 @@ def _stacking(known: Architecture, suffix: str, name: str) -> Stacking:
 
 
 def register(architecture: Architecture) -> None:
-    """Register an architecture, replacing an earlier one of the same name.
+    """Register an architecture; it replaces an earlier one with the same name.
 
-    ArchitectureError for a shipped name, for an invalid folder name, and for a module without ``reads``.
+    Raises ArchitectureError for the name of a shipped architecture, a name that is not a valid folder name, and a module
+    without ``reads`` or with a graph observation.
     """
     name = architecture.name
     if name in _SHIPPED or name in ALIASES:

@@ -1,17 +1,18 @@
 """Checkpoints: one file with everything that a policy needs to act, and optionally the state of training to resume from.
 
-Opening a file runs no code from it: weights and arrays are tensors of the safetensors format, everything else is JSON in its
-header, under "npp-checkpoint": ``{"format_version": 2, "sha256": ..., "content": fields}``, packed by
-``rl.policy.serialization``.  The SHA-256 is of the fields and of every tensor's name, type, shape and bytes.  The fields:
+A file cannot run code when it is opened.  Weights and arrays are tensors of the safetensors format.  Everything else is JSON
+in the header under "npp-checkpoint": ``{"format_version": 2, "sha256": ..., "content": fields}``, which
+``rl.policy.serialization`` packs.  The SHA-256 covers the fields and the name, dtype, shape and bytes of each tensor.
+The fields are:
 
     architecture               name in rl.policy.architectures.ARCHITECTURES
-    observations, layout       keys that the network reads, fingerprint of their layout and frame stacks
-    frame_skip                 frames per decision that the policy was trained with
+    observations, layout       observation keys of the network, fingerprint of their layout and frame stacking
+    frame_skip                 frames per decision during training
     precision                  "float32" or "bf16"
-    policy                     state dict, normaliser included
+    policy                     state dict of the policy with its normaliser
     statistics                 ObservationStatistics.to_dict()
-    training                   None, or state of the trainer: optimiser, curriculum, random generators, counters
-    config, versions           for information and for comparing runs
+    training                   None, or the state of training: optimiser, curriculum, random generators, counters
+    config, versions           settings and versions of packages, for information and comparison
 """
 
 import hashlib
@@ -52,15 +53,15 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "config": (dict,),
     "versions": (dict,),
 }
-_WEIGHTS_OF_TRAINING = ("optimizer", "reference")  # tensors in ``training`` that must be finite
+_WEIGHTS_OF_TRAINING = ("optimizer", "reference")  # parts of ``training`` whose tensors must be finite
 _DAMAGE = (safetensors.SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
-_MAX_BYTES = 1 << 30  # of a file; usual ones have up to 20 MB
+_MAX_BYTES = 1 << 30  # largest size of a file; usual files have up to 20 MB
 _MAX_HEADER = 32 << 20
-_ZIP = (b"PK\3\4", b"PK\5\6")  # first bytes of zip files; PK alone may be the length of a header
+_ZIP = (b"PK\3\4", b"PK\5\6")  # first bytes of zip files
 
 
 class CheckpointError(UserError, ValueError):
-    """Checkpoint that cannot be written, read or used."""
+    """A checkpoint that cannot be written, read or used."""
 
 
 def save(
@@ -73,8 +74,9 @@ def save(
 ) -> Path:
     """Write a checkpoint atomically.
 
+    frame_skip: frames per decision during training.
     config, training: nested dicts, lists and tuples of tensors, numpy arrays, numbers, texts, bytes and None.
-    CheckpointError: another type, a policy without statistics, or weights that are not finite.
+    Raises CheckpointError for other types, a policy without statistics, and weights that are not finite.
     """
     path = Path(path)
     statistics = policy.statistics
@@ -99,7 +101,7 @@ def save(
 
 
 def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
-    """Content of the file; equal fields give equal bytes."""
+    """Return the content of the file; equal fields have equal bytes."""
     content: dict[str, Any] = {}
     tensors: dict[str, torch.Tensor] = {}
     for name, value in fields.items():
@@ -118,13 +120,13 @@ def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
 
 
 def sign(content: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
-    """Content of the file with these packed fields and tensors."""
+    """Return the content of a file with packed fields and tensors."""
     described = {"format_version": FORMAT_VERSION, "sha256": _digest(content, tensors), "content": content}
     return safetensors.torch.save(tensors, {FORMAT: json.dumps(described)})
 
 
 def _digest(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256, in hex, of the content."""
+    """Return the SHA-256 of fields and tensors as hex digits."""
     digest = hashlib.sha256(json.dumps(content).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -134,12 +136,12 @@ def _digest(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> 
 
 
 def _header_bytes(data: bytes) -> int:
-    """Size of the header, from the first eight bytes of a safetensors file."""
+    """Return the size of the header, which the first eight bytes of a safetensors file contain."""
     return int.from_bytes(data[:8], "little")
 
 
 def _not_finite(fields: Mapping[str, Any]) -> list[str]:
-    """Names of weights that are not finite."""
+    """Return the names of weights that are not finite."""
     weights = list(_tensors(fields["policy"], ""))
     for name in _WEIGHTS_OF_TRAINING:
         weights += _tensors((fields["training"] or {}).get(name), f".training.{name}")
@@ -147,7 +149,7 @@ def _not_finite(fields: Mapping[str, Any]) -> list[str]:
 
 
 def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors of nested dictionaries and lists with their places, which begin with a dot."""
+    """Yield the tensors in nested dictionaries and lists, with their paths; a path begins with a dot."""
     if isinstance(value, torch.Tensor):
         yield place, value
     elif isinstance(value, Mapping | list | tuple):
@@ -165,10 +167,10 @@ def _versions() -> dict[str, str]:
 
 
 def load(path: str | os.PathLike) -> dict[str, Any]:
-    """Read a checkpoint: the fields of the module's docstring, tensors on the CPU, statistics as ObservationStatistics.
+    """Read the fields of a checkpoint; tensors are on the CPU, and statistics are ObservationStatistics.
 
-    CheckpointError: file missing, damaged, of another kind or version, weights or statistics that are not finite,
-    unknown architecture, or another observation layout.
+    Raises CheckpointError for a file that is missing, damaged, or of another format or version.  Also raises it for weights
+    or statistics that are not finite, an unknown architecture, and another observation layout.
     """
     path = Path(path)
     data = _read(path)
@@ -185,7 +187,7 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def _check_fits(data: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError for missing or impossible fields, an unknown architecture or another layout."""
+    """Raise CheckpointError for missing or invalid fields, an unknown architecture or another observation layout."""
     absent = [field for field in _FIELDS if field not in data]
     if absent:
         raise CheckpointError(f"{path}: lacks {', '.join(absent)}: use another checkpoint, or train again")
@@ -214,13 +216,13 @@ def _check_fits(data: Mapping[str, Any], path: Path) -> None:
 
 
 def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tuple[NppPolicy, dict[str, Any]]:
-    """Return the policy of a checkpoint, on the CPU in evaluation mode, and the other fields of ``load``.
+    """Return the policy of a checkpoint, on the CPU and in evaluation mode, and the other fields of ``load``.
 
-    precision: default: that of the checkpoint.
-    CheckpointError: as in ``load``, and weights that do not fit the architecture.
+    precision: "float32" or "bf16"; None: the precision of the checkpoint.
+    Raises CheckpointError as ``load`` does, and for weights that do not fit the architecture.
     """
     data = load(path)
-    # drawing the initial weights, which are overwritten, must not change the caller's random generator
+    # The random initial weights are overwritten; drawing them must not change the caller's random generator.
     with torch.random.fork_rng(devices=[]):
         policy = build_policy(data["architecture"], precision=precision or data["precision"])
     try:
@@ -241,7 +243,7 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
 
 
 def _same_statistics(stored: ObservationStatistics, network: ObservationStatistics | None) -> bool:
-    """Compare statistics, except for the rounding of variances to standard deviations and back."""
+    """Compare statistics, up to the rounding between variances and standard deviations."""
     if network is None or (stored.keys, stored.count) != (network.keys, network.count):
         return False
     pairs = [(getattr(stored, field), getattr(network, field)) for field in ("mean", "std")]
@@ -249,7 +251,7 @@ def _same_statistics(stored: ObservationStatistics, network: ObservationStatisti
 
 
 def check_frame_skip(path: Path, data: Mapping[str, Any], frame_skip: int) -> None:
-    """Raise CheckpointError unless a checkpoint (fields of ``load``) has the frame skip of the run that resumes from it."""
+    """Raise CheckpointError if the run that resumes from a checkpoint has another frame skip.  data: result of ``load``."""
     if data["frame_skip"] != frame_skip:
         raise CheckpointError(
             f"{path}: was trained with {data['frame_skip']} frames per decision, this run has {frame_skip}: the frame skip "
@@ -258,7 +260,7 @@ def check_frame_skip(path: Path, data: Mapping[str, Any], frame_skip: int) -> No
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read the fields; CheckpointError if the file is missing, damaged or of another kind."""
+    """Read the fields.  Raises CheckpointError if the file is missing, damaged or of another format."""
     if not path.is_file():
         if path.is_dir():
             inside = ", ".join(file.name for file in sorted(path.glob(f"*{SUFFIX}"))[:5])
@@ -295,7 +297,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def parse(data: bytes) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Return the entry FORMAT of a safetensors file's header (None without one), and the tensors.  Raises _DAMAGE."""
+    """Return the entry FORMAT in the header of a safetensors file (None without one), and the tensors.  Raises _DAMAGE."""
     tensors = safetensors.torch.load(data)
     header = json.loads(data[8 : 8 + _header_bytes(data)])
     return json.loads(header.get("__metadata__", {}).get(FORMAT, "null")), tensors
@@ -307,7 +309,7 @@ def _damaged(path: Path, reason: object) -> CheckpointError:
 
 
 def _another(path: Path) -> str:
-    """Remedy for an unusable file; names the newest other checkpoint in its folder."""
+    """Return the remedy for an unusable file: the newest other checkpoint in its folder, if there is one."""
     others = [file for file in path.parent.glob(f"*{SUFFIX}") if file.name != path.name and file.is_file()]
     if not others:
         return "copy it again, or use another checkpoint"
@@ -315,7 +317,7 @@ def _another(path: Path) -> str:
 
 
 def _not_opened(path: Path) -> CheckpointError:
-    """Error for a zip file, whose kind is found without unpickling."""
+    """Return the error for a zip file, depending on the names of its members."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

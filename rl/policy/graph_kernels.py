@@ -1,11 +1,11 @@
-"""Attention along the edges of graphs, without an array of the values at every neighbour.
+"""Attention along the edges of graphs.
 
-    out = attend(scores, values, neighbours, valid, relation, relations)      # float32[N, R, W]: softmax, sums by relation
-    out = dot_product_attention(queries, keys, values, prior, neighbours, valid, relation)     # with scores query . key
+    out = attend(scores, values, neighbours, valid, relation, relations)                       # float32[N, R, W]
+    out = dot_product_attention(queries, keys, values, prior, neighbours, valid, relation)     # float32[N, R, W]
 
-Such an array has 16 rows per node, of which about six are used.  Writing and reading it, forward and backward, takes nearly
-all of the time.  Loops over the edges, compiled for the CPU, take a tenth of it.  Other devices use torch operations; the
-tests compare both.
+With torch operations, the values of all neighbours form an array with 16 rows per node, of which about six are used.  Writing
+and reading this array takes nearly all of the time.  On the CPU, compiled loops over the edges take a tenth of the time.
+Other devices use torch operations.
 """
 
 import math
@@ -15,8 +15,8 @@ import numba
 import numpy as np
 import torch
 
-# fastmath: sums in any order, so that loops are vectorised; infinities are still respected.
-_njit: Any = numba.njit  # its own annotations hide the arguments of compiled functions
+# fastmath allows sums in any order, which vectorised loops need; infinities still have their meaning.
+_njit: Any = numba.njit  # its annotations would hide the arguments of compiled functions from mypy
 _options: Any = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
 _compiled, _inlined = _njit(cache=True, **_options), _njit(inline="always", **_options)
 
@@ -30,13 +30,12 @@ def dot_product_attention(
     valid: torch.Tensor,
     relation: torch.Tensor,
 ) -> torch.Tensor:
-    """``attend`` with the scores query . key / sqrt(W / heads) + prior of each head: float32[N, R, W].
+    """Return ``attend`` with the scores query . key / sqrt(W / heads) + prior of each head, float32[N, R, W].
 
-    queries: [N, R, W], of each relation.
-    keys, values: [N, W].
-    prior: [16, heads], of each slot.
-    neighbours: int64[N, 16].  valid: bool[N, 16].
-    relation: int64[16], of each slot; 0 to R - 1.
+    queries: float[N, R, W], one query for each of the R relations.
+    keys, values: float[N, W].
+    prior: float[16, heads], score that is added for each slot.
+    neighbours, valid, relation: as in ``attend``.
     """
     queries, keys, values, prior = (one.float().contiguous() for one in (queries, keys, values, prior))
     if queries.device.type == "cpu":
@@ -55,13 +54,15 @@ def attend(
     relation: torch.Tensor,
     relations: int,
 ) -> torch.Tensor:
-    """Sum the neighbours' values, weighted by the softmax of each head's scores over all slots: float32[N, R, W].
+    """Sum the values of each node's neighbours by relation, float32[N, R, W].
 
-    scores: [N, 16, heads].
-    values: [N, W].
-    neighbours: int64[N, 16].  valid: bool[N, 16].
-    relation: int64[16], of each slot; 0 to R - 1; sums are separate for each relation.
-    relations: R.
+    The weights are the softmax of the scores of each head over all valid slots of the node.
+    scores: float[N, 16, heads].
+    values: float[N, W].
+    neighbours: int64[N, 16], the node in each slot.
+    valid: bool[N, 16], False for empty slots.
+    relation: int64[16], relation of each slot, 0 to R - 1.
+    relations: number R of relations.
     """
     return _Attend.apply(scores.float(), values.float(), neighbours, valid, relation, relations)
 
@@ -159,14 +160,15 @@ class _Attend(torch.autograd.Function):
         return into_scores, into_values, None, None, None, None
 
 
-# Compiled loops.
-# The loops of ``attend`` run over all columns, as the columns of one head are too few to be vectorised.
+# Compiled loops
+
+# The loops of ``attend`` run over all columns, as one head has too few columns for vector instructions.
 
 
 @_compiled
 def _dot_product(queries, keys, values, prior, neighbours, valid, relation, weights, out):
     heads = prior.shape[1]
-    if keys.shape[1] == 8 * heads:  # a constant: loops over a head become single instructions
+    if keys.shape[1] == 8 * heads:  # with a constant size, a loop over a head becomes one vector instruction
         _dot_product_with(queries, keys, values, prior, neighbours, valid, relation, weights, out, heads, 8)
     else:
         size = keys.shape[1] // heads

@@ -1,15 +1,15 @@
-"""Graph networks: from ``graph_state`` to features of the ninja's position and of its targets.
+"""Graph networks: encoders from the observation ``graph_state`` to features.
 
     encoder = GraphEncoder(GraphNetwork("gcn", layers=2, width=64, heads=0, out=128))
     encoder(observations)                                             # float[N, 128]
 
-A minibatch encodes each distinct graph once (``GraphBatch``, ``GraphLayers``).  Every decision then reads the nodes of its
-places: the ninja's cell and the eight around it, the cells of switch, exit and both waypoints, and the mean of all nodes.
-While weights stay the same, as in a rollout or an evaluation, ``remember`` caches encoded graphs.
+The layers encode each distinct graph of a minibatch once (``GraphBatch``, ``GraphLayers``).  The features of a decision
+then come from the nodes at 13 cells and from the mean of all nodes.  The cells are the ninja's cell, the eight around it, and
+those of switch, exit and both waypoints.  While the weights do not change, as in a rollout, ``remember`` caches graphs.
 
-The layers do not normalise over a batch and have no dropout, so the encoding of a graph does not depend on other graphs.
-Sources: Kipf & Welling 2017 (GCN, here with the mean), Veličković et al. 2018 (GAT), Hu et al. 2020 (HGT).  The reasons for
-own implementations are in ``docs/lab/decisions.md``.
+There is neither batch norm nor dropout, so the encoding of a graph does not depend on other graphs.
+Sources: Kipf & Welling 2017 (GCN, here with the mean), Veličković et al. 2018 (GAT), Hu et al. 2020 (HGT).
+``docs/lab/decisions.md`` explains why the project has its own implementations.
 """
 
 import math
@@ -41,24 +41,24 @@ from rl.policy.architectures import GraphNetwork
 from rl.policy.graph_kernels import attend, dot_product_attention
 
 _NUM_TYPES, _NUM_RELATIONS = len(NODE_TYPES), len(EDGE_TYPES)
-_RELATION = [EDGE_TYPES.index(name) for name in SLOTS]  # of each slot
-_NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU
+_RELATION = [EDGE_TYPES.index(name) for name in SLOTS]  # edge type of each slot
+_NEGATIVE_SLOPE = 0.2  # slope of GAT's leaky ReLU for negative inputs
 _AROUND = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)]
 _NUM_PLACES = len(_AROUND) + 4
 _STATE = layout.slots(layout.SPECS["game_state"].components)
 _PATH = layout.slots(layout.SPECS["reachability_features"].components)
 _ENTITY = layout.slots(layout.SPECS["entity_positions"].components)
 
-States = list[bytes]  # ``graph_state`` of some decisions
+States = list[bytes]  # rows of ``graph_state``
 
 
 def compute_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 inside an autocast region of that device, else float32."""
+    """Return the dtype of autocast on this device if it is enabled, else float32."""
     return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
 
 
 def states_of(observed: torch.Tensor) -> States:
-    """Rows of ``graph_state`` int64[N, 8], as keys of dictionaries."""
+    """Convert ``graph_state``, int64[N, 8], to N bytes objects, which can be dictionary keys."""
     rows = np.ascontiguousarray(observed.cpu().numpy())
     return rows.view(f"V{rows.shape[1] * rows.itemsize}").reshape(-1).tolist()
 
@@ -74,19 +74,18 @@ def distinct(states: States) -> tuple[States, list[int]]:
 class GraphBatch:
     """G graphs with N nodes in total; the nodes of a graph are contiguous.
 
-    A node has up to 16 neighbours (the sources of its messages), in slots of fixed meaning, so that sums over neighbours are
-    sums along an axis.  Gradients flow from a node to its neighbours; the lists ``receivers`` for this come with the graph,
-    as sorting them here would take longer than everything else.
+    A node has up to 16 neighbours, which send messages to it.  Each of its 16 slots has a fixed meaning, so a sum over
+    neighbours is a sum along an axis.
 
-    features: float32[N, F].
-    neighbours: int64[N, 16]; the node itself in empty slots.
-    valid: bool[N, 16], false for empty slots.
-    receivers: int64[E], indices into the flattened ``neighbours``, grouped by source.
-    receiver_start: int64[N], where the group of each source begins.
+    features: float32[N, F], features of the nodes.
+    neighbours: int64[N, 16], the node in each slot; an empty slot has the node itself.
+    valid: bool[N, 16], False for empty slots.
+    receivers: int64[E], indices into the flattened ``neighbours``, grouped by neighbour; the backward pass needs them.
+    receiver_start: int64[N], index of the first receiver of each node.
     typed: nodes int64[n] of each type except cells.
-    graph: int64[N], index of each node's graph.
-    sizes: float32[G, 1].
-    cell_node: int64[G, 1100].
+    graph: int64[N], index of the graph of each node.
+    sizes: float32[G, 1], number of nodes of each graph.
+    cell_node: int64[G, 1100], node of each cell of the stage.
     """
 
     features: torch.Tensor
@@ -101,7 +100,7 @@ class GraphBatch:
 
     @staticmethod
     def of(states: Sequence[bytes], device: torch.device) -> "GraphBatch":
-        """Graphs of some states.  GraphError: the level of a state is in no bank of this process."""
+        """Return the graphs of some states.  Raises GraphError if no bank of this process has the level of a state."""
         return GraphBatch.join([graph_of(np.frombuffer(state, np.int64)) for state in states], device)
 
     @staticmethod
@@ -134,16 +133,16 @@ class GraphBatch:
         )
 
     def gather(self, nodes: torch.Tensor) -> torch.Tensor:
-        """Values of the neighbours: [N, W] to [N, 16, W]; the gradient of empty slots must be zero."""
+        """Return the values of the neighbours, [N, W] to [N, 16, W].  The gradient of empty slots must be zero."""
         return _Gather.apply(nodes, self.neighbours, self.receivers, self.receiver_start)
 
     def neighbour_mean(self, nodes: torch.Tensor) -> torch.Tensor:
-        """Mean over each node's neighbours, including itself: [N, W] to [N, W]."""
+        """Return the mean over the neighbours of each node, which include the node itself: [N, W] to [N, W]."""
         weights = self.valid / self.valid.sum(dim=1, keepdim=True)
         return _NeighbourMean.apply(nodes, self.neighbours, weights, self.receivers, self.receiver_start)
 
     def mean(self, nodes: torch.Tensor) -> torch.Tensor:
-        """Mean over each graph's nodes: [N, W] to [G, W]."""
+        """Return the mean over the nodes of each graph: [N, W] to [G, W]."""
         total = nodes.new_zeros(len(self.sizes), nodes.shape[1])
         return total.index_add(0, self.graph, nodes) / self.sizes.to(nodes.dtype)
 
@@ -186,7 +185,7 @@ class _NeighbourMean(torch.autograd.Function):
 
 
 class MeanLayer(nn.Module):
-    """Graph convolution: a linear layer on the mean of the neighbours and the node itself."""
+    """Graph convolution: a linear layer on the mean over the neighbours."""
 
     def __init__(self, inputs: int, network: GraphNetwork):
         super().__init__()
@@ -197,7 +196,7 @@ class MeanLayer(nn.Module):
 
 
 class AttentionLayer(nn.Module):
-    """Graph attention: the weights of neighbours depend on both nodes and on the slot."""
+    """Graph attention: the weight of a neighbour depends on both nodes and on the slot."""
 
     all_alike: torch.Tensor
 
@@ -205,7 +204,7 @@ class AttentionLayer(nn.Module):
         super().__init__()
         self.heads = network.heads
         self.value = nn.Linear(inputs, network.width)
-        self.scores = nn.Linear(inputs, 2 * network.heads, bias=False)  # of a node as source and as target
+        self.scores = nn.Linear(inputs, 2 * network.heads, bias=False)  # two scores of a node: as source and as target
         self.slot = nn.Parameter(torch.zeros(NUM_SLOTS, network.heads))
         self.register_buffer("all_alike", torch.zeros(NUM_SLOTS, dtype=torch.int64), persistent=False)
 
@@ -216,10 +215,12 @@ class AttentionLayer(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    """Heterogeneous graph transformer: queries, keys and values by node type, attention and messages by edge type.
+    """Layer of a heterogeneous graph transformer.
 
-    simple: edge types add a score to each head and have no matrices.
-    relation, matrix: int64[16], edge type of each slot, and index of its matrices.
+    Queries, keys and values depend on the node type, attention and messages on the edge type.
+    simple: True for edge types without matrices; they only add a score for each head.
+    relation: int64[16], edge type of each slot.
+    matrix: int64[16], index of the matrices of each slot.
     """
 
     relation: torch.Tensor
@@ -249,30 +250,30 @@ class TransformerLayer(nn.Module):
         return nodes + self.output(F.gelu(total), batch)
 
     def _queries(self, query: torch.Tensor) -> torch.Tensor:
-        """[N, W] to [N, R, W]: the query for each relation."""
+        """Return the query for each relation, [N, W] to [N, R, W]."""
         matrices = _block_diagonal(self.attention.permute(2, 0, 3, 1))
         return F.linear(query, matrices.flatten(0, 1)).unflatten(1, (_NUM_RELATIONS, -1))
 
     def _sum(self, messages: torch.Tensor) -> torch.Tensor:
-        """[N, R, W] to [N, W]: sum of the transformed messages of the relations."""
+        """Transform the messages of each relation and sum them, [N, R, W] to [N, W]."""
         matrices = _block_diagonal(self.message.permute(1, 0, 3, 2))
         return F.linear(messages.flatten(1), matrices.transpose(0, 1).flatten(1))
 
 
 def _block_diagonal(blocks: torch.Tensor) -> torch.Tensor:
-    """[R, heads, a, b] to [R, heads * a, heads * b]: the blocks on the diagonal, zeros elsewhere.
+    """Put the blocks of all heads on a diagonal, [R, heads, a, b] to [R, heads * a, heads * b].
 
-    One product with all these zeros is faster than one per head, whose results would have to be reordered.
+    One product with the zeros is faster than a product per head, whose results need another order in memory.
     """
     apart = torch.eye(blocks.shape[1], device=blocks.device)[:, None, :, None]
     return (blocks[:, :, :, None] * apart).flatten(3).flatten(1, 2)
 
 
 class TypedLinear(nn.Module):
-    """Linear layer with weights for each node type: [N, inputs] to [N, outputs].
+    """Linear layer with separate weights for each node type, [N, inputs] to [N, outputs].
 
-    One tensor holds the weights of all types.  Levels without doors do not train the weights of doors, and a separate tensor
-    without gradients would look like a disconnected part of the network.
+    One tensor contains the weights of all types.  In levels without doors, the weights for doors have no gradient; as a
+    separate tensor, they would look like a disconnected part of the network.
     """
 
     def __init__(self, inputs: int, outputs: int):
@@ -282,7 +283,7 @@ class TypedLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(_NUM_TYPES, outputs).uniform_(-bound, bound))
 
     def forward(self, nodes: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
-        """Apply the layer of cells to all nodes, as most are cells, then replace the results of the others."""
+        """Apply the weights for cells to all nodes, as most nodes are cells; then replace the results of other nodes."""
         of_cells, *others = (F.linear(*arguments) for arguments in self._by_type(nodes, batch))
         return of_cells.index_copy(0, torch.cat(batch.typed), torch.cat(others))
 
@@ -295,7 +296,7 @@ class TypedLinear(nn.Module):
 
 
 class GraphLayers(nn.Module):
-    """Layers of a graph network: a batch of graphs to node features [N, width]."""
+    """Layers of a graph network, from a batch of graphs to node features [N, width]."""
 
     def __init__(self, network: GraphNetwork):
         super().__init__()
@@ -318,7 +319,12 @@ class GraphLayers(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class _Encoded:
-    """Encoded graphs: nodes [N, W] of all, means [G, W], cell_node int64[G, 1100], rows of ``nodes``."""
+    """G encoded graphs.
+
+    nodes: float[N, W], features of the nodes of all graphs.
+    means: float[G, W], mean over the nodes of each graph.
+    cell_node: int64[G, 1100], row of ``nodes`` for each cell of the stage.
+    """
 
     nodes: torch.Tensor
     means: torch.Tensor
@@ -326,16 +332,16 @@ class _Encoded:
 
 
 class _Cache:
-    """Graphs encoded with given weights and precision.  index: position of each state among them."""
+    """Graphs that were encoded with some weights and precision.  index: ``graph_state`` -> index of its graph."""
 
     def __init__(self, weights: list[torch.Tensor], precision: torch.dtype):
         self.weights, self.precision = weights, precision
         self.index: dict[bytes, int] = {}
-        self._filled = 0  # rows of ``nodes``
+        self._filled = 0  # number of rows of ``nodes`` in use
         self.encoded: _Encoded
 
     def add(self, states: States, more: _Encoded) -> None:
-        """Append graphs; full tensors are replaced by ones of at least twice the size."""
+        """Append graphs.  Full tensors are replaced by tensors of at least twice the size."""
         if not self.index:
             self.encoded = _Encoded(*(tensor.new_empty(0, *tensor.shape[1:]) for tensor in vars(more).values()))
         graphs, rows = len(self.index), self._filled
@@ -349,7 +355,7 @@ class _Cache:
 
 
 def _grown(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """Copy a tensor, if needed, to one with at least ``rows`` rows."""
+    """Return the tensor, or a copy of it in a larger one, with at least ``rows`` rows."""
     if rows <= len(tensor):
         return tensor
     larger = tensor.new_empty(max(rows, 2 * len(tensor)), *tensor.shape[1:])
@@ -358,7 +364,7 @@ def _grown(tensor: torch.Tensor, rows: int) -> torch.Tensor:
 
 
 class GraphEncoder(nn.Module):
-    """Raw observations to [N, network.out]."""
+    """Encoder from raw observations to features [N, network.out]."""
 
     around: torch.Tensor
 
@@ -378,9 +384,9 @@ class GraphEncoder(nn.Module):
         return F.relu(self.reading(torch.cat([read, encoded.means[which], offset.to(read.dtype)], dim=1)))
 
     def remember(self, observed: torch.Tensor) -> None:
-        """Cache the encoded graphs of ``graph_state`` int64[N, 8].
+        """Encode the graphs of ``graph_state``, int64[N, 8], and cache them.  Not thread-safe.
 
-        The cache is cleared when weights or precision change, when it is full, and by ``forget``.  Not thread-safe.
+        The cache is cleared when weights or precision change, when it is full, and by ``forget``.
         """
         cache = self._valid_cache()
         if cache is None or len(cache.index) > MOST_REMEMBERED:
@@ -392,18 +398,24 @@ class GraphEncoder(nn.Module):
                 cache.add(new, self._encode(new))
 
     def forget(self) -> None:
-        """Clear the cache: the rounding of an encoded graph depends on the graphs encoded with it."""
+        """Clear the cache.  The rounding of a cached graph depends on the graphs that were encoded with it."""
         self._cache = None
 
     def _valid_cache(self) -> _Cache | None:
-        """Return the cache if its weights (compared by value: the fused optimiser counts no changes) and precision fit."""
+        """Return the cache if precision and weights are unchanged.
+
+        Weights are compared by value, as the fused optimiser does not change their version counters.
+        """
         cache = self._cache
         if cache is None or cache.precision != compute_dtype(self.around.device):
             return None
         return cache if all(map(torch.equal, cache.weights, self.layers.parameters())) else None
 
     def _encoded(self, states: States) -> tuple[_Encoded, torch.Tensor]:
-        """Encoded graphs, and the index of each state; from the cache if no gradient is needed and all are there."""
+        """Return encoded graphs and the index of each state among them.
+
+        They come from the cache if no gradient is needed and the cache has all states.
+        """
         device = self.around.device
         cache = None if torch.is_grad_enabled() else self._valid_cache()
         if cache is not None:
