@@ -1,9 +1,8 @@
 """Networks: encoders from raw observations to features, and deep heads.
 
-An ``Encoder`` takes raw observations (see ``nppsim.observe.layout``), normalises them with frozen statistics and
-returns one feature vector.  Every layer exists after ``__init__`` (a layer that appears with the first batch is
-missing from the optimiser).  There is no batch norm and no dropout: PPO's probability ratio requires that rollout and update
-evaluate the same function.
+An ``Encoder`` normalises raw observations (``nppsim.observe.layout``) with frozen statistics and returns one feature vector.
+All layers are created in ``__init__``; a layer created with the first batch would be missing from the optimiser.  There is
+neither batch norm nor dropout, as PPO's probability ratio requires the same function in rollout and update.
 """
 
 import math
@@ -25,29 +24,31 @@ from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ArchitectureError, ResidualBlocks, get_architecture
 from rl.policy.graph_network import GraphEncoder, compute_dtype
 
-PIXEL_SCALE = 1.0 / 255.0  # uint8 observations are scaled to 0..1, in ByteLinear only
-CLAMP = 10.0  # largest absolute value of a normalised number; one outlier must not drown the others
-TOKEN = 64  # features of a modality in attention
-CHANNELS = 16  # features of an image patch
-PATCHES = {"player_frame": (12, 12), "global_view": (16, 20)}  # pixels; 7x7 and 11x5 of them
-LEAK = 0.1  # negative slope of these: with 0, all 16 of a patch can be dead, and the patch ignored
-CONVERTED = 2**19  # bytes converted to floats together on a CPU; fits into its cache
+PIXEL_SCALE = 1.0 / 255.0  # scales uint8 observations to 0..1
+CLAMP = 10.0  # largest absolute value of a normalised number, which limits the effect of outliers
+TOKEN = 64  # number of features of a modality in attention
+CHANNELS = 16  # number of features of an image patch
+PATCHES = {"player_frame": (12, 12), "global_view": (16, 20)}  # patch sizes in pixels, for 7x7 and 11x5 patches
+LEAK = 0.1  # slope of the leaky ReLU; with 0, all 16 features of a patch can be dead
+CONVERTED = 2**19  # number of bytes that a CPU converts to floats together; they fit into its cache
 
 
 class ObservationError(UserError, ValueError):
-    """An observation that does not fit the network: key missing, wrong shape or dtype."""
+    """An observation that does not fit the network: a missing key, or a wrong shape or dtype."""
 
 
 class NormalizeObservations(nn.Module):
-    """First layer: concatenate all float keys, normalise them and clamp to +-10; all frames of a stack alike.
+    """First layer: concatenate all float observations, normalise them, and clamp them to -10..10.
 
-    The buffers are frozen (no gradient, no running update) and part of the state dict: ``mean``, ``std`` and
-    ``divisor`` float64[D], ``count`` int64 and ``fingerprint`` uint8[16] (hex digits of the layout).  Until
-    ``set_statistics`` or a state dict fills them, ``forward`` raises.
+    The input is {key: float32[N, *shape]}, or [N, frames, *shape] for stacked keys.  The output is float32[N, E] in layout
+    order.  All frames of a stack have the same statistics.
+    The statistics are buffers in the state dict, without gradient or running update: ``mean``, ``std`` and ``divisor``
+    float64[D], ``count`` int64, and ``fingerprint`` uint8[16], the hex digits of the layout's fingerprint.  ``forward``
+    raises StatisticsError until ``set_statistics`` or a state dict fills them.
 
-    Input: {key: float32[N, *shape]}, or [N, frames, *shape] for stacked keys.  Output: float32[N, E], in layout order;
-    ``places[key]`` is the slice of a key, ``columns[key]`` that of its statistics; without stacks they are equal.
-    ``newest``: int64[D], for each of these columns the place of the newest frame in the output.
+    places: slice of each key in the output.
+    columns: slice of each key in the statistics; the same as in ``places`` without stacking.
+    newest: int64[D], index in the output of the newest frame of each column of the statistics.
     """
 
     mean: torch.Tensor
@@ -68,11 +69,11 @@ class NormalizeObservations(nn.Module):
         ends = [(columns, self.places[key].stop) for key, columns in self.columns.items()]
         self.newest = np.concatenate([np.arange(s.start - s.stop, 0) + end for s, end in ends])
         columns = [np.tile(np.arange(s.start, s.stop), stacking.frames(key)) for key, s in self.columns.items()]
-        # Column of the statistics of each place in the output; None: the same.
+        # For each number of the output, its column of the statistics; None if they are in the same order.
         self.register_buffer(
             "_column", torch.from_numpy(np.concatenate(columns)) if stacked else None, persistent=False
         )
-        # NaN until filled, so that code that bypasses the check in forward() gets no plausible numbers.
+        # NaN until filled: code that bypasses the check in forward() must not get plausible numbers.
         for name in ("mean", "std", "divisor"):
             self.register_buffer(name, torch.full((stop,), torch.nan, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
@@ -81,7 +82,7 @@ class NormalizeObservations(nn.Module):
 
     @property
     def statistics(self) -> ObservationStatistics | None:
-        """The statistics in the buffers, or None before they are filled."""
+        """The statistics, or None before they are set."""
         if not self._filled:
             return None
         fields = {}
@@ -93,7 +94,7 @@ class NormalizeObservations(nn.Module):
         )
 
     def set_statistics(self, statistics: ObservationStatistics) -> None:
-        """Fill the buffers.  StatisticsError: other layout or fewer than 2 samples."""
+        """Set the statistics.  Raises StatisticsError for another layout or fewer than 2 samples."""
         statistics.require(layout.fingerprint(self.keys), "the network")
         for field in ("mean", "std", "divisor"):
             values = getattr(statistics, field)
@@ -106,7 +107,7 @@ class NormalizeObservations(nn.Module):
         if not self._filled:
             raise StatisticsError(
                 "the policy has no observation statistics yet: pass statistics=... to it, or call set_statistics() "
-                "with statistics of the demonstrations (of random play where there are none)"
+                "with statistics of the demonstrations, or of random play without demonstrations"
             )
         raw = torch.cat([observations[key].flatten(1) for key in self.float_keys], dim=1)
         mean, divisor = self.mean.float(), self.divisor.float()
@@ -127,7 +128,7 @@ class NormalizeObservations(nn.Module):
 
 
 def _slices(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
-    """Slice of each key in the concatenation."""
+    """Return the slice of each key in the concatenation of arrays of these shapes."""
     stops = np.cumsum([math.prod(shape) for shape in shapes.values()]).tolist()
     return {key: slice(stop - math.prod(shape), stop) for (key, shape), stop in zip(shapes.items(), stops, strict=True)}
 
@@ -143,8 +144,8 @@ def _text(digits: torch.Tensor) -> str:
 class ByteLinear(nn.Linear):
     """Linear layer for uint8 input, equal to ``linear(x / 255)``.
 
-    The weights are scaled, not the pixels: bytes are exact in bfloat16, and a batch has many more pixels than the
-    layer has weights (dividing the pixels took a tenth of the time of an update).
+    It scales the weights instead of the pixels: bytes are exact in bfloat16, and a batch has more pixels than the layer has
+    weights.  Scaling the pixels took a tenth of the time of an update.
     """
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -155,9 +156,9 @@ class ByteLinear(nn.Linear):
 
 
 class _BytesByWeights(torch.autograd.Function):
-    """uint8[R, I], float32[O, I] and float32[O] to [R, O], some rows at a time.
+    """Product of uint8[R, I] and float32[O, I], plus float32[O]: float[R, O].
 
-    As floats the pixels of a batch exceed the cache: they are converted in parts, and again for the gradient.
+    The pixels of a batch exceed the cache as floats, so they are converted in parts, and again in the backward pass.
     """
 
     @staticmethod
@@ -183,7 +184,7 @@ class _BytesByWeights(torch.autograd.Function):
 
 
 def _parts(pixels: torch.Tensor) -> list[slice]:
-    """Rows to convert together: few on a CPU, elsewhere all."""
+    """Return slices of the rows to convert together: few rows on a CPU, all rows on other devices."""
     count = max(1, CONVERTED // pixels.shape[1]) if pixels.device.type == "cpu" else max(1, len(pixels))
     return [slice(begin, begin + count) for begin in range(0, len(pixels), count)]
 
@@ -191,24 +192,28 @@ def _parts(pixels: torch.Tensor) -> list[slice]:
 def patches(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     """Cut images into patches of h rows and w columns: uint8[N, H, W] to uint8[N, H/h, W/w, h*w].
 
-    h divides H, w divides W, and 4 divides w: four neighbouring bytes are moved as one int32, which is nine times as fast.
+    size: (h, w).  h must divide H, w must divide W, and 4 must divide w.
+    Moving four bytes together as one int32 is nine times as fast.
     """
     n, height, width = image.shape
     h, w = size
-    if torch.compiler.is_exporting():  # ONNX cannot view bytes as words
+    if torch.compiler.is_exporting():  # ONNX cannot view bytes as int32
         return image.view(n, height // h, h, width // w, w).transpose(2, 3).reshape(n, height // h, width // w, h * w)
     words = image.contiguous().view(torch.int32).view(n, height // h, h, width // w, w // 4)
     return words.transpose(2, 3).contiguous().view(torch.uint8).view(n, height // h, width // w, h * w)
 
 
 class ImageCNN(nn.Module):
-    """Convolution over non-overlapping patches, and a linear layer over all of them: uint8[N, H, W, 1] to [N, size].
+    """Convolution over patches that do not overlap, then a linear layer: uint8[N, H, W, 1] to float[N, size].
 
-    Also takes [N, 1, H, W], and stacks uint8[N, frames, H, W, 1], whose frames are channels of a patch.
-    shape: (H, W), pixels.  patch: (h, w), pixels.  frames: of a stack.
+    The input may also be uint8[N, 1, H, W], or a stack uint8[N, frames, H, W, 1], whose frames are channels.
+    shape: (H, W), size of the image in pixels.
+    patch: (h, w), size of a patch in pixels.
+    size: number of output features.
+    frames: number of frames in a stack.
 
-    As patches do not overlap, the first layer, which has most of the work, is a matrix product.  A convolution with as much
-    arithmetic takes twice the time, most of it in the backward pass.
+    As the patches do not overlap, the convolution is a matrix product.  A convolution of torch with as many operations takes
+    twice the time, most of it in the backward pass.
     """
 
     def __init__(self, shape: tuple[int, int], patch: tuple[int, int], size: int, frames: int = 1):
@@ -226,7 +231,7 @@ class ImageCNN(nn.Module):
 
 
 class SurroundingsMLP(nn.Module):
-    """One layer over all cells of the local map: uint8[N, 3, 19, 19] to [N, size]."""
+    """One linear layer over all cells of the local map: uint8[N, 3, 19, 19] to float[N, size]."""
 
     def __init__(self, size: int):
         super().__init__()
@@ -237,7 +242,7 @@ class SurroundingsMLP(nn.Module):
 
 
 class VectorMLP(nn.Module):
-    """MLP over some columns of the normalised vectors: float32[N, D] to [N, sizes[-1]]."""
+    """MLP over some columns of the normalised vectors: float32[N, D] to float[N, sizes[-1]]."""
 
     def __init__(self, columns: slice, sizes: tuple[int, ...]):
         super().__init__()
@@ -249,7 +254,7 @@ class VectorMLP(nn.Module):
 
 
 def mlp(inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
-    """Linear and ReLU, once per size."""
+    """Return a linear layer and a ReLU for each size."""
     layers = []
     for before, size in pairwise((inputs, *sizes)):
         layers += [nn.Linear(before, size), nn.ReLU()]
@@ -257,9 +262,9 @@ def mlp(inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
 
 
 class ModalityAttention(nn.Module):
-    """Self-attention over modalities, one token each: a list of [N, width] to [N, tokens * 64].
+    """Self-attention with one token for each modality: a list of float[N, width] to float[N, tokens * 64].
 
-    Source: Vaswani et al. 2017; one attention layer without the feed-forward layers, which the fusion replaces.
+    It has no feed-forward layers, as fusion layers follow.  Source: Vaswani et al. 2017.
     """
 
     def __init__(self, widths: list[int], heads: int):
@@ -279,10 +284,11 @@ class ModalityAttention(nn.Module):
 
 
 class DeepHeads(nn.Module):
-    """Actor's and critic's hidden layers as residual blocks, with the interface of Stable-Baselines3's MlpExtractor.
+    """Residual blocks as hidden layers of actor and critic, with the interface of Stable-Baselines3's MlpExtractor.
 
+    inputs: number of input features.
+    width: number of features of the blocks and of the outputs.
     Source: He et al. 2016 (pre-activation blocks), Ba et al. 2016 (layer norm), Elfwing et al. 2018 (SiLU).
-    inputs: number of features.  width: of each block and of the outputs.
     """
 
     def __init__(self, inputs: int, width: int, blocks: ResidualBlocks):
@@ -325,9 +331,9 @@ def _head(inputs: int, width: int, blocks: ResidualBlocks) -> nn.Sequential:
 
 
 class Encoder(BaseFeaturesExtractor):
-    """Raw observations to features [N, architecture.fusion[-1]]: normaliser, one branch per modality, fusion.
+    """Network from raw observations to features float[N, fusion[-1]]: normaliser, one branch per modality, and fusion.
 
-    architecture: a name in ARCHITECTURES (a string, so that Stable-Baselines3 archives stay readable).
+    architecture: name in ARCHITECTURES; a string, as archives of Stable-Baselines3 contain it.
     Raises ObservationError if the observation space, or a batch, lacks a key or has a wrong shape or dtype.
     """
 
@@ -337,7 +343,7 @@ class Encoder(BaseFeaturesExtractor):
         self.keys, self.stacking = chosen.observations, chosen.stacking
         check_space(observation_space, self.keys, self.stacking)
         self.normalize = NormalizeObservations(self.keys, self.stacking)
-        self.own = chosen.module() if chosen.module else None  # custom network; its name is part of checkpoints
+        self.own = chosen.module() if chosen.module else None  # custom network; checkpoints contain the name
         self.graph: GraphEncoder | None = None
         if self.own is not None:
             return
@@ -365,7 +371,7 @@ class Encoder(BaseFeaturesExtractor):
         return slice(slices[0].start, slices[-1].stop)
 
     def _newest(self, observations: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """Newest frames of all stacks."""
+        """Return the newest frames of all observations."""
         return {
             key: observations[key].reshape(-1, frames, *layout.SPECS[key].shape)[:, -1]
             if frames > 1
@@ -387,14 +393,14 @@ class Encoder(BaseFeaturesExtractor):
     def _module_features(
         self, module: nn.Module, observations: Mapping[str, torch.Tensor], vectors: torch.Tensor
     ) -> torch.Tensor:
-        """Features of a custom network, which gets each key in its shape of the layout."""
+        """Return the features of a custom network.  Raises ArchitectureError if they have a wrong shape."""
         inputs = {key: vectors[:, columns] for key, columns in self.normalize.columns.items()}
         for key in self.keys:
             if layout.SPECS[key].dtype == "uint8":
                 inputs[key] = observations[key].float() * PIXEL_SCALE
         inputs = {key: values.reshape(-1, *layout.SPECS[key].shape) for key, values in inputs.items()}
         features = module(inputs)
-        expected = (vectors.shape[0], self.features_dim)  # len() would fix the number of rows in an exported network
+        expected = (vectors.shape[0], self.features_dim)  # len() would fix the batch size of an exported network
         if tuple(features.shape) != expected:
             raise ArchitectureError(
                 f"{type(module).__name__} returns {list(features.shape)}, expected {list(expected)}: the last number is "
@@ -404,7 +410,7 @@ class Encoder(BaseFeaturesExtractor):
 
 
 def check_space(space: spaces.Space, keys: tuple[str, ...], stacking: Stacking = NO_STACKS) -> None:
-    """Raise ObservationError unless ``space`` is a Dict with these keys of the layout's shapes and dtypes, stacked or not."""
+    """Raise ObservationError unless ``space`` is a Dict space with these keys in the shapes and dtypes of the layout."""
     if not isinstance(space, spaces.Dict):
         raise ObservationError(f"the policy needs a Dict observation space, got {type(space).__name__}")
     missing = [key for key in keys if key not in space.spaces]
@@ -423,7 +429,7 @@ def check_batch(
     keys: tuple[str, ...],
     stacking: Stacking = NO_STACKS,
 ) -> None:
-    """Raise ObservationError unless every key is there, raw, with a leading batch axis; arrays or tensors."""
+    """Raise ObservationError unless a batch of raw arrays or tensors has all keys in the right shapes and dtypes."""
     for key in keys:
         if key not in observations:
             raise ObservationError(f"observation lacks {key}; it has {', '.join(observations) or 'nothing'}")
@@ -432,12 +438,12 @@ def check_batch(
 
 
 def _check(key: str, shape: tuple[int, ...], dtype: str, frames: int) -> None:
-    """Raise ObservationError for a wrong shape or dtype of one observation of ``frames`` frames."""
+    """Raise ObservationError for a wrong shape or dtype of one observation with ``frames`` frames."""
     spec = layout.SPECS[key]
     stack = (frames,) if frames > 1 else ()
-    # One channel first has the same memory layout as one channel last; Stable-Baselines3 transposes images.
+    # Stable-Baselines3 transposes images; with one channel, this does not change the order in memory.
     channel_first = (1, *spec.shape[:2]) if spec.shape[2:] == (1,) else spec.shape
-    flat = (frames * math.prod(spec.shape),)  # as in ``nppsim.spaces``
+    flat = (frames * math.prod(spec.shape),)  # shape in ``nppsim.spaces``
     if shape not in ((*stack, *spec.shape), (*stack, *channel_first), flat):
         hint = f" ({frames} frames: give the environment the network's stacking)" if stack else ""
         raise ObservationError(f"{key} has shape {shape} per observation, expected {(*stack, *spec.shape)}{hint}")

@@ -5,12 +5,12 @@
     actions = policy.act(obs, deterministic=True)          # raw observations {key: array [N, *shape]}
     logits, values, greedy = policy.compute(obs)
 
-    inputs     raw observations, one input for each key, dtype and shape [N, *shape] of the layout;
-               "action_mask" bool[N, 6], allowed actions; training allows all
-    outputs    "logits" float32[N, 6], "value" float32[N], "action" int64[N], the most probable allowed action
+    inputs     one input for each observation key, raw, with the dtype and shape [N, *shape] of the layout;
+               "action_mask" bool[N, 6], True for allowed actions (training allows all actions)
+    outputs    "logits" float32[N, 6]; "value" float32[N]; "action" int64[N], the most probable allowed action
 
-The normaliser is part of the network.  The file's metadata under ``METADATA`` describe the inputs as JSON (``Facts``), so
-that a plugin's network can be loaded without the plugin.
+The normaliser is part of the network.  The metadata of the file describe the inputs as JSON (``Facts``), so a network from a
+plug-in can be loaded without the plug-in.
 """
 
 import json
@@ -39,25 +39,25 @@ MASK = "action_mask"
 OUTPUTS = ("logits", "value", "action")
 OPSET = 18
 SUFFIX = ".onnx"
-_EXAMPLES = 2  # batch size of the traced example; 1 would become a constant
+_EXAMPLES = 2  # batch size of the traced example; a batch size of 1 would become a constant
 _MAX_BYTES = 1 << 30
 _REMEDY = "give an ONNX file that scripts/export.py has written"
 _TYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(bool)": "bool"}
 
 
 class ExportError(UserError, ValueError):
-    """Policy that cannot be exported, or ONNX file that is not of this project."""
+    """A policy that cannot be exported, or an ONNX file that this project has not written."""
 
 
 @dataclass(frozen=True)
 class Facts:
     """Metadata of an ONNX file.
 
-    architecture: name of the network.
-    observations: its inputs, in canonical order.
+    architecture: name of the architecture.
+    observations: observation keys in canonical order.
     layout: fingerprint of the observation layout.
-    stacking: suffix of the architecture's name for stacked frames; "" for single frames.
-    frame_skip: frames per decision in training.
+    stacking: suffix of the architecture's name for frame stacking; "" without stacking.
+    frame_skip: frames per decision during training.
     actions: names of the actions.
     """
 
@@ -71,7 +71,7 @@ class Facts:
 
 
 class _Exported(nn.Module):
-    """The policy as a function of tensors: observations in the order of its keys, then the mask."""
+    """Module whose inputs are the observations of a policy in the order of its keys, then the action mask."""
 
     def __init__(self, policy: NppPolicy):
         super().__init__()
@@ -84,7 +84,7 @@ class _Exported(nn.Module):
 
 
 def check_exportable(policy: NppPolicy) -> None:
-    """Raise ExportError for graph networks, subtasks and recurrent policies."""
+    """Raise ExportError for a graph network, a hierarchical policy or a recurrent policy."""
     problem = None
     if policy.features_extractor.graph:
         problem = "reads the graph of a level from the simulator, which ONNX cannot: export a network without a graph"
@@ -97,16 +97,17 @@ def check_exportable(policy: NppPolicy) -> None:
 
 
 def example(policy: NppPolicy, rows: int = _EXAMPLES) -> dict[str, np.ndarray]:
-    """Zero observations {key: [rows, *shape]}."""
+    """Return observations that are zero, {key: array [rows, *shape]}."""
     shapes = {key: policy.stacking.shape(key) for key in policy.observations}
     return {key: np.zeros((rows, *shape), layout.SPECS[key].dtype) for key, shape in shapes.items()}
 
 
 def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
-    """Export a policy in float32, for any precision of the policy.
+    """Return the content of an ONNX file; it computes in float32, whatever the precision of the policy.
 
-    frame_skip: frames per decision in training.
-    ExportError: the network cannot be expressed, or has no statistics yet.  MissingPackageError without the extra ``onnx``.
+    frame_skip: frames per decision during training.
+    Raises ExportError if ONNX cannot express the network or it has no statistics, MissingPackageError without the extra
+    ``onnx``.
     """
     needed("onnxscript", "onnx")
     check_exportable(policy)
@@ -121,7 +122,7 @@ def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
 
 
 def facts_of(policy: NppPolicy, frame_skip: int) -> Facts:
-    """Metadata for the file of a policy."""
+    """Return the metadata for the file of a policy."""
     keys = policy.observations
     return Facts(policy.architecture, keys, layout.fingerprint(keys), policy.stacking.name, frame_skip)
 
@@ -135,7 +136,7 @@ def _traced(policy: NppPolicy) -> Any:
     policy.precision = "float32"
     policy.to("cpu").set_training_mode(False)
     try:
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warnings about torch internals
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # hides warnings about internals of torch
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
@@ -168,7 +169,7 @@ def _traced(policy: NppPolicy) -> Any:
 
 
 def signature(facts: Facts, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, object]:
-    """Inputs and outputs: name -> dtype and shape of one row."""
+    """Return dtype and shape (without batch axis) of each input and output, by name."""
     inputs = {key: {"dtype": layout.SPECS[key].dtype, "shape": list(shapes[key])} for key in facts.observations}
     inputs[MASK] = {"dtype": "bool", "shape": [NUM_ACTIONS]}
     outputs = zip(OUTPUTS, (("float32", [NUM_ACTIONS]), ("float32", []), ("int64", [])), strict=True)
@@ -178,11 +179,11 @@ def signature(facts: Facts, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, 
 class OnnxPolicy:
     """Inference with an ONNX file on the CPU.
 
-    data: the file.
-    place: its name, for errors.
-    facts: metadata; stacking: of the observations.
-    ExportError: damaged, not of this project, or with another observation layout.
-    MissingPackageError without the extra ``onnx``.
+    data: content of the file.
+    place: name of the file, for messages.
+    facts: metadata of the file.
+    Raises ExportError for a file that is damaged, that this project has not written, or that has another observation layout.
+    Raises MissingPackageError without the extra ``onnx``.
     """
 
     def __init__(self, data: bytes, place: object = "the network"):
@@ -190,8 +191,8 @@ class OnnxPolicy:
         ort = needed("onnxruntime", "onnx")
         options = ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
-        options.log_severity_level = 4  # errors are raised
-        try:  # from bytes: prevents references to other files
+        options.log_severity_level = 4  # no log messages; errors are raised
+        try:  # a session from bytes cannot refer to other files
             self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
             metadata = self._session.get_modelmeta().custom_metadata_map.get(METADATA)
             inputs, outputs = self._session.get_inputs(), [one.name for one in self._session.get_outputs()]
@@ -208,20 +209,21 @@ class OnnxPolicy:
 
     @classmethod
     def load(cls, path: Path) -> "OnnxPolicy":
-        """Load a file; ExportError if it cannot be read."""
+        """Load a file.  Raises ExportError if it cannot be read."""
         return cls(read_bytes(path, ExportError, _MAX_BYTES, _REMEDY), path)
 
     def __reduce__(self) -> tuple[type["OnnxPolicy"], tuple[bytes, object]]:
-        """Pickle as file content: other processes create their own session."""
+        """Pickle the content of the file; another process creates its own session."""
         return type(self), self._made_of
 
     def compute(
         self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Logits float32[N, 6], values float32[N] and the deterministic actions int64[N], for raw observations [N, *shape].
+        """Return logits float32[N, 6], values float32[N] and deterministic actions int64[N].
 
-        mask: bool[N, 6], allowed actions; None: all.
-        ObservationError: a key is missing, or has another shape or dtype.
+        obs: raw observations, {key: array [N, *shape]}.
+        mask: bool[N, 6], True for allowed actions; None: all actions are allowed.
+        Raises ObservationError if a key is missing or has another shape or dtype.
         """
         check_batch(obs, self.observations, self.stacking)
         rows = len(obs[self.observations[0]])
@@ -233,18 +235,18 @@ class OnnxPolicy:
     def act(
         self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
     ) -> np.ndarray:
-        """Actions int64[N]; as ``NppPolicy.act``, and with the same ``rng`` the same samples."""
+        """Return actions int64[N], as ``NppPolicy.act`` does; an equal ``rng`` gives equal samples."""
         logits, _, greedy = self.compute(obs)
         return greedy if deterministic else sample_actions(torch.from_numpy(logits), rng).numpy()
 
 
 def is_onnx(path: Path) -> bool:
-    """Test the file name for the ONNX suffix."""
+    """Return True if the file name has the suffix of ONNX files."""
     return path.suffix.lower() == SUFFIX
 
 
 def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
-    """Exceptions of onnxruntime for files; they have no common base class."""
+    """Return the exceptions of onnxruntime for invalid files; they have no common base class."""
     state = ort.capi.onnxruntime_pybind11_state
     names = (
         "Fail",
@@ -259,7 +261,7 @@ def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
 
 
 def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:
-    """Parse the metadata; ExportError for another version or damage."""
+    """Parse the metadata.  Raises ExportError for damaged metadata, another version or another layout."""
     if text is None:
         raise ExportError(f"{place}: an ONNX file, but not of this project: {_REMEDY}")
     try:

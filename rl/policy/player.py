@@ -1,10 +1,10 @@
-"""Policies with the state that they need between decisions: subtasks or recurrent states of a batch of environments.
+"""Players: policies together with the subtasks or recurrent states of a batch of environments.
 
     player = player_of(policy, num_envs)
-    actions = player.act(obs, envs, deterministic=False, rng=rng)     # obs: of these environments, [k, ...]
-    player.begin(envs)                                                # after the end of an episode
+    actions = player.act(obs, envs, deterministic=False, rng=rng)     # obs: observations [k, ...] of the environments envs
+    player.begin(envs)                                                # at the start of their next episodes
 
-Subtasks are sampled, or with ``deterministic`` the most probable one is chosen, by the rules of training.
+With ``deterministic``, the most probable subtask is chosen; otherwise subtasks are sampled.
 """
 
 import pickle
@@ -24,11 +24,11 @@ from rl.policy.subtasks import Commands, with_command
 
 
 class Player:
-    """A policy without state.
+    """Player of a policy without state.
 
-    policy: any object with ``act``.
-    commands: int64[N, 2], active subtasks; None without.
-    states: float32[N, size], recurrent states; None without.
+    policy: any object with a method ``act`` as in NppPolicy.
+    commands: int64[N, 2], the active subtasks; None without subtasks.
+    states: float32[N, size], the recurrent states; None without.
     """
 
     commands: np.ndarray | None = None
@@ -43,13 +43,13 @@ class Player:
     def act(
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
-        """Actions int64[k].  obs: raw observations [k, ...] of the environments ``envs``, int64[k]."""
+        """Return actions int64[k].  obs: raw observations [k, ...] of the environments ``envs``, int64[k]."""
         actions: np.ndarray = self.policy.act(obs, deterministic=deterministic, rng=rng)
         return actions
 
 
 class HierarchicalPlayer(Player):
-    """A hierarchical policy in N environments, at the start of their episodes."""
+    """Player of a hierarchical policy in N environments."""
 
     policy: NppPolicy
 
@@ -79,7 +79,7 @@ class HierarchicalPlayer(Player):
 
 
 class RecurrentPlayer(Player):
-    """A recurrent policy in N environments, at the start of their episodes.
+    """Player of a recurrent policy in N environments.
 
     states: float32[N, size], zero at the start of an episode.
     """
@@ -105,7 +105,7 @@ class RecurrentPlayer(Player):
 
 
 def player_of(policy: Any, num_envs: int) -> Player:
-    """Return the kind of player that a policy needs, for N environments."""
+    """Return the player that fits a policy, for N environments at the start of their episodes."""
     if isinstance(policy, NppPolicy) and policy.commander is not None:
         return HierarchicalPlayer(policy, num_envs)
     if isinstance(policy, NppPolicy) and policy.memory is not None:
@@ -113,15 +113,14 @@ def player_of(policy: Any, num_envs: int) -> Player:
     return Player(policy)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# In other processes
+# Policies for other processes
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """A policy for other processes, which import its plugins first and compute with one thread.
+    """A pickled policy for other processes.
 
-    pickled: the policy.  plugins: that it needs.
+    plugins: plug-ins that a process must import before it unpickles the policy.
     """
 
     pickled: bytes
@@ -129,13 +128,15 @@ class Shipped:
 
     @classmethod
     def of(cls, policy: Any, own: Iterable[str] = ()) -> "Shipped":
-        """Anything that can be pickled; own: plugins, of which files must lie at the same places wherever it goes."""
+        """Pickle a policy.  own: its plug-ins; their files must have the same paths on all machines."""
         places = (str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in own)
         return cls(pickle.dumps(policy), tuple(places))
 
     def unpack(self) -> Any:
-        """The policy, read once in each process, which from then on computes with one thread: what a network computes may
-        depend on their number.  ConfigError for a plugin that is not there."""
+        """Return the policy, which each process unpickles once.  Raises ConfigError for a missing plug-in.
+
+        The process then computes with one thread, as the results of a network may depend on the number of threads.
+        """
         return _unpacked(self)
 
 

@@ -3,9 +3,10 @@
     memory = Memory(features=256, size=64)
     features, states = memory(features, observations)       # float[N, 256] for the heads, new states float32[N, 64]
 
-The state before a decision is an observation, MEMORY: float32[N, size], zero at the start of an episode.  It is therefore
-stored with each decision, which can be evaluated alone.  FOLLOWS, bool[N], defines sequences: the state before such a row is
-that after the previous row instead of MEMORY, with gradients.  Without MEMORY, sequences start with zeros.
+The state before a decision is the observation MEMORY: float32[N, size], zero at the start of an episode.  A rollout stores it
+with each decision, so a decision can be evaluated alone.  The observation FOLLOWS, bool[N], defines sequences.  A row with
+FOLLOWS continues from the state after the previous row, with gradients, instead of MEMORY.  Without MEMORY, sequences start
+with zeros.
 Source: Cho et al. 2014 (GRU); Kapturowski et al. 2019 (stored states, burn-in).
 """
 
@@ -26,8 +27,8 @@ Observations = Mapping[str, torch.Tensor]
 class Memory(nn.Module):
     """Adds a projection of the new recurrent state to the features.
 
-    features: size of the encoder's output.
-    size: of the state.
+    features: number of features of the encoder.
+    size: size of the recurrent state.
     """
 
     def __init__(self, features: int, size: int):
@@ -37,9 +38,9 @@ class Memory(nn.Module):
         self.told = nn.Linear(size, features, bias=False)  # projection; its name is part of checkpoints
 
     def forward(self, features: torch.Tensor, observations: Observations) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return features for the heads, float[N, F], and states after each row, float32[N, size]."""
+        """Return features for the heads, float[N, F], and the states after each row, float32[N, size]."""
         states = observations[MEMORY] if MEMORY in observations else features.new_zeros((len(features), self.size))
-        # float32, as errors accumulate over hundreds of steps
+        # float32, as rounding errors accumulate over hundreds of steps
         with torch.autocast(features.device.type, enabled=False):
             after = self._after(features.float(), states.float(), observations.get(FOLLOWS))
         return features + self.told(after), after
@@ -58,11 +59,11 @@ class Memory(nn.Module):
 
 
 def packed(follows: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, torch.Tensor]:
-    """Order of rows for a PackedSequence, longest sequence first: all first rows, all second rows, ...
+    """Return the order of rows in a PackedSequence, with the longest sequence first.
 
-    follows: bool[N]; False for the first row.
-    Returns the rows in that order, int64[N]; how many sequences have a first, second, ... row, int64[L]; and the first row
-    of each sequence in the same order, int64[S].
+    follows: bool[N], True for rows that continue the previous row.
+    Returns the rows in this order int64[N], the batch sizes int64[L] of the L steps, and the first row of each sequence
+    int64[S].  Raises ValueError if the first row of the batch continues a sequence.
     """
     begins = np.flatnonzero(~follows.cpu().numpy())
     if not len(begins) or begins[0]:
@@ -76,11 +77,11 @@ def packed(follows: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, torch.Tenso
 
 
 def with_memory(obs: Mapping[str, np.ndarray], states: np.ndarray) -> dict[str, np.ndarray]:
-    """Add the states before the decisions, float32[N, size], to observations."""
+    """Add the recurrent states before the decisions, float32[N, size], to observations."""
     return {**obs, MEMORY: states}
 
 
 def initial_states(policy: Any, num_envs: int) -> np.ndarray | None:
-    """Return the zero states float32[num_envs, size] at the start of episodes; None for a feed-forward policy."""
+    """Return the states at the start of episodes, zeros float32[num_envs, size]; None for a feed-forward policy."""
     memory = getattr(policy, "memory", None)
     return None if memory is None else np.zeros((num_envs, memory.size), np.float32)

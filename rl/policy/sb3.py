@@ -1,10 +1,9 @@
-"""Interoperability with Stable-Baselines3: an encoder for its own algorithms, and conversion of its archives.
+"""Interoperability with Stable-Baselines3: an encoder for its algorithms, and conversion of its archives.
 
     PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures})
     convert(Path("final_model.zip"), Path("agent.safetensors"), frame_skip=4, trust_pickle=True)
 
-An archive contains classes and functions pickled by cloudpickle, so opening one can run any code.  The project opens no
-other pickles.
+An archive contains pickles, so opening it can run any code.  ``convert`` therefore needs ``trust_pickle``.
 """
 
 import math
@@ -28,8 +27,8 @@ from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import NppPolicy
 
-CLAMP = 10.0  # largest absolute value of a scaled number; one outlier must not drown the others
-# Exceptions of PPO.load for files that are not archives of PPO, or of other versions.
+CLAMP = 10.0  # largest absolute value of a scaled number, which limits the effect of outliers
+# Exceptions of PPO.load for files of another format or version.
 _UNREADABLE = (
     *(AssertionError, AttributeError, EOFError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError),
     *(pickle.UnpicklingError, struct.error, zipfile.BadZipFile, zlib.error),
@@ -37,10 +36,12 @@ _UNREADABLE = (
 
 
 class ScaledFeatures(BaseFeaturesExtractor):
-    """Encoder for ``NppEnv``, ``NppVectorEnv`` or ``BatchVecEnv`` with any observations: features [N, features_dim].
+    """Encoder for ``NppEnv``, ``NppVectorEnv`` or ``BatchVecEnv`` with any observations.
 
-    Numbers are divided by the scale that the layout states, ``surroundings`` by 255, so no statistics are needed.  Images
-    pass through NatureCNN (Stable-Baselines3 has transposed them and divided them by 255).
+    It needs no statistics.  Vectors are divided by the scales in the layout, and ``surroundings`` by 255.  Images pass
+    through NatureCNN, after Stable-Baselines3 has transposed them and divided them by 255.
+    features_dim: number of output features.
+    picture_dim: number of features of each image.
     Raises UserError for keys that are not observations of nppsim.
     """
 
@@ -71,9 +72,9 @@ class ScaledFeatures(BaseFeaturesExtractor):
 def convert(archive: Path, out: Path, *, frame_skip: int, trust_pickle: bool) -> Path:
     """Write the policy of a PPO archive as a checkpoint.
 
-    frame_skip: frames per decision in training; archives do not contain it.
-    trust_pickle: the code in the archive may be run.
-    ConfigError without that; CheckpointError for another kind of file or policy.
+    frame_skip: frames per decision during training, which archives do not contain.
+    trust_pickle: True to allow code in the archive to run.
+    Raises ConfigError without ``trust_pickle``, and CheckpointError for another kind of file or policy.
     """
     if not trust_pickle:
         raise ConfigError(

@@ -1,16 +1,15 @@
-"""Exact conversion of nested data to JSON and tensors, and back: the content of a checkpoint.
+"""Lossless conversion between nested data and JSON with tensors, for checkpoints.
 
     plain, tensors = pack({"moments": torch.zeros(3), "seed": 2**100}, "training")
     unpack(plain, tensors)
 
-Numbers, texts, lists, None and dictionaries with text keys are stored in ``plain`` unchanged.  Everything else becomes a
-dictionary with one key:
+JSON values are stored in ``plain`` unchanged.  Everything else becomes a dictionary with one key:
 
-    {"$tensor": NAME}                                    tensors[NAME]
-    {"$array": NAME}                                     a numpy array, tensors[NAME]
-    {"$array": [NAME, dtype, shape]}                     an array of a type without tensors (records, texts), as bytes
+    {"$tensor": NAME}                                    the tensor tensors[NAME]
+    {"$array": NAME}                                     the numpy array with the values of tensors[NAME]
+    {"$array": [NAME, dtype, shape]}                     a numpy array whose dtype torch lacks; tensors[NAME] has its bytes
     {"$tuple": [...]}  {"$bytes": hexadecimal}  {"$float": "nan", "inf" or "-inf"}
-    {"$dict": [[key, value], ...]}                       with other keys, or keys that begin with "$"
+    {"$dict": [[key, value], ...]}                       a dictionary with keys that are not texts or begin with "$"
 """
 
 import math
@@ -20,20 +19,20 @@ from typing import Any
 import numpy as np
 import torch
 
-_TENSOR_KINDS = "biuf"  # kinds of numpy types, native and of at most 8 bytes, that torch has as well
+_TENSOR_KINDS = "biuf"  # kinds of numpy dtypes that torch also has, in native byte order and up to 8 bytes
 
 
 class PackingError(ValueError):
-    """Data of an unsupported type, or invalid packed data; the message names the place."""
+    """Data of an unsupported type, or invalid packed data."""
 
 
 def pack(value: Any, place: str) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Return (plain, tensors by name); the tensors are copies, on the CPU.
+    """Return JSON data and tensors by name; the tensors are copies on the CPU.
 
     value: nested dicts, lists and tuples of tensors, numpy arrays, numbers, texts, bytes and None; numpy scalars become
         Python numbers.
-    place: name of the value; names of tensors begin with it.
-    PackingError: another type.
+    place: name of the value, with which the names of its tensors begin.
+    Raises PackingError for other types.
     """
     tensors: dict[str, torch.Tensor] = {}
     return _pack(value, place, tensors), tensors
@@ -76,7 +75,7 @@ def _pack_array(array: np.ndarray, place: str, tensors: dict[str, torch.Tensor])
 
 
 def _add(tensor: torch.Tensor, place: str, tensors: dict[str, torch.Tensor]) -> str:
-    """Add a tensor and return its name: the place, made unique."""
+    """Add a tensor under a unique name that begins with ``place``; return the name."""
     name = place
     while name in tensors:
         name += "'"
@@ -85,14 +84,14 @@ def _add(tensor: torch.Tensor, place: str, tensors: dict[str, torch.Tensor]) -> 
 
 
 def unpack(plain: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """Restore the value given to ``pack``.  PackingError unless ``plain`` names every tensor exactly once."""
+    """Restore the value that was passed to ``pack``.  Raises PackingError unless ``plain`` names each tensor once."""
     left = dict(tensors)
     try:
         value = _unpack(plain, left)
     except PackingError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, SyntaxError) as error:
-        raise PackingError(f"{type(error).__name__}: {error}") from error  # RuntimeError: recursion limit, or of torch
+        raise PackingError(f"{type(error).__name__}: {error}") from error  # RuntimeError: also the recursion limit
     if left:
         raise PackingError(f"nothing refers to the tensor {min(left)}")
     return value

@@ -1,17 +1,17 @@
-"""Subtasks of a hierarchical policy: the high-level network that chooses them, and the active ones of each environment.
+"""Subtasks of a hierarchical policy: the high-level network that chooses them, and the active subtask of each environment.
 
     commander = Commander(features=256, longest=50)
-    commander(features, observations)                             # float[N, 256]: features for the low level
-    logits, values = commander.choose(features, observations)     # of the subtasks, float32[N, 5], and float32[N]
+    commander(features, observations)                             # features for the low level, float[N, 256]
+    logits, values = commander.choose(features, observations)     # logits float32[N, 5] of the subtasks, values float32[N]
 
     commands = Commands(num_envs, longest=50)
-    commands.start(envs, chosen, obs)                             # obs: raw observations of those environments
-    over, completed = commands.step(obs, ended)                   # after a step of every environment
+    commands.start(envs, chosen, obs)                             # obs: raw observations of the environments envs
+    over, completed = commands.step(obs, ended)                   # after a decision in every environment
 
-The active subtask is an observation, COMMAND: int64[N, 2], its index and the number of decisions since it was chosen.  It is
-stored with each decision, and the update evaluates the decision under the same subtask.  With index NO_SUBTASK the features
-are those of the plain network.  Without this observation, the most probable subtask is used, as at the start of an episode.
-The conditioning weights are initially zero, so weights of a plain policy act unchanged.
+The active subtask is the observation COMMAND: int64[N, 2], its index and the number of decisions since it was chosen.  A
+rollout stores it with each decision.  With index NO_SUBTASK, the features are those of the network without subtasks.  Without
+this observation, the network uses the most probable subtask, as at the start of an episode.
+The conditioning weights are initially zero, so the weights of a policy without subtasks act unchanged.
 
 A subtask ends when it is completed, after ``longest`` decisions, or with its episode.  It is completed when:
 
@@ -36,10 +36,10 @@ from nppsim.observe import layout
 SUBTASKS = ("exit_switch", "locked_door", "exit", "mine", "explore")
 EXIT_SWITCH, LOCKED_DOOR, EXIT, MINE, EXPLORE = range(len(SUBTASKS))
 COMMAND = "command"  # key of the observation
-NO_SUBTASK = -1  # index without a subtask
-NEAR_PX = 120.0  # unit of offsets to a target
-EXPLORED_PX = 144.0  # six tiles
-PER_SUBTASK = 5  # features of a subtask: active, age, offset (2), distance
+NO_SUBTASK = -1  # index if there is no subtask
+NEAR_PX = 120.0  # unit of the offsets to targets
+EXPLORED_PX = 144.0  # distance that completes ``explore``: six tiles
+PER_SUBTASK = 5  # number of features of a subtask: active, age, offset (2), distance
 HIDDEN = 64
 IMPOSSIBLE = -1e9  # logit of a subtask without a target
 
@@ -57,14 +57,14 @@ _FACTS = np.dtype(
 class Commander(nn.Module):
     """High-level policy over subtasks, its value function, and the conditioning of the low level.
 
-    features: size of the encoder's output.
-    longest: largest number of decisions of a subtask; also the unit of its age.
+    features: number of features of the encoder.
+    longest: largest number of decisions of a subtask, and the unit of its age.
     """
 
     def __init__(self, features: int, longest: int):
         super().__init__()
         self.longest = longest
-        # a parameter instead of a layer: without a subtask it is unused and has no gradient
+        # not a layer: without a subtask, it is unused and has no gradient
         self.condition = nn.Parameter(torch.zeros(features, len(SUBTASKS) * PER_SUBTASK))
         last = nn.Linear(HIDDEN, len(SUBTASKS))
         nn.init.orthogonal_(last.weight, 0.01)  # initially all possible subtasks are equally likely
@@ -72,7 +72,7 @@ class Commander(nn.Module):
         self.value_net = nn.Sequential(nn.Linear(features, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1))
 
     def forward(self, features: torch.Tensor, observations: Observations) -> torch.Tensor:
-        """Conditioned features for the low level, float[N, F]."""
+        """Return features for the low level, float[N, F], which depend on the active subtasks."""
         if COMMAND in observations:
             command = observations[COMMAND]
             if bool((command[:, 0] == NO_SUBTASK).all()):
@@ -83,7 +83,7 @@ class Commander(nn.Module):
         return features + command_features(observations, command, self.longest) @ self.condition.T
 
     def choose(self, features: torch.Tensor, observations: Observations) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits float32[N, 5] of the subtasks, IMPOSSIBLE without a target, and values float32[N]."""
+        """Return logits float32[N, 5] of the subtasks (IMPOSSIBLE for those without a target) and values float32[N]."""
         with torch.autocast(features.device.type, enabled=False):
             full = features.float()
             logits = self.policy_net(full).masked_fill(~possible(observations), IMPOSSIBLE)
@@ -91,7 +91,10 @@ class Commander(nn.Module):
 
 
 def possible(observations: Observations) -> torch.Tensor:
-    """Possible subtasks bool[N, 5]: switch not taken, closed door, exit open, hazard observed; exploring always."""
+    """Return bool[N, 5], True for subtasks that have a target.
+
+    These are a switch that is not taken, a closed door, an open exit, and an observed hazard.  Exploring is always possible.
+    """
     collected = observations["reachability_features"][:, _PATH.switch_collected] > 0
     exists, closed, _ = _doors(observations)
     near = (_hazards(observations)[..., _HAZARD.radius] > 0).any(dim=1)
@@ -99,9 +102,9 @@ def possible(observations: Observations) -> torch.Tensor:
 
 
 def targets(observations: Observations) -> torch.Tensor:
-    """Offsets float32[N, 5, 2], px, from the ninja to the target of each subtask; 0 without a target.
+    """Return offsets float32[N, 5, 2] in px from the ninja to the target of each subtask; 0 without a target.
 
-    Targets are the door with the nearest switch, the nearest hazard, and for exploring the second waypoint.
+    Targets are the exit switch, the nearest switch of a closed door, the exit, the nearest hazard and the second waypoint.
     """
     entities, path = observations["entity_positions"], observations["reachability_features"]
     ninja = entities[:, _ENTITY.ninja_x : _ENTITY.ninja_y + 1]
@@ -123,9 +126,10 @@ def targets(observations: Observations) -> torch.Tensor:
 
 
 def command_features(observations: Observations, command: torch.Tensor, longest: int) -> torch.Tensor:
-    """Features float32[N, 25] of subtasks: 1, age, offset and distance in the columns of the active one, else 0.
+    """Return features float32[N, 25]: 1, age, offset and distance in the columns of the active subtask, 0 elsewhere.
 
-    command: int64[N, 2].  longest: decisions, the unit of time.
+    command: int64[N, 2], the observation COMMAND.
+    longest: number of decisions that is the unit of the age.
     """
     chosen = command[:, 0].clamp(min=0)
     offset = targets(observations)[torch.arange(len(chosen), device=chosen.device), chosen] / NEAR_PX
@@ -138,22 +142,22 @@ def command_features(observations: Observations, command: torch.Tensor, longest:
 
 
 def _doors(observations: Observations) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Observed doors: exists bool[N, 5], closed bool[N, 5], position of the switch float32[N, 5, 2], px."""
+    """Return of the observed doors: exists bool[N, 5], closed bool[N, 5] and switch position float32[N, 5, 2] in px."""
     doors = observations["switch_states"].unflatten(1, (layout.NUM_DOORS, _DOORS))
     return doors[..., :2].any(dim=2), doors[..., _DOORS - 1] == 0, doors[..., :2]
 
 
 def _hazards(observations: Observations) -> torch.Tensor:
-    """Hazards float32[N, 8, 5], nearest first."""
+    """Return the observed hazards, float32[N, 8, 5], the nearest first."""
     return observations["hazards"].reshape(-1, *layout.SPECS["hazards"].shape)
 
 
 class Commands:
-    """Active subtasks of N environments: choice, age and termination.
+    """Active subtasks of N environments.
 
     longest: largest number of decisions of a subtask.
     now: int64[N, 2], the observation COMMAND.
-    begun: [N], facts at the start of each subtask.
+    begun: [N], ``facts`` at the start of each subtask.
     """
 
     def __init__(self, num_envs: int, longest: int):
@@ -163,40 +167,39 @@ class Commands:
         self.begun = np.zeros(num_envs, _FACTS)
 
     def start(self, envs: np.ndarray, chosen: np.ndarray, obs: Mapping[str, np.ndarray]) -> None:
-        """Start subtasks.  envs, chosen: int64[k].  obs: raw observations of these environments, [k, ...]."""
+        """Start the subtasks ``chosen``, int64[k].  obs: raw observations [k, ...] of the environments ``envs``, int64[k]."""
         self.now[envs, 0], self.now[envs, 1] = chosen, 0
         self.begun[envs] = facts(obs)
 
     def step(
         self, obs: Mapping[str, np.ndarray], ended: np.ndarray, envs: np.ndarray | slice = slice(None)
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Update ages after a decision; return (over, completed), bool[k] each.
+        """Update the subtasks after a decision; return bool[k] for subtasks that are over, and bool[k] for completed ones.
 
-        obs: raw observations after the decision, [k, ...].
-        ended: bool[k], ends of episodes, which also end the subtask; the caller decides from the outcome whether it was
-            completed.
-        envs: int64[k]; default: all environments.
+        obs: raw observations [k, ...] after the decision.
+        ended: bool[k], True if the decision ended its episode.  This ends the subtask, too; ``completed`` is then False.
+        envs: int64[k], the environments; default: all.
         """
         self.now[envs, 1] += 1
         completed = is_completed(self.now[envs, 0], self.begun[envs], facts(obs)) & ~ended
         return ended | completed | (self.now[envs, 1] >= self.longest), completed
 
     def state(self) -> dict[str, np.ndarray]:
-        """State for ``load``, as arrays of numbers."""
+        """Return the state for ``load`` as arrays of numbers."""
         return {
             "now": self.now.copy(),
             "begun": np.stack([self.begun[name].astype("f8") for name in _FACTS.names or ()]),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state``."""
+        """Restore a ``state``."""
         self.now[:] = state["now"]
         for name, values in zip(_FACTS.names or (), state["begun"], strict=True):
             self.begun[name] = values
 
 
 def facts(obs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Facts [N] for the rules of completion, from raw observations."""
+    """Return the facts [N] that decide on completion, from raw observations [N, ...]."""
     path, entities = obs["reachability_features"], obs["entity_positions"]
     doors = obs["switch_states"].reshape(len(path), layout.NUM_DOORS, -1)
     hazard = obs["hazards"].reshape(len(path), *layout.SPECS["hazards"].shape)[:, 0]
@@ -210,7 +213,7 @@ def facts(obs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def is_completed(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """Completed subtasks, bool[N].  begun, now: facts at the start and now, in the same episode."""
+    """Return bool[N], True for completed subtasks.  begun, now: ``facts`` at the start of the subtask and now."""
     return np.select(
         [subtask == EXIT_SWITCH, subtask == LOCKED_DOOR, subtask == MINE, subtask == EXPLORE],
         [
@@ -224,5 +227,5 @@ def is_completed(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.
 
 
 def with_command(obs: Mapping[str, np.ndarray], command: np.ndarray) -> dict[str, np.ndarray]:
-    """Add the commands int64[N, 2] to observations."""
+    """Add active subtasks int64[N, 2] to observations."""
     return {**obs, COMMAND: command}

@@ -1,7 +1,7 @@
-"""Strict transfer of weights between networks; incomplete transfers are errors that list the tensors.
+"""Strict transfer of weights between networks.
 
-A partly loaded policy would train without an error but lack pretraining.  So each source tensor must be used, and each target
-tensor must be filled or listed in ``fresh``.
+A policy with a part of the weights would train without an error, but lack pretraining.  So each source tensor must be used,
+and each target tensor must be filled or listed in ``fresh``.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,13 +17,13 @@ from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import MEMORY
 from rl.policy.subtasks import COMMAND, SUBTASKS
 
-State = Mapping[str, torch.Tensor]  # a state dict
-TOLERANCE = 1e-5  # of features and logits, as a share of the largest absolute value
+State = Mapping[str, torch.Tensor]  # state dict
+TOLERANCE = 1e-5  # largest difference of features and logits, as a share of the largest absolute value
 MIN_AGREEMENT = 0.95  # share of a probe batch on which both policies choose the same action
 
 
 class WeightTransferError(UserError, ValueError):
-    """Incomplete or wrong transfer; the target is unchanged.  problems: each with the names of its tensors."""
+    """A transfer that is incomplete or wrong; the target is unchanged.  problems: texts with the names of tensors."""
 
     def __init__(self, message: str, problems: Iterable[str] = ()):
         super().__init__(message)
@@ -32,9 +32,11 @@ class WeightTransferError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class TransferReport:
-    """Result of a transfer; counts are of tensors, ``values`` of numbers.
+    """Result of a transfer.
 
-    fresh: target tensors that keep their initial values.
+    source, used, target, filled: numbers of tensors.
+    values: number of transferred numbers.
+    fresh: names of the target tensors that keep their initial values.
     """
 
     source: int
@@ -54,10 +56,10 @@ class TransferReport:
 
 
 def transfer(source_state: State, target_module: nn.Module, *, fresh: Iterable[str] = ()) -> TransferReport:
-    """Copy all tensors of ``source_state`` into those of the same names in ``target_module``.
+    """Copy all tensors of ``source_state`` to the tensors with the same names in ``target_module``.
 
-    fresh: names, or prefixes that end with a dot ("value_net."), of target tensors that keep their values.
-    WeightTransferError: a tensor that is unused, unfilled, of another shape or dtype, or not finite.
+    fresh: target tensors that keep their values, as names or as prefixes that end with a dot ("value_net.").
+    Raises WeightTransferError if a tensor is unused, unfilled, of another shape or dtype, or not finite.
     """
     target_state = target_module.state_dict()
     new = tuple(sorted(name for name in target_state if any(_fits(name, pattern) for pattern in fresh)))
@@ -67,7 +69,7 @@ def transfer(source_state: State, target_module: nn.Module, *, fresh: Iterable[s
             "architecture, or list intended differences in fresh.",
             problems,
         )
-    # load_state_dict instead of copy_: modules may check values, as the normaliser checks its fingerprint
+    # load_state_dict instead of copy_, so that the normaliser checks its fingerprint
     target_module.load_state_dict({**target_state, **source_state})
     return TransferReport(
         source=len(source_state),
@@ -106,12 +108,12 @@ def check_same_policy(
     target: NppPolicy,
     obs: Mapping[str, np.ndarray],
 ) -> float:
-    """Compare two policies on a probe batch, both in float32; returns the share of equal greedy actions.
+    """Compare two policies in float32 on some observations; return the share of equal greedy actions.
 
-    obs: raw observations {key: array [N, *shape]}, N of a few hundred.
-    A target with subtasks is compared under each of them; a recurrent one with zero and with random states.
-    WeightTransferError: architectures differ otherwise, features or logits differ by more than 1e-5 of their largest absolute
-        value (at least of 1), or fewer than 95 % of the actions agree.
+    A target with subtasks is compared with each subtask, a recurrent target with zero and with random states.
+    obs: raw observations {key: array [N, *shape]}, with N of a few hundred.
+    Raises WeightTransferError if the architectures differ in more than subtasks, if features or logits differ by more than
+    1e-5 of max(1, largest absolute value), or if fewer than 95 % of the actions are equal.
     """
     wanted_of = get_architecture(target.architecture)
     if source.architecture not in (wanted_of.name, wanted_of.imitated.name):
@@ -120,7 +122,7 @@ def check_same_policy(
 
 
 def _probes(target: NppPolicy, obs: Mapping[str, np.ndarray]) -> list[Mapping[str, np.ndarray]]:
-    """Observations with each subtask, or with zero and random recurrent states."""
+    """Return the observations with each subtask, or with zero and with random recurrent states."""
     rows = len(next(iter(obs.values())))
     if target.memory is not None:
         states = np.random.default_rng(0).uniform(-1, 1, (rows, target.memory.size)).astype(np.float32)
@@ -131,11 +133,11 @@ def _probes(target: NppPolicy, obs: Mapping[str, np.ndarray]) -> list[Mapping[st
 
 
 def _agreement(source: NppPolicy, target: NppPolicy, obs: Mapping[str, np.ndarray]) -> float:
-    """See ``check_same_policy``."""
+    """Return the share of equal actions; see ``check_same_policy``."""
     wanted, found = (_in_float32(policy, obs) for policy in (source, target))
     for name, want, have in zip(("features", "logits"), wanted, found, strict=True):
         largest = float((have - want).abs().max())
-        if not largest <= TOLERANCE * max(1.0, float(want.abs().max())):  # catches NaN as well
+        if not largest <= TOLERANCE * max(1.0, float(want.abs().max())):  # also true for NaN
             raise WeightTransferError(
                 f"{name} of the two policies differ by up to {largest:.3g} on the probe batch: the weights or the "
                 f"normaliser's statistics are not the same"
@@ -150,7 +152,7 @@ def _agreement(source: NppPolicy, target: NppPolicy, obs: Mapping[str, np.ndarra
 
 @torch.no_grad()
 def _in_float32(policy: NppPolicy, obs: Mapping[str, np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features and logits, on the CPU."""
+    """Return features and logits on the CPU."""
     before = policy.precision
     policy.precision = "float32"
     try:
