@@ -1,10 +1,10 @@
-"""The folder of the game's levels, which ``campaign:`` at the beginning of an argument stands for.
+"""Replace the prefix ``campaign:`` of command-line arguments by the folder with the game's levels.
 
-``nppsim-campaign.toml`` in the current folder holds one line, ``folder = "PATH"``.  Then, in the arguments of every command,
+``nppsim-campaign.toml`` in the current folder contains one line, ``folder = "PATH"``.  Every command then replaces
 
-    campaign:                is  PATH
-    campaign:S.txt#12        is  PATH/S.txt#12
-    campaign:S-C-12-03       is  PATH#S-C-12-03
+    campaign:                by  PATH
+    campaign:S.txt#12        by  PATH/S.txt#12
+    campaign:S-C-12-03       by  PATH#S-C-12-03
 """
 
 import os
@@ -15,13 +15,13 @@ from nppsim.reading import read_toml
 
 FILE = "nppsim-campaign.toml"
 PREFIX = "campaign:"
-_ARGUMENT = re.compile(rf"(--[\w-]+=)?{PREFIX}(.*)", re.DOTALL)  # also as --levels=campaign:S.txt
+_ARGUMENT = re.compile(rf"(--[\w-]+=)?{PREFIX}(.*)", re.DOTALL)  # campaign:S.txt or --levels=campaign:S.txt
 _MAX_BYTES = 1 << 16
 _REMEDY = f'write the line folder = "PATH OF THE GAME\'S LEVELS" in {FILE}, in the current folder'
 
 
 def expanded(argument: str) -> str:
-    """Return an argument with the folder in place of ``campaign:``; others unchanged.
+    """Return the argument with the prefix replaced by the folder; other arguments are returned unchanged.
 
     Raises ConfigError if the file or the folder is missing.
     """

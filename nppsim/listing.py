@@ -1,4 +1,4 @@
-"""Facts about levels, for ``nppsim levels``."""
+"""Properties of levels that ``nppsim levels`` prints."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,13 +12,12 @@ from nppsim.levels.level import Level
 
 @dataclass(frozen=True)
 class LevelFacts:
-    """One level as ``nppsim levels`` prints it.
+    """Properties of one level.
 
-    name: where it is, as ``Level.load`` takes it.
-    id: see ``Level.id``.
-    support: see ``Level.support``.
-    entities: number of records by name of their type.
-    path_length: px, from the spawn over the switch to the exit; None if no path is found.
+    name: path of the level, in the form that ``Level.load`` accepts.
+    id, title, support: see ``Level``.
+    entities: name of an entity type -> number of its records.
+    path_length: px, length of the path from the spawn over the exit switch to the exit; None if there is no path.
     """
 
     name: str
@@ -30,7 +29,7 @@ class LevelFacts:
 
 
 def level_facts(levels: Sequence[Level]) -> list[LevelFacts]:
-    """Describe levels."""
+    """Return the properties of each level."""
     if not levels:
         return []
     bank = LevelBank(levels)

@@ -14,26 +14,26 @@ from nppsim.physics.rules import DEFAULT_RULES, Rules
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.physics.tick import start, tick
 
-# What is recorded of the ninja in each frame: the columns of the conformance traces, and their names in messages.
+# Columns of the frames in a conformance trace: the ninja's state after each frame.  Messages use these names.
 FRAME_COLUMNS = ("x", "y", "vx", "vy", "state", "airborne", "walled", "floor normal x", "floor normal y", "gold")
 X, Y, VX, VY, STATE, AIRBORNE, WALLED, FLOOR_X, FLOOR_Y, GOLD = range(len(FRAME_COLUMNS))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A recorded run; F frames, E entities in type order (an exit's switch directly after its exit).
+    """A recorded run of F frames.  Its E entities are in type order; each exit switch follows its exit.
 
-    frames: int, frames simulated (the run stops on death, win, or with the inputs).
+    frames: number of simulated frames.  A run ends with the ninja's death, a win or the last input.
     outcome: "won", "died", "running".
-    position, velocity, floor_normal: float64[F, 2], px and px per frame, after each frame.
+    position, velocity, floor_normal: float64[F, 2] after each frame; px, px per frame and no unit.
     ninja_state: int8[F], 0..9.
     airborne, walled: bool[F].
-    gold: int32[F], taken so far.
-    win_fraction: part of the last frame elapsed at the exit.
+    gold: int32[F], pieces collected so far.
+    win_fraction: fraction of the last frame after which the ninja reached the exit.
     entities: int16[E, 2], (type, index within the type).
-    entity_state: uint8[F, E], bit 0 active, bits 1 to 3 state of mines, floor guards, thwumps and evil ninjas (its low
-        three bits), bit 4 closed door.
-    entity_position: float64[F, E, 2], px; of doors with a switch, the switch.
+    entity_state: uint8[F, E].  Bit 0: active.  Bits 1 to 3: low three bits of the state of a mine, floor guard, thwump
+        or evil ninja.  Bit 4: closed door.
+    entity_position: float64[F, E, 2], px; for a door with a switch, the position of the switch.
     """
 
     frames: int
@@ -52,14 +52,16 @@ class Run:
 
     @property
     def won(self) -> bool:
-        """True if the exit was reached, in the last frame."""
+        """True if the ninja reached the exit."""
         return self.outcome == NAMES[WON]
 
 
 @kernel
 def _play(ninja, entities, movers, trail, world, inputs, frames, entity_state, entity_xy):
-    """Fill ``frames`` (float64[F, 10], see FRAME_COLUMNS), ``entity_state`` and ``entity_xy``; returns the number of frames
-    simulated."""
+    """Fill ``frames`` (float64[F, 10], see FRAME_COLUMNS), ``entity_state`` and ``entity_xy``.
+
+    Returns the number of simulated frames.
+    """
     start(ninja, entities, movers, world, ninja["level"])
     base = world.level[ninja["level"]]["entity_first"]
     count = world.level[ninja["level"]]["entity_end"] - base
@@ -83,7 +85,7 @@ def _play(ninja, entities, movers, trail, world, inputs, frames, entity_state, e
 
 @kernel
 def _state_bits(placed, entity, movers):
-    """An entity's value of ``Run.entity_state``."""
+    """Return the value of an entity in ``Run.entity_state``."""
     kind, state = placed["type"], np.int64(0)
     if is_mine(kind):
         state = np.int64(entity["state"])
@@ -93,17 +95,17 @@ def _state_bits(placed, entity, movers):
 
 
 def is_active(entity_state: np.ndarray) -> np.ndarray:
-    """0 or 1 of each value of ``Run.entity_state``: not yet collected, taken or used up."""
+    """Extract from ``Run.entity_state`` the bit of active entities: 1 until they are collected or used up."""
     return entity_state & 1
 
 
 def own_state(entity_state: np.ndarray) -> np.ndarray:
-    """The state of mines, floor guards and thwumps in each value of ``Run.entity_state``: 0..7, low bits of a signed one."""
+    """Extract from ``Run.entity_state`` the low three bits of the signed state of mines, guards and thwumps: 0..7."""
     return entity_state >> 1 & 7
 
 
 def is_closed(entity_state: np.ndarray) -> np.ndarray:
-    """0 or 1 of each value of ``Run.entity_state``: a closed door."""
+    """Extract from ``Run.entity_state`` the bit of closed doors."""
     return entity_state >> 4 & 1
 
 
@@ -117,11 +119,12 @@ def simulate(
 ) -> Run:
     """Play ``level`` from its spawn.
 
-    level: or a LevelBank of it alone, if it is compiled already.
-    inputs: uint8[frames], N++ input bytes (1 jump, 2 right, 4 left; left wins over right; 8 self-destruct), one a frame.
-    completions: with chaser drones and lasers, which the reference simulator leaves out.
-    rules: variants of rules that no recording has decided; both hold for a Level, a LevelBank has its own.
-    Raises ValueError for inputs that are not one byte a frame.
+    level: a Level, or a LevelBank that contains only this level and saves compiling it.
+    inputs: uint8[frames], one N++ input byte per frame: 1 jump, 2 right, 4 left (overrides right), 8 self-destruct.
+    completions: simulate the entities that the reference simulator leaves out (``kinds.COMPLETIONS``).
+    rules: variants of rules that no recording has decided.
+    ``completions`` and ``rules`` are ignored for a LevelBank, which has its own.
+    Raises ValueError for inputs that are not one byte per frame.
     """
     inputs = np.ascontiguousarray(inputs)
     whole = np.issubdtype(inputs.dtype, np.integer) or inputs.size == 0

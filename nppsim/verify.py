@@ -1,4 +1,4 @@
-"""Conformance: replay every case of a trace file and compare every number, bit for bit."""
+"""Conformance test: replay every case of a trace file and compare every number bit for bit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,23 +12,29 @@ from nppsim.levels.level import Level, LevelError
 from nppsim.simulate import FRAME_COLUMNS, Run, simulate
 
 _MAX_CASE_BYTES = 1 << 28
-_MORE_INPUTS = 1000  # limit of inputs after the end of a trace: each costs memory
-_DATASETS = {"map", "inputs", "frames", "entities"}  # required; more for cases with entities and movers
+_MORE_INPUTS = 1000  # limit of inputs after the last frame of a trace; each input takes memory
+_DATASETS = {"map", "inputs", "frames", "entities"}  # required of every case; some need more, see ``_check``
 
 
 class TraceError(UserError, ValueError):
-    """File without valid traces; the message names the file and the defect."""
+    """File that is not a valid trace file; the message names the file and the defect."""
 
 
 @dataclass
 class ThemeResult:
-    """Result of one theme: cases, bit-exact cases, the first divergence, and cases with an unusable level."""
+    """Result of one theme of a trace file.
+
+    cases, exact: number of all cases, and of bit-exact ones.
+    frames: number of recorded frames.
+    first_divergence: description of the first difference, "" if there is none.
+    refused: one "case: reason" per case whose level cannot be read.
+    """
 
     cases: int = 0
     exact: int = 0
     frames: int = 0
     first_divergence: str = ""
-    refused: list[str] = field(default_factory=list)  # "case: reason"
+    refused: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
@@ -37,7 +43,7 @@ class ThemeResult:
 
 
 def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
-    """Yield (theme, case, datasets) of a trace file.  Raises TraceError if the file is not a trace file."""
+    """Yield (theme, case, datasets by name) for each case.  Raises TraceError if the file is not a trace file."""
     if not Path(path).is_file():
         raise TraceError(f"{path}: no such file; give a trace file")
     try:
@@ -50,7 +56,7 @@ def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
                 datasets = dict(file[theme][case].items())
                 if sum(data.nbytes for data in datasets.values()) > _MAX_CASE_BYTES:
                     raise TraceError(
-                        f"{path}: {theme}/{case} has more than {_MAX_CASE_BYTES:,} bytes; this is no trace"
+                        f"{path}: {theme}/{case} has more than {_MAX_CASE_BYTES:,} bytes; this is not a trace"
                     )
                 yield theme, case, {name: np.asarray(data[()]) for name, data in datasets.items()}
     except TraceError:
@@ -113,7 +119,7 @@ def verify(traces_path: str | Path) -> dict[str, ThemeResult]:
         result.frames += len(trace["frames"])
         try:
             level = Level.from_bytes(trace["map"].tobytes(), f"{theme}/{case}")
-            run = simulate(level, trace["inputs"], completions=False)  # the reference simulator has no completions
+            run = simulate(level, trace["inputs"], completions=False)  # as in the reference simulator
         except LevelError as error:
             result.refused.append(f"{case}: {error}")
             continue
@@ -131,7 +137,7 @@ def _check(trace: dict[str, np.ndarray], place: str) -> None:
     needed = _DATASETS | {named for given, named in more if rows.get(given)}
     if missing := needed - trace.keys():
         raise TraceError(f"{place} lacks {', '.join(sorted(missing))}: this is not a trace file")
-    shapes: dict[str, tuple[str, tuple[int | None, ...]]] = {  # kinds of dtype; None: any length
+    shapes: dict[str, tuple[str, tuple[int | None, ...]]] = {  # dataset -> (dtype kinds, shape); None: any length
         "map": ("u", (None,)),
         "inputs": ("u", (None,)),
         "frames": ("f", (None, len(FRAME_COLUMNS))),
@@ -151,4 +157,4 @@ def _check(trace: dict[str, np.ndarray], place: str) -> None:
     if rows["inputs"] > rows["frames"] + _MORE_INPUTS:
         raise TraceError(f"{place}: {rows['inputs']} inputs for {rows['frames']} frames")
     if rows.get("movers") and not {*map(tuple, trace["movers"].tolist())} <= {*map(tuple, trace["entities"].tolist())}:
-        raise TraceError(f"{place}: movers that are no entities")
+        raise TraceError(f"{place}: movers contains entities that are not in entities")

@@ -1,11 +1,11 @@
-"""Procedural levels by category, seeded.
+"""Seeded procedural generation of levels.
 
-A *family* (one file each) is a pure function ``family(seed, **parameters) -> Level``.  A *category* is a list of
-recipes, families with parameters; ``generate(category, seed)`` picks one of them, and a difficulty narrows the spans in
-which the family draws.  The index entry of a level is enough to generate it again:
-``FAMILIES[entry.generator](entry.seed, **entry.parameters)``.
+A *family* (one file each) is a pure function ``family(seed, **parameters) -> Level``.  Most parameters are spans
+(lowest, highest) of a uniform distribution.  A *category* is a list of recipes, each a family with parameters;
+``generate(category, seed)`` picks one of them.  A difficulty narrows the spans.  The index entry of a level is enough to
+generate it again: ``FAMILIES[entry.generator](entry.seed, **entry.parameters)``.
 
-Source of the categories: kinds and sizes of the levels of the predecessor's generators.
+The categories follow the kinds and sizes of levels of the predecessor's generators.
 """
 
 import math
@@ -38,7 +38,7 @@ FAMILIES: dict[str, Callable[..., Level]] = {
 
 # Category -> recipes (family, parameters), all equally likely.  Sizes in tiles.
 RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
-    # No jump needed: walk, and fall where it is safe.
+    # No jump needed: the ninja walks, and falls from safe heights.
     "simplest": (
         ("minimal", {"width": (3, 8), "height": (1, 2)}),
         ("horizontal", {"width": (4, 10), "height": (1, 2), "bumps": (1, 2)}),
@@ -78,7 +78,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ),
         ("vertical", {"width": (2, 4), "height": (4, 10), "climb": False, "lined": (2, 6)}),
     ),
-    # Longer, small steps, short climbs, a door now and then.
+    # Longer levels with small steps, short climbs and some doors.
     "simpler": (
         ("minimal", {"width": (3, 22), "height": (1, 5), "door_share": 0.7}),
         ("minimal", {"width": (5, 16), "height": (1, 1), "door_share": 1.0}),
@@ -104,7 +104,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ),
         ("horizontal", {"width": (8, 30), "height": (3, 5), "bumps": (0, 3), "steps": (0, 3), "mines": (1, 4)}),
     ),
-    # The whole width or height of the stage, several things to do one after the other.
+    # Up to the whole width or height of the stage, with several obstacles in a row.
     "medium": (
         ("maze", {"width": (14, 30), "height": (8, 16), "cell": (1, 3), "mines": (0, 4)}),
         ("chambers", {"grid": ((2, 2), (1, 1)), "width": (5, 10), "height": (4, 7), "doors": (0, 1)}),
@@ -183,8 +183,8 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
             },
         ),
     ),
-    # Machines: launch pads, bounce blocks, one-ways, thwumps, shove thwumps, drones, guards, boost pads, death balls;
-    # turrets, shooting drones, lasers, chasers; curves.
+    # Other entities than mines (launch pads, bounce blocks, one-ways, thwumps, drones, guards, boost pads, death balls,
+    # turrets, lasers) and curved tiles.
     "advanced": (
         ("course", {"kinds": ("launch",), "stations": (1, 2), "height": (14, 20)}),
         ("course", {"kinds": ("bounce",), "stations": (1, 2), "height": (10, 14)}),
@@ -210,14 +210,14 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
 }
 CATEGORIES = tuple(RECIPES)
 LESS_IS_HARDER = frozenset({"spacing", "island", "cell"})  # of all other parameters, more is harder
-WINDOW = 0.5  # share of a span that a difficulty leaves; half of that at either end
+WINDOW = 0.5  # width of a narrowed span relative to the whole span, centred at the difficulty and cut off at both ends
 
 
 def recipe(category: str, seed: int, difficulty: float | None = None) -> tuple[str, dict[str, Any]]:
-    """Return family and parameters of the level of a category and seed.
+    """Return the name of the family and the parameters for a category and seed.
 
-    difficulty: 0 to 1, the position in each span from which parameters are drawn; None draws from whole spans.
-    Raises ConfigError for an unknown category, and for a difficulty out of range.
+    difficulty: 0 (easiest) to 1; narrows each span to a window around this position.  None: whole spans.
+    Raises ConfigError for an unknown category or a difficulty out of range.
     """
     if category not in RECIPES:
         advice = f"has no generators; choose from {', '.join(CATEGORIES)}{did_you_mean(category, CATEGORIES)}"
@@ -235,17 +235,16 @@ def recipe(category: str, seed: int, difficulty: float | None = None) -> tuple[s
 
 
 def generate(category: str, seed: int, difficulty: float | None = None) -> tuple[Level, LevelEntry]:
-    """Generate the level of a category and seed (0 or more), and its entry for the index of a level set.
+    """Return the level for a category and seed (0 or more), and its entry for the index of a level set.
 
-    The level is a pure function of the arguments.  difficulty and errors: as for ``recipe``.
+    The level is a pure function of the arguments.  difficulty and errors: see ``recipe``.
     """
     family, parameters = recipe(category, seed, difficulty)
     return FAMILIES[family](seed, **parameters), LevelEntry(category, family, parameters, seed)
 
 
 def _narrow(value: Any, where: float) -> Any:
-    """Narrow a span, or each span of a tuple, to a window around the position ``where`` (0 to 1); return other values
-    unchanged."""
+    """Narrow a span, or each span of a tuple, around the position ``where`` (0 to 1); return other values unchanged."""
     if not isinstance(value, tuple) or isinstance(value[0], str):
         return value
     if isinstance(value[0], tuple):

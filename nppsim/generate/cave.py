@@ -1,7 +1,7 @@
-"""Caves: sketches with a ground to walk on and a ceiling above it.
+"""Caves: sketches that consist of a ground to walk on and a ceiling.
 
-Ground and ceiling are given by their heights in half-tiles at the left and at the right border of each column, so that
-one table covers slopes, half-tiles and cliffs.
+Arrays contain the heights of ground and ceiling, in half-tiles, at the left and right border of each column.  They can
+express slopes, half-tiles and cliffs.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from nppsim.levels import kinds
 from nppsim.levels.level import STEPS_PER_TILE
 from nppsim.levels.tiles import OPEN, SOLID
 
-MIN_FLAT = 3  # columns: for spawn, switch and exit
+MIN_FLAT = 3  # columns for spawn, switch and exit
 
-# Tile at the top of a column of ground: (parity of the lower end's height, right end minus left end) -> tile id.
+# Tile at the top of a column of ground: (height of the lower border modulo 2, right minus left height) -> tile id.
 _GROUND = {(0, 0): OPEN, (1, 0): 4, (0, 1): 20, (1, 1): 24, (0, -1): 21, (1, -1): 25, (0, 2): 8, (0, -2): 9}
 _UPSIDE_DOWN = {OPEN: OPEN, 4: 2, 20: 19, 24: 23, 21: 18, 25: 22, 8: 7, 9: 6}
 
@@ -26,8 +26,8 @@ class Cave:
     """Open space between a ground and a ceiling.
 
     ground: int[columns, 2], height of the ground above the sketch's lower edge, in half-tiles, at the left and right
-        border of each column.  Within a column it changes by at most one tile; between columns it may jump (a cliff).
-    ceiling: int[columns, 2], likewise, the depth of the ceiling below the sketch's upper edge.
+        border of each column.  Within a column it changes by at most one tile; between columns there may be cliffs.
+    ceiling: int[columns, 2], depth of the ceiling below the sketch's upper edge, in the same form.
     rows: height of the sketch in tiles.
     """
 
@@ -41,7 +41,7 @@ class Cave:
         return len(self.ground)
 
     def tiles(self) -> np.ndarray:
-        """uint8[rows, columns]."""
+        """Return the tile ids, uint8[rows, columns]."""
         tiles = np.full((self.rows, self.columns), OPEN, dtype=np.uint8)
         for column in range(self.columns):
             full, surface = _column_top(*self.ground[column].tolist())
@@ -55,15 +55,15 @@ class Cave:
         return tiles
 
     def standing(self, column: int) -> Position:
-        """Position 12 px above the middle of a column's ground."""
+        """Return the position 12 px above the middle of a column's ground."""
         return STEPS_PER_TILE * column + 2, STEPS_PER_TILE * self.rows - int(self.ground[column].sum()) - 2
 
     def flat(self) -> list[int]:
-        """Return the columns with level ground, suitable for spawns and mines."""
+        """Return the columns with level ground, which are suitable for spawns and mines."""
         return np.flatnonzero(self.ground[:, 0] == self.ground[:, 1]).tolist()
 
     def mine(self, column: int) -> Placed:
-        """Return a mine on the ground of a column: the ninja must jump over it."""
+        """Return a mine on the ground of a column; the ninja must jump over it."""
         x, y = self.standing(column)
         return kinds.MINE, x, y + 1
 
@@ -75,20 +75,20 @@ class Cave:
 
 
 def level_ground(columns: int, height: int = 0) -> np.ndarray:
-    """Return ground (or ceiling) of one height in half-tiles: int[columns, 2]."""
+    """Return ground (or ceiling) of constant height in half-tiles: int[columns, 2]."""
     return np.full((columns, 2), height, dtype=np.int64)
 
 
 def sections(*parts: tuple[int, int]) -> np.ndarray:
-    """Join level sections (columns, height in half-tiles), with cliffs between them: int[columns, 2]."""
+    """Join level sections (columns, height in half-tiles) to a ground int[columns, 2], with cliffs between them."""
     return np.concatenate([level_ground(columns, height) for columns, height in parts])
 
 
 def add_bumps(rng: Rng, ground: np.ndarray, bumps: Sequence, count: int) -> None:
-    """Add up to ``count`` bumps to ``ground`` in place, each apart from the others and from both ends.
+    """Add up to ``count`` bumps to ``ground`` in place, not adjacent to each other or to the ends.
 
-    A bump is a list of (left, right) heights in half-tiles, one pair per column.  Bumps that do not fit, or that would
-    leave fewer than ``MIN_FLAT`` columns unchanged, are skipped.
+    bumps: to choose from; each is a list of (left, right) heights in half-tiles, one pair per column.
+    Bumps that do not fit, or that would leave fewer than ``MIN_FLAT`` columns unchanged, are skipped.
     """
     for _ in range(count):
         bump = np.array(pick(rng, bumps))
@@ -102,8 +102,7 @@ def add_bumps(rng: Rng, ground: np.ndarray, bumps: Sequence, count: int) -> None
 
 
 def order_of_goals(rng: Rng, columns: Sequence[int], apart: int = 1) -> tuple[int, int, int]:
-    """Draw the columns of spawn, switch and exit door, in any order; if possible, spawn and switch are at least ``apart``
-    columns from each other."""
+    """Draw the columns of spawn, switch and exit door; spawn and switch are ``apart`` columns apart if possible."""
     spawn = int(rng.choice(columns))
     others = [column for column in columns if column != spawn]
     far = [column for column in others if abs(column - spawn) >= apart]
@@ -113,9 +112,9 @@ def order_of_goals(rng: Rng, columns: Sequence[int], apart: int = 1) -> tuple[in
 
 
 def spread_mines(rng: Rng, cave: Cave, count: int, columns: Sequence[int], keep_clear: Sequence[int]) -> list[Placed]:
-    """Place up to ``count`` mines on the ground of some of ``columns``.
+    """Place up to ``count`` mines on the ground of ``columns``.
 
-    Two columns beside each mine and beside each column of ``keep_clear`` have none, for take-off and landing.
+    Mines are more than two columns from each other and from ``keep_clear``, as room for take-off and landing.
     """
     avoided = list(keep_clear)
     mines: list[Placed] = []
@@ -127,6 +126,6 @@ def spread_mines(rng: Rng, cave: Cave, count: int, columns: Sequence[int], keep_
 
 
 def _column_top(left: int, right: int) -> tuple[int, int]:
-    """Return the number of full tiles of a column of ground, and the tile id on top (OPEN if the ground is level)."""
+    """Return the number of full tiles in a column of ground, and the id of the tile on top (OPEN if there is none)."""
     low = min(left, right)
     return low // 2, _GROUND[low % 2, right - left]

@@ -1,4 +1,4 @@
-"""Family "chamber": one room, empty or with an uneven floor, an obstacle or a gap between the spawn and the goals."""
+"""Family "chamber": one room, empty, with an uneven floor, or with an obstacle or gap between the spawn and a goal."""
 
 import numpy as np
 
@@ -6,15 +6,16 @@ from nppsim.generate.cave import Cave, level_ground, order_of_goals, sections
 from nppsim.generate.sketch import Rng, Span, draw, generator, place
 from nppsim.levels.level import Level
 
-SIDE = 3  # columns on either side of an obstacle or gap, at least
-HEADROOM = 2  # tiles between an obstacle and the ceiling, at least
+SIDE = 3  # minimum number of columns on either side of an obstacle or gap
+HEADROOM = 2  # minimum number of tiles between an obstacle and the ceiling
 
 
 def chamber(seed: int, *, width: Span, height: Span, kind: str) -> Level:
-    """One room.
+    """Generate a room.
 
-    width, height: tiles; height at least 4.  kind: "flat"; "uneven" (floor up to 3 tiles higher or 1 lower in places);
-    "obstacle" (a block of 1-3 x 1-3 tiles to cross); "gap" (a pit of 2-4 columns, 1-3 tiles deep, without mines).
+    width, height: tiles; height at least 4.
+    kind: "flat"; "uneven" (floor of 0 to 3 tiles); "obstacle" (a block of 1-3 x 1-3 tiles); "gap" (a pit of 2-4 columns,
+        1-3 tiles deep, without mines).
     """
     rng = generator("chamber", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -39,7 +40,7 @@ def chamber(seed: int, *, width: Span, height: Span, kind: str) -> Level:
     cave = Cave(ground, level_ground(len(ground)), rows)
     near, far = np.arange(left - 1), np.arange(left + middle, len(ground))
     spawn = int(rng.choice(near[: max(1, len(near) - 1)]))
-    # One goal is on the far side; the other anywhere on the ground except at the spawn.
+    # One goal is on the far side, the other one anywhere except at the spawn.
     across = int(rng.choice(far))
     other = int(rng.choice([c for c in (*near, *far) if c not in (spawn, across) and c in cave.flat()] or [across - 1]))
     switch, door = (across, other) if rng.random() < 0.5 else (other, across)
@@ -47,7 +48,7 @@ def chamber(seed: int, *, width: Span, height: Span, kind: str) -> Level:
 
 
 def _uneven(rng: Rng, columns: int, rows: int) -> np.ndarray:
-    """Floor in level pieces of 2 to 4 columns."""
+    """Return a floor of level pieces with 2 to 4 columns each."""
     highest = min(3, rows - 3)
     parts = []
     while columns > 0:

@@ -1,3 +1,5 @@
+"""Family "chambers": a grid of rooms that are connected by corridors and shafts, some with locked doors."""
+
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -24,13 +26,13 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
-MAX_STEP = 2  # tiles between the floors of two rooms side by side, at most
+MAX_STEP = 2  # maximum difference in tiles between the floors of neighbouring rooms
 
-Cell = tuple[int, int]  # of the grid of rooms: column, row
+Cell = tuple[int, int]  # (column, row) in the grid of rooms
 
 
 class Room(NamedTuple):
-    """Rectangle of tiles, ends included."""
+    """Rectangle of tiles, including its last row and column."""
 
     left: int
     top: int
@@ -39,14 +41,18 @@ class Room(NamedTuple):
 
     @property
     def floor(self) -> list[Tile]:
-        """The lowest row."""
+        """Tiles of the lowest row."""
         return [(column, self.bottom) for column in range(self.left, self.right + 1)]
 
 
 class Link(NamedTuple):
-    """Passage from a room to a room that is reached after it; it may have a door."""
+    """Passage from a room to a later one.
 
-    parent: int  # number of the earlier room
+    parent: index of the earlier room.
+    position, orientation: those of a door in the passage.
+    """
+
+    parent: int
     position: Position
     orientation: int
 
@@ -61,13 +67,13 @@ def chambers(
     mines: Span = (0, 0),
     drones: Span = (0, 0),
 ) -> Level:
-    """Generate connected rooms, with spawn, switch and exit in different rooms if there are enough.
+    """Generate connected rooms; spawn, switch and exit are in different rooms if there are enough.
 
-    grid: columns and rows of rooms.
-    width, height: tiles of a room, at least 4; less where the stage is too small.
-    doors: number of locked doors between rooms; each switch is on the spawn's side of its door.
+    grid: number of columns and rows of rooms.
+    width, height: size of a room in tiles, at least 4; reduced if the stage is too small.
+    doors: number of locked doors between rooms; the switch is on the spawn's side of its door.
     mines: number of mines on walls, floors and ceilings.
-    drones: zap and mini drones that circle blocks in rooms without the spawn.
+    drones: number of zap and mini drones that circle blocks in rooms without the spawn.
     """
     rng = generator("chambers", seed)
     across, down = draw(rng, grid[0]), draw(rng, grid[1])
@@ -101,7 +107,7 @@ def chambers(
 
 
 def _connect(rng: Rng, board: np.ndarray, cells: Mapping[Cell, Room], first: Cell) -> tuple[list[Room], list[Link]]:
-    """Connect the rooms; return them in the order of connection, and the links; link i leads to room i + 1."""
+    """Connect the rooms; return them in order of connection, and the links.  Link i leads to room i + 1."""
     order, links = [first], []
     while len(order) < len(cells):
         pairs = [(a, b) for a in order for b in cells if b not in order and abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1]
@@ -116,15 +122,15 @@ def _connect(rng: Rng, board: np.ndarray, cells: Mapping[Cell, Room], first: Cel
 def _goals(rng: Rng, links: list[Link], shut: set[int]) -> tuple[int, int]:
     """Choose the rooms of the switch and of the exit; remove doors that would separate them.
 
-    shut: numbers of the links with a door; changed in place.
+    shut: indices of the links with a door; changed in place.
     """
-    behind: list[set[int]] = [set()]  # of each room, the doors between it and the spawn
+    behind: list[set[int]] = [set()]  # for each room, the doors between it and the spawn
     for number, link in enumerate(links):
         behind.append(behind[link.parent] | ({number} & shut))
     switch, door = draw(rng, (min(1, len(links)), len(links))), len(links)
     if rng.random() < 0.4:
         switch, door = door, switch
-    # The exit is at least as deep as its switch, and no closed door separates them.
+    # All doors in front of the exit switch are also in front of the exit.
     if behind[door] < behind[switch]:
         switch, door = door, switch
     shut -= behind[switch] - behind[door]
@@ -132,7 +138,7 @@ def _goals(rng: Rng, links: list[Link], shut: set[int]) -> tuple[int, int]:
 
 
 def _rooms(rng: Rng, across: int, down: int, width: Span, height: Span) -> dict[Cell, Room]:
-    """Draw one room per cell of the grid, row by row; the floors of a row differ by up to ``MAX_STEP``."""
+    """Draw one room per cell of the grid, row by row; the floors of a row differ by at most ``MAX_STEP``."""
     rooms = {}
     cell_wide, cell_high = COLUMNS // across, ROWS // down
     for j in range(down):
@@ -146,7 +152,7 @@ def _rooms(rng: Rng, across: int, down: int, width: Span, height: Span) -> dict[
 
 
 def _corridor(rng: Rng, board: np.ndarray, left_room: Room, right_room: Room) -> tuple[Position, int]:
-    """Connect horizontal neighbours at the higher of both floors; return position and orientation of a possible door."""
+    """Connect horizontal neighbours at the higher one of their floors; return position and orientation of a door."""
     row = min(left_room.bottom, right_room.bottom)
     columns = range(left_room.right + 1, right_room.left)
     board[row, columns.start : columns.stop] = OPEN
@@ -154,19 +160,18 @@ def _corridor(rng: Rng, board: np.ndarray, left_room: Room, right_room: Room) ->
 
 
 def _shaft(rng: Rng, board: np.ndarray, upper: Room, lower: Room) -> tuple[Position, int]:
-    """Connect vertical neighbours by a shaft along a wall of the lower room; return position and orientation of a
-    possible door."""
+    """Connect vertical neighbours by a shaft along a wall of the lower room; return position and orientation of a door."""
     walls = (lower.left, lower.right)
     column = int(rng.choice([c for c in walls if upper.left <= c <= upper.right] or walls))
     rows = range(upper.bottom + 1, lower.top)
     board[rows.start : rows.stop, column] = OPEN
-    # Beside the upper room, the shaft goes on to its floor and sideways into it.
+    # If the shaft is beside the upper room, continue it to the room's floor and sideways into the room.
     board[upper.bottom, min(column, upper.left) : max(column, upper.right) + 1] = OPEN
     return (STEPS_PER_TILE * column + 2, STEPS_PER_TILE * draw(rng, (rows.start, rows.stop))), FLAT
 
 
 def _circling_drone(rng: Rng, board: np.ndarray, room: Room) -> list[Placed]:
-    """Add a block in the air of a room, and return a drone that circles it; nothing if it does not fit."""
+    """Add a floating block to a room and return a drone that circles it; return nothing if it does not fit."""
     row = room.bottom - draw(rng, (1, 3))
     if room.right - room.left < 4 or row - 1 < room.top:
         return []
@@ -178,7 +183,7 @@ def _circling_drone(rng: Rng, board: np.ndarray, room: Room) -> list[Placed]:
 
 
 def _stand(rng: Rng, board: np.ndarray, room: Room, used: list[Tile]) -> Tile | None:
-    """Draw a free tile on solid ground of a room, if possible not next to a used one, and add it to ``used``."""
+    """Draw a free tile on the solid floor of a room, not next to used ones if possible, and add it to ``used``."""
     solid = [(c, r) for c, r in room.floor if r + 1 == ROWS or board[r + 1, c] == SOLID]
     free = [tile for tile in solid if tile not in used]
     apart = [tile for tile in free if all(abs(tile[0] - c) + abs(tile[1] - r) > 1 for c, r in used)]

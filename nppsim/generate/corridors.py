@@ -1,4 +1,4 @@
-"""Family "corridors": horizontal pieces joined by vertical ones, zig-zagging down, or up by wall jumps."""
+"""Family "corridors": horizontal corridors joined by shafts that lead down, or up by wall jumps."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
-MAX_TRIES = 5000  # to draw a chain that fits the stage
-BOARD = (120, 240)  # rows and columns of the drawing board
-CENTRE = (60, 120)  # row and column of it where a chain begins
+MAX_TRIES = 5000  # attempts to draw a chain that fits the stage
+BOARD = (120, 240)  # rows and columns of the array in which chains are drawn
+CENTRE = (60, 120)  # row and column where a chain begins
 
 
 def corridors(
@@ -26,18 +26,18 @@ def corridors(
     mines: Span = (0, 0),
     sides: Sequence[str] = SIDES,
 ) -> Level:
-    """A chain of corridors: the spawn in the first, the exit near the end of the last, the switch on the path.
+    """Generate a chain of corridors: spawn in the first one, exit near the end of the last one, switch on the path.
 
-    pieces: horizontal corridors, at least 2.
-    length, height: columns (at least 3) and rows of each.
-    shaft: columns of the vertical pieces.
-    drop, climb: rows between the floors of two corridors, down or up; a piece leads up only if ``climb`` is not (0, 0).
-    mines, sides: how many lie on which sides of the corridors (see ``add_lining``); none where it is one tile wide.
-    Raises ValueError if the sizes are such that no chain fits the stage.
+    pieces: number of corridors, at least 2.
+    length, height: size of each corridor in tiles; length at least 3.
+    shaft: width of the shafts in tiles.
+    drop, climb: rows between the floors of two corridors, down or up; shafts lead up only if ``climb`` is not (0, 0).
+    mines, sides: number of mines, and the sides on which they lie (see ``add_lining``).
+    Raises ValueError if no chain of these sizes fits the stage.
     """
     rng = generator("corridors", seed)
     for _ in range(MAX_TRIES):
-        owner = np.zeros(BOARD, dtype=np.int16)  # number of the piece that owns a tile, 0 for rock
+        owner = np.zeros(BOARD, dtype=np.int16)  # number of the piece (corridor or shaft) at a tile, 0 for solid tiles
         path = _draw_chain(rng, owner, draw(rng, pieces), length, height, shaft, drop, climb)
         rows, columns = np.nonzero(owner)
         if path and np.ptp(rows) < ROWS and np.ptp(columns) < COLUMNS and not _pieces_touch(owner):
@@ -56,7 +56,7 @@ def corridors(
 def _draw_chain(
     rng: Rng, owner: np.ndarray, pieces: int, length: Span, height: Span, shaft: Span, drop: Span, climb: Span
 ) -> list[Tile]:
-    """Draw a chain into ``owner``; the floor tiles along the path, or nothing if a piece met another."""
+    """Draw a chain into ``owner``; return the floor tiles along the path, or [] if two pieces overlap."""
     row, column = CENTRE
     direction, number = 1, 0
     path: list[Tile] = []
@@ -77,7 +77,7 @@ def _draw_chain(
         if not _carve(owner, number, inner, outer, min(row, next_row) - rows + 1, max(row, next_row)):
             return []
         row = next_row
-        if rng.random() < 0.5:  # go on
+        if rng.random() < 0.5:  # continue in the same direction
             column = outer + direction
         else:  # turn back
             column, direction = inner - direction, -direction
@@ -85,7 +85,7 @@ def _draw_chain(
 
 
 def _carve(owner: np.ndarray, number: int, x0: int, x1: int, top: int, bottom: int) -> bool:
-    """Give a rectangle (ends included) to a piece; False if some of it is taken."""
+    """Assign a rectangle (both ends included) to a piece; return False if it overlaps another one."""
     left, right = min(x0, x1), max(x0, x1)
     if top < 1 or left < 1 or bottom >= BOARD[0] - 1 or right >= BOARD[1] - 1:
         return False
@@ -97,7 +97,7 @@ def _carve(owner: np.ndarray, number: int, x0: int, x1: int, top: int, bottom: i
 
 
 def _pieces_touch(owner: np.ndarray) -> bool:
-    """Return True if pieces that do not follow each other touch (there must be rock between them)."""
+    """Return True if two pieces touch that do not follow each other."""
     for a, b in ((owner[1:], owner[:-1]), (owner[:, 1:], owner[:, :-1])):
         if np.any((a > 0) & (b > 0) & (abs(a - b) > 1)):
             return True

@@ -1,4 +1,4 @@
-"""Family "course": a cave from left to right with stations, each built around one type of entity."""
+"""Family "course": a cave with stations from left to right, each built around one type of entity."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -10,17 +10,18 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS
 from nppsim.levels.tiles import SOLID
 
-STRAIGHT_ON = (2, 3)  # drone modes: straight ahead until blocked
-LOW = 3  # tiles of ground at the start and after a descent: room for pits
+STRAIGHT_ON = (2, 3)  # modes of drones that fly straight ahead until blocked
+LOW = 3  # height of the ground in tiles, at the start and after a descent: room for pits
 REST = (3, 5)  # columns of level ground before, between and after the stations
-HUMPS = ((12, 13), (16, 17), (8, 9))  # tiles at the left and at the right end: discs, fillets, 45-degree slopes
+# Tile ids at the left and right end of humps and hollows: discs, fillets, 45-degree slopes.
+HUMPS = ((12, 13), (16, 17), (8, 9))
 HOLLOWS = ((17, 16), (9, 8))
 
 
 class _Board:
-    """A cave under construction: sections of ground and ceiling, in tiles, and entities.
+    """A cave under construction: sections of ground and ceiling, and entities.
 
-    rows: height.  ground: tiles of ground at the right end.  columns: width so far.
+    rows: height of the cave in tiles.  columns: width so far.  ground: height of the ground at the right end, in tiles.
     """
 
     def __init__(self, rows: int):
@@ -31,7 +32,7 @@ class _Board:
         self.tiles: list[tuple[int, int, int]] = []  # (column, tiles above the lower edge, tile id)
 
     def add(self, columns: int, ground: int, clear: int | None = None) -> range:
-        """Append columns with this height of ground and, if given, of free space; return the new columns."""
+        """Append columns with this height of ground and (None: unlimited) of free space; return the new columns."""
         start = self.columns
         self.floor.append((columns, 2 * ground))
         self.ceiling.append((columns, 0 if clear is None else max(0, 2 * (self.rows - ground - clear))))
@@ -47,7 +48,7 @@ class _Board:
         return self.add(draw(rng, REST), self.ground, draw(rng, (4, max(4, self.rows - self.ground))))
 
     def pit(self, rng: Rng, columns: int) -> range:
-        """Append a pit with mines on its ground, LOW tiles deep or as deep as the ground is high."""
+        """Append a pit with mines on its bottom, at most LOW tiles deep."""
         bottom = max(0, self.ground - LOW)
         above = draw(rng, (5, max(5, self.rows - self.ground)))
         pit = self.add(columns, bottom, self.ground - bottom + above)
@@ -56,7 +57,7 @@ class _Board:
         return pit
 
     def room_above(self, rng: Rng, tiles: int) -> None:
-        """Lower the ground by a cliff if fewer tiles than this are free above it."""
+        """Lower the ground by a cliff if fewer than ``tiles`` tiles are free above it."""
         if self.rows - self.ground < tiles:
             self.ground = LOW
             self.add(draw(rng, REST), self.ground)
@@ -65,8 +66,10 @@ class _Board:
 def course(seed: int, *, kinds: Sequence[str], stations: Span, height: Span) -> Level:
     """Generate stations with level ground between them.
 
-    The spawn is on the first ground, the exit on the last, the switch beyond the first station.
-    kinds: of the stations, see ``STATIONS``.  stations: number, fewer if the stage is full.  height: tiles, at least 12.
+    The spawn is before the first station, the exit after the last one, and the switch after the first one.
+    kinds: keys of ``STATIONS``.
+    stations: number of stations; fewer if the stage is full.
+    height: tiles, at least 12.
     Raises ValueError for an unknown kind.
     """
     unknown = set(kinds) - set(STATIONS)
@@ -94,7 +97,7 @@ def course(seed: int, *, kinds: Sequence[str], stations: Span, height: Span) -> 
 
 
 def _launch(rng: Rng, board: _Board) -> None:
-    """A cliff too high to jump, with a launch pad in front of it."""
+    """Add a cliff that is too high to jump, with a launch pad in front of it."""
     board.room_above(rng, 9)
     rise = draw(rng, (4, min(8, board.rows - board.ground - 4)))
     foot = board.add(draw(rng, (2, 4)), board.ground)
@@ -105,7 +108,7 @@ def _launch(rng: Rng, board: _Board) -> None:
 
 
 def _bounce(rng: Rng, board: _Board) -> None:
-    """A deadly pit with bounce blocks to step on."""
+    """Add a deadly pit with bounce blocks to step on."""
     pit = board.pit(rng, draw(rng, (7, 13)))
     spacing = draw(rng, (2, 4))
     for column in pit[1:-1:spacing]:
@@ -113,7 +116,7 @@ def _bounce(rng: Rng, board: _Board) -> None:
 
 
 def _one_way_bridge(rng: Rng, board: _Board) -> None:
-    """A deadly pit with one-way floors over it."""
+    """Add a deadly pit with one-way platforms over it."""
     pit = board.pit(rng, draw(rng, (7, 14)))
     spacing = draw(rng, (2, 4))
     for column in pit[1:-1:spacing]:
@@ -121,7 +124,7 @@ def _one_way_bridge(rng: Rng, board: _Board) -> None:
 
 
 def _one_way_ladder(rng: Rng, board: _Board) -> None:
-    """A cliff with one-way floors to jump up through."""
+    """Add a cliff with one-way platforms that can be passed from below."""
     board.room_above(rng, 9)
     rise = draw(rng, (4, min(8, board.rows - board.ground - 4)))
     foot = board.add(draw(rng, (3, 5)), board.ground)
@@ -133,14 +136,14 @@ def _one_way_ladder(rng: Rng, board: _Board) -> None:
 
 
 def _one_way_gate(rng: Rng, board: _Board) -> None:
-    """A low passage with a one-way wall, so that the ninja cannot return."""
+    """Add a low passage with a one-way wall, so that the ninja cannot return."""
     passage = board.add(draw(rng, (2, 5)), board.ground, 1)
     x = STEPS_PER_TILE * draw(rng, (passage[0] + 1, passage[-1]))
     board.entities.append((entity.ONE_WAY, x, STEPS_PER_TILE * (board.rows - board.ground) - 2, RIGHT))
 
 
 def _thwump(rng: Rng, board: _Board) -> None:
-    """A passage under one or two thwumps."""
+    """Add a passage under one or two thwumps."""
     clear = min(draw(rng, (3, 6)), board.rows - board.ground)
     passage = board.add(draw(rng, (4, 8)), board.ground, clear)
     hung = passage[1:-1] if len(passage) < 7 else (passage[1], passage[-2])
@@ -149,7 +152,7 @@ def _thwump(rng: Rng, board: _Board) -> None:
 
 
 def _drone(rng: Rng, board: _Board) -> None:
-    """A drone that moves up and down in a narrow shaft across the path."""
+    """Add a drone that moves up and down in a narrow shaft across the path."""
     depth, clear, above = draw(rng, (1, 3)), draw(rng, (2, 4)), draw(rng, (1, 3))
     board.add(draw(rng, (1, 2)), board.ground, clear)
     shaft = board.add(1, board.ground - depth, clear + depth + above)
@@ -160,7 +163,7 @@ def _drone(rng: Rng, board: _Board) -> None:
 
 
 def _guard(rng: Rng, board: _Board) -> None:
-    """A hollow with a floor guard in it; a wide one has a block in the air to step on."""
+    """Add a hollow with a floor guard; a wide hollow also has a floating block to step on."""
     hollow = board.add(draw(rng, (4, 9)), board.ground - 1)
     board.put(entity.FLOOR_GUARD, hollow[draw(rng, (1, len(hollow) - 2))], STEPS_PER_TILE * (board.ground - 1) + 1)
     if len(hollow) >= 7:
@@ -169,7 +172,7 @@ def _guard(rng: Rng, board: _Board) -> None:
 
 
 def _boost(rng: Rng, board: _Board) -> None:
-    """Boost pads on the ground before a wide deadly pit."""
+    """Add boost pads on the ground in front of a wide deadly pit."""
     run = board.add(draw(rng, (4, 6)), board.ground)
     for column in run[1::2][: draw(rng, (1, 3))]:
         board.put(entity.BOOST_PAD, column, STEPS_PER_TILE * board.ground + 2)
@@ -177,7 +180,7 @@ def _boost(rng: Rng, board: _Board) -> None:
 
 
 def _curves(rng: Rng, board: _Board) -> None:
-    """One or two humps or hollows with rounded or sloping ends."""
+    """Add one or two humps or hollows with rounded or sloping ends."""
     for _ in range(draw(rng, (1, 2))):
         if rng.random() < 0.6:
             hump = board.add(draw(rng, (3, 6)), board.ground)
@@ -192,7 +195,7 @@ def _curves(rng: Rng, board: _Board) -> None:
 
 
 def _shove(rng: Rng, board: _Board) -> None:
-    """A deadly pit with shove thwumps to step on; each goes down when the ninja leaves it, and comes back slowly."""
+    """Add a deadly pit with shove thwumps to step on; each one falls when the ninja leaves it, and returns slowly."""
     pit = board.pit(rng, draw(rng, (11, 18)))
     spacing = draw(rng, (3, 4))
     for column in pit[1:-1:spacing]:
@@ -200,7 +203,7 @@ def _shove(rng: Rng, board: _Board) -> None:
 
 
 def _ball(rng: Rng, board: _Board) -> None:
-    """A hall with one or two death balls in the air; they come to meet the ninja."""
+    """Add a hall with one or two death balls in the air, which move towards the ninja."""
     clear = min(draw(rng, (5, 7)), board.rows - board.ground)
     hall = board.add(draw(rng, (6, 10)), board.ground, clear)
     for column in rng.permutation(hall[2:])[: draw(rng, (1, 2))].tolist():
@@ -218,7 +221,7 @@ def _cover(rng: Rng, board: _Board, clear: int) -> list[int]:
 
 
 def _turret(rng: Rng, board: _Board) -> None:
-    """A hall with walls to hide behind, and a rocket or gauss turret below its ceiling."""
+    """Add a hall with walls to hide behind, and a rocket or gauss turret below its ceiling."""
     board.room_above(rng, 7)
     clear = min(draw(rng, (6, 8)), board.rows - board.ground)
     hall = _cover(rng, board, clear)
@@ -227,7 +230,7 @@ def _turret(rng: Rng, board: _Board) -> None:
 
 
 def _gunner(rng: Rng, board: _Board) -> None:
-    """A chaingun or laser drone that flies to and fro high above a hall with walls to hide behind."""
+    """Add a hall with walls to hide behind, and a chaingun or laser drone that flies below its ceiling."""
     board.room_above(rng, 7)
     clear = min(draw(rng, (6, 8)), board.rows - board.ground)
     hall = _cover(rng, board, clear)
@@ -237,7 +240,7 @@ def _gunner(rng: Rng, board: _Board) -> None:
 
 
 def _laser(rng: Rng, board: _Board) -> None:
-    """A hall with walls to hide behind, and a laser turret that turns in the air."""
+    """Add a hall with walls to hide behind, and a rotating laser turret in the air."""
     board.room_above(rng, 6)
     clear = min(draw(rng, (5, 7)), board.rows - board.ground)
     up = STEPS_PER_TILE * (board.ground + clear) - draw(rng, (6, 10))
@@ -245,7 +248,7 @@ def _laser(rng: Rng, board: _Board) -> None:
 
 
 def _chaser(rng: Rng, board: _Board) -> None:
-    """A hollow with a chaser drone in it, which runs at a ninja that enters."""
+    """Add a hollow with a chaser drone, which flies at a ninja that enters, and a floating block to step on."""
     hollow = board.add(draw(rng, (6, 10)), board.ground - 1)
     up = STEPS_PER_TILE * (board.ground - 1) + 2
     column = hollow[draw(rng, (len(hollow) // 2, len(hollow) - 2))]

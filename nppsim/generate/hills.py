@@ -1,4 +1,4 @@
-"""Family "hills": a wide cave over hills with mild, 45-degree and vertical flanks."""
+"""Family "hills": a wide cave over hills with gentle, 45-degree and vertical slopes."""
 
 import numpy as np
 
@@ -7,16 +7,16 @@ from nppsim.generate.sketch import Rng, Span, draw, generator, place
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS
 
-HEADROOM = 3  # tiles between the highest hill and the ceiling, at least
+HEADROOM = 3  # minimum number of tiles between a hill and the ceiling
 
 
 def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span, mines: Span = (0, 0)) -> Level:
-    """Hills one after the other, each ``step`` tiles up and down again, with spawn, switch and exit on level ground.
+    """Generate hills in a row; spawn, switch and exit are on level ground.
 
-    width, height: tiles; the width grows where the hills need more.
-    hills: how many.
-    step: tiles, at most 3 (a jump rises 3.2).
-    mines: how many, on level ground.
+    width, height: tiles; the width increases if the hills need it.
+    hills: number of hills.
+    step: height of a hill in tiles, at most 3 (a jump rises 3.2).
+    mines: number of mines on level ground.
     """
     rng = generator("hills", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -49,7 +49,7 @@ def _valley(rng: Rng, tiles: int) -> np.ndarray:
 
 
 def _flank(rng: Rng, ground: np.ndarray, rise: int) -> np.ndarray:
-    """``ground`` continued by a slope of ``rise`` tiles (negative: down): mild, steep, or a cliff without columns."""
+    """Append to ``ground`` a slope of ``rise`` tiles (negative: down): gentle, 45 degrees, or a cliff."""
     columns_per_tile = rng.choice([0, 1, 2], p=[0.3, 0.4, 0.3])
     if columns_per_tile == 0:
         return np.concatenate([ground, level_ground(1, ground[-1, 1] + 2 * rise)])

@@ -1,10 +1,10 @@
-"""Family "horizontal": a straight corridor with bumps on floor and ceiling, steps to jump on, mines to jump over."""
+"""Family "horizontal": a straight corridor with bumps on floor and ceiling, steps, and mines."""
 
 from nppsim.generate.cave import Cave, add_bumps, level_ground, order_of_goals, spread_mines
 from nppsim.generate.sketch import Span, draw, generator, line_with_mines, place
 from nppsim.levels.level import Level
 
-# Heights in half-tiles at both borders of each column.  Bumps can be walked over, steps cannot.
+# Heights in half-tiles at the left and right border of each column.  The ninja walks over bumps, and jumps onto steps.
 BUMPS = (
     [(0, 1), (1, 0)],
     [(0, 1), (1, 1), (1, 0)],
@@ -33,12 +33,12 @@ def horizontal(
     mines: Span = (0, 0),
     hanging: Span = (0, 0),
 ) -> Level:
-    """A corridor with spawn, switch and exit in any order.
+    """Generate a corridor with spawn, switch and exit in any order.
 
     width, height: tiles; width at least 4.
-    bumps, steps, mines: how many; fewer where they do not fit.  Bumps need a height of 2, steps and mines one of 3: lower
-        corridors get none.
-    hanging: mines on the ceiling, where two tiles are free below them.
+    bumps, steps, mines: numbers; fewer where they do not fit.  Corridors have bumps from a height of 2 tiles on, steps and
+        mines from 3 on.
+    hanging: number of mines on the ceiling, where two tiles below them are free.
     """
     rng = generator("horizontal", seed)
     columns, rows = draw(rng, width), draw(rng, height)

@@ -1,4 +1,4 @@
-"""Family "islands": standing places in a row over a pit full of mines."""
+"""Family "islands": a row of islands above a pit full of mines."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
-HEADROOM = 4  # tiles above the highest island, at least
+HEADROOM = 4  # minimum number of tiles above an island
 
 
 def islands(
@@ -21,13 +21,13 @@ def islands(
     step: Span = (-3, 2),
     mines: float = 0.0,
 ) -> Level:
-    """Islands from one side to the other; the spawn on the first, the exit or its switch on the last.
+    """Generate islands from one side to the other; spawn on the first one, exit or switch on the last one.
 
     width, height: tiles.
-    island: columns of each.
-    gap: columns between two.
-    step: tiles from one to the next, up (at most 3) or down.
-    mines: chance that an island of 4 and more columns has a mine on its ground.
+    island: columns of an island.
+    gap: columns between two islands.
+    step: difference in height between two islands in tiles, up (positive, at most 3) or down.
+    mines: probability of a mine on an island with at least 4 columns.
     """
     rng = generator("islands", seed)
     columns, rows = min(draw(rng, width), COLUMNS), min(draw(rng, height), ROWS)
@@ -38,7 +38,7 @@ def islands(
         long = min(draw(rng, island), columns - column)
         thick = draw(rng, (1, max(1, min(3, rows - 3 - top))))
         tiles[top : top + thick, column : column + long] = SOLID
-        if rng.random() < 0.25:  # a pillar from the ground of the pit
+        if rng.random() < 0.25:  # a pillar from the bottom of the pit
             tiles[top:, column : column + long] = SOLID
         grounds.append([(column + i, top - 1) for i in range(long)])
         column += long + draw(rng, gap)
@@ -58,11 +58,11 @@ def islands(
 
 
 def floor_of_mines(tiles: np.ndarray) -> list[Placed]:
-    """A mine on the ground of every open column of the lowest row."""
+    """Return a mine for every open tile of the lowest row."""
     row = len(tiles) - 1
     return [_on_floor(column, row) for column in np.flatnonzero(tiles[row] == OPEN).tolist()]
 
 
 def _on_floor(column: int, row: int) -> Placed:
-    """A mine on the floor of a tile."""
+    """Return a mine on the floor of a tile."""
     return kinds.MINE, STEPS_PER_TILE * column + 2, STEPS_PER_TILE * row + 3

@@ -6,20 +6,20 @@ from nppsim.generate.cave import Cave, level_ground, sections, spread_mines
 from nppsim.generate.sketch import Span, draw, generator, place
 from nppsim.levels.level import Level
 
-PLATFORM = 4  # columns of a platform, at least
-HEADROOM = 4  # tiles above a platform, at least
+PLATFORM = 4  # minimum number of columns of a platform
+HEADROOM = 4  # minimum number of tiles above a platform
 
 
 def jump(
     seed: int, *, width: Span, height: Span, pit: Span, depth: Span = (2, 4), mines: Span = (0, 0), deadly: float = 0.5
 ) -> Level:
-    """Two platforms (three if there is room) of different heights, the spawn on an outer one, goals on the others.
+    """Generate two platforms (or three if there is room); spawn on the first one, a goal on the last one.
 
     width, height: tiles.
-    pit: columns.
+    pit: columns of a pit.
     depth: tiles from the lowest platform to the bottom of the pits.
-    mines: per platform.
-    deadly: share of levels with mines all over the bottom of their pits; other pits can be climbed out of.
+    mines: number of mines per platform.
+    deadly: probability that mines cover the bottom of the pits; the ninja can climb out of other pits.
     """
     rng = generator("jump", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -28,7 +28,7 @@ def jump(
     if columns >= 3 * PLATFORM + 2 * pit[1] and rng.random() < 0.5:
         pits.append(draw(rng, pit))
     spare = columns - sum(pits) - PLATFORM * (len(pits) + 1)
-    parts, edge = [], 0  # (columns, height) of each section, and where the next one begins
+    parts, edge = [], 0  # (columns, height) of each section, and first column of the next one
     platforms = []
     for i in range(len(pits) + 1):
         extra = draw(rng, (0, max(0, spare))) if i < len(pits) else max(0, spare)

@@ -1,6 +1,6 @@
-"""Generated level sets: a number of distinct levels per category, resumable, on all cores.
+"""Generation of level sets with distinct levels per category, in parallel and resumable.
 
-Levels that the verifier could not finish go into a second level set, in the folder ``unfinished`` of the set.
+Levels that the verifier cannot finish are stored in a second level set, the sub-folder ``unfinished``.
 """
 
 import json
@@ -20,19 +20,19 @@ from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet
 from nppsim.workers import usable_cores
 
 UNFINISHED = "unfinished"  # sub-folder of a level set
-STREAM = 10**9  # seeds of one stream: seed s of a level set stands for the level seeds s * STREAM, s * STREAM + 1, ...
-PATIENCE = 2000  # a category counts as exhausted after this many candidates in a row without a new level
-SAVE_EVERY_S = 20.0  # work lost by an interruption, at most
-MIN_PARALLEL = 20_000  # levels; fewer are generated faster than worker processes start ...
-MIN_PARALLEL_VERIFIED = 20  # ... unless they are verified, which is slow
+STREAM = 10**9  # a level set with seed s uses the level seeds s * STREAM, s * STREAM + 1, ...
+PATIENCE = 2000  # candidates in a row without a new level after which a category counts as exhausted
+SAVE_EVERY_S = 20.0  # an interruption loses at most the work of this time
+MIN_PARALLEL = 20_000  # levels from which worker processes save time
+MIN_PARALLEL_VERIFIED = 20  # the same with verification, which is slow
 
 Verify = Callable[[Level], int | None]
 Made = tuple[Level, LevelEntry]
-Candidate = tuple[Level, LevelEntry, str, bool]  # level, entry, fingerprint of the mirror image, usable
+Candidate = tuple[Level, LevelEntry, str, bool]  # level, entry, fingerprint of the mirror image, finished
 
 
 class GenerateError(UserError, ValueError):
-    """Request for levels that cannot be generated; the message names the limit."""
+    """Levels cannot be generated as requested; the message contains the reason and the remedy."""
 
 
 def make_level_set(
@@ -50,27 +50,28 @@ def make_level_set(
 ) -> LevelSet:
     """Generate a level set with ``count`` distinct levels of each category, or complete an interrupted one.
 
-    A level and its mirror image count as the same; no level of the sets in ``exclude`` is used.  The levels depend only on
-    categories, count, seed, difficulty, exclude and verify, not on the number of workers or on interruptions.
+    A level and its mirror image count as the same.  The levels depend only on categories, count, seed, difficulty,
+    exclude and verify, not on the number of workers or on interruptions.
 
-    path: the folder; new, or written by this function with the same seed and difficulty.
-    seed: 0 or more; sets with different seeds draw from different streams of level seeds.
+    path: a new folder, or one that this function wrote with the same seed and difficulty.
+    seed: 0 or more; sets with different seeds use disjoint level seeds.
     difficulty: see ``recipe``.
+    exclude: sets whose levels are not used.
     verify: function that returns the par frames of a level, or None if the level cannot be finished.  Such levels do not
-        count, and go into the level set ``path / UNFINISHED``.  With several workers, or on a cluster, the function must
-        be picklable.  Without it, ``par_frames`` is null in the index.
-    workers: processes; by default all available cores if the work is large enough.
+        count and are stored in the level set ``path / UNFINISHED``.  The function must be picklable for several workers
+        or a cluster.  Without it, ``par_frames`` is null in the index.
+    workers: number of processes; None: all available cores if there are enough levels.
     cluster: address of a Ray cluster to use instead (``nppsim.cluster``).
     progress: called with a category and the number of its levels so far.
-    Raises GenerateError for bad arguments; for a folder with another seed or difficulty, with excluded levels or, given
-    ``verify``, with unverified levels; for an exhausted category; and for workers that die.  Raises FolderError while
-    another process generates levels there, and ClusterError.
-    An exception, Ctrl-C included, leaves the levels so far in the set; calling again continues.
+    After an exception, including Ctrl-C, the set contains the levels made so far, and another call continues.
+    Raises GenerateError for bad arguments, for an exhausted category, for workers that die, and for a folder with another
+    seed or difficulty, excluded levels or, given ``verify``, unverified levels.  Raises FolderError while another process
+    generates levels there, and ClusterError.
     """
     path = Path(path)
     for category in categories:
         if category not in CATEGORIES:
-            raise GenerateError(f"category {category!r} has no generators yet; choose from {', '.join(CATEGORIES)}")
+            raise GenerateError(f"category {category!r} has no generators; choose from {', '.join(CATEGORIES)}")
     if count < 1 or seed < 0:
         raise GenerateError(f"count={count}, seed={seed}; count must be at least 1 and seed at least 0")
     if difficulty is not None and not 0 <= difficulty <= 1:
@@ -96,7 +97,7 @@ def make_level_set(
 
 
 def count_unfinished(path: str | Path) -> dict[str, int]:
-    """Count the unfinished levels of the level set at ``path`` per category, without categories that have none."""
+    """Return category -> number of unfinished levels of the level set at ``path``, only for categories with some."""
     return dict(Counter(entry.category for entry in _unfinished_entries(Path(path))))
 
 
@@ -106,7 +107,10 @@ def _unfinished_entries(path: Path) -> tuple[LevelEntry, ...]:
 
 
 def _begin_or_resume(path: Path, seed: int, difficulty: float | None, verified: bool) -> tuple[LevelEntry, ...]:
-    """Return the existing entries, or write an empty set.  verified: raise GenerateError for entries without par."""
+    """Write an empty set, or validate the existing one; return its entries.
+
+    verified: raise GenerateError for entries without par frames.
+    """
     if not (path / INDEX).exists():
         return LevelSet.write(path, []).entries
     entries = LevelSet.open(path, may_be_empty=True).entries
@@ -156,7 +160,10 @@ def _fill(
     used: set[str],
     progress: Callable[[str, int], None] | None,
 ) -> None:
-    """Append new levels to the set until it has ``count`` of the category.  used: fingerprints of levels not to repeat."""
+    """Append levels to the set until it has ``count`` of the category.
+
+    have: number of its levels so far.  used: fingerprints of levels that must not be repeated.
+    """
     fresh: list[Made] = []
     unfinished: list[Made] = []
     misses, saved = 0, time.monotonic()
@@ -175,8 +182,8 @@ def _fill(
                 misses += 1
                 if misses >= PATIENCE:
                     raise GenerateError(
-                        f"{path}: category {category!r} gave {have + len(fresh)} distinct levels of {count} and then "
-                        f"none in {PATIENCE} candidates; lower --count, or exclude fewer sets"
+                        f"{path}: category {category!r} has only {have + len(fresh)} of {count} distinct levels: "
+                        f"there was no new one in {PATIENCE} candidates; lower --count, or exclude fewer sets"
                     )
             if time.monotonic() - saved > SAVE_EVERY_S:
                 _save(path, fresh, unfinished)
@@ -188,7 +195,7 @@ def _fill(
 def _save(path: Path, fresh: list[Made], unfinished: list[Made]) -> None:
     """Append levels to the set and to its unfinished levels; skip levels stored before an interruption.
 
-    Unfinished levels come first: generation resumes after the last level of the set, so all earlier seeds must be stored.
+    Unfinished levels are stored first, because generation resumes after the seed of the last level in the set.
     """
     if not (path / INDEX).exists():
         raise GenerateError(

@@ -7,15 +7,15 @@ from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
-LOOPS = 0.1  # chance that a wall between two cells is broken although both were connected already
+LOOPS = 0.1  # probability of an additional opening between two cells that are already connected
 
 
 def maze(seed: int, *, width: Span, height: Span, cell: Span = (1, 1), mines: Span = (0, 0)) -> Level:
-    """A maze on a grid of cells, walls one tile thick; spawn, switch and exit stand on floors.
+    """Generate a maze with walls of one tile; spawn, switch and exit are on floors.
 
     width, height: tiles, rounded up to full cells; at least 5 x 3.
     cell: width of the passages in tiles.
-    mines: how many, on floors, ceilings and walls, with room to pass them; none in passages of one tile.
+    mines: number of mines on floors, ceilings and walls (see ``add_lining``); none in passages of one tile.
     """
     rng = generator("maze", seed)
     wide = draw(rng, cell) if cell[1] > 1 else 1
@@ -38,7 +38,7 @@ def maze(seed: int, *, width: Span, height: Span, cell: Span = (1, 1), mines: Sp
 
 
 def _carve_passages(rng: Rng, tiles: np.ndarray) -> None:
-    """Open all cells (even rows and columns) and just enough walls to connect them: a random depth-first walk."""
+    """Open all cells (even rows and columns) and the walls of a spanning tree, by a random depth-first search."""
     rows, columns = tiles.shape
     path = [(draw(rng, (0, rows // 2)) * 2, draw(rng, (0, columns // 2)) * 2)]
     tiles[path[0]] = OPEN

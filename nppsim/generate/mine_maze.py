@@ -1,4 +1,4 @@
-"""Family "mine_maze": a corridor with columns of mines, each with one gap to go or jump through."""
+"""Family "mine_maze": a corridor with columns of mines; the ninja passes each column through a gap."""
 
 from itertools import pairwise
 
@@ -8,20 +8,20 @@ from nppsim.generate.sketch import Span, draw, generator, place, spot
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 
-GAP = 2  # tiles free of mines in every column, at least
-HIGHEST_GAP = 2  # tiles from the ground to a gap, at most: a jump rises 3.2
+GAP = 2  # minimum height in tiles of the gap in every column
+HIGHEST_GAP = 2  # maximum height in tiles of the gap above the ground; a jump rises 3.2
 
 
 def mine_maze(
     seed: int, *, width: Span, height: Span, spacing: Span, mines: Span, bumps: Span = (0, 3), block: Span = (0, 4)
 ) -> Level:
-    """A corridor with spawn, switch and exit in any order, between columns of mines.
+    """Generate a corridor with spawn, switch and exit in any order between columns of mines.
 
     width, height: tiles; height at least 4.
-    spacing: columns from one column of mines to the next, at least 3.
-    mines: per column, fewer where the gap needs the room.
-    bumps: of ground and ceiling, between the mines.
-    block: how far, in half-tiles, the ceiling comes down in the sections between the mines.
+    spacing: distance in tiles from one column of mines to the next, at least 3.
+    mines: number of mines per column; fewer where the gap needs the room.
+    bumps: number of bumps on the ground.
+    block: depth of the ceiling in half-tiles, in each section between columns of mines.
     """
     rng = generator("mine_maze", seed)
     columns, rows = draw(rng, width), draw(rng, height)

@@ -1,4 +1,4 @@
-"""Family "minimal": one straight corridor, everything on its floor, sometimes with a door across it."""
+"""Family "minimal": a straight, empty corridor, sometimes with a door across it."""
 
 from nppsim.generate.cave import Cave, level_ground, order_of_goals
 from nppsim.generate.sketch import UPRIGHT, Rng, Sketch, Span, draw, generator, nudge, place
@@ -7,10 +7,11 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 
 
 def minimal(seed: int, *, width: Span, height: Span, door_share: float = 0.0) -> Level:
-    """A corridor with spawn, switch and exit in any order.
+    """Generate a corridor with spawn, switch and exit on its floor in any order.
 
-    width, height: tiles; width at least 3.  door_share: share of the corridors of height 1 and width 5 or more in which
-    a locked, regular or trap door stands between the spawn and the goals; its switch lies where it is passed anyway.
+    width, height: tiles; width at least 3.
+    door_share: probability of a locked, regular or trap door between the spawn and the goals, for corridors of height 1
+        and width 5 or more.
     """
     rng = generator("minimal", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -28,7 +29,7 @@ def _with_door(rng: Rng, cave: Cave) -> Sketch:
     door = (STEPS_PER_TILE * border, cave.standing(border)[1])
     if kind == "locked":
         sketch.locked_doors.append((nudge(rng, cave.standing(int(before[1]))), door, UPRIGHT))
-    elif kind == "trap":  # the switch is far enough behind the door that the door does not close on the ninja
+    elif kind == "trap":  # its switch is behind it, so that it closes after the ninja has passed
         sketch.trap_doors.append((cave.standing(int(behind[-1])), door, UPRIGHT))
     else:
         sketch.entities.append((kinds.REGULAR_DOOR, *door, UPRIGHT))

@@ -1,4 +1,4 @@
-"""Family "platforms": a high hall with a chain of platforms from the bottom to the top, over mined or plain ground."""
+"""Family "platforms": a high hall with a chain of platforms from bottom to top, sometimes with mines on its ground."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
-CLEARANCE = 3  # rows between a platform and one above it, at least
-TOP = 3  # rows above the highest platform, at least
-TRIES = 30  # to find a place for the next platform
+CLEARANCE = 3  # minimum number of rows between a platform and one above it
+TOP = 3  # minimum number of rows above the highest platform
+TRIES = 30  # attempts to place the next platform
 
 Platform = tuple[int, int, int]  # left column, columns, row
 
@@ -29,14 +29,15 @@ def platforms(
     deadly: float = 0.5,
     climb: float = 0.5,
 ) -> Level:
-    """Generate a hall; each platform is one jump away from the one before.  One goal is on the last platform.
+    """Generate a hall; each platform is one jump away from the previous one.  One goal is on the last platform.
 
     width, height: tiles.
-    count: platforms, fewer if they do not fit.
-    gap, rise, length: tiles from one platform to the next, up (at most 3) or down, and along it.
-    under: chance of a mine under a platform.
-    deadly: share of halls whose ground is covered with mines.
-    climb: share of halls in which the spawn is at the lower end; in the others it is at the upper end.
+    count: number of platforms; fewer if they do not fit.
+    gap, rise: distance to the next platform in tiles, horizontally and upwards (at most 3; negative: down).
+    length: columns of a platform.
+    under: probability of a mine under a platform.
+    deadly: probability that mines cover the ground.
+    climb: probability that the spawn is at the lower end; otherwise it is at the upper end.
     """
     rng = generator("platforms", seed)
     columns, rows = min(draw(rng, width), COLUMNS), min(draw(rng, height), ROWS)
@@ -59,7 +60,7 @@ def platforms(
 
 
 def _chain(rng: Rng, tiles: np.ndarray, count: Span, gap: Span, rise: Span, length: Span) -> list[Platform]:
-    """Draw platforms into ``tiles``, each one jump away from the one before."""
+    """Draw platforms into ``tiles``, each one jump away from the previous one."""
     rows, columns = tiles.shape
     row, direction = rows - 3, 1
     long = draw(rng, length)

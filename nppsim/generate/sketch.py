@@ -1,13 +1,13 @@
 """Sketches, the common intermediate form of the generators: open space with spawn, switch and exit.
 
-A sketch has its own coordinates: tiles (column, row) and positions in steps of 6 px, four to a tile, both from its
-top-left corner.  ``place`` turns it into a level: at a random position, mirrored half of the time, surrounded by solid
-tiles.
+A sketch has its own coordinates: tiles (column, row) and positions in steps of 6 px (a quarter tile), both from its
+top-left corner.  ``place`` converts it to a level: at a random position, surrounded by solid tiles, and mirrored with
+probability 1/2.
 
-Properties of the ninja that the families rely on, measured in the simulator.  Its diameter is 20 px, so it passes gaps of
-one tile.  A jump from the ground rises 3.2 tiles with the key down, 1.2 tiles with a single frame of it.  A running jump
-covers up to 14 tiles.  The ninja survives a fall from rest onto flat ground from up to 11 tiles.  It climbs shafts of 1 to
-4 tiles by wall jumps.
+The families rely on the following properties of the ninja, which were measured in the simulator.  Its diameter is 20 px,
+so it passes gaps of one tile.  A jump from the ground rises 3.2 tiles if jump stays pressed, 1.2 tiles if it is pressed
+for one frame.  A running jump covers up to 14 tiles.  A fall from rest onto flat ground is survived from up to 11 tiles.
+Shafts with a width of 1 to 4 tiles can be climbed by wall jumps.
 """
 
 import zlib
@@ -24,8 +24,8 @@ from nppsim.levels.tiles import OPEN, SOLID
 
 Span = Sequence[int]  # (lowest, highest), both included
 Tile = tuple[int, int]  # (column, row)
-Position = tuple[int, int]  # (x, y), steps
-Placed = tuple[int, ...]  # an entity: type, x, y, orientation, mode; the last two may be missing
+Position = tuple[int, int]  # (x, y) in steps of 6 px
+Placed = tuple[int, ...]  # an entity: (type, x, y[, orientation[, mode]])
 Rng = np.random.Generator
 Item = TypeVar("Item")
 
@@ -38,8 +38,8 @@ UP_RIGHT = 7
 UPRIGHT = RIGHT  # of a door: across a corridor
 FLAT = DOWN  # of a door: across a shaft
 
-GOLD_SHARE = 0.08  # share of the levels with a little gold
-MAX_GOLD = 4
+GOLD_SHARE = 0.08  # probability that a level contains gold
+MAX_GOLD = 4  # pieces of gold per level
 SIDES = ("floor", "ceiling", "left", "right")
 _TO_SIDE = {"floor": (0, 1), "ceiling": (0, -1), "left": (-1, 0), "right": (1, 0)}
 
@@ -49,8 +49,8 @@ class Sketch:
     """Part of a level under construction.
 
     tiles: uint8[rows, columns].
-    spawn, switch, door: positions, see the module docstring.
-    locked_doors, trap_doors: (switch, door, orientation).
+    spawn, switch, door: positions of the ninja, the exit switch and the exit.
+    locked_doors, trap_doors: (position of the switch, position of the door, orientation).
     entities: entities of types without a switch.
     """
 
@@ -63,7 +63,7 @@ class Sketch:
     entities: list[Placed] = field(default_factory=list)
 
     def moved(self, tiles: np.ndarray, right: int, down: int) -> "Sketch":
-        """Return the contents shifted by ``right`` and ``down`` tiles, with other tiles."""
+        """Return a sketch with these tiles and the contents of this one, shifted by ``right`` and ``down`` tiles."""
 
         def at(position: Sequence[int]) -> Position:
             return position[0] + STEPS_PER_TILE * right, position[1] + STEPS_PER_TILE * down
@@ -86,7 +86,7 @@ class Sketch:
 
 
 def generator(family: str, seed: int) -> Rng:
-    """Return the random generator of one level; families have different streams."""
+    """Return the random generator of one level.  Families have different streams for the same seed."""
     return np.random.default_rng([zlib.crc32(family.encode()), seed])
 
 
@@ -101,22 +101,22 @@ def pick(rng: Rng, items: Sequence[Item]) -> Item:
 
 
 def spot(column: int, row: int) -> Position:
-    """Return the position in the middle of a tile: a ninja there drops by 2 px to the tile's floor."""
+    """Return the position in the middle of a tile; a ninja that spawns there is 2 px above the tile's floor."""
     return STEPS_PER_TILE * column + 2, STEPS_PER_TILE * row + 2
 
 
 def nudge(rng: Rng, position: Position) -> Position:
-    """Move a position by up to 6 px left, right or up: a ninja that passes the tile still touches it."""
+    """Move a position by up to 6 px left, right and up; a ninja that passes the tile still touches an entity there."""
     return position[0] + draw(rng, (-1, 1)), position[1] - draw(rng, (0, 1))
 
 
 def furnish(rng: Rng, tiles: np.ndarray, spawn: Tile, switch: Tile, door: Tile) -> Sketch:
-    """Make a sketch with spawn, switch and exit door in these tiles."""
+    """Return a sketch with spawn, switch and exit door in these tiles."""
     return Sketch(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door))
 
 
 def place(sketch: Sketch, rng: Rng) -> Level:
-    """Make a level: the sketch at a random position in solid tiles, mirrored half of the time."""
+    """Return a level with the sketch at a random position in solid tiles, mirrored with probability 1/2."""
     rows, columns = sketch.tiles.shape
     left, top = draw(rng, (0, COLUMNS - columns)), draw(rng, (0, ROWS - rows))
     tiles = np.full((ROWS, COLUMNS), SOLID, dtype=np.uint8)
@@ -145,12 +145,12 @@ def line_with_mines(
     keep_clear: Sequence[Position],
     sides: Sequence[str] = SIDES,
 ) -> list[Placed]:
-    """Place up to ``count`` mines on the faces of full tiles; the ninja can pass each of them on the other side.
+    """Place up to ``count`` mines on the faces of solid tiles, with room for the ninja to pass.
 
     tiles: uint8[rows, columns]; everything outside counts as solid.
     keep_clear: positions without a mine within two tiles.
-    sides: of the open tiles, "floor", "ceiling", "left" and "right", on which mines may lie.
-    Opposite a mine, and beside it, two tiles in a row are open; mines are three or more tiles apart.
+    sides: sides of open tiles on which mines may lie: "floor", "ceiling", "left", "right".
+    The two tiles in front of a mine, and of both neighbouring faces, are open.  Mines are three or more tiles apart.
     """
     walled = np.pad(tiles, 2, constant_values=SOLID)
     rows, columns = tiles.shape
@@ -180,7 +180,7 @@ def line_with_mines(
 
 
 def add_lining(rng: Rng, sketch: Sketch, mines: Span, sides: Sequence[str] = SIDES) -> None:
-    """Add mines to the walls of a sketch, away from spawn, switch and exit; a span that ends at 0 draws nothing."""
+    """Add mines to the walls of a sketch, away from spawn, switch and exit; do nothing if the span ends at 0."""
     if mines[1]:
         clear = (sketch.spawn, sketch.switch, sketch.door)
         sketch.entities += line_with_mines(rng, sketch.tiles, draw(rng, mines), clear, sides)

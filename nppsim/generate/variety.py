@@ -1,4 +1,4 @@
-"""Measures of variety between the levels of a category."""
+"""Measures of the variety of levels within a category."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,18 +15,19 @@ from nppsim.paths import NO_HOP, NODES_Y, STEP_X, STEP_Y, nearest_node
 
 MEASURES = ("path_length_px", "turns", "vertical_moves", "hazards")
 CHUNK = 256  # levels compiled together
-STRETCH = 4  # steps of 12 px: paths are measured in pieces of two tiles
+STRETCH = 4  # lattice steps (12 px) in a piece of a path whose direction is measured
 
 
 @dataclass(frozen=True)
 class Variety:
     """Measures of the levels of one category.
 
-    levels, distinct_levels, distinct_layouts: counts.  Mirror images count as equal.  A layout is the tiles alone,
-    independent of their position on the stage.
-    values: float64[levels, 4], one column per entry of ``MEASURES``.  The path goes from the spawn over the switch to the
-    exit, with all doors open, without gravity.  A turn is a change between left, right, up and down, in stretches of two
-    tiles.  A vertical move is one or more stretches up or down.  Turns and vertical moves are 0 if there is no path.
+    levels, distinct_levels, distinct_layouts: counts.  Mirror images count as equal.  A layout consists of the tiles,
+        independent of their position on the stage.
+    values: float64[levels, 4], one column per entry of ``MEASURES``.  The path leads from the spawn over the switch to the
+        exit, with all doors open and without gravity, and is cut into pieces of two tiles.  A turn is a change of the
+        main direction (left, right, up, down).  A vertical move is a sequence of pieces in one vertical direction.
+        Turns and vertical moves are 0 if there is no path.
     """
 
     levels: int
@@ -36,7 +37,7 @@ class Variety:
 
 
 def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
-    """Measure (category, level) pairs; categories in order of first appearance."""
+    """Measure (category, level) pairs; return category -> measures, in order of first appearance."""
     rows: dict[str, list] = {}
     pairs = iter(levels)
     while chunk := list(islice(pairs, CHUNK)):
@@ -58,7 +59,7 @@ def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
 
 
 def variety_table(measured: dict[str, Variety]) -> str:
-    """Format a table: counts, and minimum / median / maximum of each measure."""
+    """Format a table with counts, and minimum / median / maximum of each measure."""
     rows = []
     for category, found in measured.items():
         spans = [f"{column.min():.0f} / {np.median(column):.0f} / {column.max():.0f}" for column in found.values.T]
@@ -67,7 +68,7 @@ def variety_table(measured: dict[str, Variety]) -> str:
 
 
 def _layout(level: Level) -> bytes:
-    """Return the tiles without the solid rows and columns around them; equal for mirror images."""
+    """Encode the tiles without the solid rows and columns around them; mirror images have equal codes."""
     rows, columns = np.nonzero(level.tiles != SOLID)
     if len(rows) == 0:
         return b""
@@ -78,7 +79,7 @@ def _layout(level: Level) -> bytes:
 
 
 def _moves(levels: Sequence[Level]) -> Iterator[str]:
-    """Yield the path through each level as a string of moves, L, R, U and D, without repetitions."""
+    """Yield the path through each level as a string of directions L, R, U and D, without repetitions."""
     bank = LevelBank([_without_doors(level) for level in levels])
     for level, distance, hop in zip(levels, bank.paths.distance, bank.paths.hop, strict=True):
         switches = level.records[level.records[:, TYPE] == kinds.EXIT_SWITCH]
@@ -102,7 +103,7 @@ def _without_doors(level: Level) -> Level:
 
 
 def _points(distance: np.ndarray, hop: np.ndarray, x: float, y: float) -> list[tuple[int, int]]:
-    """Follow a path field from a point in px to its goal; return the lattice points."""
+    """Follow a path field from a point (px) to its goal; return the lattice points (column, row)."""
     _, node = nearest_node(distance, x, y)
     points = []
     while node >= 0:

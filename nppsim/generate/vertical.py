@@ -1,4 +1,4 @@
-"""Family "vertical": a shaft to fall down or to climb by wall jumps, with ledges at both ends."""
+"""Family "vertical": a shaft with ledges at both ends, to fall down or to climb by wall jumps."""
 
 import numpy as np
 
@@ -7,8 +7,8 @@ from nppsim.levels import kinds
 from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.tiles import OPEN, SOLID
 
-MARGIN = 5  # columns left and right of the shaft on the drawing board: room for ledges
-PLATFORM_SPACING = 3  # rows from platform to platform: within reach of a jump
+MARGIN = 5  # columns left and right of the shaft, as room for ledges
+PLATFORM_SPACING = 3  # rows from one platform to the next, within reach of a jump
 
 
 def vertical(
@@ -23,15 +23,15 @@ def vertical(
     mines: Span = (0, 0),
     lined: Span = (0, 0),
 ) -> Level:
-    """A shaft with a ledge at its bottom and at its top; the spawn at one end, at least one goal at the other.
+    """Generate a shaft with a ledge at its bottom and at its top; spawn at one end, at least one goal at the other end.
 
-    width, height: tiles of the shaft; height at least 3, with mines 5.
-    climb: the spawn is at the bottom.
+    width, height: size of the shaft in tiles; height at least 3, or 5 with mines.
+    climb: place the spawn at the bottom instead of the top.
     ledge: length of the ledges in tiles.
-    niches: chance per row and side that the wall steps back by a tile.
-    platforms: in shafts of 3 and more columns, platforms on alternating sides.
-    mines: how many, on the walls of shafts of 3 and more columns.
-    lined: likewise on all walls and floors of shafts of 2 and more columns, with room to pass them (see ``add_lining``).
+    niches: probability per row and side that the wall recedes by a tile.
+    platforms: add platforms on alternating sides, in shafts of 3 or more columns.
+    mines: number of mines on the walls, in shafts of 3 or more columns.
+    lined: number of mines on all walls and floors, in shafts of 2 or more columns (see ``add_lining``).
     """
     rng = generator("vertical", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -43,20 +43,20 @@ def vertical(
             if rng.random() < niches:
                 tiles[row, column] = OPEN
     bottom = _ledge(rng, tiles, shaft, rows - 1, draw(rng, ledge))
-    top = _ledge(rng, tiles, shaft, draw(rng, (0, min(1, rows - 3))), draw(rng, ledge))  # rock between the ledges
+    top = _ledge(rng, tiles, shaft, draw(rng, (0, min(1, rows - 3))), draw(rng, ledge))  # solid tiles between ledges
     if platforms and columns >= 3:
         _add_platforms(rng, tiles, shaft)
 
     start, end = (bottom, top) if climb else (top, bottom)
     on_the_way = []
-    if rows >= 4 and (climb or columns <= 2):  # in a wider shaft, one who falls may miss it
+    if rows >= 4 and (climb or columns <= 2):  # in a wider shaft, a falling ninja may miss a goal
         hanging = [(column, draw(rng, (2, rows - 2))) for column in shaft]
         on_the_way = [(column, row) for column, row in hanging if tiles[row, column] == OPEN]
     centre = [(shaft[columns // 2], row) for row in range(rows - 1, 0, -1)]
     spawn, goal = pick(rng, start), pick(rng, end)
     free = [tile for tile in (*end, *on_the_way) if tile not in (spawn, goal)]
     other = pick(rng, free or [tile for tile in centre if tile not in (spawn, goal)][:1])
-    # The far goal is the exit, or the switch: then the ninja has to come back for the exit.
+    # If the goal at the far end is the switch, the ninja has to return to the exit.
     switch, door = (other, goal) if not climb or rng.random() < 0.7 else (goal, other)
     mined = _wall_mines(rng, tiles, shaft, draw(rng, mines)) if columns >= 3 else []
     sketch = furnish(rng, tiles, spawn, switch, door)
@@ -67,9 +67,9 @@ def vertical(
 
 
 def _ledge(rng: Rng, tiles: np.ndarray, shaft: range, row: int, length: int) -> list[Tile]:
-    """Carve a ledge of ``length`` columns to one side of the shaft; its tiles, nearest first.
+    """Carve a ledge of ``length`` columns to one side of the shaft; return its tiles, nearest first.
 
-    Without a ledge: the shaft's own tiles in that row (at the top they hang in the air).
+    If ``length`` is 0, returns the tiles of the shaft in this row.
     """
     if length == 0:
         return [(column, row) for column in shaft]
@@ -80,12 +80,12 @@ def _ledge(rng: Rng, tiles: np.ndarray, shaft: range, row: int, length: int) -> 
     for column in columns:
         tiles[row, column] = OPEN
         if row + 1 < len(tiles):
-            tiles[row + 1, column] = SOLID  # a niche below would swallow the ledge's floor
+            tiles[row + 1, column] = SOLID  # close a niche below the ledge
     return [(column, row) for column in columns]
 
 
 def _wall_mines(rng: Rng, tiles: np.ndarray, shaft: range, count: int) -> list[Position]:
-    """Positions of up to ``count`` mines on the walls, away from both ends; none hangs in the air."""
+    """Return positions of up to ``count`` mines on the walls, away from both ends."""
     mined = []
     for _ in range(count):
         row = draw(rng, (2, len(tiles) - 3))
@@ -96,7 +96,7 @@ def _wall_mines(rng: Rng, tiles: np.ndarray, shaft: range, count: int) -> list[P
 
 
 def _add_platforms(rng: Rng, tiles: np.ndarray, shaft: range) -> None:
-    """Platforms on alternating sides of the shaft."""
+    """Add platforms on alternating sides of the shaft."""
     at_left = rng.random() < 0.5
     for row in range(len(tiles) - 1 - PLATFORM_SPACING, 2, -PLATFORM_SPACING):
         length = draw(rng, (1, max(1, len(shaft) - 2)))

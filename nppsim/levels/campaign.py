@@ -10,8 +10,8 @@ A line is ``$TITLE#HEX#``.  HEX is the level as hexadecimal digits, with the two
 A record is x, y [, orientation [, mode]].  In records of exits, locked doors and trap doors the last two bytes are the x
 and y of the switch.
 
-    level = Level.load("S.txt#12")                  # or "S.txt#its title", "S.txt#S-C-00-02", "GAME_FOLDER#S-C-00-02"
-    levels, problems = read_campaign("S.txt")       # problems: the errors of damaged lines
+    level = Level.load("S.txt#12")                  # or "S.txt#TITLE", "S.txt#S-C-00-02", "GAME_FOLDER#S-C-00-02"
+    levels, problems = read_campaign("S.txt")       # problems: errors of damaged lines
     line = to_line(level)
 
 Source: docs/physics.md, section 2.
@@ -69,13 +69,13 @@ _ZEROS = bytes(4)
 
 
 def is_campaign(data: bytes) -> bool:
-    """Return whether a file that begins with these bytes (some 200 suffice) is a campaign file."""
+    """Return True if a file that begins with these bytes (at least 200) is a campaign file."""
     head, hash_sign, rest = data.lstrip().partition(b"#")
     return head.startswith(b"$") and bool(hash_sign) and re.match(rb"[0-9a-fA-F]{8}", rest) is not None
 
 
 def is_campaign_file(path: str | Path) -> bool:
-    """Return whether this is a campaign file, by its name and first bytes.  Raises OSError if it cannot be read."""
+    """Return True if the suffix and the first bytes are those of a campaign file.  Raises OSError if it is unreadable."""
     if Path(path).suffix.lower() != SUFFIX or not Path(path).is_file():
         return False
     with open(path, "rb") as file:
@@ -85,14 +85,14 @@ def is_campaign_file(path: str | Path) -> bool:
 def read_campaign(path: str | Path) -> tuple[dict[int, Level], dict[int, LevelError]]:
     """Read all levels of a campaign file.
 
-    Returns the levels by number, counted from 0 (``S.txt#0`` is the first line), and the errors of the lines that hold no
-    level.  Empty lines count, but are neither.  Raises LevelError if the file cannot be read or has no levels.
+    Returns the levels and the errors of damaged lines, both by line number.  Numbers start at 0 (``S.txt#0`` is the first
+    line) and include empty lines.  Raises LevelError if the file cannot be read or contains only empty lines.
     """
     return _levels_of(_lines(path), str(path))
 
 
 def levels_from_bytes(data: bytes, name: str) -> tuple[dict[int, Level], dict[int, LevelError]]:
-    """Read all levels of the bytes of a campaign file called ``name``; returns the same as ``read_campaign``."""
+    """Decode the bytes of a campaign file called ``name``; returns the same as ``read_campaign``."""
     return _levels_of(_numbered(data), name)
 
 
@@ -108,15 +108,15 @@ def _levels_of(lines: dict[int, bytes], name: str) -> tuple[dict[int, Level], di
 
 
 def level_numbers(path: str | Path) -> list[int]:
-    """Return the numbers of the lines of a campaign file that are not empty.  Raises LevelError."""
+    """Return the numbers of the non-empty lines of a campaign file.  Raises LevelError."""
     return list(_lines(path))
 
 
 def locate(path: str | Path) -> tuple[Path, int] | None:
-    """Return file and number of ``FILE.txt#NUMBER``, ``FILE.txt#ID`` or ``FILE.txt#TITLE``; None for other paths.
+    """Return file and line number for ``FILE.txt#NUMBER``, ``FILE.txt#ID`` or ``FILE.txt#TITLE``; None for other paths.
 
-    Instead of the file, the folder of campaign files may be given for an id or a title.  An id may lack the tab
-    (``SI.txt#A-00-00``).  Raises LevelError if there is no such level, and for a title that several levels share.
+    ``FOLDER#ID`` and ``FOLDER#TITLE`` search all campaign files of a folder.  An id may omit the tab (``SI.txt#A-00-00``).
+    Raises LevelError if there is no such level, or if several levels match.
     """
     place = os.fspath(path)
     if match := _ITEM.fullmatch(place):
@@ -139,7 +139,7 @@ def locate(path: str | Path) -> tuple[Path, int] | None:
 
 
 def folder_of_item(place: str) -> str:
-    """Return FOLDER of ``FOLDER#ID``, "" for other places."""
+    """Return FOLDER for a path ``FOLDER#ID``, "" for other paths."""
     folder, hash_sign, _ = place.partition("#")
     return folder if hash_sign and os.path.isdir(folder) and not os.path.exists(place) else ""
 
@@ -162,7 +162,7 @@ def _has_title_in_any_case(file: Path, number: int, item: str) -> bool:
 
 
 def load_level(path: str | Path) -> Level | None:
-    """Read the level at a place as ``locate`` takes it; a campaign file of one level needs no number.
+    """Read the level at a path (see ``locate``); a campaign file with a single level needs no number.
 
     Returns None for files of other formats.  Raises LevelError.
     """
@@ -185,26 +185,26 @@ def _read_level(file: Path, number: int) -> Level:
 
 
 def level_from_line(line: bytes, name: str = "", level_id: str = "") -> Level:
-    """Read one line of a campaign file; ``name`` appears in messages.  Raises LevelError with the byte in question."""
+    """Decode one line of a campaign file; ``name`` appears in messages.  Raises LevelError with the byte offset."""
     label = name or "campaign line"
     line = line.strip()
     if not line.startswith(b"$"):
-        raise LevelError(f"{label}: begins with {line[:20]!r}; needed is $TITLE#HEX#")
+        raise LevelError(f"{label}: begins with {line[:20]!r}; expected $TITLE#HEX#")
     if not line.endswith(b"#") or line.count(b"#") < 2:
         raise LevelError(f"{label}: ends at byte {len(line)} without a '#' after the digits: the line is cut off")
     head, _, digits = line[:-1].rpartition(b"#")
     data = _bytes_of(digits, label, offset=len(head) + 1)
     records = _records_of(data, label)
     if len(records) == 0:
-        raise LevelError(f"{label}: has no entities; needed is at least the ninja's spawn")
+        raise LevelError(f"{label}: has no entities; expected at least the ninja's spawn")
     tiles = np.frombuffer(data[_TILES], np.uint8).reshape(ROWS, COLUMNS)
     return Level(tiles, records, name=name, title=_title(line)[: TITLE.stop - TITLE.start], id=level_id)
 
 
 def to_line(level: Level) -> str:
-    """Return the level as one line of a campaign file, without line break.
+    """Encode the level as one line of a campaign file, without line break.
 
-    Raises LevelError for a level that would read back differently: the format has no place for records in another order
+    Raises LevelError for a level that would read back differently.  The format cannot store records in another order
     than the game's, unknown types, doors without switches, or orientations of types that have none.
     """
     name = level.name or "level"
@@ -224,14 +224,14 @@ def to_line(level: Level) -> str:
     line = f"${title}#{''.join(f'{byte & 15:x}{byte >> 4:x}' for byte in data)}#"
     if level_from_line(line.encode(), name) != level:
         raise LevelError(
-            f"{name}: a campaign file cannot store it unchanged (the order of its records, or types, orientations and "
-            "switches that the format has no place for); save it as .map or .level"
+            f"{name}: a campaign file cannot store it unchanged (because of the order of its records, or of types, "
+            "orientations or switches that the format does not support); save it as .map or .level"
         )
     return line
 
 
 def _lines(path: str | Path) -> dict[int, bytes]:
-    """Return the lines of a campaign file that are not empty, by number from 0.  Raises LevelError."""
+    """Return the non-empty lines of a campaign file by number.  Raises LevelError."""
     try:
         stat = os.stat(path)
     except OSError as problem:
@@ -239,7 +239,7 @@ def _lines(path: str | Path) -> dict[int, bytes]:
     return _read_lines(Path(path), stat.st_mtime_ns, stat.st_size)
 
 
-@lru_cache(maxsize=8)  # a level set reads its levels one by one
+@lru_cache(maxsize=8)  # a level set opens the file again for each of its levels
 def _read_lines(path: Path, _mtime_ns: int, _size: int) -> dict[int, bytes]:
     data = read_bytes(path, LevelError, MAX_CAMPAIGN_BYTES, "give a campaign file")
     lines = _numbered(data)
@@ -249,7 +249,6 @@ def _read_lines(path: Path, _mtime_ns: int, _size: int) -> dict[int, bytes]:
 
 
 def _numbered(data: bytes) -> dict[int, bytes]:
-    """Return the lines that are not empty, by number from 0."""
     return {number: line for number, line in enumerate(data.splitlines()) if line.strip()}
 
 
@@ -260,7 +259,7 @@ def _title(line: bytes) -> str:
 
 
 def _bytes_of(digits: bytes, label: str, offset: int) -> bytes:
-    """Decode swapped hexadecimal digits.  offset: that of the digits in the line."""
+    """Decode hexadecimal digits that are swapped in pairs.  offset: their position in the line, for messages."""
     if len(digits) % 2:
         raise LevelError(
             f"{label}: byte {offset + len(digits)}: {len(digits)} digits, an odd number: the line is cut off or damaged"
@@ -270,12 +269,12 @@ def _bytes_of(digits: bytes, label: str, offset: int) -> bytes:
     except ValueError as problem:
         bad = next(i for i, c in enumerate(digits) if c not in b"0123456789abcdefABCDEF")
         found = digits[bad : bad + 1]
-        raise LevelError(f"{label}: byte {offset + bad}: {found!r} is no hexadecimal digit") from problem
+        raise LevelError(f"{label}: byte {offset + bad}: {found!r} is not a hexadecimal digit") from problem
     return bytes(byte >> 4 | (byte & 15) << 4 for byte in swapped)
 
 
 def _records_of(data: bytes, label: str) -> np.ndarray:
-    """Return uint8[n, 5], the records in the order of the map layout."""
+    """Return the records in the order of the map layout: uint8[n, 5]."""
 
     def cut(what: str) -> LevelError:
         return LevelError(f"{label}: the level's data end at byte {len(data)}, within {what}: the line is cut off")
@@ -283,7 +282,7 @@ def _records_of(data: bytes, label: str) -> np.ndarray:
     if len(data) < _TILES.stop:
         raise cut("the tiles")
     if data[: _TILES.start] != _ZEROS:
-        raise LevelError(f"{label}: the level's data begin with {data[:4].hex()} instead of 00000000: this is no level")
+        raise LevelError(f"{label}: the data begin with {data[:4].hex()} instead of 00000000: this is not a level")
     place = _TILES.stop
     records: list[tuple[int, ...]] = []
     for kind, size in RECORD_BYTES.items():
@@ -299,14 +298,17 @@ def _records_of(data: bytes, label: str) -> np.ndarray:
         records += _in_map_layout(kind, rows)
     if data[place:] != _ZEROS:
         raise LevelError(
-            f"{label}: after the records, at byte {place}, are {len(data) - place} bytes; needed are 4 zero bytes: "
+            f"{label}: {len(data) - place} bytes follow the records at byte {place}, expected 4 zero bytes: "
             "the counts of the records are damaged"
         )
     return np.array(records, np.uint8).reshape(-1, RECORD_SIZE)
 
 
 def _in_map_layout(kind: int, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return records of one type as (type, x, y, orientation, mode); switches follow each door, or all exits."""
+    """Return records of one type as (type, x, y, orientation, mode).
+
+    The switch of a door follows this door; the switches of exits follow all exits.
+    """
     if kind not in _SWITCH_OF:
         return [((kind, *row) + (0,) * RECORD_SIZE)[:RECORD_SIZE] for row in rows]
     doors = [((kind, *row[:-2]) + (0,) * RECORD_SIZE)[:RECORD_SIZE] for row in rows]

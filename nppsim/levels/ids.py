@@ -1,8 +1,8 @@
-"""Ids of the game's levels as the community writes them, such as ``SI-A-00-00``, ``SU-C-09-02`` and ``?-B-05``.
+"""Ids of the game's levels in the notation of the community, such as ``SI-A-00-00``, ``SU-C-09-02`` and ``?-B-05``.
 
-An id has the code of the tab, the row (A to E, then X), the column, and the number within an episode of five levels.  The
-levels of a file follow the columns: ``S-A-00-00`` to ``S-A-00-04``, ``S-B-00-00``, ..., ``S-E-19-04``, and then row X.
-The secret tabs have no episodes; their ids end with the column.
+An id consists of the code of a tab, a row (A to E, or X), a column, and the number within an episode of five levels.  The
+levels of a file are in the order ``S-A-00-00`` to ``S-A-00-04``, ``S-B-00-00``, ..., ``S-E-19-04``; row X comes last.
+The secret tabs have no episodes, so their ids end with the column.
 
     level_id("S", 489, 600)            # "S-C-19-04"
     level_id("SL2", 12, 240)           # "SL2-012": the ids of this file are not known
@@ -20,10 +20,10 @@ LAST_ROW = "X"
 class Tab(NamedTuple):
     """One tab of the game.
 
-    code: as in ids.
-    levels: lines of its file.
+    code: first part of the ids.
+    levels: number of levels in the tab's file.
     last_row: True if the last sixth of the file is row X.
-    episodes: False for the secret tabs, whose ids have no number within an episode.
+    episodes: False for the secret tabs.
     """
 
     code: str
@@ -32,21 +32,21 @@ class Tab(NamedTuple):
     episodes: bool = True
 
 
-TABS = {
+TABS = {  # by name of the file
     "SI": Tab("SI", 125, last_row=False),
     "S": Tab("S", 600),
     "S2": Tab("SU", 600),
     "SL": Tab("SL", 600),
     "SS": Tab("?", 120, episodes=False),
     "SS2": Tab("!", 120, episodes=False),
-}  # by the name of the file
+}
 
 
 def level_id(file: str, number: int, count: int) -> str:
     """Return the id of line ``number`` (from 0) of a campaign file.
 
-    file: its name without suffix.  count: its number of lines; the community's ids are known for complete files only.
-    Other files have the ids ``FILE-NUMBER``, with three digits or more.
+    file: name of the file without suffix.  count: number of its lines.
+    Levels of other files than the complete ones of ``TABS`` have ids ``FILE-NUMBER`` with at least three digits.
     """
     tab = TABS.get(file.upper())
     if tab is None or tab.levels != count:

@@ -1,4 +1,4 @@
-"""Entity types and their groups: the first byte of a record, and what records of that type have in common.
+"""Entity types (the first byte of a record), and groups of types with a common property.
 
 Source: docs/physics.md, sections 2 and 7.
 """
@@ -39,7 +39,7 @@ ENTITY_NAMES = (
     + ("evil ninja", "laser turret", "boost pad", "death ball", "mini drone", "alternative death ball", "shove thwump")
 )
 
-# Groups: what records of these types have in common.
+# Groups of types.
 MINES = (MINE, TOGGLE_MINE)
 DOORS = (REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR)
 CLOSED_AT_FIRST = (REGULAR_DOOR, LOCKED_DOOR)
@@ -47,30 +47,15 @@ SWITCH_OF_DOOR = {LOCKED_DOOR: LOCKED_SWITCH, TRAP_DOOR: TRAP_SWITCH}  # the doo
 PAIRED = (EXIT, EXIT_SWITCH, *SWITCH_OF_DOOR, *SWITCH_OF_DOOR.values())  # a door and its switch
 SHOOTING_DRONES = (CHAINGUN_DRONE, LASER_DRONE)  # stop to shoot; contact is harmless
 DRONES = (*SHOOTING_DRONES, ZAP_DRONE, CHASER_DRONE, MINI_DRONE)  # their mode byte selects how they turn
-TURRETS = (ROCKET_TURRET, GAUSS_TURRET)  # stay in their place and shoot
+TURRETS = (ROCKET_TURRET, GAUSS_TURRET)  # shoot, but do not move
 BLOCKS = (BOUNCE_BLOCK, THWUMP, SHOVE_THWUMP)  # squares that push the ninja
-ORIENTED = (*DOORS, LAUNCH_PAD, ONE_WAY, *DRONES, THWUMP, LASER)  # their orientation byte counts
+ORIENTED = (*DOORS, LAUNCH_PAD, ONE_WAY, *DRONES, THWUMP, LASER)  # use the orientation byte
 ON_THE_GRID = (*DRONES, FLOOR_GUARD, THWUMP, SHOVE_THWUMP)  # move on the half-cell grid
-MOVING = (*DRONES, FLOOR_GUARD, *BLOCKS, EVIL_NINJA, DEATH_BALL)  # change their place
+MOVING = (*DRONES, FLOOR_GUARD, *BLOCKS, EVIL_NINJA, DEATH_BALL)  # change their position
 MOVERS = (EXIT, *MOVING, LASER, *TURRETS)  # have a MOVER record
 HAZARDS = (*MINES, *DRONES, FLOOR_GUARD, *TURRETS, THWUMP, EVIL_NINJA, LASER, DEATH_BALL, SHOVE_THWUMP)  # can kill
-COMPLETIONS = (
-    CHASER_DRONE,
-    LASER,
-    *SHOOTING_DRONES,
-    *TURRETS,
-    EVIL_NINJA,
-)  # in the game, but not in the reference simulator: docs/physics.md, section 8
+# In the game, but not in the reference simulator (docs/physics.md, section 8).
+COMPLETIONS = (CHASER_DRONE, LASER, *SHOOTING_DRONES, *TURRETS, EVIL_NINJA)
 WITHOUT_EFFECT = (27,)  # known to the file format, but not simulated
-CREATING = (
-    *MINES,
-    GOLD,
-    EXIT,
-    *DOORS,
-    LAUNCH_PAD,
-    ONE_WAY,
-    *MOVING,
-    LASER,
-    *TURRETS,
-    BOOST_PAD,
-)  # switches come with their doors
+# Create entities.  Switches are missing because the record of a door creates both.
+CREATING = (*MINES, GOLD, EXIT, *DOORS, LAUNCH_PAD, ONE_WAY, *MOVING, LASER, *TURRETS, BOOST_PAD)

@@ -1,8 +1,8 @@
 """Levels: an immutable, validated ``Level``, read from and written to the N++ map layout.
 
 A level file is a header of 184 bytes, 23 x 42 tile ids, 40 little-endian uint16 record counts, and records of 5 bytes
-(type, x, y, orientation, mode).  All validation happens here, so that the simulator need not check anything.  Unreadable
-data raise ``LevelError``.  Unusual data are masked or left unchanged, and listed in ``Level.warnings``.
+(type, x, y, orientation, mode).  All validation happens here, so the simulator checks nothing.  Unreadable data raise
+``LevelError``.  Unusual data are masked or left unchanged, and listed in ``Level.warnings``.
 
 Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirror images).
 """
@@ -46,33 +46,33 @@ from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
-_SIZE_FIELDS = 8  # bytes before the header of a map file, which the game's level query leaves out
-MAX_TEXT = 1 << 20  # bytes: more than MAX_RECORDS take as text
+_SIZE_FIELDS = 8  # bytes at the start of a map file; the response to the game's level query lacks them
+MAX_TEXT = 1 << 20  # bytes; MAX_RECORDS records as text need less
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
-# What players should know of types in ``kinds.COMPLETIONS`` whose rules do not come from N v2.0.
+# Phrases of ``Level.support_notes`` for types in ``kinds.COMPLETIONS`` whose rules do not come from N v2.0.
 _BEHAVIOUR = {kinds.LASER: "behave partly by guess", kinds.EVIL_NINJA: "behave as community tools describe them"}
 EXACT, MODELLED, UNSUPPORTED = SUPPORT = ("exact", "modelled", "unsupported")  # see ``Level.support``
 
-# Readers of other files that contain a level, by suffix; they return None for a file of another format.  The module of
-# such a file adds its reader (nppsim.replays, nppsim.levels.campaign).
+# Readers of other files that contain a level, by suffix.  A reader returns None for a file of another format.  Modules
+# that define such formats (nppsim.replays.replay, nppsim.levels.campaign) register their reader here.
 container_readers: dict[str, Callable[[str | Path], "Level | None"]] = {}
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """One level; equal, and hashed, by content (``fingerprint``), never by name.
+    """Immutable level.  Equality and hash depend on the content (``fingerprint``), not on the name.
 
     tiles: uint8[23, 42], tile ids, ``tiles[row, column]``; read-only.  Ids above 37 have no geometry.
     records: uint8[n, 5], n >= 1, rows (type, x, y, orientation, mode) in file order; read-only.  x and y count steps of
-        6 px from the outer corner of the border.  Row 0 is the ninja's spawn (type 0, but see ``warnings``); later rows
-        of type 0 create nothing.  Orientations of oriented types are 0..7 and drone modes 0..3: others are masked.
-    name: for messages, e.g. the file path.
-    exit_count: 0..255, how many rows below an exit door its switch stands; counted from ``records`` if COUNTED.
-    ball_count: 0..255, the number of death balls as the file states it; counted from ``records`` if COUNTED.
+        6 px from the outer corner of the border.  Row 0 is the ninja's spawn; later rows of type 0 create nothing.
+        Orientations are reduced modulo 8, modes of drones modulo 4.
+    name: used in messages, e.g. the file path.
+    exit_count: 0..255, number of exits that the file states.  The switch of an exit follows it by this many rows.
+    ball_count: 0..255, number of death balls that the file states.  COUNTED (also for exit_count): count the records.
     title: at most 128 ASCII characters, stored in the file header.
-    id: in the game, such as "S-C-12-03" (``nppsim.levels.ids``); "" if the level is not from a campaign file.
-    warnings: unusual data, each with its byte offset in the file and its treatment.
+    id: id of a level from a campaign file, such as "S-C-12-03" (``nppsim.levels.ids``); "" for other levels.
+    warnings: one sentence per kind of unusual data, with the byte offset in the file and the treatment.
 
     Raises LevelError for wrong shapes, values that are not bytes, and data of another format.
     """
@@ -91,11 +91,11 @@ class Level:
         records = _byte_array(self.records, "records", self.name)
         if tiles.shape != (ROWS, COLUMNS):
             raise LevelError(
-                f"{self._label}: tiles have shape {tiles.shape}; needed is ({ROWS}, {COLUMNS}): [row, column]"
+                f"{self._label}: tiles have shape {tiles.shape}; expected ({ROWS}, {COLUMNS}): [row, column]"
             )
         if records.ndim != 2 or records.shape[1] != RECORD_SIZE or len(records) == 0:
             raise LevelError(
-                f"{self._label}: records have shape {records.shape}; needed is (n, {RECORD_SIZE}) with n >= 1: "
+                f"{self._label}: records have shape {records.shape}; expected (n, {RECORD_SIZE}) with n >= 1: "
                 "(type, x, y, orientation, mode), the ninja's spawn first"
             )
         if len(records) > MAX_RECORDS:
@@ -124,12 +124,12 @@ class Level:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "") -> "Level":
-        """Read the N++ map layout; ``name`` appears in messages.  Raises LevelError if ``data`` is no level."""
+        """Decode the N++ map layout; ``name`` appears in messages.  Raises LevelError if ``data`` is not a level."""
         needed = RECORDS_OFFSET + RECORD_SIZE
         if len(data) < needed:
             raise LevelError(
                 f"{name or 'level'}: {len(data)} bytes; an N++ map has at least {needed} "
-                f"({RECORDS_OFFSET} of header, tiles and counts, {RECORD_SIZE} for the spawn): it is cut off or no map"
+                f"({RECORDS_OFFSET} of header, tiles and counts, {RECORD_SIZE} for the spawn): it is cut off or not a map"
             )
         if _lacks_size_fields(data):
             raise LevelError(
@@ -158,16 +158,16 @@ class Level:
 
     @classmethod
     def load(cls, path: str | Path) -> "Level":
-        """Read a level from a file in the map layout, a text file (``nppsim.levels.text``) or a replay.
+        """Read a level from a file in the map layout, a text file (``nppsim.levels.text``), a replay or a campaign file.
 
-        A replay of a replay set is ``SET.h5#7``.  The path becomes the level's name.  Raises LevelError, or OSError if
-        the file cannot be read.
+        ``SET.h5#7`` is the level of replay 7 of a replay set, ``S.txt#12`` line 12 of a campaign file.  The path becomes
+        the level's name.  Raises LevelError, or OSError if the file cannot be read.
         """
         reader = container_readers.get(container_suffix(path))
         if reader and (level := reader(path)):
             return level
         with open(path, "rb") as file:
-            data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # the last one would be too many
+            data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # one more than the validation accepts
             if is_text(data):
                 data += file.read(MAX_TEXT + 1 - len(data))
         if Path(path).suffix.lower() == TEXT_SUFFIX and not is_level(data):
@@ -177,14 +177,14 @@ class Level:
             )
         if not is_level(data):
             for reader in set(container_readers.values()):  # a replay may have any suffix
-                with suppress(LevelError):  # reading it as a level, below, gives the better message
+                with suppress(LevelError):  # ``from_content`` below raises a better message
                     if level := reader(path):
                         return level
         return cls.from_content(data, name=str(path))
 
     @classmethod
     def from_content(cls, data: bytes, name: str = "") -> "Level":
-        """Read a level from the bytes of a file, in the map layout or as text.  Raises LevelError."""
+        """Decode the bytes of a file in the map layout or as text.  Raises LevelError."""
         if not is_text(data):
             return cls.from_bytes(data, name)
         if len(data) > MAX_TEXT:
@@ -193,7 +193,7 @@ class Level:
 
     @classmethod
     def from_text(cls, content: str, name: str = "") -> "Level":
-        """Read a level in text form; ``name`` appears in messages.  Raises LevelError with the line number."""
+        """Parse a level in text form; ``name`` appears in messages.  Raises LevelError with the line number."""
         return cls(name=name, **text.parse(content, name))
 
     @classmethod
@@ -214,7 +214,7 @@ class Level:
         All positions are (x, y) bytes: steps of 6 px from the outer corner of the border.
         exits: (switch, door) positions.
         locked_doors, trap_doors: (switch, door, door orientation 0..7).
-        entities: (type, x, y), (type, x, y, orientation) or (type, x, y, orientation, mode) of all other types.
+        entities: records of all other types, (type, x, y), (type, x, y, orientation) or (type, x, y, orientation, mode).
         """
         exits = list(exits)
         rows: list[tuple[int, ...]] = [(kinds.EXIT, *door) for _, door in exits]
@@ -223,8 +223,7 @@ class Level:
             for pair in doors:
                 if len(pair) != 3:
                     raise LevelError(
-                        f"{name or 'level'}: {ENTITY_NAMES[kind]} {pair}; needed are its switch, the door and the door's "
-                        "orientation, 0 to 7"
+                        f"{name or 'level'}: {ENTITY_NAMES[kind]} {pair}; expected (switch, door, orientation 0..7)"
                     )
                 switch, door, orientation = pair
                 rows += [(kind, *door, orientation), (kinds.SWITCH_OF_DOOR[kind], *switch)]
@@ -235,14 +234,14 @@ class Level:
                     "give it as spawn, exits, locked_doors or trap_doors, so that switch and door stay paired"
                 )
             rows.append(tuple(entity))
-        # Doors and switches of one pair keep their order: they share the sort key of their door.
+        # A switch has the sort key of its door, so that the stable sort does not separate them.
         door_of_switch = {switch: door for door, switch in kinds.SWITCH_OF_DOOR.items()}
         rows.sort(key=lambda row: door_of_switch.get(row[0], row[0]))
         records = [tuple(row) + (0,) * (RECORD_SIZE - len(row)) for row in [(kinds.NINJA, *spawn), *rows]]
         return cls(tiles, np.array(records), name=name, title=title)
 
     def to_bytes(self) -> bytes:
-        """Encode the level in the N++ map layout; decoding gives the same tiles, records, counts and title."""
+        """Encode the level in the N++ map layout; decoding restores tiles, records, counts and title."""
         data = np.zeros(RECORDS_OFFSET + self.records.size, dtype=np.uint8)
         title = self.title.encode("ascii")
         data[TITLE.start : TITLE.start + len(title)] = np.frombuffer(title, dtype=np.uint8)
@@ -268,15 +267,15 @@ class Level:
 
     @property
     def caption(self) -> str:
-        """Id and title of a level of the game, the name of others."""
+        """Id and title of a level from a campaign file; the name of any other level."""
         return f"{self.id} {self.title.strip()}".strip() if self.id else self.name
 
     @cached_property
     def support(self) -> str:
-        """How well the simulator supports the level's entities: "exact", "modelled" or "unsupported".
+        """Fidelity of the simulation of this level's entities: "exact", "modelled" or "unsupported".
 
         "exact": all rules were measured on recordings of the game.  "modelled": some rules come from other sources, see
-        docs/physics.md.  "unsupported": an entity is left out, so the level is not the one of the game.
+        docs/physics.md.  "unsupported": an entity is left out, so the level differs from the game's.
         """
         types = set(self.records[1:, TYPE].tolist())
         if any(map(is_left_out, types)):
@@ -285,12 +284,12 @@ class Level:
 
     @property
     def support_line(self) -> str:
-        """``support`` with its reasons in one line, e.g. "modelled (rocket turrets behave as in N v2.0)"."""
+        """``support`` and its reasons in one line, e.g. "modelled (rocket turrets behave as in N v2.0)"."""
         return f"{self.support} ({'; '.join(self.support_notes)})" if self.support_notes else self.support
 
     @cached_property
     def support_notes(self) -> tuple[str, ...]:
-        """Why ``support`` is not "exact", in words of a player: "rocket turrets behave as in N v2.0"."""
+        """Reasons why ``support`` is not "exact", e.g. "rocket turrets behave as in N v2.0"."""
         types = set(self.records[1:, TYPE].tolist())
         sources: dict[str, list[str]] = {}
         for kind in kinds.COMPLETIONS:
@@ -301,7 +300,7 @@ class Level:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of all data that the simulation reads: tiles, records, exit_count, ball_count."""
+        """SHA-256 (hex) of the data that the simulation reads: tiles, records, exit_count, ball_count."""
         digest = hashlib.sha256(self.tiles.tobytes())
         digest.update(self.records.tobytes())
         digest.update(bytes((self.exit_count, self.ball_count)))
@@ -328,9 +327,9 @@ class Level:
 
 
 def container_suffix(path: str | Path) -> str:
-    """Suffix of a file name in lower case, without the item of ``SET.h5#7`` or ``S.txt#title``.
+    """Return the suffix of a file name in lower case; the item of ``SET.h5#7`` or ``S.txt#title`` is ignored.
 
-    That of ``FOLDER#SI-A-00-00`` is ".txt", as the folder's campaign files are read.
+    ``FOLDER#SI-A-00-00`` has the suffix ".txt", because it refers to the campaign files of the folder.
     """
     place = str(path)
     if ".txt#" in place.lower() or ("#" in place and os.path.isdir(place.partition("#")[0])):
@@ -339,14 +338,14 @@ def container_suffix(path: str | Path) -> str:
 
 
 def oddities(levels: Iterable[Level], most: int = 5) -> list[str]:
-    """List the first ``most`` warnings of the levels, one per line, and the number of the others."""
+    """Return lines with the first ``most`` warnings of the levels, and the number of the remaining warnings."""
     warnings = [f"odd: {level.name}: {warning}" for level in levels for warning in level.warnings]
     rest = [f"odd: and {len(warnings) - most} more like these"] if len(warnings) > most else []
     return warnings[:most] + rest
 
 
 def left_out(unsupported: Sequence[Level], total: int) -> str:
-    """Sentence about the levels that are not played because the simulator leaves entities out.  total: of all levels."""
+    """Return a message about levels that are skipped as unsupported.  total: number of all levels."""
     return (
         f"{len(unsupported)} of {total} levels contain entities that the simulator leaves out, "
         f"such as {unsupported[0].name} (nppsim levels lists them); --allow-unsupported plays them without these entities"
@@ -354,7 +353,7 @@ def left_out(unsupported: Sequence[Level], total: int) -> str:
 
 
 def is_text(data: bytes) -> bool:
-    """Return True if these bytes are a level as text; a byte order mark may precede it."""
+    """Return True if these bytes are a level as text, with or without byte order mark."""
     return data.removeprefix(codecs.BOM_UTF8).startswith(TEXT_BEGINS)
 
 
@@ -364,12 +363,12 @@ def is_level(data: bytes) -> bool:
 
 
 def mirror(level: Level) -> Level:
-    """Mirror a level, left and right exchanged; mirroring twice restores the level.
+    """Mirror a level horizontally; mirroring twice restores the level.
 
-    Physics agree up to rounding and a few documented asymmetries (docs/physics.md, section 11.4).
+    The physics of both agree except for rounding and a few asymmetries (docs/physics.md, section 11.4).
     """
     records = level.records.copy()
-    records[:, X] = MIRROR_X - records[:, X]  # bytes wrap around, so records outside the stage come back too
+    records[:, X] = MIRROR_X - records[:, X]  # bytes wrap around, so that this is reversible outside the stage too
     oriented = np.isin(records[:, TYPE], kinds.ORIENTED)
     turned = records[oriented, ORIENTATION].astype(int)
     records[oriented, ORIENTATION] = turned // 8 * 8 + (4 - turned) % 8
@@ -386,12 +385,12 @@ def mirror(level: Level) -> Level:
 
 
 def symmetric_fingerprint(level: Level) -> str:
-    """Return a fingerprint that a level shares with its mirror image: the smaller of both fingerprints."""
+    """Return the smaller of the fingerprints of a level and its mirror image, which have it in common."""
     return min(level.fingerprint, mirror(level).fingerprint)
 
 
 def _lacks_size_fields(data: bytes) -> bool:
-    """Return True if the data are a consistent level only when shifted by the two numbers that begin a map file."""
+    """Return True if the data are a map file without its first ``_SIZE_FIELDS`` bytes."""
     whole = np.frombuffer(bytes(_SIZE_FIELDS) + bytes(data), np.uint8)
     if (len(whole) - RECORDS_OFFSET) % RECORD_SIZE:
         return False
@@ -402,7 +401,7 @@ def _lacks_size_fields(data: bytes) -> bool:
 
 
 def _offset(record: int) -> int:
-    """Byte offset of a record in the file."""
+    """Return the byte offset of a record in the file."""
     return RECORDS_OFFSET + RECORD_SIZE * record
 
 
@@ -411,24 +410,26 @@ def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
     array = np.asarray(values)
     if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() > 255)):
         span = f"{array.min()}..{array.max()}" if array.size and array.dtype.kind in "iuf" else "no numbers"
-        raise LevelError(f"{name or 'level'}: {what} of dtype {array.dtype} hold {span}; needed are integers 0..255")
+        raise LevelError(f"{name or 'level'}: {what} of dtype {array.dtype} contain {span}; expected integers 0..255")
     return np.array(array, dtype=np.uint8, order="C")
 
 
 def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: list[str]) -> None:
-    """Warn unless the first record is a spawn.  The original reads its position without checking the type, and replays
-    of such damaged levels exist.  LevelError only if the tile ids are invalid too."""
+    """Warn unless the first record is a spawn; raise LevelError if tile ids are invalid too.
+
+    The reference simulator uses its position without checking the type, and replays of such damaged levels exist.
+    """
     kind = records[0, TYPE]
     if kind == kinds.NINJA:
         return
     found = f"byte {RECORDS_OFFSET}: the first record has type {kind} instead of 0, the ninja's spawn"
     if (tiles >= NUM_TILE_SHAPES).any():
-        raise LevelError(f"{label}: {found}, and there are tile ids above {NUM_TILE_SHAPES - 1}: this is no N++ map")
-    warnings.append(f"{found}; its position is used, as in the original; the records are probably damaged")
+        raise LevelError(f"{label}: {found}, and tile ids are above {NUM_TILE_SHAPES - 1}: this is not an N++ map")
+    warnings.append(f"{found}; its position is used, as in the reference simulator; the records are probably damaged")
 
 
 def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
-    """Mask invalid orientations and modes in place."""
+    """Reduce invalid orientations and modes in place, with a warning for each."""
     for column, types, modulus, what in (
         (ORIENTATION, kinds.ORIENTED, 8, "orientation"),
         (MODE, kinds.DRONES, 4, "mode"),
@@ -439,12 +440,12 @@ def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
             records[i, column] = value % modulus
             warnings.append(
                 f"byte {_offset(i) + column}: {what} {value} of a {ENTITY_NAMES[records[i, TYPE]]}; "
-                f"it is read as {value % modulus} (modulo {modulus})"
+                f"{value % modulus} is used (modulo {modulus})"
             )
 
 
 def _settled_count(given: int, records: np.ndarray, kind: int, label: str, warnings: list[str]) -> int:
-    """Return the count byte of one type: the given value (with a warning if the records disagree), or the count."""
+    """Return ``given``, or the number of records of this type if it is COUNTED; warn if both differ."""
     counted = int((records[:, TYPE] == kind).sum())
     if given == COUNTED:
         given = counted
@@ -453,7 +454,7 @@ def _settled_count(given: int, records: np.ndarray, kind: int, label: str, warni
     if given != counted:
         warnings.append(
             f"byte {COUNTS_OFFSET + 2 * kind}: the stated number of {ENTITY_NAMES[kind]} records (type {kind}) is "
-            f"{given}, found are {counted}; the stated number is used, as in the original"
+            f"{given}, the file contains {counted}; the stated number is used, as in the reference simulator"
         )
     return int(given)
 
@@ -469,12 +470,12 @@ def _check_tiles(tiles: np.ndarray, warnings: list[str]) -> None:
 
 
 def is_left_out(kind: int) -> bool:
-    """Return True for types that occur in files, but are not simulated."""
+    """Return True for types of records that are not simulated."""
     return kind in kinds.WITHOUT_EFFECT or kind >= len(ENTITY_NAMES)
 
 
 def _left_out(records: np.ndarray) -> list[str]:
-    """List what is not simulated: "2 alternative death balls are left out"."""
+    """List the entities that are not simulated, e.g. "2 alternative death balls are left out"."""
     types = filter(is_left_out, records[1:, TYPE].tolist())
     counts = Counter(ENTITY_NAMES[kind] if kind < len(ENTITY_NAMES) else "unknown entity" for kind in types)
     return [
@@ -484,9 +485,9 @@ def _left_out(records: np.ndarray) -> list[str]:
 
 
 def _check_places(records: np.ndarray, warnings: list[str]) -> None:
-    """Warn once for each type of which one stands in the border and moves on the half-cell grid.
+    """Warn about entities on the half-cell grid that stand in the border, once per type.
 
-    The original stops with an error when such an entity looks beyond the right or lower edge of the stage.
+    The reference simulator fails when such an entity reads the grid beyond the right or lower edge of the stage.
     """
     x, y = records[:, X].astype(int), records[:, Y].astype(int)
     border = STEPS_PER_TILE
@@ -498,12 +499,12 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
             warnings.append(
                 f"byte {_offset(first)}: a {ENTITY_NAMES[kind]} (type {kind}; the first of {found.sum()} such records) "
                 f"stands in the border, at ({POSITION_UNIT * x[first]}, {POSITION_UNIT * y[first]}) px; "
-                "for this entity, everything outside the stage is solid"
+                "the simulator treats everything outside the stage as solid for it"
             )
 
 
 def _check_switches(records: np.ndarray, exit_count: int, warnings: list[str]) -> None:
-    """Warn about doors whose switch record is missing or of another type; its position is used in either case."""
+    """Warn about doors whose switch record is missing or of another type."""
     for i, kind in enumerate(records[:, TYPE].tolist()):
         if kind == kinds.EXIT:
             partner, wanted = i + exit_count, kinds.EXIT_SWITCH
@@ -519,5 +520,5 @@ def _check_switches(records: np.ndarray, exit_count: int, warnings: list[str]) -
         elif records[partner, TYPE] != wanted:
             warnings.append(
                 f"{door} has its switch record at byte {_offset(partner)}, which has type {records[partner, TYPE]} "
-                f"instead of {wanted}; its position is used, as in the original"
+                f"instead of {wanted}; its position is used, as in the reference simulator"
             )

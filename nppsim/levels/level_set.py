@@ -1,21 +1,21 @@
 """Level sets: folders of level files with one JSON index.
 
-A folder ``datasets/train`` holds ``index.json`` and level files in the N++ layout, by default
+A folder such as ``datasets/train`` contains ``index.json`` and level files in the N++ layout, by default
 ``<category>/<number>.map``.  The index is an object with ``format`` ("nppsim level set"), ``version`` (1) and
 ``levels``, a list with one object per level:
 
     file         path of the level file, relative to the folder, with forward slashes
     category     e.g. "simple"
-    generator    which generator made the level; "" if none did
-    parameters   the generator's settings, an object
-    seed         the generator's seed, or null
+    generator    family of the level (``nppsim.generate``); "" if it was not generated
+    parameters   parameters of the generator, an object
+    seed         seed of the generator, or null
     fingerprint  ``Level.fingerprint``, checked whenever the level is read
     par_frames   length in frames of a known run that finishes the level, or null
 
-A plain folder of level files, without index, is a level set too: the category of a level is then the name of its
-sub-folder, or "uncategorised".  Each line of a campaign file (``nppsim.levels.campaign``) is a level whose category is
-the file's name, ``S`` for ``S.txt``.  A sub-folder that has an index is a separate level set.  Opening a set reads only
-the index; each level is read on access.
+A folder of level files without index is a level set too.  The category of a level is then the name of its sub-folder,
+or "uncategorised".  Each line of a campaign file (``nppsim.levels.campaign``) is a level, with the file's name as its
+category (``S`` for ``S.txt``).  A sub-folder with an index is a separate level set.  Opening a set reads only the index;
+each level is read on access.
 """
 
 import gc
@@ -39,13 +39,13 @@ INDEX = "index.json"
 FORMAT = "nppsim level set"
 VERSION = 1
 UNCATEGORISED = "uncategorised"
-SINGLE = "single"  # category of a level file given without a set
-# Companions that may stand in a folder without index.
+SINGLE = "single"  # category of a single level file
+# Suffixes of files that are not levels, in a folder without index.
 _NOT_LEVELS = {".json", ".md", ".txt", ".tmp", ".html", ".png", ".mp4"}
 
 
 class LevelSetError(UserError, ValueError):
-    """Unusable level set; the message names the folder or file, the position and the remedy."""
+    """Unusable level set; the message contains the folder or file, the position and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ _FIELD_TYPES = {
 class LevelSet(Sequence[Level]):
     """The levels of one folder, in the order of its index.  ``level_set[i]`` reads level i.
 
-    path: the folder.  entries: one LevelEntry per level.  categories: their names, in order of first appearance.
+    path: the folder.  entries: one LevelEntry per level.
     """
 
     def __init__(self, path: Path, entries: Iterable[LevelEntry]):
@@ -84,8 +84,10 @@ class LevelSet(Sequence[Level]):
 
     @classmethod
     def open(cls, path: str | Path, *, may_be_empty: bool = False) -> "LevelSet":
-        """Open a level set folder.  Raises LevelSetError if it is missing, has a broken index, or (unless it
-        ``may_be_empty``) holds no levels."""
+        """Open the level set in a folder.
+
+        Raises LevelSetError if it is missing, its index is invalid, or it is empty although ``may_be_empty`` is False.
+        """
         path = Path(path)
         if not path.is_dir():
             what = "is a file" if path.exists() else "does not exist"
@@ -101,8 +103,7 @@ class LevelSet(Sequence[Level]):
 
     @classmethod
     def at(cls, place: str | Path) -> "LevelSet":
-        """``open`` a folder or a campaign file; or a set of one level, also a ``.replay`` or ``S.txt#12``, in the category
-        ``SINGLE``."""
+        """Open a folder, a campaign file, or a single level (also a ``.replay`` or ``S.txt#12``) of category ``SINGLE``."""
         try:
             if campaign.is_campaign_file(place):
                 return cls(Path(place).parent, _campaign_entries(Path(place), Path(place).stem))
@@ -118,7 +119,7 @@ class LevelSet(Sequence[Level]):
         return len(self.entries)
 
     def __getitem__(self, index: int) -> Level:  # type: ignore[override]  # no slices: each level is a file to read
-        """Read one level.  Raises LevelSetError if its file is missing, broken, or not the one that was indexed."""
+        """Read one level.  Raises LevelSetError if its file is missing, damaged, or was changed after it was indexed."""
         entry = self.entries[index]
         file = self.path / entry.file
         try:
@@ -142,11 +143,11 @@ class LevelSet(Sequence[Level]):
         return tuple(self._indices)
 
     def category(self, index: int) -> str:
-        """Category of level ``index``."""
+        """Return the category of level ``index``."""
         return self.entries[index].category
 
     def indices(self, category: str) -> np.ndarray:
-        """int64 array: the indices of all levels of a category, ascending.  Raises LevelSetError if there are none."""
+        """Return the ascending indices of a category's levels, int64[n].  Raises LevelSetError if there are none."""
         if category not in self._indices:
             raise LevelSetError(
                 f"{self.path} has no levels of category {category!r}; it has {', '.join(self.categories)}"
@@ -154,7 +155,7 @@ class LevelSet(Sequence[Level]):
         return self._indices[category].copy()
 
     def fingerprint(self, index: int) -> str:
-        """``Level.fingerprint`` of level ``index``, from the index where there is one."""
+        """Return ``Level.fingerprint`` of level ``index``; reads the level only if the set has no index."""
         return self.entries[index].fingerprint or self[index].fingerprint
 
     @cached_property
@@ -168,8 +169,8 @@ class LevelSet(Sequence[Level]):
     def write(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
         """Write a new level set.  ``file`` and ``fingerprint`` of the entries are filled in.
 
-        Raises LevelSetError if the folder exists and is not empty (hidden files are ignored).  After an interruption the
-        set exists and is empty.
+        Raises LevelSetError if the folder contains files that are not hidden.  After an interruption the set exists and is
+        empty.
         """
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(file.name[0] != "." for file in path.iterdir())):
@@ -180,10 +181,10 @@ class LevelSet(Sequence[Level]):
 
     @classmethod
     def append(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
-        """Add levels to a level set that has an index; all of them or, if interrupted, none.
+        """Add levels to a level set with an index; if interrupted, none of them are added.
 
-        The level files are written first and the index is replaced in one step at the end.
-        Raises LevelSetError if there is no index, or a level's file name is in use.
+        The level files are written first, and the index is replaced atomically at the end.
+        Raises LevelSetError if there is no index, or the file name of a level is in use.
         """
         path = Path(path)
         if not (path / INDEX).exists():
@@ -208,7 +209,7 @@ class LevelSet(Sequence[Level]):
 def check_disjoint(*splits: Sequence[LevelSet]) -> None:
     """Raise LevelSetError if a level of one split (train, dev, test), or its mirror image, is also in an earlier split.
 
-    splits: one or several sets each; within a split, sets may share levels.
+    splits: the level sets of each split; sets of the same split may share levels.
     """
     for number, split in enumerate(splits):
         for later in split:
@@ -218,7 +219,7 @@ def check_disjoint(*splits: Sequence[LevelSet]) -> None:
 
 
 def _check_apart(earlier: LevelSet, later: LevelSet, levels: Sequence[Level]) -> None:
-    """levels: those of ``later``."""
+    """Raise LevelSetError if two sets share a level.  levels: those of ``later``."""
     place = {earlier.fingerprint(i): i for i in range(len(earlier))}
     shared = []
     for i, level in enumerate(levels):
@@ -241,9 +242,9 @@ def _free_name(category: str, used: set[str], numbers: dict[str, int]) -> str:
 
 
 def scan_folder(path: Path) -> list[LevelEntry]:
-    """List the levels of a folder without index, sorted by file name, without decoding them.
+    """List the levels of a folder without index, sorted by file name, without reading them.
 
-    Skips documentation and pictures, hidden files, and sub-folders with an index.  Raises LevelSetError.
+    Skips files of other formats, hidden files, and sub-folders with an index.  Raises LevelSetError.
     """
     found = files_below(
         path,
@@ -262,7 +263,7 @@ def scan_folder(path: Path) -> list[LevelEntry]:
 
 
 def _campaign_entries(path: Path, category: str, file: str = "") -> list[LevelEntry]:
-    """Return one entry per line.  file: as in the entries, by default the file's name.  Raises LevelSetError."""
+    """Return one entry per line.  file: path in the entries, by default the file's name.  Raises LevelSetError."""
     try:
         numbers = campaign.level_numbers(path)
     except LevelError as error:
@@ -302,7 +303,7 @@ def _read_entries(file: Path) -> list[LevelEntry]:
     index = read_json(file, LevelSetError, "restore it, or delete it to use the folder without an index")
     if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
         raise LevelSetError(
-            f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION} and '
+            f'{file} is not the index of a level set; expected "format": "{FORMAT}", "version": {VERSION} and '
             '"levels": [...]; restore it, or delete it to use the folder without an index'
         )
     if index.get("version") != VERSION:
@@ -320,23 +321,23 @@ def _check_entry(entry: dict, place: str) -> None:
     """Raise LevelSetError, with ``place`` in the message, for an invalid index entry."""
     if not isinstance(entry, dict) or entry.keys() != _FIELD_TYPES.keys():
         found = ", ".join(sorted(entry)) if isinstance(entry, dict) else type(entry).__name__
-        raise LevelSetError(f"{place} has {found}; needed are exactly the fields {', '.join(_FIELD_TYPES)}")
+        raise LevelSetError(f"{place} has {found}; expected exactly the fields {', '.join(_FIELD_TYPES)}")
     for name, types in _FIELD_TYPES.items():
         if not isinstance(entry[name], types) or isinstance(entry[name], bool):
             expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
-            raise LevelSetError(f"{place}: {name} is {entry[name]!r}; needed is {expected}")
+            raise LevelSetError(f"{place}: {name} is {entry[name]!r}; expected {expected}")
     if not entry["category"]:
         raise LevelSetError(f"{place} has an empty category; give it a name, such as {UNCATEGORISED!r}")
-    place_of_files = f"{entry['category']}/{entry['file']}"  # files are named after categories, too
+    place_of_files = f"{entry['category']}/{entry['file']}"  # default file names begin with the category
     if not {"", ".", ".."}.isdisjoint(place_of_files.split("/")) or {"\\", "\0"} & {*place_of_files}:
         raise LevelSetError(
-            f"{place}: category is {entry['category']!r}, file is {entry['file']!r}; needed are relative paths that stay "
-            "inside the folder"
+            f"{place}: category is {entry['category']!r}, file is {entry['file']!r}; expected relative paths that "
+            "stay inside the folder"
         )
 
 
 def _write_index(path: Path, entries: Sequence[LevelEntry]) -> None:
-    """Replace the index in one step.  One line per level, so that two indexes can be compared line by line."""
+    """Replace the index atomically.  It has one line per level, so that two indexes can be compared line by line."""
     names = [f.name for f in fields(LevelEntry)]
     lines = [json.dumps({name: getattr(entry, name) for name in names}) for entry in entries]
     text = f'{{"format": "{FORMAT}", "version": {VERSION}, "levels": [\n' + ",\n".join(lines) + "\n]}\n"

@@ -1,4 +1,4 @@
-"""Levels as text, to type, read, compare and edit by hand; the format is in docs/file_formats.md.
+"""Levels as text, for reading, comparing and editing by hand; docs/file_formats.md specifies the format.
 
     nppsim level 1
     title: Over the gap
@@ -6,12 +6,12 @@
     ##########################################      23 rows of 42 characters, see TILE_CHARACTERS
     ...
     records:
-    ninja 3.5 12                                    type, x, y, in tiles from the stage's outer corner, in quarters
+    ninja 3.5 12                                    type, x, y: tiles from the stage's outer corner, multiples of 0.25
     exit-door 30 12
     exit-switch 20 12
-    thwump 15 9 2                                   orientation 0..7, and after it the mode
+    thwump 15 9 2                                   then orientation 0..7 and mode, if they are not 0
 
-Reading a written level gives the same level, invalid values included.
+Writing and reading a level restores it exactly, including invalid values.
 """
 
 import json
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from nppsim.levels.level import Level
 
 FIRST_LINE = "nppsim level 1"
-TILE_CHARACTERS = ".#23456789abcdefghijklmnopqrstuvwxyzAB"  # of tile ids 0, 1, ...
-_ODD_TILE = "?"  # an id without geometry; a line "tile ROW COLUMN ID" gives the id
+TILE_CHARACTERS = ".#23456789abcdefghijklmnopqrstuvwxyzAB"  # the character of tile id 0, 1, ...
+_ODD_TILE = "?"  # a tile id without geometry; a line "tile ROW COLUMN ID" contains the id
 _NAMES = tuple(name.replace(" ", "-") for name in kinds.ENTITY_NAMES)
 _TYPES = {name: kind for kind, name in enumerate(_NAMES)}
 _COUNTS = {"exit_count": kinds.EXIT, "ball_count": kinds.DEATH_BALL}
@@ -91,12 +91,12 @@ def parse(text: str, name: str = "") -> dict[str, Any]:
         reader.next()
         records.append(_record(reader))
     if not records:
-        raise reader.error("there are no records; the first is the ninja's: ninja X Y")
+        raise reader.error("there are no records; the first must be the ninja's spawn: ninja X Y")
     return dict.fromkeys(_COUNTS, COUNTED) | counts | {"tiles": tiles, "records": np.array(records), "title": title}
 
 
 class _Reader:
-    """Iterate over the lines of a text, without empty lines and comments (#!), with line numbers for messages."""
+    """Iterator over the lines of a text, without empty lines and comments (#!); adds line numbers to messages."""
 
     def __init__(self, text: str, name: str):
         numbered = enumerate(text.splitlines(), start=1)
@@ -129,7 +129,7 @@ def _title(reader: _Reader, value: str) -> str:
     try:
         return str(json.loads(value))
     except ValueError as error:
-        raise reader.error(f"the title begins with a quotation mark, but is no JSON string ({error})") from error
+        raise reader.error(f"the title begins with a quotation mark, but is not a JSON string ({error})") from error
 
 
 def _row(reader: _Reader) -> list[int]:
@@ -137,15 +137,15 @@ def _row(reader: _Reader) -> list[int]:
     if len(line) != COLUMNS:
         raise reader.error(f"a row of tiles has {COLUMNS} characters, this one {len(line)}")
     if wrong := set(line) - {*TILE_CHARACTERS, _ODD_TILE}:
-        raise reader.error(f"{min(wrong)!r} is no tile; they are {TILE_CHARACTERS} (docs/file_formats.md)")
+        raise reader.error(f"{min(wrong)!r} is not a tile; tiles are {TILE_CHARACTERS} (docs/file_formats.md)")
     return [NUM_TILE_SHAPES if c == _ODD_TILE else TILE_CHARACTERS.index(c) for c in line]
 
 
 def _record(reader: _Reader) -> list[int]:
-    """type, x, y, orientation, mode."""
+    """Parse the current line to [type, x, y, orientation, mode]."""
     kind, *numbers = reader.line.split()
     if kind not in _TYPES and _whole(kind) > 255:
-        raise reader.error(f"{kind!r} is no type; they are {', '.join(_NAMES)}, or a number below 256")
+        raise reader.error(f"{kind!r} is not a type; types are {', '.join(_NAMES)}, or a number below 256")
     if not 2 <= len(numbers) <= 4:
         raise reader.error("expected TYPE X Y, then an orientation and a mode if they are not 0")
     x, y = (_steps(reader, number) for number in numbers[:2])
@@ -168,13 +168,13 @@ def _whole(text: str) -> int:
 
 
 def _tiles(steps: int) -> str:
-    """A coordinate byte in tiles: "3.5"."""
+    """Format a coordinate byte in tiles, e.g. "3.5"."""
     return f"{steps / STEPS_PER_TILE:g}"
 
 
 def _steps(reader: _Reader, number: str) -> int:
-    """The byte of a coordinate in tiles."""
+    """Parse a coordinate in tiles; return its byte."""
     steps = Fraction(number) * STEPS_PER_TILE if re.fullmatch(r"\d{1,3}(\.\d{1,2})?", number) else Fraction(1, 2)
     if steps.denominator != 1 or steps > 255:
-        raise reader.error(f"{number} is no place: give tiles, in quarters, up to 63.75")
+        raise reader.error(f"{number} is not a coordinate; give tiles as a multiple of 0.25, at most 63.75")
     return int(steps)

@@ -10,22 +10,22 @@ from nppsim.levels.stage import HALF_CELL, TILE
 NUM_TILE_SHAPES = 38  # ids 0..37; higher ids have no geometry
 OPEN = 0
 SOLID = 1
-HALVES = range(2, 6)  # solid above, on the right, below, on the left
+HALVES = range(2, 6)  # solid in the upper, right, lower, left half
 SLOPES = range(6, 10)  # of 45 degrees
 RAMP = 8  # a slope that rises to the right
 CONVEX = range(10, 14)
 CONCAVE = range(14, 18)
-GENTLE_SLOPES = range(18, 26)  # one half-cell up in a tile
-STEEP_SLOPES = range(26, 34)  # a tile up in one half-cell
-ONE_SIDED = range(34, NUM_TILE_SHAPES)  # a single face each, nothing else
+GENTLE_SLOPES = range(18, 26)  # rise half a tile per tile
+STEEP_SLOPES = range(26, 34)  # rise a tile per half tile
+ONE_SIDED = range(34, NUM_TILE_SHAPES)  # a single edge
 
-# uint8[256]: each tile seen in a mirror, left and right exchanged.
+# uint8[256]: tile id -> id of the horizontally mirrored tile.
 MIRRORED = np.arange(256, dtype=np.uint8)
 for _tile, _mirrored in [(tile, tile ^ 1) for tile in range(6, 34)] + [(3, 5), (5, 3), (35, 37), (37, 35)]:
     MIRRORED[_tile] = _mirrored
 MIRRORED.setflags(write=False)
 
-# Signs of the half-edges of each tile: horizontal ones row by row | vertical ones column by column.
+# Signs of the half-edges of each tile: horizontal half-edges row by row | vertical half-edges column by column.
 # "-": a segment whose open side is up or left, "+": down or right, ".": no segment.
 EDGE_SIGNS = (
     ".. .. .. | .. .. ..",  # 0
@@ -92,7 +92,7 @@ DIAGONALS = {
     33: ((24, 24), (12, 0)),
 }
 
-# Quarter circles of radius 24: centre, quadrant (hor, ver) seen from the centre, convex (the disc is solid).
+# Quarter circles of radius 24: centre, direction of the quadrant from the centre (x, y), convex (the disc is solid).
 ARCS = {
     10: ((0, 0), (1, 1), True),
     11: ((24, 0), (-1, 1), True),
@@ -115,10 +115,10 @@ VERTICAL_SIGNS = _sign_table(1)  # int8[38, 6]: left-upper, left-lower, middle-u
 
 
 def solid_mask(tile: int, size: int) -> np.ndarray:
-    """Which points of a size x size grid inside a tile are solid.
+    """Compute the solid points of a size x size grid inside a tile.
 
     Returns bool[size, size], row (y) first; entry [r, c] belongs to the point ((c + 0.5), (r + 0.5)) * 24 / size.
-    One-sided tiles count as full, like in pictures.
+    One-sided tiles count as solid, as in pictures.
     """
     centre = (np.arange(size) + 0.5) * TILE / size
     x, y = np.meshgrid(centre, centre)
@@ -137,13 +137,13 @@ def solid_mask(tile: int, size: int) -> np.ndarray:
 
 
 def _grid_codes() -> tuple[np.ndarray, np.ndarray]:
-    """Codes of the half-edges in the grid that drones, guards and thwumps move on (section 3.4).
+    """Codes of the half-edges in the grid on which drones, guards and thwumps move (section 3.4).
 
-    2 where there is a segment; else 1 where a half-cell with something solid in it meets one without, or the outside.
+    2: the half-edge is a segment.  1: it separates a half-cell with solid parts from an empty one or from the outside.
     """
     horizontal, vertical = 2 * np.abs(HORIZONTAL_SIGNS), 2 * np.abs(VERTICAL_SIGNS)
-    for tile in range(ONE_SIDED.start):  # the one-sided ones have nothing but their segments
-        solid = np.zeros((4, 4), bool)  # half-cells, row first, with the outside around them
+    for tile in range(ONE_SIDED.start):  # one-sided tiles have only their segments
+        solid = np.zeros((4, 4), bool)  # [row, column] of half-cells, with a margin for the outside
         solid[1:3, 1:3] = solid_mask(tile, TILE).reshape(2, HALF_CELL, 2, HALF_CELL).any(axis=(1, 3))
         crossed_down = (solid[1:] != solid[:-1])[:, 1:3].ravel()  # row by row
         crossed_right = (solid[:, 1:] != solid[:, :-1])[1:3].T.ravel()  # column by column

@@ -120,9 +120,7 @@ def test_build_lays_records_out_as_n_plus_plus_pairs_them():
 def test_build_refuses_a_door_among_the_entities_or_without_its_orientation():
     with pytest.raises(LevelError, match="is a locked door; give it as .*locked_doors"):
         Level.build(open_tiles(), (40, 50), entities=[(6, 1, 2, 0)])
-    with pytest.raises(
-        LevelError, match=r"trap door \(\(1, 2\), \(3, 4\)\); needed are its switch, the door and the door's"
-    ):
+    with pytest.raises(LevelError, match=r"trap door \(\(1, 2\), \(3, 4\)\); expected \(switch, door, orientation"):
         Level.build(open_tiles(), (40, 50), trap_doors=[((1, 2), (3, 4))])
 
 
@@ -154,18 +152,18 @@ def test_a_file_that_is_cut_off_is_an_error_that_names_both_lengths(length):
 
 
 def test_a_file_that_is_no_level_is_an_error():
-    with pytest.raises(LevelError, match=r"notes\.txt: byte 1230: the first record has type 110.*no N\+\+ map"):
+    with pytest.raises(LevelError, match=r"notes\.txt: byte 1230: the first record has type 110.*not an N\+\+ map"):
         Level.from_bytes(b"notes " * 500, "notes.txt")
 
 
 @pytest.mark.parametrize(
     ("tiles", "records", "message"),
     [
-        (np.zeros((42, 23), int), [SPAWN], r"shape \(42, 23\).*needed is \(23, 42\)"),
-        (np.full((23, 42), 256), [SPAWN], r"tiles of dtype int64 hold 256\.\.256; needed are integers 0\.\.255"),
+        (np.zeros((42, 23), int), [SPAWN], r"shape \(42, 23\).*expected \(23, 42\)"),
+        (np.full((23, 42), 256), [SPAWN], r"tiles of dtype int64 contain 256\.\.256; expected integers 0\.\.255"),
         (np.full((23, 42), 0.5), [SPAWN], "tiles of dtype float64"),
         (open_tiles(), np.zeros((0, 5), int), r"records have shape \(0, 5\)"),
-        (open_tiles(), [SPAWN, (1, 2, -3, 0, 0)], r"records of dtype int64 hold -3\.\.50"),
+        (open_tiles(), [SPAWN, (1, 2, -3, 0, 0)], r"records of dtype int64 contain -3\.\.50"),
     ],
 )
 def test_arrays_that_do_not_fit_are_errors_that_say_what_is_needed(tiles, records, message):
@@ -218,7 +216,7 @@ def test_the_exit_count_of_the_file_decides_the_pairing_and_a_mismatch_is_a_warn
     data[1156] = 2
     level = Level.from_bytes(data)
     assert level.exit_count == 2 and level.to_bytes()[1156] == 2
-    assert level.warnings[0].startswith("byte 1156: the stated number of exit door records (type 3) is 2, found are 1")
+    assert level.warnings[0].startswith("byte 1156: the stated number of exit door records (type 3) is 2")
     assert "beyond the end" in level.warnings[1]
 
 
