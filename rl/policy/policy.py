@@ -1,7 +1,6 @@
-"""The policy: a Stable-Baselines3 actor-critic for imitation, PPO, evaluation and video.
+"""The policy: an actor-critic of Stable-Baselines3 for imitation, PPO, evaluation and video.
 
-It takes raw observations.  The preprocessing of Stable-Baselines3 (uint8 to float, division by 255) is not used; the first
-layer of the network normalises.
+It reads raw observations.  Its first layer normalises them, in place of the preprocessing of Stable-Baselines3.
 """
 
 import contextlib
@@ -29,22 +28,22 @@ from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
 from rl.policy.subtasks import COMMAND, Commander
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
-LEARNING_RATE = 3e-4  # without a trainer; imitation has its own optimiser, PPO its own schedule
-MOST_STEPS = 1 << 24  # of Adam, which counts them in float32
-ADAM = {"eps": 1e-5, "fused": True}  # one kernel for all tensors: an update of small networks is mostly call overhead
+LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
+MOST_STEPS = 1 << 24  # largest number of steps that Adam counts exactly, in float32
+ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as small networks spend most time on calls
 
 
 class NppPolicy(ActorCriticPolicy):
     """Actor-critic over Dict observations and six actions.
 
-    observation_space: Dict with at least the keys of the architecture, in the shapes and dtypes of the layout,
-        or of ``nppsim.spaces``.
-    lr_schedule: progress remaining (1 to 0) -> learning rate of Adam.
+    observation_space: Dict space with at least the keys of the architecture, in the shapes and dtypes of the layout or of
+        ``nppsim.spaces``.
+    lr_schedule: function of the remaining progress (1 to 0) that returns the learning rate of Adam.
     architecture: name in ``rl.policy.architectures.ARCHITECTURES``.
-    statistics: for the normaliser; without them the first forward pass raises StatisticsError.
-    precision: "float32", or "bf16" for autocast of encoder and hidden layers.  Normalising, the output layers, and
-        with them logits and values, stay float32 either way.
-    Errors: ArchitectureError, ObservationError, StatisticsError, ValueError (precision, gSDE).
+    statistics: statistics for the normaliser; without them, the first forward pass raises StatisticsError.
+    precision: "float32", or "bf16" for autocast of encoder and hidden layers.  The normaliser and the output layers always
+        compute in float32.
+    Raises ArchitectureError, ObservationError, StatisticsError, and ValueError for an unknown precision or gSDE.
     """
 
     features_extractor: Encoder
@@ -86,7 +85,7 @@ class NppPolicy(ActorCriticPolicy):
             self.set_statistics(statistics)
 
     def _build_mlp_extractor(self) -> None:
-        """Build hidden layers of the heads, high level and memory."""
+        """Build the hidden layers of both heads, the high level and the memory."""
         chosen = self._architecture
         self.commander = Commander(self.features_dim, chosen.subtasks) if chosen.subtasks else None
         self.memory = Memory(self.features_dim, chosen.memory) if chosen.memory else None
@@ -102,12 +101,12 @@ class NppPolicy(ActorCriticPolicy):
 
     @property
     def observations(self) -> tuple[str, ...]:
-        """Observation keys that the network reads, in canonical order."""
+        """Observation keys of the network in canonical order."""
         return self._architecture.observations
 
     @property
     def stacking(self) -> Stacking:
-        """Frames per observation."""
+        """Number of frames per observation."""
         return self._architecture.stacking
 
     @property
@@ -127,19 +126,19 @@ class NppPolicy(ActorCriticPolicy):
         return self.features_extractor.normalize.statistics
 
     def set_statistics(self, statistics: ObservationStatistics) -> None:
-        """Fill the frozen normaliser.  StatisticsError: other layout or fewer than 2 samples."""
+        """Set the statistics of the normaliser.  Raises StatisticsError for another layout or fewer than 2 samples."""
         self.features_extractor.normalize.set_statistics(statistics)
 
     def logits_and_values(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """One pass through the network: logits float32[N, 6] and values float32[N].
+        """Return logits float32[N, 6] and values float32[N].
 
-        observations: {key: tensor [N, *shape]}, raw, on the policy's device; further keys are ignored.
+        observations: raw observations {key: tensor [N, *shape]} on the device of the policy; other keys are ignored.
         """
         logits, values, _ = self.step(observations)
         return logits, values
 
     def step(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Logits, values, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
+        """Return logits, values, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
         states = None
         with self._autocast():
             features = self.features_extractor(observations)
@@ -148,7 +147,7 @@ class NppPolicy(ActorCriticPolicy):
             if self.memory:
                 features, states = self.memory(features, observations)
             latent_actor, latent_critic = self.mlp_extractor(features)
-        # Output layers in float32: logits rounded to 8 bits would tie actions and make the PPO ratio jump.
+        # Output layers in float32: logits with 8 bits would tie actions and distort PPO's probability ratio.
         logits = self.action_net(latent_actor.float())
         values = self.value_net(latent_critic.float())
         return logits, values.flatten(), states
@@ -158,55 +157,54 @@ class NppPolicy(ActorCriticPolicy):
     ) -> dict[str, torch.Tensor]:
         """Add sequence structure to observations, for a recurrent policy.
 
-        follows: bool[N], the row continues the previous row.
-        states: float32[N, size], initial states of the other rows; None: zeros.
+        follows: bool[N], True for rows that continue the previous row.
+        states: float32[N, size], recurrent states before the other rows; None: zeros.
         """
         return {**observations, FOLLOWS: follows, **({} if states is None else {MEMORY: states})}
 
     def choose_subtasks(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits float32[N, 5] of the subtasks and values float32[N] of the high level; only for hierarchical policies."""
+        """Return logits float32[N, 5] of the subtasks and values float32[N] of the high level of a hierarchical policy."""
         assert self.commander is not None
         return self.commander.choose(self.features(observations), observations)
 
     def may_lack_gradient(self, name: str) -> bool:
-        """Return True for tensors that have no gradient if no subtask is chosen: those of the high level."""
+        """Return True for the tensors of the high level, which have no gradient if no subtask is chosen."""
         return name.startswith(self._architecture.fresh)
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Output of the encoder, float32[N, F], for observations as in ``logits_and_values``."""
+        """Return the features float32[N, F] of the encoder, for observations as in ``logits_and_values``."""
         with self._autocast():
             return self.features_extractor(observations).float()
 
     def remember(self, observations: Mapping[str, torch.Tensor]) -> None:
-        """Cache encoded level graphs until the weights change; passes without gradients use them.
+        """Cache the encoded graphs of these observations, for passes without gradients, until the weights change.
 
-        Not thread-safe.  Does nothing for networks without a graph.
+        Not thread-safe.  It does nothing for networks without a graph.
         """
         if self.features_extractor.graph:
             with self._autocast():
                 self.features_extractor.graph.remember(observations["graph_state"])
 
     def forget(self) -> None:
-        """Clear the cache of ``remember``, so that later results do not depend on earlier observations."""
+        """Clear the cache of ``remember``; its graphs have rounding errors that depend on earlier observations."""
         if self.features_extractor.graph:
             self.features_extractor.graph.forget()
 
     def _autocast(self) -> contextlib.AbstractContextManager:
         if self.precision == "float32":
             return contextlib.nullcontext()
-        # no cache of converted weights: each is used once, and threads would share the cache
+        # no cache of converted weights, as each is used once and threads would share the cache
         return torch.autocast(self.device.type, dtype=torch.bfloat16, cache_enabled=False)
 
     @torch.no_grad()
     def act(
         self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
     ) -> np.ndarray:
-        """Actions int64[N] for raw observations {key: array [N, *shape]}; further keys are ignored.
+        """Return actions int64[N] for raw observations {key: array [N, *shape]}; other keys are ignored.
 
-        deterministic: the most likely action instead of a sample.
-        rng: a CPU generator, whatever the policy's device, so that a seed means the same on every machine; None
-            draws from torch's global one.
-        ObservationError for a recurrent policy; use ``rl.policy.player.player_of``.
+        deterministic: True for the most probable action, False to sample.
+        rng: generator on the CPU for sampling, whatever the device of the policy; None: torch's global generator.
+        Raises ObservationError for a recurrent policy; use ``rl.policy.player.player_of`` instead.
         """
         if self.memory:
             raise _needs_player(self.architecture)
@@ -216,7 +214,7 @@ class NppPolicy(ActorCriticPolicy):
     def act_and_remember(
         self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Actions as in ``act``, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
+        """Return actions as ``act``, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
         tensors = self.to_tensors(obs)
         self.remember(tensors)
         logits, _, states = self.step(tensors)
@@ -225,16 +223,16 @@ class NppPolicy(ActorCriticPolicy):
         return actions, None if states is None else states.cpu().numpy()
 
     def to_tensors(self, obs: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
-        """Convert the observations of the network to tensors on its device; on the CPU they share memory."""
+        """Convert the observations that the network reads to tensors on its device.  On the CPU, they share memory."""
         check_batch(obs, self.observations, self.stacking)
         device = self.device
         own = [key for key, part in ((COMMAND, self.commander), (MEMORY, self.memory)) if part and key in obs]
         return {key: torch.from_numpy(obs[key]).to(device) for key in (*self.observations, *own)}
 
-    # Methods of ActorCriticPolicy that would preprocess observations:
+    # Methods of ActorCriticPolicy, overridden as they would preprocess observations:
 
     def forward(self, obs: PyTorchObs, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Actions int64[N], values float32[N, 1] and log-probabilities float32[N]."""
+        """Return actions int64[N], values float32[N, 1] and log-probabilities float32[N]."""
         logits, values = self.logits_and_values(_dictionary(obs))
         distribution = self.action_dist.proba_distribution(action_logits=logits)
         actions = distribution.get_actions(deterministic=deterministic)
@@ -243,7 +241,7 @@ class NppPolicy(ActorCriticPolicy):
     def evaluate_actions(
         self, obs: PyTorchObs, actions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Values float32[N, 1], log-probabilities of ``actions`` float32[N] and entropy in nats float32[N]."""
+        """Return values float32[N, 1], log-probabilities float32[N] of ``actions``, and entropies float32[N] in nats."""
         logits, values = self.logits_and_values(_dictionary(obs))
         distribution = self.action_dist.proba_distribution(action_logits=logits)
         return values[:, None], distribution.log_prob(actions), distribution.entropy()
@@ -260,7 +258,7 @@ class NppPolicy(ActorCriticPolicy):
         return self.features(_dictionary(obs))
 
     def obs_to_tensor(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[PyTorchObs, bool]:
-        """For ``predict``: tensors with a batch axis, and True if the observation had one."""
+        """Convert to tensors with a batch axis; also return True if the observation had a batch axis."""
         if self.memory:
             raise _needs_player(self.architecture)
         found = _dictionary(observation)
@@ -282,21 +280,22 @@ class NppPolicy(ActorCriticPolicy):
 
 
 def _needs_player(architecture: str) -> ObservationError:
-    """Error for a recurrent policy used without its states."""
+    """Return the error for a recurrent policy that is used without its states."""
     return ObservationError(
         f"{architecture} is recurrent, and this call would lose its state; use rl.policy.player.player_of(policy, num_envs)"
     )
 
 
 def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:
-    """Shape of one observation: ``shape`` of the layout, or a vector as in ``nppsim.spaces``."""
+    """Return the shape of one observation: that of the layout, or a vector as in ``nppsim.spaces``."""
     return (math.prod(shape),) if values.shape[-1:] == (math.prod(shape),) else shape
 
 
 def sample_actions(logits: torch.Tensor, rng: torch.Generator | None = None) -> torch.Tensor:
-    """One action int64[N] per row of logits float32[N, A], drawn from their softmax.
+    """Sample an action for each row of logits float32[N, A] from their softmax; return int64[N].
 
-    The exponential race (the action with the smallest Exp(1) / probability wins) is one pass over the logits.
+    Exponential race: if each action draws from Exp(1) and divides by its probability, it has the smallest number with just
+    this probability.
     """
     race = torch.empty_like(logits).exponential_(generator=rng)
     return (logits - race.log()).argmax(dim=1)
@@ -309,7 +308,7 @@ def build_policy(
     precision: str = "float32",
     device: str | torch.device = "cpu",
 ) -> NppPolicy:
-    """A fresh policy without an environment; initial weights come from torch's global generator."""
+    """Return a new policy; torch's global generator draws the initial weights."""
     chosen = get_architecture(architecture)
     space = observation_space(chosen.observations, chosen.stacking)
     policy = NppPolicy(
@@ -324,7 +323,7 @@ def build_policy(
 
 
 def _dictionary(observations: Item | dict[str, Item]) -> dict[str, Item]:
-    """Check that observations are a dictionary."""
+    """Return the observations.  Raises ObservationError if they are not a dictionary."""
     if not isinstance(observations, dict):
         raise ObservationError(f"the policy reads a dict of observations, got {type(observations).__name__}")
     return observations

@@ -1,4 +1,4 @@
-"""PPO on the batch simulator.  Start reading with ``ppo``, then ``rollout_buffer`` and ``losses``."""
+"""PPO on the batch simulator: the main files are ``ppo``, ``rollout_buffer`` and ``losses``."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ __all__ = ["PPO", "HierarchicalPPO", "RecurrentPPO", "make_ppo"]
 
 
 def make_ppo(env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any) -> PPO:
-    """Return hierarchical, recurrent or plain PPO for the network.  Arguments as of PPO; from_stage: of HierarchicalPPO."""
+    """Return a HierarchicalPPO, RecurrentPPO or PPO, as the network needs; the arguments are those of these classes."""
     network = get_architecture(architecture)
     if network.subtasks:
         return HierarchicalPPO(env, architecture, *arguments, from_stage=from_stage, **keywords)

@@ -2,11 +2,13 @@
 
     ppo.learn(..., callback=[*profilers(config.profiling, folder), ...])
 
-phases.json          total seconds of each phase, and shares of the phases within a step; phases.csv: per update
-trace_N.json.gz      for chrome://tracing or ui.perfetto.dev; trace_N.txt: table of the slowest operations
-memory.txt           snapshots of the process's memory, and growth since the first one
+phases.json          total seconds and share of each phase of training, and of each phase within a step of the simulator
+phases.csv           seconds of each phase per update
+trace_N.json.gz      trace for chrome://tracing or ui.perfetto.dev
+trace_N.txt          table of the slowest operations in the trace
+memory.txt           memory of the process, and the lines of code whose objects take or gain the most memory
 
-Profilers do not change results, only speed.  A resumed run starts new measurements.
+Profilers make training slower but do not change its results.  A resumed run starts new measurements.
 """
 
 import tracemalloc
@@ -22,15 +24,15 @@ from rl.config import ProfilingConfig
 from rl.ppo.ppo import PHASES, PPO
 
 FOLDER = "profiling"
-OTHER = "other"  # time outside simulator, network and update: bookkeeping, evaluations, checkpoints
-OPERATIONS = 40  # rows of a trace's table
-LINES = 10  # of code, in a snapshot of memory
+OTHER = "other"  # name of the remaining time: bookkeeping, evaluations, checkpoints
+OPERATIONS = 40  # number of rows in the table of a trace
+LINES = 10  # number of lines of code in a snapshot of memory
 MIB = 1 << 20
-PAGE = 4096
+PAGE = 4096  # bytes per page of memory
 
 
 class PPOCallback(BaseCallback):
-    """A Stable-Baselines3 callback whose ``model`` is this project's PPO."""
+    """Callback of Stable-Baselines3 whose ``model`` is a PPO of this project."""
 
     model: PPO  # type: ignore[assignment]  # has the attributes that callbacks read
 
@@ -39,7 +41,7 @@ class PPOCallback(BaseCallback):
 
 
 def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
-    """Return the requested profilers; pass them to ``learn`` before all other callbacks.  folder: of the run."""
+    """Return the profilers that the settings enable.  Pass them to ``learn`` before other callbacks.  folder: of the run."""
     folder = folder / FOLDER
     found: list[PPOCallback] = []
     if config.phases:
@@ -52,13 +54,13 @@ def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
 
 
 def memory_mib() -> float:
-    """Resident memory of the process, MiB; NaN without /proc."""
+    """Return the resident memory of the process in MiB; NaN on systems without /proc."""
     statm = Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * PAGE / MIB if statm.exists() else float("nan")
 
 
 class Profiler(PPOCallback):
-    """Base class: a folder, and a hook after each update, which is called when the next rollout begins."""
+    """Base class with a hook ``after_update``, which is called when the next rollout begins."""
 
     def __init__(self, folder: Path):
         super().__init__()
@@ -83,9 +85,9 @@ class Profiler(PPOCallback):
 
 
 class PhaseTimings(Profiler):
-    """Seconds of rollouts, inference, updates and everything else, per update and in total.
+    """Seconds of simulator, inference, update and everything else, per update and in total.
 
-    Also the phases within a step of the simulator, summed over its threads, if it measures them (``BatchSimulator.profile``).
+    With ``BatchSimulator.profile``, also seconds of the phases within a step of the simulator, summed over its threads.
     """
 
     def __init__(self, folder: Path):
@@ -100,7 +102,7 @@ class PhaseTimings(Profiler):
         write_text(self.folder / "phases.csv", ",".join(["number", "decisions", *PHASES, "curriculum", OTHER]) + "\n")
 
     def _clocks(self) -> dict[str, float]:
-        """Seconds of each phase so far, and in all."""
+        """Return the seconds of each phase so far, and those of training."""
         return {**self.model.phase_seconds, "all": self.model.elapsed_s}
 
     def _on_step(self) -> bool:
@@ -131,7 +133,7 @@ def _shares(seconds: dict[str, float]) -> dict[str, float]:
 
 
 class TorchTrace(Profiler):
-    """Traces of torch's profiler, with the configured numbers of updates to skip, warm up and record, repeatedly."""
+    """Traces of torch's profiler; the settings have the numbers of updates to skip, to warm up and to record."""
 
     def __init__(self, folder: Path, config: ProfilingConfig):
         super().__init__(folder)
@@ -146,7 +148,7 @@ class TorchTrace(Profiler):
         activities = [profiler.ProfilerActivity.CPU]
         if self.model.device.type == "cuda":
             activities.append(profiler.ProfilerActivity.CUDA)
-        every_thread = profiler._ExperimentalConfig(profile_all_threads=True)  # not only Python's first thread
+        every_thread = profiler._ExperimentalConfig(profile_all_threads=True)  # default: only the main thread
         self._profiler = profiler.profile(
             activities=activities,
             schedule=self._schedule,
@@ -173,9 +175,9 @@ class TorchTrace(Profiler):
 
 
 class MemorySnapshots(Profiler):
-    """Memory of the process, of PyTorch on a GPU and of Python's objects by line of code.
+    """Snapshots of memory: of the process, of PyTorch on a GPU, and of Python's objects by line of code.
 
-    freq: steps of all environments between snapshots, each taken after the current update.
+    freq: number of steps of all environments between snapshots, which are taken after an update.
     """
 
     def __init__(self, folder: Path, freq: int):

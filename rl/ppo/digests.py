@@ -1,10 +1,10 @@
-"""Digest trail of a run: a line after each update with short hashes of its rollout and of the state of training.
+"""Digest trail of a run: a file with a line per update that contains hashes of the rollout and of the state of training.
 
     ppo.learn(..., callback=[DigestTrail(folder), monitor])   # writes <folder>/digests.jsonl
     rows = read_trail(folder)
 
-Runs of one configuration on one machine have equal trails; ``rl.doctor.divergence`` finds where two trails differ.
-Fields of a line: ``docs/file_formats.md``.
+Runs with equal settings on one machine have equal trails.  ``rl.doctor.divergence`` finds where two trails differ.
+``docs/file_formats.md`` describes the fields of a line.
 """
 
 import hashlib
@@ -24,35 +24,35 @@ from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 
 TRAIL_FILE = "digests.jsonl"
-MAX_TRAIL_BYTES = 1 << 30  # 64 MiB are 10,000 updates with long rollouts
-# In the order of computation.  Parts of a rollout have a digest for each decision, too.
+MAX_TRAIL_BYTES = 1 << 30  # 10,000 updates with long rollouts have 64 MiB
+# Parts in the order of their computation.  Parts of a rollout also have a digest for each decision.
 ROLLOUT_PARTS = ("observations", "log_probs", "values", "actions", "rewards", "episode_ends")
 UPDATE_PARTS = ("advantages", "returns", "curriculum", "environments", "parameters", "optimiser", "random")
 PARTS = ROLLOUT_PARTS + UPDATE_PARTS
-STEP_DIGITS = 4  # hexadecimal, of a decision's digest
+STEP_DIGITS = 4  # number of hex digits in the digest of a decision
 _WEIGHTS = torch.from_numpy(
     np.random.default_rng(0).integers(0, 2**63, 1 << 16, dtype=np.int64) << 1 | 1
-)  # odd; half a MiB stays in a core's cache
+)  # odd numbers; half a MiB fits into the cache of a core
 
 
 class TrailError(UserError, ValueError):
-    """A digest trail that cannot be read; the message names file, line and remedy."""
+    """A digest trail that cannot be read, or that does not fit the resumed run."""
 
 
-Row = dict[str, Any]  # one line of a trail
+Row = dict[str, Any]  # fields of a line of a trail
 
 
 class DigestTrail(PPOCallback):
-    """Callback that writes the trail of a run's folder; it must precede callbacks that change the policy.
+    """Callback that writes the digest trail of a run; it must precede callbacks that change the policy.
 
-    A resumed run continues its trail without the lines of updates that are repeated.  TrailError if the restored state
-    is not that of its last line.
+    A resumed run removes the lines of updates after its checkpoint and continues the trail.
+    Raises TrailError if the state after resuming differs from the digests in the trail.
     """
 
     def __init__(self, folder: Path):
         super().__init__()
         self.path = folder / TRAIL_FILE
-        self._recorded = 0  # updates in the trail
+        self._recorded = 0  # number of updates in the trail
 
     def _on_training_start(self) -> None:
         self._recorded = self.model.updates
@@ -79,7 +79,7 @@ class DigestTrail(PPOCallback):
         return True
 
     def _record(self) -> None:
-        """Append the latest update, once."""
+        """Append a line for the latest update, unless the trail has it."""
         ppo = self.model
         if ppo.updates > self._recorded:
             self._recorded = ppo.updates
@@ -97,7 +97,7 @@ def _line(row: Row) -> str:
 
 
 def schedule(ppo: PPO) -> dict[str, float]:
-    """Scheduled numbers of the latest update; with a time budget they depend on the clock."""
+    """Return the scheduled values of the latest update, which depend on the clock with a time budget."""
     return {
         "learning_rate": float(ppo.policy.optimizer.param_groups[0]["lr"]),
         "pull_towards_reference": ppo.kl_penalty_scale,
@@ -107,7 +107,7 @@ def schedule(ppo: PPO) -> dict[str, float]:
 
 
 def rollout_digests(buffer: RolloutBuffer) -> tuple[dict[str, str], dict[str, str]]:
-    """(part -> digest of the rollout, part -> STEP_DIGITS digits per decision, concatenated)."""
+    """Return the digest of each part of a rollout, and for each part STEP_DIGITS digits per decision, concatenated."""
     digests, steps = {}, {}
     for part in ROLLOUT_PARTS:
         fields = list(buffer.obs.values()) if part == "observations" else [getattr(buffer, part)]
@@ -134,7 +134,7 @@ def state_digests(ppo: PPO) -> dict[str, str]:
 
 
 def _of_tensors(state: Mapping[Any, Any]) -> Iterator[str]:
-    """Names and hashes of all tensors in nested dictionaries and lists, and other values as text."""
+    """Yield names and hashes of all tensors in nested dictionaries and lists, and other values as text."""
     for name, value in state.items():
         if isinstance(value, torch.Tensor):
             yield f"{name} {value.dtype} {tuple(value.shape)} {tensor_hash(value)}"
@@ -149,7 +149,7 @@ def _of_tensors(state: Mapping[Any, Any]) -> Iterator[str]:
 
 
 def combined(*parts: object) -> str:
-    """16 hexadecimal digits that depend on every part and on their order."""
+    """Return 16 hex digits that depend on all parts and their order."""
     return _short("\n".join(map(str, parts)).encode())
 
 
@@ -158,7 +158,7 @@ def _short(data: bytes) -> str:
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:
-    """16 hexadecimal digits that depend on every bit of a tensor, and on its size."""
+    """Return 16 hex digits that depend on every bit of a tensor and on its size."""
     return _short(f"{tensor.nbytes} ".encode() + row_sums(tensor.detach().reshape(1, -1)).tobytes())
 
 
@@ -168,15 +168,15 @@ def _array_hash(values: np.ndarray) -> str:
 
 
 def row_sums(rows: torch.Tensor) -> np.ndarray:
-    """int64[R, blocks]: hashes of each of R rows of any dtype and shape, at the speed of memory.
+    """Hash each of R rows of any dtype and shape; return int64[R, blocks].
 
     The 64-bit words of a row are multiplied by fixed odd weights and summed modulo 2^64, block by block.  One changed word
-    always changes the sum; several leave it unchanged with probability 2^-64.  Observations of an update are up to a
-    hundred megabytes; cryptographic hashes of these would take a tenth of its time.
+    always changes the sum.  Several changed words leave it unchanged with probability 2^-64.  The observations of an update
+    have up to a hundred megabytes; a cryptographic hash of them would take a tenth of the time of the update.
     Source: Lemire & Kaser 2014, "Strongly universal string hashing is fast" (multilinear hashing).
     """
     data = rows.contiguous().reshape(len(rows), -1).view(torch.uint8)
-    if data.shape[1] % 8 or data.storage_offset() % 8:  # words begin at multiples of 8; zeros fill up the last one
+    if data.shape[1] % 8 or data.storage_offset() % 8:  # words need 8-byte alignment
         data = torch.nn.functional.pad(data, (0, -data.shape[1] % 8)).clone()
     words = data.view(torch.int64)
     weights = _WEIGHTS.to(words.device)
@@ -185,12 +185,12 @@ def row_sums(rows: torch.Tensor) -> np.ndarray:
 
 
 def _products(block: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """int64[R] of int64[R, W] and int64[W]; CUDA has no matrix product of integers."""
+    """Multiply int64[R, W] by int64[W]; return int64[R].  CUDA has no matrix product of integers."""
     return block @ weights if block.device.type == "cpu" else (block * weights).sum(dim=1)
 
 
 def read_trail(folder: Path) -> list[Row]:
-    """Lines of a run's trail, by update; [] without one.  An incomplete last line is left out."""
+    """Read the lines of a run's trail, by update; [] without a trail.  An incomplete last line is ignored."""
     path = folder / TRAIL_FILE
     if not path.is_file():
         return []

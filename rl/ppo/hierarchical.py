@@ -1,13 +1,13 @@
-"""Hierarchical PPO: a high level chooses a subtask for every environment, the low level chooses actions for it.
+"""Hierarchical PPO: a high-level policy chooses subtasks, and a low-level policy chooses actions for the subtask.
 
     ppo = HierarchicalPPO(env, "vision_free+subtasks50", config, plan, statistics=statistics)
 
-The subtask is part of the low level's observation.  After each decision, finished subtasks are replaced.  The high level
-learns from each choice, with the discounted rewards during the subtask.  The low level's critic estimates the value of a
-subtask that is unfinished at the end of a rollout.  Both levels have the same rewards and discount.
+The subtask is part of the observation of the low level.  After each decision, the high level replaces finished subtasks.  It
+learns from each choice, with the discounted rewards during the subtask.  At the end of a rollout, the critic of the low level
+estimates the value of an unfinished subtask.  Both levels have the same rewards and discount.
 
 With ``from_stage``, training is plain PPO until the curriculum reaches that stage.  The weights of subtasks are zero until
-then, so that the policy does not change abruptly.
+then, so the policy does not change abruptly.
 """
 
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ STATE = "hierarchy"  # key in a checkpoint's training state
 
 
 class HierarchicalLosses(NamedTuple, Generic[Number]):
-    """The fields of Losses, and those of the high level, as sums over the choices of a minibatch divided by its decisions.
+    """The fields of Losses, and four losses of the high level.
 
-    command_gradient_loss, command_value_loss, command_entropy_loss, command_kl: as policy_gradient_loss, value_loss,
-        entropy_loss and approx_kl.
+    command_gradient_loss, command_value_loss, command_entropy_loss, command_kl: counterparts of policy_gradient_loss,
+        value_loss, entropy_loss and approx_kl; the sum over all choices divided by the number of decisions.
     """
 
     policy_gradient_loss: Number
@@ -55,9 +55,9 @@ class HierarchicalLosses(NamedTuple, Generic[Number]):
 class HierarchicalSamples(Samples):
     """B decisions, and the choices of subtasks before some of them.
 
-    chooses: bool[B], true where a subtask was chosen; the other fields are only valid there.
-    command_log_probs: float32[B, 5], of all subtasks, by the rollout policy.
-    command_advantages, command_returns: float32[B]; advantages are normalised over the choices.
+    chooses: bool[B], True if a subtask was chosen before the decision; the other fields are valid only for these decisions.
+    command_log_probs: float32[B, 5], log-probabilities of all subtasks under the rollout policy.
+    command_advantages, command_returns: float32[B]; the advantages are normalised over the choices.
     """
 
     chooses: torch.Tensor
@@ -67,7 +67,7 @@ class HierarchicalSamples(Samples):
 
 
 class CommandLosses:
-    """Losses of the high level; an ``rl.ppo.losses.ExtraLoss``."""
+    """Losses of the high level (an ``rl.ppo.losses.ExtraLoss``)."""
 
     kind = HierarchicalLosses
 
@@ -79,7 +79,7 @@ class CommandLosses:
         samples: HierarchicalSamples,
         weights: LossWeights,
     ) -> HierarchicalLosses[torch.Tensor]:
-        """Return all losses of a minibatch.  losses: of the low level."""
+        """Return all losses of a minibatch.  losses: losses of the low level."""
         rows = samples.chooses.nonzero()[:, 0]
         if not len(rows):
             zero = torch.zeros((), device=samples.chooses.device)
@@ -105,7 +105,7 @@ class CommandLosses:
 
 
 def normalized_choices(advantages: torch.Tensor, chooses: torch.Tensor) -> torch.Tensor:
-    """Normalise advantages over the choices; zeros if there are fewer than two."""
+    """Normalise advantages over the choices; return zeros if there are fewer than two choices."""
     some = advantages[chooses]
     if len(some) < 2:
         return torch.zeros_like(advantages)
@@ -113,13 +113,13 @@ def normalized_choices(advantages: torch.Tensor, chooses: torch.Tensor) -> torch
 
 
 class HierarchicalBuffer(RolloutBuffer):
-    """A rollout with active subtasks and the choices among them.
+    """A rollout with the active subtasks and the choices of subtasks.
 
-    obs[COMMAND]: int64[T, N, 2], subtask and number of decisions since it was chosen, before the decision.
-    chooses: bool[T, N], true if the subtask was chosen right before the decision.
-    command_log_probs: float32[T, N, 5], of all subtasks, and command_values: float32[T, N]; 0 without a choice.
-    command_advantages, command_returns: float32[T, N]; 0 without a choice.
-    completed: bool[T, N], true if the decision completed its subtask.
+    obs[COMMAND]: int64[T, N, 2], the active subtask and the number of decisions since it was chosen, before the decision.
+    chooses: bool[T, N], True if the subtask was chosen immediately before the decision.
+    command_log_probs: float32[T, N, 5], log-probabilities of all subtasks; 0 without a choice.
+    command_values, command_advantages, command_returns: float32[T, N]; 0 without a choice.
+    completed: bool[T, N], True if the decision completed its subtask.
     """
 
     def __init__(self, *arguments: Any, **keywords: Any):
@@ -133,12 +133,13 @@ class HierarchicalBuffer(RolloutBuffer):
 
 
 class HierarchicalPPO(PPO):
-    """PPO with subtasks; arguments as of PPO, and:
+    """PPO with subtasks.  Other arguments are those of PPO.
 
-    architecture: must have subtasks.
-    from_stage: stage of the curriculum at which subtasks begin; None: immediately.  ConfigError for an unknown stage.
-    commanding: true once subtasks are used.
-    commands: active subtasks.
+    architecture: name of an architecture with subtasks.
+    from_stage: stage of the curriculum at which subtasks begin; None: immediately.
+    commanding: True after subtasks have begun.
+    commands: the active subtasks.
+    Raises ConfigError for an unknown stage or several processes.
     """
 
     rollout_buffer: HierarchicalBuffer
@@ -160,8 +161,8 @@ class HierarchicalPPO(PPO):
         self.commanding = False
         count = self.sim.num_envs
         self.commands = Commands(count, longest)
-        self._chosen = np.zeros(count, bool)  # for the next decision
-        self._log_probs = torch.zeros(count, len(SUBTASKS))  # of all subtasks at the latest choice
+        self._chosen = np.zeros(count, bool)  # True if a subtask was chosen before the next decision
+        self._log_probs = torch.zeros(count, len(SUBTASKS))  # log-probabilities at the latest choice
         self._command_values = torch.zeros(count)
 
     # Rollout
@@ -171,7 +172,7 @@ class HierarchicalPPO(PPO):
         return with_command(self.sim.obs, self.commands.now)
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
-        """Add the subtask of decision t, one decision older."""
+        """Add the subtask of decision t, whose age has grown by one decision."""
         command = self.rollout_buffer.obs[COMMAND][t].cpu().numpy().copy()
         command[:, 1] += command[:, 0] >= 0
         return with_command(final_obs, command)
@@ -188,7 +189,7 @@ class HierarchicalPPO(PPO):
 
     @torch.no_grad()
     def _choose(self, envs: np.ndarray) -> None:
-        """Sample new subtasks for the environments int64[k] from the high level."""
+        """Let the high level sample new subtasks for the environments ``envs``, int64[k]."""
         self._chosen[envs] = True
         if not len(envs):
             return
@@ -206,7 +207,7 @@ class HierarchicalPPO(PPO):
         return super()._act(t)
 
     def after_decision(self, t: int) -> None:
-        """Replace finished subtasks."""
+        """Let the high level replace finished subtasks."""
         if not self.commanding:
             return
         ended = self.sim.terminated | self.sim.truncated
@@ -273,13 +274,12 @@ class HierarchicalPPO(PPO):
 
 
 def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[str, float]:
-    """Metrics of the high level in a rollout: tag -> value; empty without subtasks.
+    """Return metrics of the high level in a rollout by tag; empty without subtasks.
 
-    chosen: bool[N], true if a subtask was chosen after the last decision.
-    share/SUBTASK: share of the decisions with it.
-    decisions/SUBTASK: mean duration of those that ended in the rollout.
-    completed/SUBTASK: share of these that were completed.
-    choices_per_episode: subtasks per finished episode; below 3 the high level has little influence.
+    chosen: bool[N], True if a subtask was chosen after the last decision.
+    The tags are share/SUBTASK, its share of the decisions; decisions/SUBTASK, its mean duration; completed/SUBTASK, the share
+    that was completed; and choices_per_episode, subtasks per finished episode.  The duration is that of subtasks that ended
+    in the rollout.  With fewer than 3 choices per episode, the high level has little influence.
     """
     command, ends = buffer.obs[COMMAND].cpu().numpy(), buffer.episode_ends.cpu().numpy()
     subtask, age = command[..., 0], command[..., 1]
@@ -308,17 +308,18 @@ def semi_markov(
     gamma: float,
     gae_lambda: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """GAE of a semi-Markov decision process: (advantages, returns) of the choices, float32[T, N]; 0 elsewhere.
+    """Compute GAE of a semi-Markov decision process.
 
-    rewards: float32[T, N], of the decisions.
-    values: float32[T, N], of the states of the choices; not used elsewhere.
-    chooses: bool[T, N], true if a choice was made before the decision, as before the first one of each episode.
-    episode_ends: bool[T, N], true for the last decision of an episode.
-    last_values: float32[N], after the last decision: of the choice made there, or of the unfinished one.
+    rewards: float32[T, N], reward of each decision.
+    values: float32[T, N], value before each choice; not used without a choice.
+    chooses: bool[T, N], True if a choice was made before the decision, as before the first decision of each episode.
+    episode_ends: bool[T, N], True for the last decision of an episode.
+    last_values: float32[N], value after the last decision: of the choice made there, or of the unfinished choice.
+    Returns (advantages, returns) of the choices, float32[T, N] both; 0 without a choice.
 
-    A choice that lasts d decisions earns R = sum over i < d of gamma^i r_i, and the value after it counts times gamma^d (0
-    after the end of the episode): delta = R + gamma^d V' - V, and A = delta + gamma^d lambda A'.  The exponent of lambda
-    counts choices instead of decisions.
+    A choice that lasts d decisions has the reward R = sum over i < d of gamma^i r_i.  With the value V' and the advantage A'
+    of the next choice, delta = R + gamma^d V' - V and A = delta + gamma^d lambda A'.  After the end of an episode, V' and A'
+    are 0.
     """
     advantages, returns = torch.zeros_like(rewards), torch.zeros_like(rewards)
     earned, discount = torch.zeros_like(last_values), torch.ones_like(last_values)  # until the next choice
