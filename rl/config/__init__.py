@@ -1,9 +1,9 @@
-"""Settings of an experiment: dataclasses with defaults and limits, and how flags and TOML files set them.
+"""Settings of an experiment: dataclasses with defaults and limits, and their flags and TOML files.
 
     config = ExperimentConfig(experiment_name="first", architectures=("mlp_baseline",))
     config.ppo.gamma
 
-The command line is in ``command_line``, TOML files in ``files``, and resuming a run in ``resume``.
+``command_line`` parses flags, ``files`` reads TOML files, and ``resume`` compares settings with those of an earlier run.
 """
 
 from rl.config.curriculum import CurriculumConfig

@@ -2,7 +2,7 @@
 
     config = resolve(["--experiment-name", "first", "--architectures", "mlp_baseline"])
 
-Flags, help and checks follow from the settings of ``rl.config``.
+Flags, help and limits come from the settings of ``rl.config``.
 """
 
 import argparse
@@ -56,22 +56,22 @@ _GROUPS = {
 
 _TITLES = ("experiment", "data", IMITATION, "PPO", "curriculum", "evaluation", "output", "hardware")  # in this order
 
-# Flags of other pipelines whose machinery does not exist here: reason -> (flag, default, meaning).
+# Flags of other pipelines that are refused here: reason -> (flag, default, meaning).
 _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
-    "demonstrations are loaded into memory without further processes; leave it out": (
-        ("bc-num-workers", 0, "processes that load demonstrations"),
+    "demonstrations are loaded into memory by the main process; leave it out": (
+        ("bc-num-workers", 0, "number of processes that load demonstrations"),
     ),
-    "dropout lets an actor compute something else in the update than in the rollout, so that PPO's ratio is wrong before "
-    "anything is learned; leave it out": (("deep-resnet-dropout", 0.0, "dropout in deep heads"),),
-    "the page of --visualize-training plays the newest weights in an environment of its own, and has its speed on it; "
-    "leave it out": (
-        ("vis-render-freq", 100, "period of a live window"),
-        ("vis-env-idx", 0, "the environment it shows"),
-        ("vis-fps", 60, "its speed"),
+    "dropout makes PPO's probability ratio differ from 1 before the first gradient step; leave it out": (
+        ("deep-resnet-dropout", 0.0, "dropout rate in deep heads"),
+    ),
+    "the page of --visualize-training has its own environment and a speed control; leave it out": (
+        ("vis-render-freq", 100, "decisions between pictures of a live window"),
+        ("vis-env-idx", 0, "index of the environment in a live window"),
+        ("vis-fps", 60, "frames per second of a live window"),
     ),
 }
 
-# (section, switch) -> settings of that section without effect while the switch is off.
+# (section, switch) -> settings of the section that have no effect while the switch is off.
 _SWITCHED_OFF: dict[tuple[str, str], tuple[str, ...]] = {
     ("ppo", "schedules"): ("clip_range_end", "clip_range_vf_end", "ent_coef_end", "learning_rate_end_share"),
     ("ppo", "anneal_learning_rate"): ("learning_rate_end_share",),
@@ -81,7 +81,7 @@ _SWITCHED_OFF: dict[tuple[str, str], tuple[str, ...]] = {
 }
 
 
-# Every flag that sets something: name -> (section of the configuration, or "" for its own fields; setting).
+# Flag -> (section of the configuration, "" for its own fields; setting).
 FLAGS = {known.flag: (section, known) for _, section, known in known_settings() if known.flag}
 REFUSED = {
     flag: Setting(meaning, flag=flag, refusal=reason, kind=type(default), default=default, switch=True)
@@ -91,26 +91,26 @@ REFUSED = {
 
 
 def options(*known: Setting) -> frozenset[str]:
-    """All spellings of the flags of these settings, with aliases and ``--no-`` forms."""
+    """Return all spellings of the flags of these settings, including aliases and ``--no-`` forms."""
     names = [name for one in known for name in (one.flag, *one.aliases) if name]
     return frozenset(f"--{no}{name}" for name in names for no in ("", "no-"))
 
 
 def options_of(*flags: str) -> frozenset[str]:
-    """All spellings of flags, given by name such as "output-dir"."""
+    """Return all spellings of flags.  flags: names such as "output-dir"."""
     return options(*(FLAGS[flag][1] for flag in flags))
 
 
-COMMAND_LINE = "command line"  # a source in the record of a run
+COMMAND_LINE = "command line"  # source of a setting
 Part = TypeVar("Part")
 
 
 def resolve(argv: Sequence[str]) -> ExperimentConfig:
-    """Return the configuration of command-line arguments (without the program's name), checked with all its paths.
+    """Parse command-line arguments (without the program's name), check all settings and paths; return the configuration.
 
-    A ``--config`` file wins over a ``--recipe``, and flags win over both.  With ``--resume-from`` the settings are those of
-    that folder, and other arguments must agree with them.
-    Raises ConfigError.  ``--help`` prints the flags and exits.
+    Flags override ``--config`` files, and files override ``--recipe``.  With ``--resume-from`` the settings come from that
+    folder, and other arguments must equal them.
+    Raises ConfigError.
     """
     parser = _parser(everything="--help-all" in argv)
     parser.nothing_is_required()  # files may set it
@@ -127,10 +127,7 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
 
 
 def configured(given: Settings) -> ExperimentConfig:
-    """Load plugins, and return the configuration with these settings, checked with all its paths.
-
-    Raises ConfigError.
-    """
+    """Load plugins, check settings and paths, and return the configuration; ConfigError if they are invalid."""
     if ("", "plugins") in given:
         plugins.load(given["", "plugins"].value)
     datasets = [
@@ -147,7 +144,7 @@ def configured(given: Settings) -> ExperimentConfig:
 
 
 def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
-    """The arguments, where ``--ent-coef X`` sets the end of the schedule too unless another end is given."""
+    """Let ``--ent-coef X`` also set ``--ent-coef-end``, before any value that is given for that flag."""
     for number, text in enumerate(argv):
         name, equals, value = text.partition("=")
         if name == "--ent-coef" and (equals or number + 1 < len(argv)):
@@ -156,7 +153,7 @@ def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
 
 
 def _given(arguments: Namespace) -> Settings:
-    """Every setting that a recipe, a file or a flag gives, with the value that wins."""
+    """Collect settings from recipe, files and flags; later sources override earlier ones."""
     found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
     for path in getattr(arguments, "config", ()):
         found |= read_settings(path)
@@ -164,7 +161,6 @@ def _given(arguments: Namespace) -> Settings:
 
 
 def _flags_in(arguments: Namespace) -> Settings:
-    """Every setting that a flag gives."""
     flags: Settings = {}
     for flag, (section, known) in FLAGS.items():
         value = getattr(arguments, flag.replace("-", "_"), MISSING)
@@ -175,7 +171,7 @@ def _flags_in(arguments: Namespace) -> Settings:
 
 
 def _begun(given: Settings) -> ExperimentConfig:
-    """The configuration of a new experiment."""
+    """Return the configuration of a new experiment."""
     required = [known for known in _settings_of("") if known.default is MISSING]
     if absent := [known for known in required if ("", known.name) not in given]:
         spelled = ("/".join(f"--{name}" for name in (known.flag, *known.aliases)) for known in absent)
@@ -186,7 +182,7 @@ def _begun(given: Settings) -> ExperimentConfig:
 
 
 def _built(owner: type[Part], section: str, given: Settings, **more: Any) -> Part:
-    """A part of the configuration with what was given; its ConfigErrors name a flag, or file and key."""
+    """Build a section of the configuration; its ConfigErrors name the flag, or the file and key."""
     values = {name: one.value for (part, name), one in given.items() if part == section}
     try:
         return owner(**values, **more)
@@ -213,10 +209,7 @@ def _settings_of(section: str) -> list[Setting]:
 
 
 def check_prepared(config: ExperimentConfig) -> None:
-    """Check folders, files, optional packages, and that the output folder is writable and has room for the results.
-
-    Raises UserErrors with a remedy.
-    """
+    """Check input paths, optional packages, and the output folder's permissions and disk space; raise UserErrors."""
     if config.single_level is not None:
         _require(config.single_level.is_file(), "is no file; give a level file", "single-level", config.single_level)
     else:
@@ -226,17 +219,17 @@ def check_prepared(config: ExperimentConfig) -> None:
                 _require(folder.exists(), f"does not exist; {_MAKE_LEVELS}", flag, folder)
                 _require(
                     folder.is_file() or any(files_below(folder, LevelSetError)),
-                    f"holds no levels; {_MAKE_LEVELS}",
+                    f"contains no levels; {_MAKE_LEVELS}",
                     flag,
                     folder,
                 )
     for replays in config.replay_data_dir:
         one_file = is_named_like_replays(replays) and replays.is_file()
-        what = "is no folder, nor a *.replay or *.h5 file; give what holds the replays"
-        _require(one_file or replays.is_dir(), what, REPLAYS, replays)
-        what = "holds no *.replay or *.h5 files; give another folder, or leave the flag out to train without imitation"
+        advice = "is neither a folder nor a *.replay or *.h5 file; give the folder of the replays"
+        _require(one_file or replays.is_dir(), advice, REPLAYS, replays)
+        advice = "contains no *.replay or *.h5 files; give another folder, or leave it out to train without imitation"
         some = one_file or any(files_below(replays, ReplayError, is_named_like_replays))
-        _require(some, what, REPLAYS, replays)
+        _require(some, advice, REPLAYS, replays)
     if config.teacher.file is not None:
         _require(config.teacher.file.is_file(), "is no file; give an agent", "teacher", config.teacher.file)
     if config.init_from is not None and config.resume_from is None:
@@ -255,16 +248,16 @@ def _require(good: bool, advice: str, flag: str, path: Path) -> None:
 
 
 def _check_effect(config: ExperimentConfig, section: str, name: str, given: Given) -> None:
-    """Raise ConfigError for a given setting that has no effect without, or with, another setting.
+    """Raise ConfigError for a given setting that another setting makes ineffective.
 
-    A recipe or the configuration of a run is a base for others, and a file may list defaults: there it is no mistake.
+    Settings from recipes and earlier runs, and default values in files, are exempt.
     """
     settings = {one.name: one for one in _settings_of(section)}
     known, place = settings[name], given.place
     if given.source.startswith(("recipe ", "run ")) or (given.source != COMMAND_LINE and given.value == known.default):
         return
     if name == "ent_coef_end" and given.value == config.ppo.ent_coef_start:
-        return  # as --ent-coef sets both
+        return  # --ent-coef sets both
     for (part, switch), names in _SWITCHED_OFF.items():
         if section == part and name in names and not getattr(getattr(config, part), switch):
             off = f"--no-{settings[switch].flag}" if settings[switch].switch else settings[switch].option
@@ -272,7 +265,7 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
     if config.init_from and REPLAYS in (known.flag, known.needs):
         if given.source == COMMAND_LINE:
             raise ConfigError("has no effect with --init-from, which replaces imitation; leave one of them out", place)
-        return  # the configuration of the run that trained the agent, or of one like it
+        return  # files often contain the settings that trained the agent
     if not known.needs:
         return
     others = [FLAGS[flag] for flag in known.needs.split(" or ")]
@@ -295,9 +288,9 @@ _FIRST_PAGE = (
 FIRST_PAGE = frozenset(_FIRST_PAGE.split())
 DRY_RUN = "dry-run"
 ACTIONS = {
-    "show-config": "print all settings with their sources as TOML, which --config reads, and exit",
-    DRY_RUN: "check levels, demonstrations, sizes and plan, write nothing, and exit",
-    "list-architectures": "print names, parameters, inputs and aliases of all networks, and exit",
+    "show-config": "print all settings and their sources as TOML for --config, and exit",
+    DRY_RUN: "check levels, demonstrations, sizes and the hardware plan without writing files, and exit",
+    "list-architectures": "print names, parameter counts, inputs and aliases of all networks, and exit",
 }
 
 
@@ -315,7 +308,7 @@ class _TrainingParser(Parser):
 
 
 def _parser(everything: bool = False) -> Parser:
-    """The parser; everything: its help lists all flags instead of those of the first page."""
+    """Make the parser.  everything: list all flags in its help, not only those of the first page."""
     parser = _TrainingParser(
         prog="train_and_compare.py",
         usage="%(prog)s --experiment-name NAME --architectures NAME [NAME ...] [flags]",
@@ -323,7 +316,7 @@ def _parser(everything: bool = False) -> Parser:
     )
     parser.add_argument("--help-all", action="help", help="list all flags")
     parser.add_argument(
-        "--set", dest="set_by_name", action="append", default=[], metavar="SECTION.NAME=VALUE", help="any setting"
+        "--set", dest="set_by_name", action="append", default=[], metavar="SECTION.NAME=VALUE", help="set a field"
     )
     for name, meaning in ACTIONS.items():
         parser.add_argument(f"--{name}", action="store_true", help=meaning)
@@ -343,7 +336,7 @@ def _parser(everything: bool = False) -> Parser:
 
 
 def grouped() -> dict[str, list[tuple[str, Setting]]]:
-    """The flags under the headings of the help and of docs/flags.md."""
+    """Return heading -> [(section, setting)] for the help and docs/flags.md."""
     groups: dict[str, list[tuple[str, Setting]]] = {title: [] for title in _TITLES}
     for section, known in FLAGS.values():
         groups.setdefault(known.group or _GROUPS.get(section, section), []).append((section, known))
@@ -351,7 +344,7 @@ def grouped() -> dict[str, list[tuple[str, Setting]]]:
 
 
 def as_toml(config: ExperimentConfig) -> str:
-    """Text of a file that ``--config`` reads: every setting, with its source as a comment."""
+    """Return all settings as text of a ``--config`` file, with their sources as comments."""
     lines = []
     for section in ("", *SECTIONS):
         lines += ["", f"[{section}]"] if section else []
@@ -365,7 +358,7 @@ def as_toml(config: ExperimentConfig) -> str:
 
 
 def architecture_table() -> str:
-    """One line per network: name, number of parameters, observations, aliases."""
+    """Return a table of networks: name, number of parameters, observations, aliases."""
     from rl.policy.policy import build_policy
 
     lines = [f"{'architecture':<24}{'parameters':>12}  inputs"]

@@ -1,4 +1,4 @@
-"""Settings of the curriculum: the strategy that chooses training levels, and its parameters."""
+"""Settings of the curriculum, which chooses training levels."""
 
 import math
 import re
@@ -9,9 +9,9 @@ from typing import ClassVar
 from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, setting
 
-CURRICULA = ["uniform", "stages", "learnability", "plr", "learning_progress"]  # rl.curriculum.register adds to them
-DEFAULT_STRATEGY = "learnability"  # of --use-curriculum alone; why: docs/curriculum.md
-# Fields of CurriculumConfig that only some strategies have; all others belong to every strategy.
+CURRICULA = ["uniform", "stages", "learnability", "plr", "learning_progress"]  # rl.curriculum.register adds names
+DEFAULT_STRATEGY = "learnability"  # of --use-curriculum without a strategy; reason: docs/curriculum.md
+# Fields of CurriculumConfig that only some strategies have.
 _OF_STAGES = (
     *(
         "start_stage",
@@ -53,147 +53,150 @@ _setting = partial(setting, needs=_CURRICULUM)
 
 @dataclass(frozen=True)
 class CurriculumConfig:
-    """Settings of the curriculum.  Strategies are the modules of ``rl.curriculum``; docs/curriculum.md compares them."""
+    """Settings of the curriculum; docs/curriculum.md compares the strategies."""
 
     flag_prefix: ClassVar[str] = "curriculum-"
     use_curriculum: bool = setting(
         False,
-        f"choose levels by success: by --curriculum, else the strategy that alone has what is given, else {DEFAULT_STRATEGY}",
+        "choose training levels by success; default strategy: the only one that has the given settings, else "
+        f"{DEFAULT_STRATEGY}",
         flag=_CURRICULUM,
     )
     strategy: str | None = setting(
         None,
-        f"choose levels by this strategy (gives --use-curriculum, too): {', '.join(CURRICULA)}",
+        f"strategy that chooses training levels: {', '.join(CURRICULA)}. It implies --use-curriculum",
         flag="curriculum",
         metavar="STRATEGY",
     )
     uniform_share: float | None = _setting(
         None,
-        "of the draws are spread evenly over all levels (learnability, plr, learning_progress); default: the strategy's own",
+        "share of draws that are uniform over all levels (learnability, plr, learning_progress); default: set by the "
+        "strategy",
         low=0,
         high=1,
     )
     tracked_levels: int = setting(
-        0, "first levels of the dataset with curves of their own", flag="curriculum-track-levels", low=0, high=100
+        0,
+        "number of levels, from the first on, that get their own curves",
+        flag="curriculum-track-levels",
+        low=0,
+        high=100,
     )
-    start_stage: str | None = _setting(None, "first stage; default: the easiest there is", metavar="STAGE")
+    start_stage: str | None = _setting(None, "category of the first stage; default: the easiest", metavar="STAGE")
     stage_order: tuple[str, ...] = _setting(
-        (),
-        "categories from easy to hard, ahead of all others; default: those that nppsim generates in their order, then others "
-        "by name",
-        metavar="STAGE",
+        (), "categories from easy to hard, before all others; default: as in nppsim, then by name", metavar="STAGE"
     )
-    threshold: float = _setting(0.7, "success that opens the next stage", above=0, high=1)
-    stage_thresholds: tuple[str, ...] = _setting((), "of single stages, STAGE=X", metavar="STAGE=X")
+    threshold: float = _setting(0.7, "success rate at which training advances to the next stage", above=0, high=1)
+    stage_thresholds: tuple[str, ...] = _setting(
+        (), "success rates for single stages, as STAGE=X; other stages use --curriculum-threshold", metavar="STAGE=X"
+    )
     stage_gamma: tuple[str, ...] = _setting(
-        (), "discount while the named stage is trained, STAGE=X; other stages use --gamma", metavar="STAGE=X"
+        (), "discount during single stages, as STAGE=X; other stages use --gamma", metavar="STAGE=X"
     )
     stage_learning_rate: tuple[str, ...] = _setting(
-        (),
-        "learning rate while single stages are learned, STAGE=X, before annealing; in the others --initial-lr",
-        metavar="STAGE=X",
+        (), "initial learning rate of single stages, as STAGE=X; other stages use --initial-lr", metavar="STAGE=X"
     )
     stage_ent_coef: tuple[str, ...] = _setting(
         (),
-        "weight of the entropy bonus while single stages are learned, STAGE=X; in the others from --ent-coef-start to "
+        "weight of the entropy bonus during single stages, as STAGE=X; other stages use --ent-coef-start and "
         "--ent-coef-end",
         metavar="STAGE=X",
     )
-    min_episodes: int = _setting(300, "episodes that began in a stage, before it can end", low=1)
-    window: int = setting(100, "latest episodes of a category that its curves are taken over", low=2, high=1_000_000)
+    min_episodes: int = _setting(300, "number of episodes that must begin in a stage before it can end", low=1)
+    window: int = setting(100, "number of latest episodes per category that its curves average", low=2, high=1_000_000)
     mixing_share: float | None = _setting(
-        None,
-        "of the levels drawn come from earlier stages; default: 0.40 to 0.05, less with more success",
-        low=0.05,
-        high=0.4,
+        None, "share of draws from earlier stages; default: from 0.40 down to 0.05 as success rises", low=0.05, high=0.4
     )
     regression_threshold: float | None = _setting(
-        None, "success below which a stage goes back to the one before; default: none does", above=0, below=1
+        None, "success rate below which training returns to the previous stage; default: never", above=0, below=1
     )
-    next_share: float = _setting(0.05, "of the levels drawn come from the next stage already", low=0, high=0.5)
+    next_share: float = _setting(0.05, "share of draws from the next stage", low=0, high=0.5)
     early_advancement: bool = _setting(
-        True, "no earlier end for a stage with success of 90 % or more", flag="disable-early-advancement"
+        True, "never end a stage early for high success (--curriculum-early-success)", flag="disable-early-advancement"
     )
     early_success: float = _setting(
         0.9, "success that ends a stage after half of --curriculum-min-episodes", above=0, high=1
     )
     trend_advancement: bool = _setting(
-        True, "no earlier end for a stage that is improving fast", flag="disable-trend-advancement"
+        True, "never end a stage early for rising success (--curriculum-trend-rise)", flag="disable-trend-advancement"
     )
     trend_rise: float = _setting(
         0.15,
-        "rise of success from the first to the second half of a stage's latest episodes; then the second half alone counts",
+        "smallest rise in success, between the halves of a stage's latest episodes, that ends the stage if the "
+        "second half reaches the threshold",
         above=0,
         high=1,
     )
     auto_adjustment: bool = _setting(
-        True, "lower the threshold of a stage that is stuck", flag="enable-auto-curriculum-adjustment", switch=True
+        True, "lower the threshold of a stage that does not end", flag="enable-auto-curriculum-adjustment", switch=True
     )
     adjustment_freq: int = _setting(
-        2_000, "episodes in a stage until it counts as stuck, and between two lowerings", low=1
+        2_000, "number of episodes in a stage before its threshold is lowered, and between further reductions", low=1
     )
     adjustment_step: float = _setting(0.05, "amount by which the threshold is lowered", above=0, high=1)
-    min_threshold: float = _setting(0.4, "the threshold is never lowered below this", above=0, high=1)
+    min_threshold: float = _setting(0.4, "lower limit of a lowered threshold", above=0, high=1)
     preset: str = _setting(
         "default",
-        "numbers of the strategy learning_progress",
+        "parameters of learning_progress (docs/curriculum.md)",
         choices=("default", "stable", "fast", "arena_legacy", "first"),
         metavar="PRESET",
     )
     formulas: str = _setting(
-        "mended", "formulas of learning_progress, as they should be or as they were", choices=("mended", "original")
+        "mended",
+        "formulas of learning_progress: corrected (mended) or as published",
+        choices=("mended", "original"),
     )
-    basic_progress: bool = _setting(False, "learning_progress by the spread of recent success, not by two averages")
-    active_levels: int | None = _setting(None, "levels in the pool of learning_progress; default: the preset's", low=1)
+    basic_progress: bool = _setting(
+        False, "score levels in learning_progress by the spread of recent success, not by two moving averages"
+    )
+    active_levels: int | None = _setting(
+        None, "number of levels in the pool of learning_progress; default: set by the preset", low=1
+    )
     lp_timescale: float | None = _setting(
-        None,
-        "of learning_progress: rate of the fast average of success, per episode; default, as in those below: the preset's",
-        above=0,
-        high=1,
+        None, "learning_progress: rate of the fast average, per episode; default: set by the preset", above=0, high=1
     )
     lp_slow: float | None = _setting(
-        None, "of learning_progress: rate of the slow average is that of the fast one times this", above=0, below=1
+        None, "learning_progress: rate of the slow average / fast rate; default: set by the preset", above=0, below=1
     )
     lp_early: float | None = _setting(
         None,
-        "of learning_progress: theta of its reweighting; below 0.5, progress counts more where success is low, 0.5: none",
+        "learning_progress: theta of the reweighting. Values below 0.5 favour levels with low success; default: set "
+        "by the preset",
         above=0,
         high=0.5,
     )
     lp_exploration_bonus: float | None = _setting(
-        None, "of learning_progress, original formulas: no score is below this", low=0
+        None, "learning_progress, original formulas: lower limit of a score; default: set by the preset", low=0
     )
     lp_success_bonus: float | None = _setting(
-        None, "of learning_progress: score for the success itself, times this", low=0
+        None, "learning_progress: weight of the success rate in a score; default: set by the preset", low=0
     )
     lp_amplification: float | None = _setting(
-        None, "of learning_progress: z-scores are multiplied by this before the logistic function", above=0
+        None, "learning_progress: factor of z-scores before the logistic function; default: set by the preset", above=0
     )
     lp_temperature: float | None = _setting(
-        None, "of learning_progress: weights are a softmax of scores / X in place of z-scores; 0: they are not", low=0
+        None, "learning_progress: softmax temperature; 0 uses z-scores; default: set by the preset", low=0
     )
     lp_min_samples: int | None = _setting(
-        None, "of learning_progress: episodes of a level before its score counts", low=1
+        None, "learning_progress: episodes of a level before its score counts; default: set by the preset", low=1
     )
-    performance_mode: bool = _setting(False, "no detailed statistics of learning_progress")
+    performance_mode: bool = _setting(False, "skip the detailed statistics of learning_progress")
     replay_score: str = _setting(
         "absolute",
-        "what plr ranks levels by: mean absolute advantage, or positive advantage",
+        "score by which plr ranks levels: mean absolute or mean positive advantage",
         choices=("absolute", "positive"),
     )
-    replay_temperature: float = _setting(1.0, "temperature of plr's rank weights, 1 / rank ** (1 / X)", above=0)
+    replay_temperature: float = _setting(1.0, "temperature X of plr's rank weights 1 / rank ** (1 / X)", above=0)
     replay_staleness: float = _setting(
-        0.1, "share of plr's draws by the time since a level was last played", low=0, high=1
+        0.1, "share of plr's draws that depend on the time since a level was last played", low=0, high=1
     )
 
     start_states: bool = setting(
-        False,
-        "on levels that are never won, begin a part of the episodes along demonstrations or the agent's own best runs",
-        flag=_STARTS,
+        False, "on levels never won, start some episodes along a demonstration or the agent's best run", flag=_STARTS
     )
     start_share: float = setting(
         0.25,
-        "share of such a level's episodes that begin there; the others begin at its spawn",
+        "share of such a level's episodes that start there; the others start at its spawn",
         flag="start-states-share",
         needs=_STARTS,
         above=0,
@@ -201,7 +204,7 @@ class CurriculumConfig:
     )
     start_threshold: float = setting(
         0.2,
-        "success of these episodes above which they begin earlier and earlier",
+        "success rate of these episodes above which they start earlier in the run",
         flag="start-states-threshold",
         needs=_STARTS,
         above=0,
@@ -229,7 +232,7 @@ class CurriculumConfig:
     def chosen(self) -> str:
         """Name of the active strategy.
 
-        ``use_curriculum`` without ``strategy``: the strategy whose own settings were given, else DEFAULT_STRATEGY.
+        With ``use_curriculum`` alone: the only strategy that has the given settings, else DEFAULT_STRATEGY.
         """
         if self.strategy or not self.use_curriculum:
             return self.strategy or "uniform"
@@ -237,16 +240,16 @@ class CurriculumConfig:
         return next((owners[0] for owners in given if len(owners) == 1), DEFAULT_STRATEGY)
 
     def threshold_of(self, stage: str) -> float:
-        """Success that ends this stage, before anything is lowered."""
+        """Return the success rate that ends a stage, without automatic adjustment."""
         return self._of_stages("stage_thresholds").get(stage, self.threshold)
 
     @property
     def stages_named(self) -> set[str]:
-        """Stages that have settings of PPO of their own."""
+        """Stages with their own PPO settings."""
         return {stage for name in STAGE_SETTINGS for stage in self._of_stages(name)}
 
     def changes_in(self, stage: str) -> dict[str, float | None]:
-        """Settings of PPO, by their names, that are others while this stage is learned."""
+        """Return the PPO settings that differ during this stage: field -> value."""
         own = {name: self._of_stages(name).get(stage) for name in STAGE_SETTINGS}
         changes: dict[str, float | None] = {}
         if own["stage_gamma"] is not None:
@@ -261,7 +264,7 @@ class CurriculumConfig:
         return {stage: float(value) for stage, value in (text.split("=") for text in getattr(self, name))}
 
     def _check_strategy(self) -> None:
-        """Raise ConfigError for a setting that the active strategy does not have."""
+        """Raise ConfigError for a setting without effect on the active strategy."""
         if self.chosen not in CURRICULA:
             raise ConfigError(f"known strategies are {', '.join(CURRICULA)}", "strategy", self.strategy)
         for one in fields(self):
@@ -271,7 +274,7 @@ class CurriculumConfig:
                 raise ConfigError(advice, one.name, getattr(self, one.name))
 
     def _check_formulas(self) -> None:
-        """Raise ConfigError for a given learning-progress setting that the chosen formulas do not use."""
+        """Raise ConfigError for a learning-progress setting that the chosen formulas do not use."""
         unused = {}
         if self.formulas == "mended":
             unused["lp_exploration_bonus"] = "has no effect without --curriculum-formulas original"
@@ -284,7 +287,7 @@ class CurriculumConfig:
                 raise ConfigError(f"{advice}; leave it out", name, getattr(self, name))
 
     def _check_stages(self, name: str, above: float, at_most: float) -> None:
-        """ConfigError unless a setting of single stages is STAGE=X, with X within its limits."""
+        """Raise ConfigError unless every value of a setting is STAGE=X with X within the limits."""
         for text in getattr(self, name):
             stage, _, value = text.partition("=")
             if not (stage and _NUMBER.fullmatch(value) and above < float(value) <= at_most):

@@ -13,22 +13,22 @@ _TEACHER = "teacher"
 
 @dataclass(frozen=True)
 class DistillationConfig:
-    """Settings of distillation (docs/distillation.md); the first limit reached, decisions or minutes, ends it."""
+    """Settings of distillation (docs/distillation.md), which ends at its limit of decisions or of minutes."""
 
     flag_prefix: ClassVar[str] = "teacher-"
     name: str | None = setting(
         None,
-        "distil this agent into the BC policy before PPO: a checkpoint, or the first architecture of this experiment",
+        "distil an agent into the BC policy before PPO: a checkpoint, or the first of --architectures",
         flag=_TEACHER,
     )
-    decisions: int = setting(1_000_000, "of the student, on which the teacher is evaluated", needs=_TEACHER, low=1)
+    decisions: int = setting(1_000_000, "number of decisions of the student in distillation", needs=_TEACHER, low=1)
     minutes: float | None = setting(
-        None, "limit of the duration, in addition to --teacher-decisions", needs=_TEACHER, above=0
+        None, "limit in minutes, besides --teacher-decisions; default: none", needs=_TEACHER, above=0
     )
     learning_rate: float = setting(
-        1e-3, "of distillation, at the start; falls to a tenth", needs=_TEACHER, above=0, high=1
+        1e-3, "initial learning rate of distillation; it decays to a tenth", needs=_TEACHER, above=0, high=1
     )
-    epochs: int = setting(2, "distillation passes over each rollout", needs=_TEACHER, low=1)
+    epochs: int = setting(2, "passes over each rollout of distillation", needs=_TEACHER, low=1)
     minibatch_size: int = setting(1024, "decisions per gradient step of distillation", needs=_TEACHER, low=1)
 
     def __post_init__(self) -> None:
@@ -38,5 +38,5 @@ class DistillationConfig:
 
     @property
     def file(self) -> Path | None:
-        """Checkpoint of the teacher, if a file was given."""
+        """The teacher's checkpoint; None if ``name`` is an architecture."""
         return Path(self.name) if self.name and Path(self.name).suffix == ".safetensors" else None

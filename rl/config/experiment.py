@@ -1,11 +1,10 @@
 """The configuration of an experiment: frozen dataclasses, which define all defaults.
 
     config = ExperimentConfig(experiment_name="first", architectures=("mlp_baseline",))
-    config.ppo.gamma, config.to_dict()          # plain values for config.json, with secrets removed
+    config.to_dict()          # plain values for config.json, without secrets
 
-A setting is one field: its default, its flag if it has one, its help and its limits (``nppsim.settings``).  Whatever is
-wrong, a value, a combination or a path, is a ``ConfigError`` before anything starts.  A ``None`` where a size belongs means
-that the hardware plan chooses; a number that the user gave is never changed.
+A setting is one field with a default, a flag, a help text and limits (``nppsim.settings``).  Invalid values and combinations
+raise ConfigError.  Sizes of ``None`` are chosen by the hardware plan, which never changes a given number.
 """
 
 import re
@@ -34,11 +33,11 @@ from rl.policy.architectures import (
 )
 from rl.seeds import LARGEST_SEED
 
-RUN_BYTES = 100 << 20  # of one training run on disk: final checkpoint, curves, results; generous
-CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to resume from; generous
+RUN_BYTES = 100 << 20  # upper estimate of one training's files: final checkpoint, curves, results
+CHECKPOINT_BYTES = 25 << 20  # upper estimate of one checkpoint
 
-DEV_SHARE = 0.1  # of the training levels of each category, held out if no dev levels are given
-DEV_LEVELS = 50  # of a category, at most
+DEV_SHARE = 0.1  # share of each category's training levels that is held out without --dev-dataset
+DEV_LEVELS = 50  # largest number of held-out levels per category
 REPLAYS = "replay-data-dir"
 INIT_FROM = "init-from"
 _BUCKET = "s3-bucket"
@@ -47,33 +46,34 @@ IMITATION = "imitation"
 
 @dataclass(frozen=True)
 class UploadConfig:
-    """Upload to S3; see ``rl.upload``.  Credentials are read from the environment there, and never stored."""
+    """Upload to S3 (``rl.upload``), with credentials from the environment, which are never stored."""
 
     flag_prefix: ClassVar[str] = "s3-"
     bucket: str | None = setting(
-        None, "upload the run's folder to this bucket; credentials come from the environment only", flag=_BUCKET
+        None, "upload the run's folder to this S3 bucket. Credentials come from the environment only", flag=_BUCKET
     )
-    prefix: str = setting("experiments/", "put before the names of uploaded objects", needs=_BUCKET)
+    prefix: str = setting("experiments/", "prefix of the names of uploaded objects", needs=_BUCKET)
     sync_freq: int = setting(500_000, "decisions between uploads", needs=_BUCKET, low=1)
 
     def __post_init__(self) -> None:
         check_settings(self)
         if self.bucket is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}", self.bucket):
-            raise ConfigError("is no bucket name; give the bare name, no s3:// or path", "bucket", redact(self.bucket))
+            advice = "is not a bucket name; give the name without s3:// and path"
+            raise ConfigError(advice, "bucket", redact(self.bucket))
         if not self.prefix.strip("/"):
             raise ConfigError("is empty; give the folder in the bucket, e.g. experiments/", "prefix", self.prefix)
 
 
 def _architecture(name: str) -> str:
-    """The name that folders and results have; ConfigError for one that is unknown."""
+    """Return the name without aliases; ConfigError for an unknown architecture."""
     try:
         return get_architecture(name).name
     except ArchitectureError as error:
         raise ConfigError(str(error), "architectures", name) from error
 
 
-AUDITS = ("off", "first", "all")  # levels of ``rl.audit``
-WARNINGS = (  # names that ``--silence`` takes
+AUDITS = ("off", "first", "all")  # values of --audit
+WARNINGS = (  # values of --silence
     *("scalars", "gradients", "inputs"),
     *("kl", "clipping", "entropy", "actions", "critic", "unrewarded", "wins", "episodes", "progress"),
     *("speed", "memory", "curriculum", "curves", "random", "levels", "actor", "rewards", "dying"),
@@ -82,95 +82,80 @@ WARNINGS = (  # names that ``--silence`` takes
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """Settings of an experiment: each architecture is trained under each condition and from each seed."""
+    """Settings of an experiment, which trains each architecture under each condition with each seed."""
 
     flag_prefix: ClassVar[str] = ""
-    experiment_name: str = setting(MISSING, "names the run's folder, NAME_DATE_TIME")
-    architectures: tuple[str, ...] = setting(MISSING, "networks, trained one after another", aliases=("architecture",))
+    experiment_name: str = setting(MISSING, "name of the experiment; its folder is NAME_DATE_TIME")
+    architectures: tuple[str, ...] = setting(MISSING, "networks to train, one after another", aliases=("architecture",))
     train_dataset: tuple[Path, ...] = setting(
-        (Path("datasets/train"),),
-        "folders of training levels, or level files; a level that several of them have counts once",
-        group="data",
+        (Path("datasets/train"),), "folders of training levels, or level files; duplicates count once", group="data"
     )
     dev_dataset: tuple[Path, ...] = setting(
         (),
-        "folders of dev levels, or level files, on which policies are evaluated during training; default: a tenth of the "
-        "training levels is held out, at most 50 per category",
+        "folders of levels, or level files, for evaluation during training; default: a tenth of the training levels, "
+        "held out, at most 50 per category",
         group="data",
     )
     test_dataset: tuple[Path, ...] = setting(
-        (Path("datasets/test"),),
-        "folders of test levels, or level files, played in the final evaluation only",
-        group="data",
+        (Path("datasets/test"),), "folders of levels, or level files, for the final evaluation only", group="data"
     )
     skip_bad_levels: bool = setting(
-        False,
-        "leave out levels that cannot be read, and training levels without a path to their exit; else they are an "
-        "error that names them all",
-        group="data",
+        False, "skip unreadable levels, and training levels without a path to the exit; default: an error", group="data"
     )
     allow_unsupported: bool = setting(
-        False,
-        "use levels with entities that the simulator leaves out, without these entities; else such levels are left out",
-        group="data",
+        False, "load levels with unsupported entities, without these entities; default: skip such levels", group="data"
     )
-    single_level: Path | None = setting(
-        None, "train and evaluate on this one level file, without datasets", group="data"
+    single_level: Path | None = setting(None, "train and evaluate on this level file, without datasets", group="data")
+    output_dir: Path = setting(
+        Path("experiments"), "folder in which the folder of the run is created", group="output", aliases=("out",)
     )
-    output_dir: Path = setting(Path("experiments"), "folder for the folders of runs", group="output", aliases=("out",))
     seeds: tuple[int, ...] = setting(
-        (0,), "one training run for each", aliases=("seed",), metavar="SEED", low=0, high=LARGEST_SEED
+        (0,), "random seeds, one training each", aliases=("seed",), metavar="SEED", low=0, high=LARGEST_SEED
     )
     resume_from: Path | None = setting(
         None, "folder of an interrupted run to resume, with its settings", aliases=("resume",)
     )
     resume_override: tuple[str, ...] = setting(
-        (),
-        "resume with changed settings, e.g. total-timesteps=20000000; the change is recorded",
-        metavar="NAME=VALUE",
-        needs="resume-from",
+        (), "settings to change when resuming, e.g. total-timesteps=20000000", metavar="NAME=VALUE", needs="resume-from"
     )
     previous_checkpoint: bool = setting(
-        False, "resume from the checkpoint before the newest, which is set aside", needs="resume-from"
+        False, "resume from the second newest checkpoint; the newest is renamed", needs="resume-from"
     )
     save_freq: int = setting(
         500_000,
-        "decisions between checkpoints, at most: there are more as long as they take no more than a twentieth of the time",
+        "largest number of decisions between checkpoints. There are more as long as saving takes at most 5 % of the "
+        "time",
         group="output",
         low=1,
     )
     keep_checkpoints: int = setting(
-        3, "newest checkpoints to keep, besides the best and the final one", group="output", low=1
+        3, "number of newest checkpoints to keep, besides the best and the final one", group="output", low=1
     )
     audit: str = setting(
         "first",
-        "check the first update, or all, and warn of known problems during training",
+        "check the first or all updates, and warn of known problems during training",
         group="output",
         choices=AUDITS,
     )
-    silence: tuple[str, ...] = setting(
-        (), f"names of warnings that are not reported: {', '.join(WARNINGS)}", group="output"
-    )
+    silence: tuple[str, ...] = setting((), f"names of warnings to suppress: {', '.join(WARNINGS)}", group="output")
     frame_skip: int = same_setting(DatasetConfig, "frame_skip", group="data")
-    recipe: str | None = setting(
-        None, "settings by a name, docs/configuration.md lists them; files and flags win over them"
-    )
+    recipe: str | None = setting(None, "named settings (docs/configuration.md); files and flags override them")
     config_files: tuple[Path, ...] = setting(
         (),
-        "TOML files of settings; a later file wins over an earlier one, and flags win over all files",
+        "TOML files of settings; later files override earlier ones, and flags override files",
         flag="config",
         metavar="FILE",
     )
     plugins: tuple[str, ...] = setting(
         (),
-        "Python files, or modules that are installed, to import first: they register networks, strategies and presets of "
-        "your own (docs/own_network.md)",
+        "Python files or installed modules to import first. They register your networks, curricula and presets "
+        "(docs/own_network.md)",
         flag="plugin",
         metavar="FILE",
     )
     replay_data_dir: tuple[Path, ...] = setting(
         (),
-        "folders of replays for behavioural cloning, or single .replay and .h5 files; without them there is none",
+        "folders of replays for behavioural cloning, or .replay and .h5 files; default: no behavioural cloning",
         flag=REPLAYS,
         group=IMITATION,
     )
@@ -179,23 +164,21 @@ class ExperimentConfig:
         DatasetConfig, "max_per_category", needs=REPLAYS, group=IMITATION
     )
     validation_share: float = same_setting(DatasetConfig, "validation_share", needs=REPLAYS, group=IMITATION)
-    pretraining: bool = setting(
-        True, "no behavioural cloning, even with replays", flag="no-pretraining", group=IMITATION
-    )
+    pretraining: bool = setting(True, "skip behavioural cloning", flag="no-pretraining", group=IMITATION)
     test_pretraining: bool = setting(
-        False, "train both with and without it, and compare", needs=REPLAYS, group=IMITATION
+        False, "train both with and without behavioural cloning, and compare", needs=REPLAYS, group=IMITATION
     )
     init_from: Path | None = setting(
         None,
-        "start PPO from this trained agent, a .safetensors file: its policy, value and normaliser weights, without imitation "
-        "(docs/configuration.md)",
+        "start PPO from this agent, a .safetensors file, without imitation (docs/configuration.md). Policy, value "
+        "and normaliser weights are copied",
         flag=INIT_FROM,
         metavar="CHECKPOINT",
         group=IMITATION,
     )
     visualize_training: bool = setting(
         False,
-        "show curves and the newest weights at play in the browser while it trains (docs/play.md)",
+        "show curves and the newest policy in the browser during training (docs/play.md)",
         group="output",
         switch=True,
     )
@@ -213,12 +196,12 @@ class ExperimentConfig:
     heads: HeadsConfig = field(default_factory=HeadsConfig)
     hierarchy: HierarchyConfig = field(default_factory=HierarchyConfig)
     profiling: ProfilingConfig = field(default_factory=ProfilingConfig)
-    sources: dict[str, str] = field(default_factory=dict, compare=False)  # dotted name -> where it was given
+    sources: dict[str, str] = field(default_factory=dict, compare=False)  # dotted name -> source of the value
 
     def __post_init__(self) -> None:
         check_settings(self)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.experiment_name):
-            advice = "cannot name a folder; use letters, digits and . _ -"
+            advice = "is not a valid folder name; use letters, digits and . _ -"
             raise ConfigError(advice, "experiment_name", self.experiment_name)
         object.__setattr__(self, "architectures", tuple(map(_architecture, self.architectures)))
         self._check_architectures()
@@ -233,12 +216,12 @@ class ExperimentConfig:
     def _check_architectures(self) -> None:
         for name in self.architectures:
             if self.heads.deep and get_architecture(name).deep:
-                raise ConfigError(f"has heads of its own; leave out --{DEEP}", "architectures", name)
+                raise ConfigError(f"already has deep heads; leave out --{DEEP}", "architectures", name)
             if (self.stacking.visual or self.stacking.state) and get_architecture(name).stacking:
-                raise ConfigError(f"has stacks of its own; leave out --{VISUAL} and --{STATE}", "architectures", name)
+                raise ConfigError(f"already stacks frames; leave out --{VISUAL} and --{STATE}", "architectures", name)
             if self.hierarchy.hierarchical and get_architecture(name).subtasks:
-                raise ConfigError(f"has subtasks of its own; leave out --{HIERARCHICAL}", "architectures", name)
-            _architecture(self._with_settings(name))  # which may have nothing to stack
+                raise ConfigError(f"already has subtasks; leave out --{HIERARCHICAL}", "architectures", name)
+            _architecture(self._with_settings(name))  # ConfigError if it has nothing to stack
 
     def _check_names(self) -> None:
         if self.audit not in AUDITS:
@@ -246,33 +229,32 @@ class ExperimentConfig:
         for name in self.silence:
             if name not in WARNINGS:
                 near = did_you_mean(name, WARNINGS) or f"; they are {', '.join(WARNINGS)}"
-                raise ConfigError(f"is no name of a warning{near}", "silence", name)
+                raise ConfigError(f"is not the name of a warning{near}", "silence", name)
         for name, values in (("architectures", self.architectures), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
-                raise ConfigError("give at least one, and none of them twice", name, values)
+                raise ConfigError("give at least one, and each only once", name, values)
 
     def _check_imitation(self) -> None:
         if self.init_from is not None and (self.test_pretraining or self.teacher.name):
-            advice = "PPO starts from this agent, without imitation; leave out --test-pretraining and --teacher"
+            advice = "replaces imitation; leave out --test-pretraining and --teacher"
             raise ConfigError(advice, "init_from", self.init_from)
         if self.test_pretraining and not (self.pretraining and self.replay_data_dir):
             raise ConfigError(
-                "compares with imitation against without; give --replay-data-dir, and leave out --no-pretraining",
+                "compares training with and without imitation; give --replay-data-dir, and leave out --no-pretraining",
                 "test_pretraining",
             )
 
     def _check_networks(self) -> None:
-        """Raise ConfigError for settings of PPO or the curriculum that do not suit the networks or each other."""
+        """Raise ConfigError for settings of PPO or the curriculum that contradict the networks or each other."""
         if self.curriculum.stage_learning_rate and self.ppo.desired_kl:
             raise ConfigError(
-                "--desired-kl steers the learning rate, whatever the stage; leave one of them out",
+                "--desired-kl sets the learning rate in all stages; leave one of them out",
                 "--curriculum-stage-learning-rate",
             )
         foreseeing = [name for name in self.networks if "foresight" in get_architecture(name).observations]
         if foreseeing and self.frame_skip > HORIZON:
             raise ConfigError(
-                f"foresight, which {foreseeing[0]} reads, looks {HORIZON} frames ahead; give at most that, or another "
-                "architecture",
+                f"{foreseeing[0]} observes {HORIZON} frames of look-ahead; give at most {HORIZON}, or another architecture",
                 "frame_skip",
                 self.frame_skip,
             )
@@ -281,17 +263,17 @@ class ExperimentConfig:
         remembering = any(get_architecture(name).memory for name in self.networks)
         for flag, value in (("segment", self.ppo.memory_segment), ("burn-in", self.ppo.memory_burn_in)):
             if value and not remembering:
-                raise ConfigError(f"is for networks with a memory; give NAME+{WITH_MEMORY}", f"--memory-{flag}", value)
+                advice = f"needs a network with a memory; give NAME+{WITH_MEMORY}"
+                raise ConfigError(advice, f"--memory-{flag}", value)
         if self.ppo.prioritised_alpha and remembering:
             raise ConfigError(
-                f"draws single decisions, and networks with a memory (+{WITH_MEMORY}) learn from sequences; leave it out",
+                f"samples single decisions, but networks with a memory (+{WITH_MEMORY}) learn from sequences; leave it out",
                 "--prioritised-alpha",
                 self.ppo.prioritised_alpha,
             )
         if self.hierarchy.hierarchical and self.hierarchy.from_stage and self.curriculum.chosen != "stages":
             raise ConfigError(
-                "waits for a stage, and only the curriculum stages goes from one to the next; give --curriculum stages, or "
-                "leave it out",
+                "needs a curriculum with stages; give --curriculum stages, or leave it out",
                 "--hierarchical-from-stage",
                 self.hierarchy.from_stage,
             )
@@ -304,7 +286,7 @@ class ExperimentConfig:
         if name is None:
             return
         if "with_pretrain" not in self.conditions:
-            raise ConfigError("teaches a policy pretrained by BC; give --replay-data-dir, too", "--teacher", name)
+            raise ConfigError("needs a BC policy to distil into; add --replay-data-dir", "--teacher", name)
         if self.teacher.file is None and name not in self.networks:
             known = ", ".join(self.networks)
             raise ConfigError(
@@ -314,23 +296,23 @@ class ExperimentConfig:
             )
         if self.teacher.file is None and (get_architecture(name).stacking or get_architecture(name).subtasks):
             raise ConfigError(
-                "uses stacked frames or subtasks; a teacher is evaluated on single decisions: name another",
+                "uses stacked frames or subtasks, but a teacher must act on single observations; give another",
                 "--teacher",
                 name,
             )
         if self.teacher.file is None and (self.networks[0] != name or len(self.networks) < 2):
             raise ConfigError(
-                "is to be trained before those that it teaches; name it first of several", "--teacher", name
+                "must be trained before its students; make it the first of several architectures", "--teacher", name
             )
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """Names of the architectures with the configured stacks, heads and subtasks."""
+        """Names of the architectures, including stacks, heads and subtasks from the settings."""
         return tuple(map(self._with_settings, self.architectures))
 
     def _with_settings(self, name: str) -> str:
         name, plus, memory = name.partition(f"+{WITH_MEMORY}")
-        plain, also, deep = name.partition("+deep")  # in a name stacks come before the heads, and these before a memory
+        plain, also, deep = name.partition("+deep")  # order of the parts: stacks, heads, memory
         return self.hierarchy.named(self.heads.named(self.stacking.named(plain) + also + deep) + plus + memory)
 
     @property
@@ -348,21 +330,24 @@ class ExperimentConfig:
         return ("with_pretrain",) if self.pretraining and self.replay_data_dir else ("no_pretrain",)
 
     def to_dict(self) -> dict:
-        """Nested plain values for config.json; whatever looks like a secret is replaced by "[redacted]"."""
+        """Return nested plain values for config.json; possible secrets are replaced by "[redacted]"."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
     def expected_bytes(self) -> int:
-        """Disk space that the run may take."""
+        """Return an upper estimate of the disk space of the experiment."""
         runs = len(self.architectures) * len(self.conditions) * len(self.seeds)
         return runs * (RUN_BYTES + self.keep_checkpoints * CHECKPOINT_BYTES + self.video.expected_bytes())
 
 
 def check_folders(config: object, needed: Sequence[str] = (), others: Sequence[str] = ()) -> None:
-    """ConfigError for a list of folders that names one twice, or is empty though it is needed."""
+    """Raise ConfigError for duplicate folders, and for missing ones.
+
+    needed, others: fields with lists of folders, which may be empty in ``others``.
+    """
     for name in (*needed, *others):
         folders = getattr(config, name)
         if len({folder.resolve() for folder in folders}) != len(folders):
-            raise ConfigError("names the same folder twice; give each once", name, " ".join(map(str, folders)))
+            raise ConfigError("contains a folder twice; give each once", name, " ".join(map(str, folders)))
         if name in needed and not folders:
             raise ConfigError("give at least one folder", name)
 

@@ -1,14 +1,14 @@
-"""Settings by name, from TOML files and texts: any flag by its name, any field by its place in the configuration.
+"""Settings from TOML files, recipes and texts such as "ppo.gamma=0.99".
 
     total-timesteps = 2e6          # a flag, without its dashes
-    [ppo]                          # a part of the configuration, as in config.json
+    [ppo]                          # a section of the configuration, as in config.json
     gae_lambda = 0.9
-    target_kl = "none"             # no value
+    target_kl = "none"             # None
 
     read_settings(Path("mine.toml"))["ppo", "gae_lambda"]     # Given(0.9, "mine.toml: [ppo] gae_lambda", "file mine.toml")
-    text_settings(["ppo.gae_lambda=0.9"], "--set", "command line")     # the same from a flag
+    text_settings(["ppo.gae_lambda=0.9"], "--set", "command line")
 
-Recipes are such files that come with the package; ``recipe_settings`` reads one by its name.
+Recipes are TOML files of the package (``rl/recipes``).
 """
 
 import json
@@ -24,9 +24,9 @@ from rl import plugins
 from rl.config import ExperimentConfig
 
 RECIPES = Path(__file__).parent.parent / "recipes"
-MAX_BYTES = 1 << 20  # of a file of settings
-_REMEDY = "give a TOML file such as docs/configuration.md shows"
-# Settings of the process, which do not influence what a run computes.
+MAX_BYTES = 1 << 20  # of a TOML file
+_REMEDY = "give a TOML file as in docs/configuration.md"
+# Settings of the process, which do not affect results.
 HOW = (
     "resume_from",
     "resume_override",
@@ -45,7 +45,7 @@ _TRUTH = {"on": True, "true": True, "off": False, "false": False}
 
 
 class Given(NamedTuple):
-    """A value that was given for a setting.  place: for messages.  source: for the record of a run."""
+    """A value of a setting.  place: of the value, for error messages.  source: for run.json."""
 
     value: Any
     place: str
@@ -56,14 +56,14 @@ Settings = dict[tuple[str, str], Given]  # (section of the configuration or "" f
 
 
 def read_settings(path: Path) -> Settings:
-    """Settings of a TOML file, or of a run's config.json; ConfigError names file and key of what is wrong."""
+    """Read settings from a TOML file or a run's config.json; a ConfigError names file and key."""
     if path.suffix == ".json":
         return run_settings(path)
     return table_settings(read_toml(path, ConfigError, MAX_BYTES, _REMEDY), str(path), f"file {path}")
 
 
 def run_settings(path: Path) -> Settings:
-    """Settings of a run from its config.json, except how it was resumed."""
+    """Read settings from a run's config.json, except those of the process."""
     facts = read_json(path, ConfigError, "give config.json of a run")
     config = config_from_dict(facts if isinstance(facts, dict) else {}, str(path))
     found: Settings = {}
@@ -72,16 +72,16 @@ def run_settings(path: Path) -> Settings:
         if known.name in HOW or known.refusal or (config.single_level and known.name.endswith("_dataset")):
             continue
         if REDACTED in str(value):
-            raise ConfigError(f"{path} does not store it, as it looked like a secret; use a TOML file", usual)
+            raise ConfigError(f"{path} does not contain its value, a possible secret; use a TOML file", usual)
         found[section, known.name] = Given(value, f"{path}: {usual}", f"run {path}")
     return found
 
 
 def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> ExperimentConfig:
-    """Return the configuration of which this is ``to_dict``; other entries of config.json are ignored.
+    """Make a configuration from the result of its ``to_dict``; other entries are ignored.
 
-    place: name of the file in messages.
-    Raises ConfigError for settings that are missing, unknown or impossible.
+    place: name of the file, for error messages.
+    Raises ConfigError for missing, unknown and invalid settings.
     """
     known = {one.name for one in fields(ExperimentConfig)}
     named = data.get("plugins", ())
@@ -92,19 +92,19 @@ def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> Exp
         raise ConfigError(f"{place}: {error}") from error
     except PlainError as error:
         raise ConfigError(
-            f"{place}: missing or unknown settings ({error}): it was written by another version of the project: use that "
-            "version, or give the flags again"
+            f"{place}: missing or unknown settings ({error}), as from another version of the project; use that version, or "
+            "give flags"
         ) from error
     return config
 
 
 def dotted(section: str, name: str) -> str:
-    """Name of a setting with its section, e.g. "ppo.gamma"."""
+    """Join section and name, e.g. "ppo.gamma"."""
     return f"{section}.{name}".lstrip(".")
 
 
 def known_settings() -> Iterator[tuple[str, str, Setting]]:
-    """Yield (name, section of the configuration or "" for its own fields, setting)."""
+    """Yield (name in messages, section or "" for fields of ExperimentConfig, setting)."""
     for section, owner in {"": ExperimentConfig, **SECTIONS}.items():
         for known in settings_of(owner).values():
             negated = known.kind is bool and known.default and not known.switch  # --no-pretraining
@@ -113,24 +113,25 @@ def known_settings() -> Iterator[tuple[str, str, Setting]]:
 
 
 def recipe_settings(name: str) -> Settings:
-    """Settings of a recipe; ConfigError for an unknown name."""
+    """Read a recipe; ConfigError for an unknown name."""
     if name not in recipe_names():
         known = ", ".join(recipe_names()) + did_you_mean(name, recipe_names())
-        raise ConfigError(f"no such recipe; known: {known}", "--recipe", name)
+        raise ConfigError(f"is not a recipe; known: {known}", "--recipe", name)
     return table_settings(
         read_toml(RECIPES / f"{name}.toml", ConfigError, MAX_BYTES, _REMEDY), f"recipe {name}", f"recipe {name}"
     )
 
 
 def recipe_names() -> list[str]:
-    """All recipes, in alphabetical order."""
+    """Return the names of all recipes, sorted."""
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 
 def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
-    """Settings of texts NAME=VALUE, such as "seeds=1,2" or "ppo.target_kl=none", which a flag has.
+    """Parse texts NAME=VALUE such as "seeds=1,2", "ppo.schedules=off" or "ppo.target_kl=none".
 
-    Several values are separated by commas; on and off are truth values, none is no value, or an empty list.
+    Commas separate several values; "none" is None or an empty list.
+    flag, source: of the texts.
     """
     found: Settings = {}
     for text in texts:
@@ -145,7 +146,7 @@ def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
 
 
 def read_text(known: Setting, text: str, place: str) -> Any:
-    """The value of a text, as a TOML file would have it."""
+    """Convert a text to the value that a TOML file would contain."""
     if text.lower() in ("none", "null", "") and (known.optional or known.many):
         return "none"
     if known.many:
@@ -166,20 +167,24 @@ def _read_one(known: Setting, text: str, place: str) -> Any:
 
 
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
-    """Settings of a table as in such a file.  file: for messages.  source: for the record of a run."""
+    """Check the content of a TOML file and return its settings.
+
+    file: name for error messages.
+    source: for run.json.
+    """
     found: Settings = {}
     ends = None
     for key, value in data.items():
         part = key if isinstance(value, dict) else ""
         if part and part not in SECTIONS:
-            raise ConfigError(f"no such part of the configuration{_near(part, SECTIONS)}", f"{file}: [{part}]")
+            raise ConfigError(f"is not a section of the configuration{_near(part, SECTIONS)}", f"{file}: [{part}]")
         for name, one in (value if part else {key: value}).items():
             place = f"{file}: {f'[{part}] ' if part else ''}{name}"
             section, known = find_setting(part, name, place)
             if (section, known.name) in found:
-                raise ConfigError(f"sets the same as {found[section, known.name].place}", place)
+                raise ConfigError(f"sets the same setting as {found[section, known.name].place}", place)
             found[section, known.name] = Given(_value(known, one, place), place, source)
-            if name in known.aliases and known.name == "ent_coef_start":  # both ends, as with the flag --ent-coef
+            if name in known.aliases and known.name == "ent_coef_start":  # sets both ends, as the flag --ent-coef
                 ends = found[section, known.name]
     if ends:
         found.setdefault(("ppo", "ent_coef_end"), ends)
@@ -187,7 +192,7 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
 
 
 def toml_value(value: Any) -> str:
-    """A value as a TOML file has it."""
+    """Return a value as TOML."""
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, bool | str | Path) or value is None:
@@ -197,7 +202,11 @@ def toml_value(value: Any) -> str:
 
 
 def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
-    """(section, setting) of a key; part: its table, "" at the top of the file.  ConfigError names ``place``."""
+    """Find a setting; return (section, setting).
+
+    part: table of the key in the file; "" at the top.
+    place: of the key, for the ConfigError if it is unknown.
+    """
     names: dict[str, tuple[str, Setting]] = {}
     for usual, section, known in known_settings():
         if known.name not in HOW and part in ("", section):
@@ -205,7 +214,7 @@ def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
             for one in (usual, *known.aliases, *own):
                 names.setdefault(one, (section, known))
     if name not in names:
-        raise ConfigError(f"no setting is called so{_near(name, names)}", place)
+        raise ConfigError(f"is not a setting{_near(name, names)}", place)
     section, known = names[name]
     if known.refusal:
         raise ConfigError(known.refusal, place)
@@ -220,12 +229,12 @@ def _near(name: str, known: Mapping[str, object]) -> str:
 
 
 def initials(name: str) -> str:
-    """First letters of a name of several words, such as lr for learning_rate; "" for one word."""
+    """Return the first letters of all words, such as lr for learning_rate; "" for a single word."""
     return "".join(part[0] for part in name.split("_") if part) if "_" in name else ""
 
 
 def _value(known: Setting, value: Any, place: str) -> Any:
-    """The value of a setting from what a TOML file has; ConfigError for another type, or beyond the limits."""
+    """Convert a value of a TOML file; ConfigError for a wrong type or a value outside the limits."""
     if value == "none" and known.optional:
         return None
     if value == "none" and known.many:
@@ -243,7 +252,7 @@ def _value(known: Setting, value: Any, place: str) -> Any:
 
 
 def _one(known: Setting, value: Any, place: str) -> Any:
-    if known.kind is float and type(value) is int and abs(value) < 1 << 1023:  # larger ones have no float
+    if known.kind is float and type(value) is int and abs(value) < 1 << 1023:  # float range
         return float(value)
     if known.kind is int and type(value) is float and value.is_integer():  # 1e6 is a float in TOML
         return int(value)

@@ -1,8 +1,8 @@
-"""Resume a run: read its stored configuration, apply --resume-override, and compare with what is given now.
+"""Configuration of a run to resume: the stored one with the changes of --resume-override.
 
 stored = stored_config(folder)
 config = overridden(stored, ("total-timesteps=20000000",))
-check_same(config, given)             # ConfigError with every setting that differs, its stored and its given value
+check_same(config, given)             # ConfigError if given settings differ
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,25 +16,25 @@ from rl.config import ExperimentConfig, HardwareConfig
 from rl.config.files import HOW, Settings, config_from_dict, dotted, known_settings, text_settings
 
 CONFIG = "config.json"
-FINISHED_FILE = "finished.json"  # of one finished training
-OVERRIDDEN = "--resume-override"  # source of a value in the record of a run
-_COMPARED = "policies of a run are compared over the same episodes of the dev levels"
-_PLANNED = "its sizes and arithmetic were planned when it began"
-_DRAWN = "its state belongs to the curriculum that it began with"
+FINISHED_FILE = "finished.json"  # of a finished training
+OVERRIDDEN = "--resume-override"  # source of a setting
+_COMPARED = "policies of a run must be evaluated on the same episodes of the dev levels"
+_PLANNED = "the hardware plan was made when the run began"
+_DRAWN = "the stored state of the curriculum depends on it"
 _CURRICULUM = (
     *("use_curriculum", "strategy", "stage_order", "start_states"),
     *("start_stage", "threshold", "stage_thresholds"),
     *("preset", "formulas", "active_levels", "lp_timescale", "lp_slow", "lp_min_samples"),
 )
 FIXED = {  # setting that cannot change within a run -> reason
-    "frame_skip": "its policy was trained to decide every so many frames",
+    "frame_skip": "the policy was trained with it",
     "evaluation.periodic_episodes_per_category": _COMPARED,
     "evaluation.deterministic": _COMPARED,
     "evaluation.seed": _COMPARED,
     **dict.fromkeys((f"curriculum.{name}" for name in _CURRICULUM), _DRAWN),
-    "curriculum.window": "its curves so far average as many episodes",
-    "ppo.desync_episodes": "its first episodes have begun",
-    "init_from": "its PPO has begun",
+    "curriculum.window": "the stored curves depend on it",
+    "ppo.desync_episodes": "the first episodes have begun",
+    "init_from": "PPO has begun",
     **dict.fromkeys(
         (f"hardware.{one.name}" for one in fields(HardwareConfig) if one.name != "distributed_backend"), _PLANNED
     ),
@@ -53,20 +53,17 @@ def stored_facts(folder: Path) -> dict[str, Any]:
 
 
 def stored_config(folder: Path) -> ExperimentConfig:
-    """Return the configuration of a run, with the changes of earlier resumes."""
+    """Return the stored configuration of a run, which includes the changes of earlier resumes."""
     config = config_from_dict(stored_facts(folder), str(folder / CONFIG))
     hidden = [name for name, value in _values(config).items() if REDACTED in str(value)]
     if hidden:
-        advice = f"config.json has no value of {', '.join(hidden)}, which looked like a secret; begin a new run"
+        advice = f"config.json does not contain {', '.join(hidden)}, possible secrets; begin a new run"
         raise ConfigError(advice, "--resume-from", folder)
     return config
 
 
 def resumed_config(config: ExperimentConfig) -> ExperimentConfig:
-    """Return the stored configuration with the overrides; ConfigError unless it equals ``config``.
-
-    config: with ``resume_from``.
-    """
+    """Return the stored configuration with its overrides; ConfigError unless it equals ``config``."""
     assert config.resume_from is not None
     begun = stored_config(config.resume_from)
     stored = overridden(begun, config.resume_override)
@@ -77,19 +74,19 @@ def resumed_config(config: ExperimentConfig) -> ExperimentConfig:
 
 
 def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: Path) -> None:
-    """ConfigError if finished trainings were evaluated in another way than the remaining ones would be."""
+    """Raise ConfigError if the final evaluation has changed after a training was finished."""
     was, now = ((one.evaluation.num_eval_episodes, one.evaluation.skip_final_eval) for one in (begun, stored))
     if was != now and (over := next(folder.rglob(FINISHED_FILE), None)):
         raise ConfigError(
-            f"{over.parent} is finished and was evaluated with the old value; results of one experiment are compared with "
-            "each other: leave this out, or evaluate its agents with scripts/evaluate.py",
+            f"{over.parent} is finished and was evaluated with the old value, so results could not be compared; leave this "
+            "out, or use scripts/evaluate.py",
             OVERRIDDEN,
             "num-eval-episodes" if was[0] != now[0] else "skip-final-eval",
         )
 
 
 def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
-    """Return the configuration with other values.  overrides: as for ``text_settings``, e.g. "ppo.gamma=0.99"."""
+    """Apply overrides such as "ppo.gamma=0.99"; ConfigError for settings that cannot change within a run."""
     stored = config
     wanted = text_settings(overrides, OVERRIDDEN, OVERRIDDEN)
     for key, one in wanted.items():
@@ -99,14 +96,14 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
     config = replace(with_settings(stored, wanted), sources=sources)
     if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
         raise ConfigError(
-            "the retention guard cannot begin within a run: what the BC policy could do was not measured; add "
+            "the retention guard cannot start within a run, as the BC policy was not evaluated; add "
             "evaluation.retention_guard=off",
             OVERRIDDEN,
             " ".join(overrides),
         )
     if config.ppo.desired_kl and config.ppo.learning_rate != stored.ppo.learning_rate:
         raise ConfigError(
-            "has no effect within a run whose learning rate is adaptive (--desired-kl): leave it out, or add desired-kl=none",
+            "has no effect on an adaptive learning rate (--desired-kl); leave it out, or add desired-kl=none",
             OVERRIDDEN,
             "initial-lr",
         )
@@ -118,7 +115,7 @@ def _is_guarded(config: ExperimentConfig) -> bool:
 
 
 def with_settings(config: ExperimentConfig, wanted: Settings) -> ExperimentConfig:
-    """Return the configuration with all of these values; a ConfigError names where the value was given."""
+    """Return the configuration with other values; a ConfigError names the place of the invalid one."""
     values: dict[str, dict[str, Any]] = {}
     for (section, name), one in wanted.items():
         values.setdefault(section, {})[name] = one.value
@@ -131,7 +128,7 @@ def with_settings(config: ExperimentConfig, wanted: Settings) -> ExperimentConfi
 
 
 def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
-    """ConfigError unless both have the same settings, HOW excepted."""
+    """Raise ConfigError unless both have the same settings, except those in HOW."""
     different = changes(stored, given)
     if different:
         values = (f"{name} is {_text(was)} in the run and {_text(now)} here" for name, (was, now) in different.items())
@@ -139,20 +136,20 @@ def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
         accepted = " ".join(f"{name}={_text(now)}" for name, (_, now) in different.items())
         change = "begin a new run" if fixed & set(different) else f"accept the change with --resume-override {accepted}"
         raise ConfigError(
-            f"began with other settings: {'; '.join(values)}. Leave them out to resume it unchanged, or {change}",
+            f"began with other settings: {'; '.join(values)}. Leave them out to resume unchanged, or {change}",
             "--resume-from",
             given.resume_from,
         )
 
 
 def changes(before: ExperimentConfig, after: ExperimentConfig) -> dict[str, list[object]]:
-    """Name -> [value before, value after] of the settings that differ."""
+    """Return name -> [value before, value after] of the settings that differ."""
     theirs, ours = _values(before), _values(after)
     return {name: [theirs[name], ours[name]] for name in theirs if theirs[name] != ours[name]}
 
 
 def _values(config: ExperimentConfig) -> dict[str, object]:
-    """Name of an override -> value."""
+    """Return name in overrides -> value."""
     return {
         name: getattr(getattr(config, section) if section else config, known.name)
         for name, section, known in known_settings()
@@ -161,7 +158,7 @@ def _values(config: ExperimentConfig) -> dict[str, object]:
 
 
 def _text(value: object) -> str:
-    """Value as written in an override."""
+    """Return a value as text for an override."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, (tuple, list)):
@@ -170,16 +167,16 @@ def _text(value: object) -> str:
 
 
 def other_levels(stored: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Names of the sets of levels that differ; digests of single folders, which name their paths, are ignored."""
+    """Return the names of datasets whose levels differ; digests of single folders ("train: PATH") are ignored."""
     return [name for name, digest in stored.items() if ": " not in name and found.get(name) != digest]
 
 
 def check_levels(facts: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:
-    """ConfigError unless a run's levels are those that it began with.  facts: of ``stored_facts``."""
+    """Raise ConfigError unless the levels are those of the run.  facts: its config.json.  fingerprints: current ones."""
     if other := other_levels(facts.get("data", {}), fingerprints):
         raise ConfigError(
-            f"the {' and '.join(other)} levels are not those that the run began with (digests in config.json); restore "
-            "those, or begin a new run",
+            f"the {' and '.join(other)} levels differ from those of the run (digests in config.json); restore them, or "
+            "begin a new run",
             "--resume-from",
             folder,
         )

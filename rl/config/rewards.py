@@ -1,6 +1,6 @@
-"""Settings of the rewards: a preset, and weights that differ from it.
+"""Settings of the rewards: a preset and deviations from it.
 
-RewardSettings(preset="legacy_october", win=4.0).weights      # RewardConfig, as the simulator takes it
+RewardSettings(preset="legacy_october", win=4.0).weights      # RewardConfig of the simulator
 """
 
 from dataclasses import dataclass, fields, replace
@@ -15,45 +15,47 @@ _SHIPPED = frozenset(PRESETS)
 
 
 def register(name: str, weights: RewardConfig) -> None:
-    """Register weights as a preset, replacing an earlier one of the same name.
-
-    ConfigError for a shipped name.
-    """
+    """Register or replace a preset; ConfigError for the name of a preset of the project."""
     if name in _SHIPPED:
-        raise ConfigError(f"reward preset {name!r} is shipped with the project; register yours under another name")
+        raise ConfigError(f"reward preset {name!r} is part of the project; register yours under another name")
     PRESETS[name] = weights
 
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """Reward weights; None means that of the preset.  ``nppsim.reward.RewardConfig`` describes the terms."""
+    """Reward weights, as in ``nppsim.reward.RewardConfig``; None: the preset's weight."""
 
     flag_prefix: ClassVar[str] = "reward-"
-    preset: str = setting("default", f"reward terms and their sizes: {', '.join(PRESETS)}")
-    win: float | None = setting(None, "for reaching the exit; default here and below: the preset's")
-    death: float | None = setting(None, "for dying, below 0")
-    switch: float | None = setting(None, "for the exit switch, once")
-    time: float | None = setting(None, "per frame")
+    preset: str = setting("default", f"preset of reward terms and weights: {', '.join(PRESETS)}")
+    win: float | None = setting(None, "reward for reaching the exit; default: the preset's")
+    death: float | None = setting(None, "reward for dying, normally below 0; default: the preset's")
+    switch: float | None = setting(None, "reward for the exit switch, once; default: the preset's")
+    time: float | None = setting(None, "reward per frame; default: the preset's")
     shaping: float | None = setting(
-        None, "size of the potential, which grows from the start of a level to its exit", low=0
+        None, "scale of the shaping potential, which grows from the spawn to the exit; default: the preset's", low=0
     )
     potential: str | None = setting(
         None,
-        "what that potential measures: the share of the path covered, or the straight distance to the objective",
+        "basis of the shaping potential: share of the path covered, or straight distance to the objective; default: "
+        "the preset's",
         choices=tuple(POTENTIALS),
     )
-    closest: float | None = setting(None, "per px by which the smallest distance to the objective shrinks")
-    proximity: float | None = setting(None, "once per objective, within 50 px of it")
-    exploration: float | None = setting(None, "for the first visit of a place")
+    closest: float | None = setting(
+        None, "reward per px by which the smallest distance to the objective shrinks; default: the preset's"
+    )
+    proximity: float | None = setting(
+        None, "reward for coming within 50 px of an objective, once each; default: the preset's"
+    )
+    exploration: float | None = setting(None, "reward for the first visit of a cell; default: the preset's")
     force: bool = setting(
-        False, "train although dying pays with these weights: more than winning, or than staying alive", flag="force"
+        False, "do not warn that dying pays more than winning or staying alive under these rewards", flag="force"
     )
 
     def __post_init__(self) -> None:
         check_settings(self)
         if self.preset not in PRESETS:
             known = ", ".join(PRESETS) + did_you_mean(self.preset, PRESETS)
-            raise ConfigError(f"no such preset; known: {known}", "preset", self.preset)
+            raise ConfigError(f"is not a preset; known: {known}", "preset", self.preset)
         if self.potential not in (None, *POTENTIALS):
             raise ConfigError(f"give {' or '.join(POTENTIALS)}", "potential", self.potential)
         if self.potential is not None and self.shaping == 0:
@@ -63,7 +65,7 @@ class RewardSettings:
 
     @property
     def weights(self) -> RewardConfig:
-        """The preset's weights, overridden by those given."""
+        """The preset's weights with the given deviations."""
         names = [one.name for one in fields(RewardConfig)]
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.potential is not None:
@@ -76,7 +78,7 @@ class RewardSettings:
         return self.weights == PRESETS["default"]
 
     def __str__(self) -> str:
-        """The preset's name and what differs from it."""
+        """Return the preset's name and the deviations from it."""
         own = [
             f"{one.name} {value}"
             for one in fields(self)

@@ -84,7 +84,7 @@ class ABSettings:
         if self.a == self.b:
             raise ConfigError("A and B have the same flags: there is nothing to compare; change --a or --b")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ConfigError("give at least one, and none of them twice", "--seeds", self.seeds)
+            raise ConfigError("give at least one, and each only once", "--seeds", self.seeds)
         configs = {arm: resolve(self.flags(arm, self.seeds[0], folder)) for arm in ("a", "b")}
         for arm, config in configs.items():
             if len(config.architectures) != 1 or len(config.conditions) != 1:

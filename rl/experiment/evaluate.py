@@ -61,11 +61,9 @@ class Job:
     levels: tuple[Path, ...] = setting(
         MISSING, "folders of levels, or level files", flag="levels", aliases=("test-dataset",)
     )
-    episodes_per_level: int = setting(1, "episodes of each level", flag="episodes-per-level", low=1, high=MOST_EPISODES)
+    episodes_per_level: int = setting(1, "episodes per level", flag="episodes-per-level", low=1, high=MOST_EPISODES)
     skip_bad_levels: bool = setting(
-        False,
-        "leave out levels that cannot be read; the default is an error that names all of them",
-        flag="skip-bad-levels",
+        False, "skip unreadable levels; default: an error that lists them", flag="skip-bad-levels"
     )
     allow_unsupported: bool = same_setting(ExperimentConfig, "allow_unsupported")
     seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))

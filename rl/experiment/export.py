@@ -42,19 +42,19 @@ class Job:
     """Settings of the command."""
 
     checkpoint: Path
-    onnx: Path | None = setting(None, "write the network to this file", flag="onnx", metavar="OUT.onnx")
+    onnx: Path | None = setting(None, "write the network to this file; default: none", flag="onnx", metavar="OUT.onnx")
     hub: Path | None = setting(
         None,
         f"write a folder for a model hub: {AGENT}, {NETWORK}, {CONFIG} and a model card, {CARD}",
         flag="hub",
         metavar="FOLDER",
     )
-    name: str | None = setting(None, "name of the agent on the card; default: name of the folder", flag="name")
-    license: str | None = setting(
-        None, "licence on the card, an SPDX identifier such as MIT; default: none", flag="license"
-    )
+    name: str | None = setting(None, "name of the agent on the model card; default: name of the folder", flag="name")
+    license: str | None = setting(None, "licence on the model card, e.g. MIT; default: none", flag="license")
     results: Path | None = setting(
-        None, "results.json of its experiment or of evaluate.py, for the figures on the card", flag="results"
+        None,
+        "results.json of its experiment or of evaluate.py, for the figures on the card; default: none",
+        flag="results",
     )
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
     debug: bool = same_setting(ExperimentConfig, "debug")

@@ -48,18 +48,18 @@ class Job:
     dataset: DatasetConfig
     plan_request: hardware.PlanRequest
     architecture: str = setting(
-        MISSING, "network, e.g. mlp_baseline or vision_free", flag="architecture", aliases=("architectures",)
+        MISSING, "network to train, e.g. mlp_baseline or vision_free", flag="architecture", aliases=("architectures",)
     )
     replay_data_dir: tuple[Path, ...] = setting(
-        MISSING, "folders of *.replay and *.h5 files, or such files", flag="replay-data-dir"
+        MISSING, "folders of replays, or *.replay and *.h5 files", flag="replay-data-dir"
     )
     output_dir: Path = same_setting(ExperimentConfig, "output_dir")
     test_dataset: tuple[Path, ...] = setting(
-        (), "folders of held-out levels for success in closed loop", flag="test-dataset"
+        (), "folders of held-out levels on which success is evaluated; default: no evaluation", flag="test-dataset"
     )
     episodes_per_category: int = setting(
         100,
-        "of --test-dataset, for each of its categories",
+        "episodes per category on the levels of --test-dataset",
         flag="episodes-per-category",
         aliases=("num-eval-episodes",),
         low=1,
@@ -67,7 +67,12 @@ class Job:
     )
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
     seed: int = setting(
-        0, "of split, choice of replays, weights and order", flag="seed", aliases=("seeds",), low=0, high=LARGEST_SEED
+        0,
+        "random seed of the validation split, the choice of replays, weights and minibatch order",
+        flag="seed",
+        aliases=("seeds",),
+        low=0,
+        high=LARGEST_SEED,
     )
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
     debug: bool = same_setting(ExperimentConfig, "debug")

@@ -73,7 +73,7 @@ class Sweep:
             if flag in ("--record-eval-videos", "--record-videos"):
                 raise ConfigError("films the test levels, which a sweep never plays; leave it out", flag)
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ConfigError("give at least one, and none of them twice", "--seeds", self.seeds)
+            raise ConfigError("give at least one, and each only once", "--seeds", self.seeds)
         config = self.resolved({one.name: one.values[0] for one in self.space}, folder)
         for one in self.space:
             for value in one.values[1:]:

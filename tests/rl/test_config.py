@@ -424,7 +424,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--gamma", "nan"], "--gamma nan: give a number above 0 and at most 1"),
         ([*REQUIRED, "--time-budget-minutes", "inf"], "--time-budget-minutes inf: give a number above 0"),
         ([*REQUIRED, "--pbrs-gamma", "1.0"], "--pbrs-gamma 1.0: differs .* 0.995"),
-        ([*REQUIRED, "--desired-kl", "0.03"], "--desired-kl 0.03: updates end at 0.045, .* at most 0.0225"),
+        ([*REQUIRED, "--desired-kl", "0.03"], "--desired-kl 0.03: updates end at .* 0.045, .* at most 0.0225"),
         (
             [*REQUIRED, "--use-curriculum", "--curriculum-threshold", "60"],
             "--curriculum-threshold 60.0: .* at most 1",
@@ -433,7 +433,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--replay-data-dir", "replays", "--bc-epochs", "0"], "--bc-epochs 0"),
         (
             [*REQUIRED, "--train-dataset", "other", "./other"],
-            "--train-dataset other other: names the same folder twice",
+            "--train-dataset other other: contains a folder twice",
         ),
         ([*REQUIRED, "--replay-data-dir", "replays", "--no-pretraining", "--bc-epochs", "2"], "with --no-pretraining"),
         ([*REQUIRED, "--test-pretraining"], "give --replay-data-dir"),
@@ -465,25 +465,25 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             "--curriculum-trend-rise: has no effect with --disable-trend-advancement",
         ),
         ([*REQUIRED, "--enable-early-stopping", "--eval-freq", "0"], "--eval-freq above 0"),
-        ([*REQUIRED, "--remote-evaluation", "--eval-freq", "0"], "--remote-evaluation is about evaluations during"),
+        ([*REQUIRED, "--remote-evaluation", "--eval-freq", "0"], "--remote-evaluation needs evaluations during"),
         (
             [*REQUIRED, "--eval-every-minutes", "5", "--eval-freq", "0"],
-            "--eval-every-minutes 5.0: --eval-freq 0 means none",
+            "--eval-every-minutes 5.0: --eval-freq 0 disables evaluations",
         ),
-        ([*REQUIRED, "--num-gpus", "8", "--num-processes", "2"], "--num-gpus 8: there is one process for each GPU"),
-        ([*REQUIRED, "--distributed-backend", "nccl", "--num-gpus", "0"], "--distributed-backend nccl: is for GPUs"),
+        ([*REQUIRED, "--num-gpus", "8", "--num-processes", "2"], "--num-gpus 8: starts one process per GPU"),
+        ([*REQUIRED, "--distributed-backend", "nccl", "--num-gpus", "0"], "--distributed-backend nccl: needs GPUs"),
         ([*REQUIRED, "--num-gpus", "0", "--device", "cuda"], "contradict"),
         ([*REQUIRED, "--hardware-profile", "8xA100"], "--hardware-profile 8xA100: .*did you mean '8xA100"),
         ([*REQUIRED, "--reward-preset", "november"], "known: default, legacy_october, legacy_recommended"),
-        ([*REQUIRED, "--seeds", "1", "1"], "--seeds 1 1: .* none of them twice"),
+        ([*REQUIRED, "--seeds", "1", "1"], "--seeds 1 1: .* each only once"),
         ([*REQUIRED, "--seed", "-1"], "--seeds -1: give whole numbers from 0 to 2,147,483,647"),
         ([*REQUIRED, "--bc-epochs=2", "extra"], "unexpected argument 'extra'"),
         ([*REQUIRED, "--single-level", "other/c.map", "--dev-dataset", "other"], "leave out --dev-dataset"),
-        (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "cannot name a folder"),
+        (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "is not a valid folder name"),
         (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean 'mlp_baseline'"),
         (
             [*REQUIRED, "--frame-stack-padding", "repeat"],
-            "--frame-stack-padding repeat: pads stacks of several frames",
+            "--frame-stack-padding repeat: needs stacks of several frames",
         ),
         (
             [
@@ -496,10 +496,10 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             [*REQUIRED, "--architectures", "vision_free+gru", "--teacher", "mlp_baseline"],
             "--teacher mlp_baseline: lessons are of single decisions",
         ),
-        ([*REQUIRED, "--memory-burn-in", "4"], "--memory-burn-in 4: is for networks with a memory; give NAME.gru"),
+        ([*REQUIRED, "--memory-burn-in", "4"], "--memory-burn-in 4: needs a network with a memory; give NAME.gru"),
         (
             ["--experiment-name", "x", "--architectures", "vision_free+gru", "--prioritised-alpha", "0.5"],
-            "--prioritised-alpha 0.5: draws single decisions, and networks with a memory",
+            "--prioritised-alpha 0.5: samples single decisions, but networks with a memory",
         ),
         ([*REQUIRED, "--enable-state-stacking", "--state-stack-size", "13"], "--state-stack-size 13: .* from 1 to 12"),
         (
@@ -508,13 +508,13 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ),
         (
             ["--experiment-name", "x", "--architectures", "vision_free_frame_stacked", "--enable-state-stacking"],
-            "vision_free.state4: has stacks of its own",
+            "vision_free.state4: already stacks frames",
         ),
         (
             ["--experiment-name", "x", "--architectures", "vision_free", "vision_free_foresight", "--frame-skip", "41"],
-            "--frame-skip 41: foresight, which vision_free_foresight reads, looks 40 frames ahead",
+            "--frame-skip 41: vision_free_foresight observes 40 frames of look-ahead",
         ),
-        ([*REQUIRED, "--s3-bucket", "s3://bucket/x"], "no bucket name"),
+        ([*REQUIRED, "--s3-bucket", "s3://bucket/x"], "is not a bucket name"),
         ([*REQUIRED, "--s3-bucket", "bucket", "--s3-prefix", "/"], "--s3-prefix /: is empty"),
     ],
 )
@@ -572,28 +572,28 @@ def test_how_trainings_are_judged_stays_once_one_is_over(folder):
         (["--seeds", "0", "1"], "seeds is 0 in the run and 0,1 here.*--resume-override seeds=0,1"),
         (["--gamma", "0.9", "--no-pretraining"], "pretraining is on in the run and off here; gamma is .* here. Leave"),
         (["--resume-override", "gamma"], "--resume-override gamma: give NAME=VALUE"),
-        (["--resume-override", "gama=1"], "gama: no setting is called so; did you mean 'gamma'"),
-        (["--resume-override", "debug=on"], "debug: no setting is called so"),
+        (["--resume-override", "gama=1"], "gama: is not a setting; did you mean 'gamma'"),
+        (["--resume-override", "debug=on"], "debug: is not a setting"),
         (["--resume-override", "gamma=x"], "'x' is no number"),
         (["--resume-override", "gamma=2"], "gamma 2.0: give a number"),
         (["--resume-override", "pretraining=1"], "give on or off"),
-        (["--resume-override", "curriculum-window=50"], "cannot change within a run: its curves .*; begin a new run"),
+        (["--resume-override", "curriculum-window=50"], "cannot change within a run: the stored curves .*; begin a new run"),
         (["--resume-override", "deterministic-eval=on"], "cannot change within a run: policies .* same episodes"),
         (["--resume-override", "eval-episodes-per-category=7"], "cannot change within a run"),
-        (["--resume-override", "curriculum=stages"], "cannot change within a run: its state .*; begin a new run"),
+        (["--resume-override", "curriculum=stages"], "cannot change within a run: the stored state .*; begin a new run"),
         (["--resume-override", "curriculum-stage-order=simple,medium"], "cannot change within a run"),
         (["--resume-override", "start-states=on"], "cannot change within a run"),
-        (["--resume-override", "curriculum-threshold=0.5"], "cannot change within a run: its state"),
-        (["--resume-override", "curriculum-lp-timescale=0.5"], "cannot change within a run: its state"),
-        (["--resume-override", "curriculum-lp-min-samples=5"], "cannot change within a run: its state"),
+        (["--resume-override", "curriculum-threshold=0.5"], "cannot change within a run: the stored state"),
+        (["--resume-override", "curriculum-lp-timescale=0.5"], "cannot change within a run: the stored state"),
+        (["--resume-override", "curriculum-lp-min-samples=5"], "cannot change within a run: the stored state"),
         (["--resume-override", "curriculum-replay-score=positve"], "positve: give one of absolute, positive"),
         (
             ["--resume-override", "ppo.clip_range_vf_end=0.1"],
             "clip_range_vf_end: has no effect without --clip-range-vf",
         ),
-        (["--resume-override", "desync-episodes=on"], "cannot change within a run: its first episodes"),
-        (["--resume-override", "frame-skip=2"], "cannot change within a run: its policy .*; begin a new run"),
-        (["--resume-override", "num-envs=8"], "cannot change within a run: its sizes .*; begin a new run"),
+        (["--resume-override", "desync-episodes=on"], "cannot change within a run: the first episodes"),
+        (["--resume-override", "frame-skip=2"], "cannot change within a run: the policy .*; begin a new run"),
+        (["--resume-override", "num-envs=8"], "cannot change within a run: the hardware plan .*; begin a new run"),
     ],
 )
 def test_other_settings_than_those_of_the_run_are_refused_or_written_down(flags, message, folder):
@@ -607,7 +607,7 @@ def test_a_run_without_the_retention_guard_does_not_get_one_later(folder, monkey
     for begun in (["--eval-freq", "0"], ["--no-retention-guard"]):
         path.write_text(json.dumps(resolve([*REQUIRED, "--replay-data-dir", "replays", *begun]).to_dict()))
         late = ["--resume-from", "old", "--resume-override", "eval-freq=1000", "evaluation.retention_guard=on"]
-        with pytest.raises(ConfigError, match="retention guard cannot begin within a run"):
+        with pytest.raises(ConfigError, match="retention guard cannot start within a run"):
             resolve(late)
         assert resolve([*late[:-1], "evaluation.retention_guard=off"]).evaluation.in_training
     path.write_text(json.dumps(resolve([*REQUIRED, "--eval-freq", "0"]).to_dict()))
@@ -617,7 +617,7 @@ def test_a_run_without_the_retention_guard_does_not_get_one_later(folder, monkey
 def test_a_rate_that_is_steered_is_not_set_within_a_run(folder):
     (folder / "old" / "config.json").write_text(json.dumps(resolve([*REQUIRED, "--desired-kl", "0.01"]).to_dict()))
     change = ["--resume-from", "old", "--resume-override", "initial-lr=0.1"]
-    with pytest.raises(ConfigError, match="no effect within a run .*--desired-kl"):
+    with pytest.raises(ConfigError, match="no effect on an adaptive learning rate .*--desired-kl"):
         resolve(change)
     assert resolve([*change, "desired-kl=none"]).ppo.learning_rate == 0.1
 
@@ -628,14 +628,14 @@ def test_a_rate_that_is_steered_is_not_set_within_a_run(folder):
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
         ("{}", "missing or unknown"),
-        (None, "does not tell s3-bucket"),
+        (None, "possible secret"),
     ],
 )
 def test_a_stored_configuration_that_cannot_be_used_is_named(content, message, folder):
     path = folder / "old" / "config.json"
     if content is None:
         content = json.dumps(resolve(REQUIRED).to_dict() | {"upload": vars(UploadConfig()) | {"bucket": "[redacted]"}})
-        message = "no bucket name|does not tell"
+        message = "not a bucket name"
     path.write_text(content)
     with pytest.raises(ConfigError, match=message):
         resolve(["--resume-from", "old"])
@@ -645,11 +645,11 @@ def test_a_stored_configuration_that_cannot_be_used_is_named(content, message, f
     ("option", "path", "message"),
     [
         ("--train-dataset", "nowhere", "does not exist; make one with"),
-        ("--dev-dataset", "empty", "holds no levels; make one with"),
-        ("--test-dataset", "empty", "holds no levels; make one with"),
-        ("--replay-data-dir", "nowhere", r"is no folder, nor a \*.replay or \*.h5 file"),
-        ("--replay-data-dir", "other/c.map", "is no folder, nor"),
-        ("--replay-data-dir", "other", r"holds no \*.replay or \*.h5 files"),
+        ("--dev-dataset", "empty", "contains no levels; make one with"),
+        ("--test-dataset", "empty", "contains no levels; make one with"),
+        ("--replay-data-dir", "nowhere", r"is neither a folder nor a \*.replay or \*.h5 file"),
+        ("--replay-data-dir", "other/c.map", "is neither a folder nor"),
+        ("--replay-data-dir", "other", r"contains no \*.replay or \*.h5 files"),
         ("--single-level", "other", "is no file"),
         ("--resume-from", "other", "contains no config.json"),
         ("--output-dir", "other/c.map/below", r"cannot be written \(.*c.map is a file\)"),

@@ -148,7 +148,7 @@ def test_a_failed_run_is_named_with_its_last_words(runs):
         ({"b": ("--frame-skip", "0")}, "--frame-skip 0: give a whole number"),
         ({"common": (*COMMON, "mlp_baseline")}, "unexpected argument .mlp_baseline"),
         ({"common": ("--architectures", "vision_free", "mlp_baseline", *COMMON[2:])}, "one run each"),
-        ({"seeds": (1, 1)}, "none of them twice"),
+        ({"seeds": (1, 1)}, "each only once"),
         ({"b": ("--eval-episodes-per-category", "7")}, "different dev levels or episodes"),
         ({"common": (*COMMON, "--out", "elsewhere")}, "--out: is set for each run"),
     ],

@@ -106,12 +106,12 @@ def test_a_teacher_that_is_no_better_is_refused(flags, tmp_path):
 def test_unsuitable_teachers_are_refused_before_training(flags, tmp_path):
     for name, message in {
         "mlp_baseline": "is neither a checkpoint",
-        "vision_free": "name it first of several",
+        "vision_free": "make it the first of several",
         "nowhere.safetensors": "is no file; give an agent",
     }.items():
         with pytest.raises(ConfigError, match=message):
             configuration(flags, tmp_path, "--teacher", name)
-    with pytest.raises(ConfigError, match="teaches a policy pretrained by BC"):
+    with pytest.raises(ConfigError, match="needs a BC policy to distil into"):
         configuration(flags, tmp_path, "--no-pretraining", "--bc-epochs", "50")
     with pytest.raises(DistillationError, match="decides every 4 frames, the student every 2"):
         distill.load_teacher(AGENT, 2)

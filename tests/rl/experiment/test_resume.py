@@ -324,5 +324,5 @@ def test_new_seeds_are_trained_and_finished_ones_stay_unchanged(finished, tmp_pa
     assert config["resumed"][-1]["overrides"]["total-timesteps"] == [2048, 512]
     levels = LevelSet.open(ROOT / "datasets" / "test")
     LevelSet.write(tmp_path / "other", [(levels[i], levels.entries[i]) for i in levels.indices(CATEGORY)[5:7]])
-    with pytest.raises(ConfigError, match="the test levels are not those"):
+    with pytest.raises(ConfigError, match="the test levels differ from those"):
         run(resolve(["--resume-from", str(finished), "--resume-override", f"test-dataset={tmp_path / 'other'}"]))

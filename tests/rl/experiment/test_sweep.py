@@ -185,14 +185,14 @@ def test_a_space_has_ranges_and_lists_of_any_settings(tmp_path):
     ("text", "message"),
     [
         ("initial-lr", "--sweep initial-lr: give NAME=LOW..HIGH"),
-        ("initial-rl=1..2", "--sweep initial-rl=1..2: no setting is called so; did you mean 'initial-lr'"),
+        ("initial-rl=1..2", "--sweep initial-rl=1..2: is not a setting; did you mean 'initial-lr'"),
         ("initial-lr=2..1", "give two numbers, the lower one first"),
         ("initial-lr=0..1:log", "the lower one first, above 0"),
         ("initial-lr=a..b", "'a' is no number"),
         ("n-epochs=1..2.5", r"'2\.5' is no whole number"),
         ("architectures=a..b", "no range of such values"),
         ("n-epochs=1,1", "names a value twice"),
-        ("resume-from=a,b", "no setting is called so"),
+        ("resume-from=a,b", "is not a setting"),
     ],
 )
 def test_what_cannot_be_swept_is_named(text, message):

@@ -20,7 +20,7 @@ NEEDED = {"experiment_name": "x", "architectures": ["vision_free"]}
         ({**NEEDED, "architectures": ["vision_fre"]}, r"unknown architecture 'vision_fre'"),
         ({**NEEDED, "curriculum": "esay"}, "known strategies are uniform"),
         ({**NEEDED, "train_dataset": "nowhere"}, "nowhere: does not exist"),
-        ({"recipe": "foresigt"}, "no such recipe"),
+        ({"recipe": "foresigt"}, "is not a recipe"),
         ({"resume_from": "nowhere"}, "contains no config.json"),
         ({**NEEDED, "config": ["nowhere.toml"]}, r"nowhere\.toml"),
     ],

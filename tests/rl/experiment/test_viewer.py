@@ -45,5 +45,5 @@ def test_whether_it_is_shown_is_no_part_of_what_a_run_computes(tmp_path, monkeyp
     monkeypatch.setattr(command, "_PACKAGES", ("a_package_that_nobody_has",))
     with pytest.raises(ImportError, match=r"nppsim\[studio\]"):
         resolve([*own, "--visualize-training"])
-    with pytest.raises(ConfigError, match="in an environment of its own"):
+    with pytest.raises(ConfigError, match="has its own environment"):
         resolve([*own, "--vis-env-idx", "1"])

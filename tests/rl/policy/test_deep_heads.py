@@ -93,7 +93,7 @@ def test_the_flag_gives_every_network_deep_heads():
         experiment_name="x", architectures=("vision_free", "mlp_baseline"), heads=HeadsConfig(deep=True, blocks=3)
     )
     assert deep.networks == ("vision_free+deep3", "mlp_baseline+deep3")
-    with pytest.raises(ConfigError, match="vision_free\\+deep2: has heads of its own"):
+    with pytest.raises(ConfigError, match="vision_free\\+deep2: already has deep heads"):
         ExperimentConfig(experiment_name="x", architectures=("vision_free+deep2",), heads=HeadsConfig(deep=True))
 
 

@@ -82,7 +82,7 @@ def test_the_flags_give_every_network_stacks_before_its_heads():
     with pytest.raises(ConfigError, match="whole number from 1 to 12"):
         StackingConfig(state=True, state_size=0)
     assert replace(config, stacking=StackingConfig(state=True, state_size=1)).networks == names
-    with pytest.raises(ConfigError, match="pads stacks of several frames"):
+    with pytest.raises(ConfigError, match="needs stacks of several frames"):
         StackingConfig(state=True, state_size=1, padding="repeat")
 
 

@@ -164,7 +164,7 @@ def test_settings_that_contradict_each_other():
     with pytest.raises(ConfigError, match="--use-hierarchical-ppo"):
         ExperimentConfig(experiment_name="x", architectures=("vision_free+subtasks5",), hierarchy=on)
     waits = HierarchyConfig(hierarchical=True, from_stage="medium")
-    with pytest.raises(ConfigError, match="only the curriculum"):
+    with pytest.raises(ConfigError, match="needs a curriculum with stages"):
         ExperimentConfig(experiment_name="x", architectures=("vision_free",), hierarchy=waits)
     curriculum = CurriculumConfig(strategy="stages")
     config = ExperimentConfig(

@@ -66,7 +66,7 @@ def test_meaningless_stage_settings_are_an_error():
             CurriculumConfig(strategy="stages", **{name: (text,)})
     with pytest.raises(ConfigError, match="no levels of medium, for which there are settings of PPO"):
         make_sampler(["simple"], CurriculumConfig(strategy="stages", stage_gamma=("medium=0.99",)), 0)
-    with pytest.raises(ConfigError, match="steers the learning rate, whatever the stage"):
+    with pytest.raises(ConfigError, match="sets the learning rate in all stages"):
         ExperimentConfig(
             "x",
             ("vision_free",),
