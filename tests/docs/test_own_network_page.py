@@ -118,7 +118,10 @@ def test_a_stored_run_imports_its_plugins(folder, monkeypatch):
     [
         (None, r"mine\.py: cannot be imported \(FileNotFoundError"),
         ("1 / 0", r"mine\.py: cannot be imported \(ZeroDivisionError: division by zero\)"),
-        ("import rl.config.rewards as r, nppsim.reward as n\nr.register('default', n.RewardConfig())", "is part of the project"),
+        (
+            "import rl.config.rewards as r, nppsim.reward as n\nr.register('default', n.RewardConfig())",
+            "is part of the project",
+        ),
     ],
 )
 def test_a_plugin_that_fails_is_one_line(tmp_path, text, message):

@@ -577,10 +577,16 @@ def test_how_trainings_are_judged_stays_once_one_is_over(folder):
         (["--resume-override", "gamma=x"], "'x' is no number"),
         (["--resume-override", "gamma=2"], "gamma 2.0: give a number"),
         (["--resume-override", "pretraining=1"], "give on or off"),
-        (["--resume-override", "curriculum-window=50"], "cannot change within a run: the stored curves .*; begin a new run"),
+        (
+            ["--resume-override", "curriculum-window=50"],
+            "cannot change within a run: the stored curves .*; begin a new run",
+        ),
         (["--resume-override", "deterministic-eval=on"], "cannot change within a run: policies .* same episodes"),
         (["--resume-override", "eval-episodes-per-category=7"], "cannot change within a run"),
-        (["--resume-override", "curriculum=stages"], "cannot change within a run: the stored state .*; begin a new run"),
+        (
+            ["--resume-override", "curriculum=stages"],
+            "cannot change within a run: the stored state .*; begin a new run",
+        ),
         (["--resume-override", "curriculum-stage-order=simple,medium"], "cannot change within a run"),
         (["--resume-override", "start-states=on"], "cannot change within a run"),
         (["--resume-override", "curriculum-threshold=0.5"], "cannot change within a run: the stored state"),
