@@ -1,11 +1,11 @@
 """Metrics of PPO (tags of Stable-Baselines3, and ``sim/``, ``reward/``, ``actions/``), written to CSV and TensorBoard.
 
-    log = ScalarLog(folder)                  # of a new run: removes files of an earlier attempt
-    log = ScalarLog(folder, **written)       # of a resumed run: truncates the files to the state of its checkpoint
+    log = ScalarLog(folder)                  # new run: deletes files of an earlier attempt
+    log = ScalarLog(folder, **written)       # resumed run: truncates the files to their state at the checkpoint
     Logger(str(folder), log.outputs)
-    log.written                              # for the checkpoint
+    log.written                              # number of rows and events, for the next checkpoint
 
-After an interruption at any moment, a resumed run has neither duplicates nor gaps.
+A resumed run has neither duplicates nor gaps, whenever it was interrupted.
 """
 
 import csv
@@ -30,14 +30,14 @@ from nppsim.reading import read_bytes
 from rl.events import WRITTEN, EventsError, EventWriter, own_event_files, reading_events
 from rl.ppo.losses import NOT_FINITE, DivergedError, LossWeights
 
-EPISODE_WINDOW = 100  # episodes in the means of ``rollout/``
+EPISODE_WINDOW = 100  # number of latest episodes in the means of ``rollout/``
 
 if TYPE_CHECKING:
     from rl.ppo.ppo import PPO
 
 
 def record_rollout(ppo: "PPO", seconds: float) -> None:
-    """Record figures of the latest rollout and of its counted episodes."""
+    """Record metrics of the latest rollout and of its counted episodes.  seconds: duration of the rollout."""
     episodes, record = ppo.counted_episodes, ppo.logger.record
     for episode in episodes[-EPISODE_WINDOW:]:
         ppo.episode_returns.append(float(episode["ret"]))
@@ -59,9 +59,11 @@ def record_rollout(ppo: "PPO", seconds: float) -> None:
 
 
 def record_update(ppo: "PPO", weights: LossWeights, norms: list[torch.Tensor], **values: float) -> None:
-    """Record mean losses of the latest update, its coefficients and further values.
+    """Record mean losses and coefficients of the latest update.
 
-    norms: of the gradients of each step before clipping.  DivergedError if one is not finite.
+    norms: norm of the gradients of each step, before clipping.
+    values: other metrics by name.
+    Raises DivergedError if a norm is not finite.
     """
     record = ppo.logger.record
     if ppo.losses:
@@ -82,7 +84,7 @@ def record_update(ppo: "PPO", weights: LossWeights, norms: list[torch.Tensor], *
 
 
 def dump(ppo: "PPO") -> None:
-    """Write everything recorded since the last call, with means over the latest episodes and the speed of training."""
+    """Write all recorded metrics, with means over the latest episodes and the speed of training."""
     record, elapsed = ppo.logger.record, max(ppo.elapsed_s, 1e-9)
     record("time/iterations", ppo.updates + 1, exclude="tensorboard")
     if ppo.episode_returns:
@@ -96,24 +98,24 @@ def dump(ppo: "PPO") -> None:
 
 
 TABLE = "progress.csv"
-MAX_TABLE_BYTES = 1 << 28  # of a table; usual ones have up to 5 MB
+MAX_TABLE_BYTES = 1 << 28  # largest size of a table; usual tables have up to 5 MB
 _REMEDY = "restore it from a copy of the run"
 BOARD = "tensorboard"
 IMITATION = "bc/"  # prefix of the tags of imitation, whose steps are epochs
-DISTILLATION = "bc/teacher/"  # of these, the tags of distillation, whose steps are updates
-SETTINGS = ("configuration", "_hparams_/")  # prefixes of the tags of a run's settings
-RESULTS = ("rollout/success_rate", "eval/all_success")  # shown beside the hyperparameters in TensorBoard
-GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # order of columns; others follow
+DISTILLATION = "bc/teacher/"  # prefix of the tags of distillation, whose steps are updates
+SETTINGS = ("configuration", "_hparams_/")  # prefixes of the tags with the settings of a run
+RESULTS = ("rollout/success_rate", "eval/all_success")  # metrics that TensorBoard shows with the hyperparameters
+GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # order of columns
 ALL = 1 << 62
 
 
 class ScalarLog:
-    """CSV table and TensorBoard events of PPO; events of imitation in the same folder are unchanged.
+    """CSV table and TensorBoard events of PPO.  Events of imitation in the same folder are not changed.
 
-    folder: of the run.
-    rows, events: number of rows of the table, and of PPO's events, to resume from; later ones are deleted.
-    outputs: for Stable-Baselines3's Logger.
-    Raises EventsError if there are fewer.
+    folder: folder of the run.
+    rows, events: numbers of rows of the table and of PPO's events to resume from; later rows and events are deleted.
+    outputs: output formats for the Logger of Stable-Baselines3.
+    Raises EventsError if there are fewer rows or events.
     """
 
     def __init__(self, folder: Path, rows: int = 0, events: int = 0):
@@ -124,11 +126,11 @@ class ScalarLog:
 
     @property
     def written(self) -> dict[str, int]:
-        """Arguments of ``ScalarLog`` to resume from here."""
+        """Arguments of ``ScalarLog`` that resume from the current state."""
         return {"rows": self.table.rows, "events": self.events.count}
 
     def sync(self) -> None:
-        """Flush the files to disk, so that after a power failure they are not older than the checkpoint."""
+        """Flush the files to disk: after a power failure, they must not be older than the checkpoint."""
         for path in (self.table.path, *own_event_files(self.events.folder)):
             if path.exists():
                 with naming(path), open(path, "rb") as file:
@@ -136,9 +138,9 @@ class ScalarLog:
 
 
 class ScalarOutput(KVWriter):
-    """TensorBoard's event file, flushed after each row; see ``EventWriter`` for its errors.
+    """Output of a Logger to a TensorBoard event file, flushed after each row; errors are those of ``EventWriter``.
 
-    count: events written so far, initially ``count``.
+    count: number of events so far, including those of earlier files.
     """
 
     def __init__(self, folder: str | os.PathLike, count: int = 0):
@@ -160,10 +162,10 @@ class ScalarOutput(KVWriter):
 
 
 class GrowingTable(KVWriter):
-    """CSV file with a row per ``dump`` and a column per logged name, ordered by GROUPS and name.
+    """CSV file with a row per ``dump`` and a column per tag, ordered by GROUPS and tag.
 
-    rows: number of existing rows to resume from; later ones are deleted.
-    Raises EventsError if there are fewer.
+    rows: number of rows to resume from; later rows are deleted.
+    Raises EventsError if there are fewer rows.
     """
 
     def __init__(self, path: Path, rows: int = 0):
@@ -189,10 +191,10 @@ class GrowingTable(KVWriter):
         self.rows += 1
 
     def close(self) -> None:
-        """Do nothing: the file is not open."""
+        """Do nothing, as the file is not open."""
 
     def _read(self) -> tuple[list[str], list[list[str]]]:
-        """Return the columns, and the first ``self.rows`` rows."""
+        """Return the columns and the first ``self.rows`` rows."""
         lines = read_table(self.path) if self.path.exists() else []
         if len(lines) <= self.rows:
             found = max(len(lines) - 1, 0)
@@ -204,7 +206,7 @@ class GrowingTable(KVWriter):
 
 
 def read_table(path: Path) -> list[list[str]]:
-    """Read the complete rows of a table, the column names first; EventsError for another kind of file."""
+    """Read the complete rows of a table; the first row has the column names.  Raises EventsError for a damaged file."""
     data = read_bytes(path, EventsError, MAX_TABLE_BYTES, _REMEDY)
     try:
         return list(csv.reader(io.StringIO(data[: data.rfind(b"\n") + 1].decode())))  # the last row may be incomplete
@@ -224,9 +226,9 @@ def _lines(rows: Iterable[Iterable[Any]]) -> str:
 
 
 def write_settings(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add a run's settings to its events, as a table (TEXT) and as hyperparameters (HPARAMS), unless there are events.
+    """Write the settings of a run as events, a table (TEXT) and hyperparameters (HPARAMS), unless there are events already.
 
-    settings: dotted name -> {"value", "source"}.
+    settings: dotted name of each setting -> {"value": ..., "source": ...}.
     """
     if own_event_files(folder):
         return
@@ -245,17 +247,18 @@ def _cell(value: object) -> str:
 
 
 def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int = ALL) -> None:
-    """Reduce event files to one with the settings, the first ``events`` of PPO, and those of imitation and distillation.
+    """Merge event files into one, without the events after a checkpoint.
 
-    epochs, distillation: last steps of these two; epochs -1: none.
-    Files that this project did not write, and the records that remain, are not changed.  Raises EventsError if there are
-    fewer events.
+    events: number of PPO's events that remain.
+    epochs, distillation: last step of imitation and of distillation whose events remain; -1 for no step.
+    Settings remain.  Event files of other programs are not changed.
+    Raises EventsError if PPO has fewer events.
     """
     files = own_event_files(folder)
     head, records, count, seen = b"", [], 0, set()
     for record, event in _records(files):
         if not event.summary.value:
-            head = head or record  # the format's version
+            head = head or record  # version of the format
         elif (tag := event.summary.value[0].tag).startswith((IMITATION, *SETTINGS)):
             last = distillation if tag.startswith(DISTILLATION) else epochs if tag.startswith(IMITATION) else ALL
             if event.step <= last and (tag, event.step) not in seen:
@@ -266,8 +269,8 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int =
             count += 1
     if count < events:
         raise EventsError(f"{folder}: has {count} events, expected {events}; {_REMEDY}")
-    # An interruption after the first file is written leaves later files whose events it contains already: the next call
-    # counts only as far as the first file, and recognises events of imitation by tag and epoch.
+    # After an interruption below, the later files have the same events as the first.  The next call is not misled: it counts
+    # PPO's events of the first file only, and recognises those of imitation by tag and step.
     if records:
         _write_records(files[0], [head, *records])
     for file in files[1:] if records else files:
@@ -277,7 +280,7 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int =
 
 
 def _records(files: Iterable[Path]) -> Iterable[tuple[bytes, Any]]:
-    """Yield (bytes, event) of complete records, file by file."""
+    """Yield (bytes, event) of all complete records."""
     loader = needed("tensorboard.backend.event_processing.event_file_loader", "train")
     event = needed("tensorboard.compat.proto.event_pb2", "train").Event
     for file in files:

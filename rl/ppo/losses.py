@@ -1,7 +1,7 @@
-"""Losses of PPO on a minibatch, their gradients, and statistics of gradients; tests compare them with Stable-Baselines3's.
+"""Losses of PPO on a minibatch, their gradients, and statistics of gradients.
 
-Source: Schulman et al. 2017 (PPO); KL penalty to the BC policy after Schmitt et al. 2018 (kickstarting); imitation of own
-wins after Oh et al. 2018 (self-imitation learning).
+Source: Schulman et al. 2017 (PPO), Schmitt et al. 2018 (kickstarting: KL penalty to the BC policy), Oh et al. 2018
+(self-imitation learning: imitation of own wins).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,25 +17,25 @@ from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
 
 Number = TypeVar("Number", torch.Tensor, float)
-HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # parts of the heads' parameter names
+HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # parts of parameter names of the two heads
 NOT_FINITE = "lower --initial-lr, or look for observations that are not finite"
 
 
 class DivergedError(UserError, RuntimeError):
-    """Training produced non-finite numbers, or parts of the network have no gradient."""
+    """Training that produced numbers that are not finite."""
 
 
 class Losses(NamedTuple, Generic[Number]):
-    """Means over a minibatch; each is logged as ``train/<name>``.
+    """Means over a minibatch.  Each is logged as ``train/<name>``.
 
-    policy_gradient_loss: PPO's clipped surrogate, negated.
-    value_loss: mean squared error of the values against the returns.
-    entropy_loss: negated entropy of the policy, nats.
-    loss: the sum that the optimiser minimises.
-    approx_kl: KL divergence from the rollout policy, nats; summed over all actions, hence exact.
+    policy_gradient_loss: negated clipped surrogate objective of PPO.
+    value_loss: mean squared error between values and returns.
+    entropy_loss: negated entropy of the policy in nats.
+    loss: weighted sum that the optimiser minimises.
+    approx_kl: KL divergence from the rollout policy in nats; a sum over all actions, so it is exact.
     clip_fraction: share of decisions whose probability ratio is outside the clip range.
-    bc_kl: KL divergence from the BC policy, nats; 0 without a penalty.
-    self_imitation_loss: log-probability of won episodes' actions times their advantage, negated; 0 if off.
+    bc_kl: KL divergence from the BC policy in nats; 0 without a penalty.
+    self_imitation_loss: negated log-probability of actions in won episodes, times their advantage; 0 without self-imitation.
     """
 
     policy_gradient_loss: Number
@@ -52,9 +52,9 @@ class Losses(NamedTuple, Generic[Number]):
 class LossWeights:
     """Coefficients of the loss during one update.
 
-    clip_range: PPO's clip range of the probability ratio.
-    vf_coef, ent_coef, bc_kl_coef, self_imitation_coef: weights of value loss, entropy, KL penalty and self-imitation.
-    critic_only: use the value loss alone, and leave the actor's parameters unchanged.
+    clip_range: clip range of the probability ratio.
+    vf_coef, ent_coef, bc_kl_coef, self_imitation_coef: weights of value loss, entropy, KL penalty and self-imitation loss.
+    critic_only: True to use the value loss alone and leave the parameters of the actor unchanged.
     return_variance: divisor of the value loss.
     clip_range_vf: clip range of the values; None: no clipping.
     """
@@ -71,16 +71,16 @@ class LossWeights:
 
 @dataclass(frozen=True)
 class Samples:
-    """B decisions of a rollout, as the losses need them.
+    """B decisions of a rollout, with the inputs of the losses.
 
     actions: int64[B].
-    log_probs: float32[B, 6], of all actions, by the rollout policy.
-    advantages, returns: float32[B]; advantages are normalised over the rollout.
-    reference_log_probs: float32[B, 6], of all actions, by the BC policy; None without a penalty.
-    win_advantages: float32[B], positive advantages of won episodes in standard deviations of the advantages, else 0; None
-        without self-imitation.
-    values: float32[B], by the rollout policy; None where values are not clipped.
-    weights: float32[B], importance weights with mean 1 over a minibatch; None: all 1.
+    log_probs: float32[B, 6], log-probabilities of all actions under the rollout policy.
+    advantages, returns: float32[B]; the advantages are normalised over the rollout.
+    reference_log_probs: float32[B, 6], log-probabilities of all actions under the BC policy; None without a KL penalty.
+    win_advantages: float32[B], positive advantages in won episodes, divided by the standard deviation of all advantages;
+        0 for other decisions; None without self-imitation.
+    values: float32[B], values during the rollout; None if values are not clipped.
+    weights: float32[B], importance weights; None: all weights are 1.
     """
 
     actions: torch.Tensor
@@ -93,13 +93,13 @@ class Samples:
     weights: torch.Tensor | None = None
 
     def take(self, index: torch.Tensor) -> Self:
-        """Return the decisions ``index``, int64[b]."""
+        """Return the samples of the decisions ``index``, int64[b]."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: tensor[index] for name, tensor in values.items() if tensor is not None})
 
 
 class ExtraLoss(Protocol):
-    """Terms of a loss beyond PPO's own.  kind: the named tuple that it returns; its first fields are those of Losses."""
+    """Interface of additional losses.  kind: the named tuple of the result, which begins with the fields of Losses."""
 
     kind: type[Any]
 
@@ -112,13 +112,17 @@ class ExtraLoss(Protocol):
         weights: LossWeights,
         /,
     ) -> Any:
-        """All losses of a minibatch.  losses: PPO's own.  observations, samples: of its decisions."""
+        """Return all losses of a minibatch.
+
+        losses: losses of PPO.
+        observations, samples: those of the minibatch.
+        """
 
 
 def ppo_losses(
     logits: torch.Tensor, values: torch.Tensor, samples: Samples, weights: LossWeights
 ) -> Losses[torch.Tensor]:
-    """All losses of a minibatch; logits float32[B, 6] and values float32[B] are the current network's."""
+    """Return all losses of a minibatch.  logits: float32[B, 6], and values: float32[B], of the current network."""
 
     def mean(parts: torch.Tensor) -> torch.Tensor:
         return parts.mean() if samples.weights is None else (samples.weights * parts).mean()
@@ -155,12 +159,12 @@ def ppo_losses(
 
 
 def kl_divergence(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """KL divergence KL(p || q) float32[B], nats, of distributions given as log-probabilities float32[B, A]."""
+    """Return KL(p || q) float32[B] in nats.  p, q: log-probabilities float32[B, A]."""
     return (p.exp() * (p - q)).sum(dim=1)
 
 
 def normalized(advantages: torch.Tensor, among: torch.Tensor | None = None) -> torch.Tensor:
-    """Advantages shifted and scaled by mean and standard deviation of ``among`` (None: their own)."""
+    """Normalise advantages by mean and standard deviation of ``among``; None: of the advantages themselves."""
     among = advantages if among is None else among
     return (advantages - among.mean()) / (among.std() + 1e-8)
 
@@ -175,19 +179,19 @@ def set_gradients(
     extra_loss: ExtraLoss | None = None,
     segment: int = 1,
 ) -> Any:
-    """Compute the losses of one step and set the gradients of all parameters that it trains; others have none.
+    """Set the gradients of one optimiser step; return Losses, or the named tuple of ``extra_loss``, as floats.
 
+    Parameters that the step does not train have no gradient.
     policy: the policy to train.
     pool: threads that share each minibatch.
-    observations: function of the numbers of decisions that returns their observations.
+    observations: function that returns the observations of decisions, given their indices int64[B].
     samples: all decisions of the rollout.
-    minibatches: decisions of each pass through the network, int64[B]; their gradients are accumulated to those of one step.
+    minibatches: indices int64[B] of the decisions of each pass through the network; the gradients are accumulated.
     weights: coefficients of the losses.
-    extra_loss: further terms of the loss.
-    segment: number of consecutive decisions that must stay together; a divisor of each B.
-    Returns Losses, or the named tuple of ``extra_loss``, as floats.
+    extra_loss: additional losses, or None.
+    segment: number of consecutive decisions that must stay together; it must divide each B.
     """
-    # The encoder is shared: the actor must not change while the critic trains alone.
+    # Without the shared encoder: its change would change the actor while the critic trains alone.
     trained = [
         parameter
         for name, parameter in policy.named_parameters()
@@ -219,9 +223,9 @@ def set_gradients(
 
 
 def clip_gradients(policy: NppPolicy, max_norm: float, separately: bool = False) -> torch.Tensor:
-    """Clip gradients to a norm; return the norm before as a tensor, so that a GPU is not waited for.
+    """Clip gradients to a norm; return the norm before clipping, as a tensor to avoid waiting for a GPU.
 
-    separately: clip actor, critic and shared layers each on their own.
+    separately: True to clip actor, critic and shared layers separately.
     """
     parts: dict[str, list[torch.nn.Parameter]] = {}
     for name, parameter in policy.named_parameters():
@@ -232,13 +236,13 @@ def clip_gradients(policy: NppPolicy, max_norm: float, separately: bool = False)
 
 
 class GradientStatistics:
-    """Mean, variance and norm of an update's gradients before clipping, of the whole network and of each layer."""
+    """Mean, variance and norm of gradients before clipping, for the network and for each layer."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, torch.Tensor]] = []
 
     def add(self, policy: NppPolicy) -> None:
-        """Add the current gradients of the policy."""
+        """Add the current gradients of the policy, those of one step."""
         layers: dict[str, list[torch.Tensor]] = {}
         for name, parameter in policy.named_parameters():
             if parameter.grad is not None:
@@ -251,6 +255,6 @@ class GradientStatistics:
         self._rows.append(row)
 
     def means(self) -> dict[str, float]:
-        """Means over the steps, keyed by statistic/layer; empty without steps."""
+        """Return the means over all steps by "statistic/layer"; empty without steps."""
         names = self._rows[0] if self._rows else {}
         return {name: float(torch.stack([row[name] for row in self._rows]).mean()) for name in names}

@@ -1,13 +1,13 @@
-"""Decisions from evaluations on the dev levels: best policy, roll-back after a loss (Retention), early stopping.
+"""Model selection by evaluations on the dev levels: best policy, roll-back after a significant loss, early stopping.
 
-    retention = Retention(bc_success)         # success of the BC policy on each dev level; None without one
-    retention.consider(success, at=100_000)   # True if it is the best so far
-    retention.lost(success)                   # the difference from the BC policy if it is significantly negative
+    retention = Retention(bc_success)         # success of the BC policy on each dev level; None without a BC policy
+    retention.consider(success, at=100_000)   # True if no earlier policy was better
+    retention.lost(success)                   # difference from the BC policy if it is significantly negative, else None
 
     candidate = Candidate.of(ppo)             # the current policy
-    candidate = Candidate.copy_of(ppo)        # a copy of it, to be evaluated in another process during training
+    candidate = Candidate.copy_of(ppo)        # a copy, which another process can evaluate during training
 
-Levels are compared in pairs, so that differences between levels do not add to the noise.
+Policies are compared level by level (paired differences), so differences between levels do not add noise.
 """
 
 import copy
@@ -25,11 +25,11 @@ from rl.ppo.ppo import PPO
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Success of a policy on the dev levels, as a share of episodes won, 0 to 1.
+    """Success of a policy on the dev levels: the share of episodes won, 0 to 1.
 
-    overall: of all episodes.
-    rows: of each category, and of all, for tables.
-    levels: float64[L], of each level, always in the same order.
+    overall: success in all episodes.
+    rows: success by category, and in all episodes, for tables.
+    levels: float64[L], success on each level, always in the same order.
     """
 
     overall: float
@@ -37,28 +37,28 @@ class Evaluation:
     levels: np.ndarray
 
 
-Evaluate = Callable[[NppPolicy, int], Evaluation]  # arguments: the policy, decisions that it was trained with
+Evaluate = Callable[[NppPolicy, int], Evaluation]  # arguments: a policy, and the number of decisions of its training
 
 
 class Remote(Protocol):
-    """Evaluation in another process, of one policy after another."""
+    """Interface for evaluations in another process, one policy at a time."""
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
-        """Start the evaluation of a copy of the policy.  decisions: that it was trained with."""
+        """Start the evaluation of a copy of the policy.  decisions: number of decisions of its training."""
 
     def check(self) -> None:
-        """Raise an error of the other process, if there was one."""
+        """Raise the error of the other process, if it had one."""
 
     def result(self) -> tuple[Evaluation, float]:
-        """Wait for the evaluation; return it and the seconds that it took."""
+        """Wait for the evaluation; return it and its duration in seconds."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A policy of a training run, with its optimiser.
 
-    decisions, updates: training so far.
-    actor_updates: updates in which its actor learned; with 0 it acts like the BC policy.
+    decisions, updates: numbers of decisions and updates of its training.
+    actor_updates: number of updates that changed the actor; with 0, the policy acts like the BC policy.
     """
 
     policy: NppPolicy
@@ -78,7 +78,7 @@ class Candidate:
 
     @classmethod
     def from_state(cls, ppo: PPO, state: Mapping[str, Any]) -> "Candidate":
-        """Restore a ``state`` of the same training run."""
+        """Restore a candidate from ``state`` of the same training run."""
         policy = copy.deepcopy(ppo.policy)
         policy.load_state_dict(state["policy"])
         policy.optimizer.load_state_dict(state["optimizer"])
@@ -86,7 +86,7 @@ class Candidate:
 
     @property
     def weights(self) -> dict[str, Any]:
-        """Arguments of ``PPO.restore``; not copied."""
+        """Arguments of ``PPO.restore``, not copied."""
         return {
             "policy": self.policy.state_dict(),
             "optimizer": self.policy.optimizer.state_dict(),
@@ -94,17 +94,17 @@ class Candidate:
         }
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint."""
+        """Return the state for a checkpoint."""
         return self.weights | {"decisions": self.decisions, "updates": self.updates}
 
 
 @dataclass
 class Retention:
-    """Best policy so far, and comparison with the BC policy.  Success is float64[L], 0 to 1, of each dev level.
+    """Best policy so far, and comparison with the BC policy.  Success is float64[L], 0 to 1, on each dev level.
 
-    bc_success: of the BC policy; None without one, or before its evaluation.
-    best: of the best policy so far; None before there is one.
-    best_at: decisions that the best policy was trained with; 0 for the BC policy.
+    bc_success: success of the BC policy; None without a BC policy, or before its evaluation.
+    best: success of the best policy so far; None before the first evaluation.
+    best_at: number of decisions of the training of the best policy; 0 for the BC policy.
     """
 
     bc_success: np.ndarray | None = None
@@ -119,11 +119,11 @@ class Retention:
         return bool(is_best)
 
     def lost(self, success: np.ndarray) -> Estimate | None:
-        """Return success minus that of the BC policy if the whole confidence interval is negative, else None."""
+        """Return the difference from the BC policy if its whole confidence interval is negative, else None."""
         if self.bc_success is None:
             return None
         difference = mean_over_levels(success - self.bc_success)
-        if difference.high is None:  # the same on all levels; one level alone proves nothing
+        if difference.high is None:  # the same difference on all levels; a single level is no evidence
             return difference if difference.value < 0 and len(success) > 1 else None
         return difference if difference.high < 0 else None
 
@@ -133,7 +133,7 @@ class Retention:
         return f"the policy after {self.best_at:,} decisions" if self.best_at else "the policy before PPO"
 
     def delivery(self, last: np.ndarray) -> str:
-        """Message about the delivered policy.  last: success of the last policy."""
+        """Return the message about the delivered policy.  last: success of the last policy."""
         assert self.best is not None
         best, end = f"{100 * self.best.mean():.1f} %", f"{100 * last.mean():.1f} %"
         if self.best_at == 0:
@@ -148,31 +148,31 @@ class Retention:
         return f"{text}, {in_points(mean_over_levels(self.best - self.bc_success))} against the policy before PPO"
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint."""
+        """Return the state for a checkpoint."""
         return {"cloned": self.bc_success, "best": self.best, "best_at": self.best_at}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state``."""
+        """Restore a ``state``."""
         self.bc_success, self.best, self.best_at = state["cloned"], state["best"], state["best_at"]
 
 
 def in_points(difference: Estimate) -> str:
-    """Format a difference of success, e.g. "-4.5 points [-7.0, -1.9]"."""
+    """Format a difference of success in percentage points, e.g. "-4.5 points [-7.0, -1.9]"."""
     interval = "" if difference.low is None else f" [{100 * difference.low:+.1f}, {100 * (difference.high or 0):+.1f}]"
     return f"{100 * difference.value:+.1f} points{interval}"
 
 
 class EarlyStopping:
-    """Detection of evaluations that no longer improve, if the configuration enables it."""
+    """Early stopping if evaluations no longer improve and the settings enable it."""
 
     def __init__(self, config: EvaluationConfig):
         self.config = config
         self.best = -np.inf
         self.evaluations = 0
-        self.without_improvement = 0  # evaluations since the best one
+        self.without_improvement = 0  # number of evaluations since the best one
 
     def update(self, success: float) -> bool:
-        """Record the success of an evaluation, 0 to 1; return True if training should stop."""
+        """Record the success of an evaluation, 0 to 1; return True if training must stop."""
         self.evaluations += 1
         if success >= self.best + self.config.early_stopping_improvement:
             self.best, self.without_improvement = success, 0

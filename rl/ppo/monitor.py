@@ -1,4 +1,4 @@
-"""Callback of the main job: progress, evaluation with early stopping and roll-back, checkpoints, upload."""
+"""Callback of the main job: progress, evaluations, early stopping, roll-back, checkpoints and uploads."""
 
 import copy
 import time
@@ -22,26 +22,27 @@ from rl.ppo.ppo import PPO
 from rl.ppo.training_state import Checkpoints, load_training_state, training_state
 from rl.upload import Uploader, UploadError
 
-PRINT_SECONDS = 20.0  # between progress messages
-SAVING_SHARE = 0.05  # largest share of time for checkpoints in addition to those of --save-freq
+PRINT_SECONDS = 20.0  # time between progress messages
+SAVING_SHARE = 0.05  # largest share of the time for checkpoints in addition to those of --save-freq
 EVALUATING_SHARE = 0.25  # largest share of a time budget for evaluations
 
 
 class TrainingMonitor(PPOCallback):
-    """Evaluation, checkpoints, uploads and progress of one training run, between its updates.
+    """Callback that evaluates, saves, uploads and reports one training run between its updates.
 
-    config: of the experiment.
-    root: the experiment's folder, which is uploaded.
-    folder: of this run.
-    evaluate: evaluates a policy on the dev levels, periodically, before training (the BC policy) and after it.
-    remote: process for evaluations during training, or None.  Its result is used when the next evaluation is due, or at the
-        end, so that a run does not depend on its speed.
-    uploader: None without uploads.
-    log: receives messages.
-    stop: request to end the program; training then ends after the update, with a checkpoint.
+    config: settings of the experiment.
+    root: folder of the experiment, which is uploaded.
+    folder: folder of this run.
+    evaluate: function that evaluates a policy on the dev levels.  It is called before training (for the BC policy),
+        periodically, and after training.
+    remote: process for the periodic evaluations, or None.  A result is used when the next evaluation is due, or at the end of
+        training, so the run does not depend on the speed of the process.
+    uploader: uploader to S3, or None.
+    log: function that prints a message.
+    stop: request to end the program; training then ends after the current update with a checkpoint.
     events: evaluations, warnings and other events, for the results.
-    retention: success on the dev levels so far.  The best weights are stored; training returns to them after a significant
-        loss, and the policy has them at the end.
+    retention: best policy so far and its success on the dev levels.  Training returns to its weights after a significant
+        loss of success, and the policy has them at the end.
     """
 
     _bar: tqdm
@@ -73,7 +74,7 @@ class TrainingMonitor(PPOCallback):
         self.retention = Retention()
         self._guarded = config.evaluation.retention_guard and config.evaluation.in_training
         self._best: dict | None = None  # ``Candidate.weights`` of the best policy on the dev levels
-        self._last: tuple[int, np.ndarray] | None = None  # updates and success of the last evaluated policy
+        self._last: tuple[int, np.ndarray] | None = None  # updates and success of the latest evaluated policy
         self._pending: Candidate | None = None  # under evaluation in another process
         period, self._evaluation_seconds = config.evaluation.periods(
             config.ppo.total_timesteps, config.ppo.time_budget_minutes
@@ -84,15 +85,15 @@ class TrainingMonitor(PPOCallback):
             "upload": config.upload.sync_freq,
         }
         self._next = dict(self._periods)
-        self._overall: list[float] = []  # success in all evaluations that early stopping has used
-        self._evaluating = 0.0  # seconds of all evaluations
+        self._overall: list[float] = []  # success in the evaluations for early stopping
+        self._evaluating = 0.0  # seconds that training has waited for evaluations
         self._evaluated_at = 0.0  # seconds of training before the latest evaluation
-        self._warming_up = False  # only the critic learns
+        self._warming_up = False  # True while the critic is trained alone
         self._printed = 0.0  # time.monotonic() of the latest progress message
-        self._measured = (0, 0.0)  # decisions played and seconds at this message
-        self._saved_after = 0  # updates before the latest checkpoint
-        self._saved_at = 0.0  # its time.monotonic()
-        self._saving = 0.0  # seconds that it took
+        self._measured = (0, 0.0)  # number of decisions, and seconds of training, at this message
+        self._saved_after = 0  # number of updates at the latest checkpoint
+        self._saved_at = 0.0  # time.monotonic() of the latest checkpoint
+        self._saving = 0.0  # duration of the latest checkpoint in seconds
 
     def _on_training_start(self) -> None:
         ppo = self.model
@@ -107,7 +108,7 @@ class TrainingMonitor(PPOCallback):
         self._bar = progress_bar(title="PPO", total=total, unit="decision")
 
     def _on_rollout_start(self) -> None:
-        """Run what is due between two updates.  The checkpoint comes first, so that a resumed run repeats the rest."""
+        """Save, evaluate, upload and report, if due.  The checkpoint comes first, so a resumed run repeats the rest."""
         if not self.model.updates:
             return
         if self.remote:
@@ -135,14 +136,14 @@ class TrainingMonitor(PPOCallback):
             self._next[what] = (self.num_timesteps // period + 1) * period
 
     def _evaluation_is_due(self) -> bool:
-        """True if one is due; under a time budget it waits while evaluations have taken more than their share."""
+        """Return True if an evaluation is due.  With a time budget, it waits while evaluations exceed their share."""
         elapsed = self.model.elapsed_s
         by_time = 0 < self._evaluation_seconds <= elapsed - self._evaluated_at
         affordable = not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * elapsed
         return (self._is_due("evaluation") or by_time) and affordable
 
     def _on_rollout_end(self) -> None:
-        """Before the actor's first update, store the BC policy with its trained critic as a candidate."""
+        """Before the first update of the actor, store the BC policy with the trained critic as a candidate."""
         ppo = self.model
         if self._warming_up and not ppo.critic_only:
             self._warming_up = False
@@ -200,7 +201,7 @@ class TrainingMonitor(PPOCallback):
             )
 
     def warn(self, name: str, text: str) -> None:
-        """Log a warning and store it as an event."""
+        """Log a warning and add it to the events."""
         self._record_event("warning", f"{name}: {text}")
 
     def _record_event(self, what: str, text: str) -> None:
@@ -217,13 +218,13 @@ class TrainingMonitor(PPOCallback):
         return found
 
     def _await_pending(self) -> tuple[Evaluation, Candidate]:
-        """Wait for the evaluation in the other process."""
+        """Wait for the evaluation in the other process; return it and the evaluated candidate."""
         candidate = self._pending
         assert candidate is not None
         began = time.monotonic()
         if self.remote:
             found, seconds = self.remote.result()
-        else:  # the resumed run has no such process
+        else:  # a resumed run without such a process
             found = self.evaluate(candidate.policy, candidate.decisions)
             seconds = time.monotonic() - began
         self._pending = None
@@ -231,12 +232,12 @@ class TrainingMonitor(PPOCallback):
         return found, candidate
 
     def _note(self, found: Evaluation, of: Candidate, seconds: float, waited: float) -> None:
-        """Log an evaluation.  seconds: duration; waited: seconds for which training was interrupted."""
+        """Log an evaluation.  seconds: its duration.  waited: seconds for which training waited."""
         ppo = self.model
         values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
             "eval/seconds": seconds
         }
-        self.scalars.events.write(values, {}, of.decisions)  # at its own step; the table has it in its next row
+        self.scalars.events.write(values, {}, of.decisions)  # the table has it in its next row
         for tag, value in values.items():
             ppo.logger.record(tag, value, exclude="tensorboard")
         self.events.append({"at": of.decisions, "evaluation": found.rows})
@@ -246,7 +247,7 @@ class TrainingMonitor(PPOCallback):
             self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluation_periods()}")
         self._evaluating += waited
         self._evaluated_at = ppo.elapsed_s
-        ppo.reserved_s = seconds * (1 + bool(self.remote))  # for the last evaluation, and the one before it
+        ppo.reserved_s = seconds * (1 + bool(self.remote))  # for the last evaluation and a pending one
         self._last = of.updates, found.levels
 
     def _evaluation_periods(self) -> str:
@@ -256,7 +257,7 @@ class TrainingMonitor(PPOCallback):
         return " and ".join(texts)
 
     def _evaluate(self) -> None:
-        """Evaluate the current policy, or start that in the other process and use the previous result."""
+        """Evaluate the current policy, or start its evaluation in the other process and use the previous result."""
         self._reschedule("evaluation")
         rolled_back = self._pending is not None and self._conclude(*self._await_pending())
         if rolled_back or self.model.stop_training:
@@ -269,10 +270,10 @@ class TrainingMonitor(PPOCallback):
             self._evaluated_at = self.model.elapsed_s
 
     def _conclude(self, found: Evaluation, of: Candidate) -> bool:
-        """Store the policy, roll back, or end training; return True after a roll-back to the best policy."""
+        """Store a policy, roll back, or end training, depending on its evaluation; return True after a roll-back."""
         rolled_back = self._guarded and self._retain(found.levels, of)
         if not of.actor_updates:
-            return rolled_back  # it acts like the BC policy, so it is no evidence for early stopping
+            return rolled_back  # acts like the BC policy, so early stopping ignores it
         stop = self.early.update(found.overall)
         self._overall.append(found.overall)
         if stop:
@@ -281,10 +282,13 @@ class TrainingMonitor(PPOCallback):
         return rolled_back
 
     def _retain(self, success: np.ndarray, of: Candidate) -> bool:
-        """Store the weights of the best policy so far; roll back to them after a significant loss (then return True)."""
+        """Store the weights if they are the best so far; roll back to the best after a significant loss of success.
+
+        Returns True after a roll-back.
+        """
         ppo, retention = self.model, self.retention
         if of.updates != ppo.updates and not of.actor_updates and retention.best is not None:
-            return False  # the BC policy is stored already, with a better critic
+            return False  # the BC policy is already stored, with a better critic
         is_best = retention.consider(success, of.decisions if of.actor_updates else 0)
         if is_best:
             self._best = copy.deepcopy(of.weights)
@@ -292,7 +296,7 @@ class TrainingMonitor(PPOCallback):
             return False
         loss = retention.lost(success)
         if loss is None or (self.model.progress >= 1.0 and of.updates != ppo.updates):
-            return False  # the last policy will be evaluated, and the best is delivered
+            return False  # no loss, or training has ended and will load the best policy anyway
         self._restore_best()
         ppo.increase_kl_penalty()
         at = "" if of.updates == ppo.updates else f" at {of.decisions:,} decisions"
@@ -309,7 +313,7 @@ class TrainingMonitor(PPOCallback):
         ppo.restore(self._best["policy"], self._best["optimizer"], self._best["actor_updates"])
 
     def _deliver(self) -> None:
-        """Load the best weights of the run, which may be those of the last or the BC policy."""
+        """Load the weights of the best policy, which may be the last policy or the BC policy."""
         assert self._last is not None
         self._restore_best()
         self._record_event("delivered", self.retention.delivery(self._last[1]))
@@ -318,12 +322,12 @@ class TrainingMonitor(PPOCallback):
         if self.uploader:
             try:
                 self.uploader.sync(self.root)
-            except UploadError as error:  # not worth losing the run; the upload at its end raises
+            except UploadError as error:  # training goes on; the upload at its end raises errors
                 self.log(f"upload failed and will be tried again: {error}")
         self._reschedule("upload")
 
     def _checkpoint(self) -> None:
-        """Write a checkpoint to resume from, and delete the oldest."""
+        """Write a checkpoint to resume from, and delete old checkpoints."""
         began = time.monotonic()
         self._reschedule("checkpoint")
         self.save(self.checkpoints.path(self.num_timesteps))
@@ -332,7 +336,7 @@ class TrainingMonitor(PPOCallback):
         self._saving = self._saved_at - began
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint with everything that training needs to resume."""
+        """Write a checkpoint with the state of training."""
         self.scalars.sync()
         self._write(path, self.model.policy, training_state(self.model) | {"monitor": self.state()})
 
@@ -345,7 +349,7 @@ class TrainingMonitor(PPOCallback):
         checkpoint.save(path, policy, frame_skip=self.config.frame_skip, config=config, training=training)
 
     def state(self) -> dict:
-        """State for a checkpoint."""
+        """Return the state for a checkpoint."""
         logger = self.model.logger
         return {
             "retention": self.retention.state(),
@@ -358,12 +362,12 @@ class TrainingMonitor(PPOCallback):
             "evaluating": self._evaluating,
             "evaluated_at": self._evaluated_at,
             "reserved": self.model.reserved_s,
-            "logged": [dict(logger.name_to_value), dict(logger.name_to_excluded)],  # not written yet
+            "logged": [dict(logger.name_to_value), dict(logger.name_to_excluded)],  # metrics not yet written
             "written": self.scalars.written,
         }
 
     def load(self, state: dict) -> None:
-        """Restore ``state``."""
+        """Restore a ``state``."""
         self.retention.load(state["retention"])
         self._best, self._last = state["best"], state["last"]
         self._overall = list(state["overall"])
@@ -378,8 +382,8 @@ class TrainingMonitor(PPOCallback):
     def begin(self, ppo: PPO, previous_checkpoint: bool = False) -> bool:
         """Start a run, or resume it from its newest checkpoint; return True if training is already finished.
 
-        previous_checkpoint: use the checkpoint before the newest.
-        Raises CheckpointError for a damaged checkpoint, or one of another version or frame skip.
+        previous_checkpoint: True to use the checkpoint before the newest.
+        Raises CheckpointError for a checkpoint that is damaged, or of another version or frame skip.
         """
         self.model = ppo
         found = self.checkpoints.newest(previous_checkpoint, self.log)
@@ -391,7 +395,7 @@ class TrainingMonitor(PPOCallback):
         checkpoint.check_frame_skip(path, data, self.config.frame_skip)
         is_over = path == self.checkpoints.final
         self._resume(path, data["policy"], data["training"] or {}, is_over)
-        for what, period in self._periods.items():  # the configuration may have shorter ones than before
+        for what, period in self._periods.items():  # the settings may have shorter periods than before
             if period:
                 self._next[what] = min(self._next[what], (ppo.num_timesteps // period + 1) * period)
         self.early = EarlyStopping(self.config.evaluation)  # with the current settings
@@ -402,7 +406,7 @@ class TrainingMonitor(PPOCallback):
         return is_over
 
     def _resume(self, path: Path, policy_state: dict, training: dict, is_over: bool) -> None:
-        """Load the state of training; CheckpointError if it is incomplete or damaged."""
+        """Load the state of training.  Raises CheckpointError if it is incomplete or damaged."""
         ppo = self.model
         try:
             if not is_over:

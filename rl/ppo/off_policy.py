@@ -1,7 +1,8 @@
-"""Optional off-policy corrections of PPO: targets re-estimated by the current critic, V-trace, prioritised minibatches.
+"""Optional off-policy corrections of PPO.
 
-Used with ``returns_from="current"`` and ``prioritised_alpha``. Source: Espeholt et al. 2018 (V-trace); Schaul et al. 2016
-(prioritised replay).
+With ``returns_from="current"``, the current critic re-estimates the targets, optionally with V-trace.  With
+``prioritised_alpha``, minibatches prefer large advantages.
+Source: Espeholt et al. 2018 (V-trace), Schaul et al. 2016 (prioritised replay).
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BootstrapInputs:
-    """Time-outs of a rollout.
+    """Decisions of a rollout at which an episode timed out.
 
-    index: int64[n], numbers of the decisions that ran out of time.
-    obs: observations after them.
-    added: float32[n], discounted values of these as added to the rewards.
+    index: int64[n], indices of the decisions.
+    obs: final observations [n, ...], after these decisions.
+    added: float32[n], discounted values of the final observations, which were added to the rewards.
     """
 
     index: torch.Tensor
@@ -37,7 +38,7 @@ class BootstrapInputs:
 
 @torch.no_grad()
 def reestimate(ppo: "PPO", samples: Samples) -> Samples:
-    """Samples with advantages and returns of the current critic, with V-trace those of the current policy."""
+    """Return samples with advantages and returns of the current critic, and with V-trace of the current policy."""
     config, buffer, bootstrap = ppo.active_config, ppo.rollout_buffer, ppo.bootstrap
     log_probs, values = evaluate(ppo.policy, buffer, ppo.pool, ppo.batch_size)
     rewards = buffer.rewards.clone()
@@ -75,12 +76,13 @@ def vtrace(
     gae_lambda: float,
     clips: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """V-trace targets as (advantages, returns), float32[T, N] both; with ratios of 1 those of ``compute_gae``.
+    """Compute V-trace targets; return (advantages, returns), float32[T, N] both.
 
-    rewards, values: float32[T, N].  episode_ends: bool[T, N].  last_values: float32[N].
-    ratios: float32[T, N], probability of each action under the current policy over that under the rollout policy.
-    clips: largest ratio that weights an error (rho), and that weights later errors (c).
-    The advantage of a decision does not contain its own ratio, since PPO's loss multiplies by it.
+    With ratios of 1, the result is that of ``compute_gae``.
+    rewards, values, episode_ends, last_values: as in ``compute_gae``.
+    ratios: float32[T, N], probability of each action under the current policy divided by that under the rollout policy.
+    clips: largest ratio for the error of a decision (rho), and for later errors (c).
+    The advantage of a decision does not contain its own ratio, as PPO's loss multiplies by the ratio.
     """
     advantages, traces = torch.empty_like(values), torch.empty_like(values)
     trace, next_values = torch.zeros_like(last_values), last_values
@@ -98,9 +100,9 @@ def vtrace(
 def evaluate(
     policy: NppPolicy, buffer: RolloutBuffer, pool: ThreadPool, size: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Evaluate a policy on a whole rollout: log-probabilities float32[T * N, 6] of all actions, values float32[T * N].
+    """Evaluate a policy on a whole rollout; return log-probabilities float32[T * N, 6] and values float32[T * N].
 
-    size: observations per pass through the network.
+    size: number of decisions per pass through the network.
     """
     order = buffer.evaluation_order()
 
@@ -116,7 +118,7 @@ def evaluate(
 
 
 def prioritized(ppo: "PPO", samples: Samples) -> tuple[Samples, Iterator[torch.Tensor]]:
-    """Samples with importance weights, and minibatches drawn in proportion to the size of the advantages."""
+    """Return samples with importance weights, and minibatches that prefer large advantages."""
     config, device = ppo.active_config, ppo.device
     chances = priorities(samples.advantages, config.prioritised_alpha)
     weights = importance_weights(chances, config.prioritised_beta).to(device)
@@ -124,14 +126,17 @@ def prioritized(ppo: "PPO", samples: Samples) -> tuple[Samples, Iterator[torch.T
 
 
 def priorities(advantages: torch.Tensor, alpha: float) -> np.ndarray:
-    """Probabilities float64[B] of being drawn, proportional to abs(advantage) ** alpha."""
+    """Return the probability of drawing each decision, float64[B], proportional to abs(advantage) ** alpha."""
     sizes = advantages.abs().double().cpu().numpy() ** alpha
     total = sizes.sum()
     return sizes / total if total > 0 else np.full(len(sizes), 1 / len(sizes))
 
 
 def importance_weights(chances: np.ndarray, beta: float) -> torch.Tensor:
-    """Weights float32[B] that correct for the probabilities: fully with beta 1, not at all with 0; 0 if never drawn."""
+    """Return importance weights float32[B]; 0 if a decision is never drawn.
+
+    beta: 1 corrects fully for the probabilities of the draw, 0 not at all.
+    """
     weights = np.zeros(len(chances))
     possible = chances > 0
     weights[possible] = (len(chances) * chances[possible]) ** -beta
@@ -139,7 +144,7 @@ def importance_weights(chances: np.ndarray, beta: float) -> torch.Tensor:
 
 
 def draw(chances: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
-    """Minibatches int64[size], drawn with replacement; as many as would hold every decision once."""
+    """Yield minibatches int64[size], drawn with replacement; their number is that of an epoch."""
     count = len(chances) // size
     numbers = rng.choice(len(chances), (count, size), p=chances)
     yield from torch.from_numpy(numbers)

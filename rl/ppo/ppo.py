@@ -3,9 +3,9 @@
     ppo = PPO(env, "vision_free", config, plan, statistics=statistics)
     ppo.learn(1_000_000, callback=...)   # callbacks and loggers are those of Stable-Baselines3
 
-One iteration is ``collect_rollouts`` → ``compute_gae`` → ``update``. ``rollout_buffer`` stores a rollout, ``losses`` has the
-loss functions. Variants override the hooks: ``recurrent`` (memory), ``hierarchical`` (subtasks). ``off_policy`` has V-trace
-and prioritised minibatches. Source: Schulman et al. 2017 (PPO), Schulman et al. 2016 (GAE).
+One iteration is ``collect_rollouts`` → ``compute_gae`` → ``update``.  ``rollout_buffer`` stores a rollout, and ``losses`` has
+the loss functions.  ``recurrent`` (GRU) and ``hierarchical`` (subtasks) override methods of PPO.  ``off_policy`` has V-trace
+and prioritised minibatches.  Source: Schulman et al. 2017 (PPO), Schulman et al. 2016 (GAE).
 """
 
 import copy
@@ -49,27 +49,30 @@ from rl.ppo.losses import (
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.ppo.vec_env import BatchVecEnv, desynchronize
 
-PHASES = ("environment", "inference", "update")  # measured phases of training; the rest is bookkeeping
+PHASES = ("environment", "inference", "update")  # measured phases of training
 
 
 class PPO:
-    """PPO whose environments, rollouts and updates are arrays over all environments.
+    """PPO on arrays over all environments.
 
-    env: BatchVecEnv over a BatchSimulator.
-    architecture: name of the network.  config: a PPOConfig after ``settled``.
-    plan: sizes, precision and threads.  statistics: for the policy's normaliser.
+    env: environments.
+    architecture: name of an architecture.
+    config: settings, after ``PPOConfig.settled``.
+    plan: sizes, precision and number of threads.
+    statistics: statistics for the normaliser of the policy.
     ranks: the processes that train together; each has its own environments, sampler and random generators.
-    active_config: the configuration with the changes of the curriculum's current stage.
-    rollout_config: the active configuration while the latest rollout was collected.
-    phase_seconds: seconds spent in each of PHASES; ``seconds`` is the total of rollouts and updates.
-    stop_training: set by callbacks to end training before the next rollout.
-    reserved_s: seconds of the time budget that evaluations after training will need.
-    Raises DivergedError for losses or gradients that are not finite.
+    active_config: the settings with the changes of the curriculum's current stage.
+    rollout_config: the active settings of the latest rollout.
+    seconds: duration of all rollouts and updates.
+    phase_seconds: duration of each of PHASES.
+    stop_training: callbacks set it to True to end training before the next rollout.
+    reserved_s: seconds of the time budget that are reserved for evaluations after training.
+    Training raises DivergedError for losses or gradients that are not finite.
     """
 
     buffer_class: type[RolloutBuffer] = RolloutBuffer
-    buffer_settings: Mapping[str, Any] = MappingProxyType({})  # further arguments of the buffer
-    extra_loss: ExtraLoss | None = None  # terms of the loss beyond PPO's own
+    buffer_settings: Mapping[str, Any] = MappingProxyType({})  # additional arguments of the buffer
+    extra_loss: ExtraLoss | None = None  # additional losses
 
     def __init__(
         self,
@@ -108,7 +111,7 @@ class PPO:
         self.policy = NppPolicy(
             env.observation_space,
             env.action_space,
-            lambda remaining: self.adaptive_rate,  # until the first update sets its own
+            lambda remaining: self.adaptive_rate,  # each update sets the scheduled rate
             architecture=architecture,
             statistics=statistics,
             precision=plan.precision,
@@ -125,25 +128,25 @@ class PPO:
         self.apply_stage_settings()
 
     def _init_progress(self) -> None:
-        """Set everything that training changes to its initial value."""
+        """Initialise the attributes that training changes."""
         self.num_timesteps = 0
         self.updates = 0
         self.actor_updates = 0  # updates in which the actor learned
         self.n_passes = 0  # passes over rollouts
-        self.reference: NppPolicy | None = None  # of the KL penalty
-        self.kl_penalty_scale = 1.0  # times the configured coefficient
-        self.kl_penalty_start = 0.0  # progress at which the penalty began
-        self.critic_only = False  # whether the next update leaves the actor unchanged
-        self.explained_variance = math.nan  # of the latest rollout
-        self.losses: list[Losses[float]] = []  # of each gradient step of the latest update
+        self.reference: NppPolicy | None = None  # reference policy of the KL penalty
+        self.kl_penalty_scale = 1.0  # factor of the coefficient in the settings
+        self.kl_penalty_start = 0.0  # progress at which the schedule of the penalty began
+        self.critic_only = False  # True if the next update leaves the actor unchanged
+        self.explained_variance = math.nan  # explained variance in the latest rollout
+        self.losses: list[Losses[float]] = []  # losses of each step of the latest update
         self.episode_returns: deque[float] = deque(maxlen=logs.EPISODE_WINDOW)
         self.episode_lengths: deque[int] = deque(maxlen=logs.EPISODE_WINDOW)
         self.episode_wins: deque[bool] = deque(maxlen=logs.EPISODE_WINDOW)
         self.finished_episodes = np.empty(0, self.sim.episode.dtype)  # episodes that ended in the latest rollout
-        self.counted_episodes = self.finished_episodes  # those of all processes that began at their level's start
-        self.bootstrap: off_policy.BootstrapInputs | None = None  # of the latest rollout, with returns_from "current"
+        self.counted_episodes = self.finished_episodes  # those of all processes that began at the start of a level
+        self.bootstrap: off_policy.BootstrapInputs | None = None  # time-outs, if returns_from is "current"
         self.decisions_played = 0
-        self.seconds = self.cpu_seconds = 0.0  # in rollouts and updates
+        self.seconds = self.cpu_seconds = 0.0  # time in rollouts and updates
         self.phase_seconds = dict.fromkeys(PHASES, 0.0)
         self.stop_training = self.started = False
         self.reserved_s = self.elapsed_before_s = 0.0
@@ -152,7 +155,7 @@ class PPO:
     # The loop
 
     def learn(self, total_timesteps: int, callback: BaseCallback | list[BaseCallback] | None = None) -> "PPO":
-        """Train until ``total_timesteps`` decisions have been made in all, or a callback ends training."""
+        """Train until there are ``total_timesteps`` decisions in all processes, or a callback ends training."""
         callbacks = callback if isinstance(callback, BaseCallback) else CallbackList(callback or [])
         self.start(callbacks)
         callbacks.on_training_start(locals(), globals())
@@ -163,7 +166,7 @@ class PPO:
         return self
 
     def start(self, callback: BaseCallback) -> None:
-        """Start the clock and, unless a checkpoint was loaded, the first episodes."""
+        """Start the clock, and the first episodes unless a checkpoint was loaded."""
         callback.init_callback(self)  # type: ignore[arg-type]  # callbacks read attributes only
         self._began = time.perf_counter()
         if not self.started:
@@ -188,11 +191,11 @@ class PPO:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds of training, evaluations and checkpoints included, without the time between runs of a resumed one."""
+        """Seconds of training with evaluations and checkpoints, without the time of interruptions."""
         return self.elapsed_before_s + (0.0 if math.isnan(self._began) else time.perf_counter() - self._began)
 
     def apply_stage_settings(self) -> None:
-        """Apply the settings of the curriculum's current stage; rollouts, bootstrapping and shaping share one discount."""
+        """Apply the settings of the curriculum's current stage; its discount also applies to reward shaping."""
         before = self.active_config.gamma
         changes: dict[str, Any] = self.sampler.config.changes_in(self.sampler.stage)
         self.active_config = replace(self.config, **changes)
@@ -202,7 +205,7 @@ class PPO:
     # Rollout
 
     def collect_rollouts(self, callback: BaseCallback) -> bool:
-        """Fill the buffer with ``n_steps`` decisions of every environment; return False to end training."""
+        """Fill the buffer with ``n_steps`` decisions per environment; return False if training must end."""
         callback.on_rollout_start()
         if self.ranks.rank:  # the first process decides whether there is another rollout
             self.stop_training = self.ranks.serve(self)
@@ -257,22 +260,22 @@ class PPO:
 
     @property
     def observations(self) -> Mapping[str, np.ndarray]:
-        """Observations [N, ...] of the next decisions."""
+        """Observations [N, ...] for the next decision."""
         return self.sim.obs
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
-        """Observations after the last decision of episodes that decision t ended; ``final_obs``: the simulator's part."""
+        """Return the final observations of episodes that ended with decision t.  final_obs: those of the simulator."""
         return final_obs
 
     def after_decision(self, t: int) -> None:
-        """Hook of variants after decision t, when new episodes have begun."""
+        """Hook for subclasses after decision t, when new episodes have begun."""
 
     def policy_outputs(self, t: int, rows: slice, obs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits float32[n, 6] and values float32[n] of environments ``rows`` at decision t."""
+        """Return logits float32[n, 6] and values float32[n] for the environments ``rows`` at decision t."""
         return self.policy.logits_and_values(obs)
 
     def _act(self, t: int) -> np.ndarray:
-        """Sample actions int64[N] for the current observations and store both in row t of the buffer."""
+        """Sample actions int64[N]; store observations, policy outputs and actions in row t of the buffer."""
         buffer, current = self.rollout_buffer, self.observations
         self.policy.remember(self.policy.to_tensors(current))
         if t:
@@ -296,9 +299,9 @@ class PPO:
         buffer.wins[t].copy_(torch.from_numpy(sim.terminated & (sim.episode["outcome"] == WON)))
 
     def _bootstrap_timeouts(self, timeouts: list[tuple[np.ndarray, dict[str, np.ndarray]]]) -> None:
-        """Add gamma times the value of the final observation to the reward of decisions that ran out of time.
+        """Add gamma times the value of the final observation to the reward of decisions at which an episode timed out.
 
-        timeouts: (numbers of decisions int64[n], their final observations) of each step with time-outs.
+        timeouts: (indices of decisions int64[n], their final observations) of each step with time-outs.
         """
         index, obs, added = torch.empty(0, dtype=torch.int64), {}, torch.empty(0)
         if timeouts:
@@ -311,7 +314,7 @@ class PPO:
             self.bootstrap = off_policy.BootstrapInputs(index, obs, added)
 
     def estimate_advantages(self) -> None:
-        """Compute advantages and returns of the rollout."""
+        """Compute the advantages and returns of the rollout."""
         self.rollout_config, buffer = self.active_config, self.rollout_buffer
         advantages, returns = compute_gae(
             buffer.rewards,
@@ -326,7 +329,7 @@ class PPO:
 
     @torch.no_grad()
     def predict_values(self, obs: Mapping[str, np.ndarray]) -> torch.Tensor:
-        """Values float32[N] of observations."""
+        """Return the values float32[N] of observations [N, ...]."""
         return self.policy.logits_and_values(self.policy.to_tensors(obs))[1]
 
     def _critic_warmup_ends(self) -> bool:
@@ -337,7 +340,7 @@ class PPO:
     # Update
 
     def update(self) -> None:
-        """Run ``n_epochs`` passes over the rollout in minibatches; stop early when the KL divergence exceeds its limit."""
+        """Train for ``n_epochs`` passes over the rollout; stop early if the KL divergence exceeds its limit."""
         begin, cpu_begin = time.perf_counter(), time.process_time()
         rate, weights = self.ranks.broadcast((schedules.learning_rate(self), schedules.loss_weights(self)))
         for group in self.policy.optimizer.param_groups:
@@ -372,7 +375,7 @@ class PPO:
         self.logger.record("sim/update_s", seconds)
 
     def samples(self, weights: LossWeights) -> Samples:
-        """All decisions of the rollout, as the losses need them."""
+        """Return the inputs of the losses for all decisions of the rollout."""
         buffer, reference_log_probs, optimism = self.rollout_buffer, None, None
         if self.reference is not None and weights.bc_kl_coef > 0:
             reference_log_probs = off_policy.evaluate(self.reference, buffer, self.pool, self.batch_size)[0]
@@ -391,7 +394,7 @@ class PPO:
         )
 
     def _gradient_steps(self, samples: Samples) -> Iterator[tuple[Samples, torch.Tensor]]:
-        """Yield (samples, decisions int64[B]) of each step of the optimiser; accumulated minibatches are one step."""
+        """Yield (samples, indices int64[B] of decisions) for each optimiser step, which may accumulate minibatches."""
         config, buffer = self.config, self.rollout_buffer
         for epoch in range(self.n_epochs):
             self.n_passes += 1
@@ -405,11 +408,11 @@ class PPO:
                 yield samples, group[0] if len(group) == 1 else torch.cat(group)
 
     def training_observations(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Observations of the rollout's decisions ``index`` int64[B], as ``policy`` learns from them."""
+        """Return the observations of the decisions ``index``, int64[B]; subclasses add states that ``policy`` computes."""
         return self.rollout_buffer.observations(index)
 
     def _backward(self, samples: Samples, index: torch.Tensor, weights: LossWeights) -> Losses[float]:
-        """Set the gradients of one step, averaged over all processes; return the losses."""
+        """Set the gradients of one step, averaged over all processes; return the mean losses."""
         losses = set_gradients(
             self.policy,
             self.pool,
@@ -434,33 +437,33 @@ class PPO:
     # Reference policy, checkpoints, curriculum
 
     def set_reference(self, policy: NppPolicy) -> None:
-        """Train the critic alone until it explains the returns, then penalise the KL divergence from ``policy``."""
+        """Set the BC policy: train the critic alone until it explains the returns, then penalise the KL divergence."""
         self.reference = copy.deepcopy(policy).requires_grad_(False)
         self.critic_only = True
 
     def increase_kl_penalty(self) -> None:
-        """Double the KL penalty, refer it to the current policy and restart its schedule."""
+        """Double the KL penalty, make the current policy its reference, and restart its schedule."""
         self.ranks.call_peers(PPO.increase_kl_penalty)
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         self.kl_penalty_scale *= 2
         self.kl_penalty_start = self.progress
 
     def restore(self, policy_state: Mapping[str, Any], optimizer_state: Mapping[str, Any], actor_updates: int) -> None:
-        """Load earlier weights in all processes; ``actor_updates``: of those weights, for the learning-rate warm-up."""
+        """Load earlier weights in all processes.  actor_updates: the value of this attribute with those weights."""
         self.ranks.call_peers(PPO.restore, policy_state, optimizer_state, actor_updates)
         self.policy.load_state_dict(policy_state)
         self.policy.optimizer.load_state_dict(dict(optimizer_state))
         self.actor_updates = actor_updates
 
     def extra_state(self) -> dict[str, Any]:
-        """State of a variant for checkpoints."""
+        """Return the additional state of a subclass for checkpoints."""
         return {}
 
     def load_extra_state(self, training: Mapping[str, Any]) -> None:
-        """Load ``extra_state`` from a checkpoint's training state."""
+        """Load ``extra_state`` from the training state of a checkpoint."""
 
     def record_rollout(self, seconds: float) -> None:
-        """Record figures of the latest rollout, which took so many seconds."""
+        """Record metrics of the latest rollout.  seconds: its duration."""
         logs.record_rollout(self, seconds)
 
     def _update_curriculum(self) -> None:
@@ -481,12 +484,13 @@ def compute_gae(
     gamma: float,
     gae_lambda: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Generalised advantage estimation: (advantages, returns), both float32[T, N].
+    """Compute generalised advantage estimates; return (advantages, returns), float32[T, N] both.
 
-    rewards, values: float32[T, N]; rewards of time-outs include the discounted value of the final observation.
-    episode_ends: bool[T, N].
-    last_values: float32[N], of the observations after the last decision.
-    ``gae_lambda`` 0 is one-step TD, 1 Monte Carlo. Source: Schulman et al. 2016.
+    rewards, values: float32[T, N].  The reward at a time-out includes the discounted value of the final observation.
+    episode_ends: bool[T, N], True for the last decision of an episode.
+    last_values: float32[N], values of the observations after the last decision.
+    gae_lambda: 0 for one-step temporal differences, 1 for Monte-Carlo returns.
+    Source: Schulman et al. 2016.
     """
     advantages = torch.empty_like(values)
     advantage, next_values = torch.zeros_like(last_values), last_values

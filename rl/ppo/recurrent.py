@@ -1,11 +1,11 @@
-"""PPO for networks with a memory: one recurrent state per environment, trained on sequences of decisions.
+"""PPO for recurrent networks, with one recurrent state per environment, trained on sequences of decisions.
 
     ppo = RecurrentPPO(env, "vision_free+gru", config, plan, statistics=statistics)
 
 The state before a decision is part of its observation (``rl.policy.recurrent``) and is stored with it.  A rollout consists
-of segments of ``memory_segment`` decisions of one environment.  Minibatches are whole segments; gradients flow within a
-segment up to the end of an episode.  A segment begins with its stored state.  With ``memory_burn_in`` it begins with the
-state that the current weights compute from the stored state that many decisions before.
+of segments of ``memory_segment`` decisions of one environment.  Minibatches are whole segments.  Gradients flow within a
+segment, up to the end of an episode.  A segment begins with the stored state.  With ``memory_burn_in`` = k, the current
+weights compute the first state instead, from the stored state k decisions earlier.
 Source: Kapturowski et al. 2019 (stored states, burn-in).
 """
 
@@ -28,11 +28,11 @@ STATE = "memory"  # key in a checkpoint's training state
 
 
 class RecurrentBuffer(RolloutBuffer):
-    """A rollout with recurrent states, in segments.
+    """A rollout with recurrent states, divided into segments.
 
     obs[MEMORY]: float32[T, N, size], the state before each decision.
-    segments: int64[S, L], numbers of the decisions of each segment; set by ``set_segment_length``.
-    Observations have FOLLOWS where a decision follows another one in the same segment and episode.
+    segments: int64[S, L], indices of the decisions of each segment; ``set_segment_length`` sets it.
+    ``observations`` adds FOLLOWS, True for decisions that follow another decision of the same segment and episode.
     """
 
     segments: torch.Tensor
@@ -42,7 +42,7 @@ class RecurrentBuffer(RolloutBuffer):
         self.obs[MEMORY] = torch.zeros((*self.shape, memory), device=self.device)
 
     def set_segment_length(self, length: int) -> None:
-        """Divide the rollout into segments of ``length`` decisions, a divisor of the rollout's."""
+        """Divide the rollout into segments of ``length`` decisions, which must divide the length of the rollout."""
         steps, envs = self.shape
         self.segments = torch.arange(steps * envs, device=self.device).view(steps, envs).T.reshape(-1, length)
 
@@ -54,7 +54,7 @@ class RecurrentBuffer(RolloutBuffer):
         return self.segments.flatten()
 
     def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
-        """Indices into the flattened samples: whole segments in random order, every one once."""
+        """Yield minibatches of indices into the flattened samples: whole segments in random order, each once."""
         order, count = torch.from_numpy(rng.permutation(len(self.segments))).to(self.device), size // self.segment
         for first in range(0, len(order) - count + 1, count):
             yield self.segments[order[first : first + count]].flatten()
@@ -66,7 +66,7 @@ class RecurrentBuffer(RolloutBuffer):
         return found
 
     def follows(self, index: torch.Tensor) -> torch.Tensor:
-        """bool[B], true where a row is the decision after the previous row, in the same segment and episode."""
+        """Return bool[B], True for rows that follow the previous row in the same segment and episode."""
         found = torch.zeros_like(index, dtype=torch.bool)
         envs = self.shape[1]
         next_one = (index[1:] == index[:-1] + envs) & (index[1:] // envs % self.segment != 0)
@@ -74,9 +74,9 @@ class RecurrentBuffer(RolloutBuffer):
         return found
 
     def before(self, begins: torch.Tensor, count: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        """Return observations of the ``count`` decisions before segments, as sequences, and the last row of each, int64[S].
+        """Return the observations of the ``count`` decisions before each segment, and the last row of each, int64[S].
 
-        begins: int64[S], first decisions of the segments, not among the first ``count`` decisions of the rollout.
+        begins: int64[S], indices of the first decisions of the segments, with at least ``count`` earlier decisions.
         """
         back = torch.arange(count, 0, -1, device=self.device) * self.shape[1]
         earlier = RecurrentBuffer.observations(self, (begins[:, None] - back).flatten())
@@ -84,9 +84,9 @@ class RecurrentBuffer(RolloutBuffer):
 
 
 class RecurrentPPO(PPO):
-    """PPO with a memory; arguments as of PPO.
+    """PPO with recurrent states.  Arguments are those of PPO.
 
-    architecture: must have a memory.
+    architecture: name of a recurrent architecture.
     states: float32[N, size], recurrent state of each environment.
     Raises ConfigError if segments do not divide rollout and minibatches.
     """
@@ -100,7 +100,7 @@ class RecurrentPPO(PPO):
             raise ValueError(f"{architecture} has no memory; use {architecture}+gru")
         self.buffer_settings = {"memory": size}
         self.states = np.zeros((env.sim.num_envs, size), np.float32)
-        self._after = np.zeros_like(self.states)  # states after the latest decision, ignoring ends of episodes
+        self._after = np.zeros_like(self.states)  # after the latest decision, before resets
         super().__init__(env, architecture, config, plan, **keywords)
         self.rollout_buffer.set_segment_length(segment_length(config, plan))
 
@@ -129,7 +129,7 @@ class RecurrentPPO(PPO):
 
     @torch.no_grad()
     def training_observations(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Observations; with burn-in, segments begin with the state of this policy, except at the rollout's start."""
+        """Return observations.  With burn-in, ``policy`` computes the first states, except at the start of the rollout."""
         buffer, count = self.rollout_buffer, self.config.memory_burn_in
         found = buffer.observations(index)
         steps = index // self.sim.num_envs
@@ -154,9 +154,9 @@ class RecurrentPPO(PPO):
 
 
 def segment_length(config: PPOConfig, plan: Plan) -> int:
-    """Length of a segment: as configured, or the largest up to MEMORY_SEGMENT that divides rollouts and minibatches.
+    """Return the length of segments: the setting, or the largest up to MEMORY_SEGMENT that divides rollout and minibatch.
 
-    ConfigError for settings that are incompatible with these sizes or with sequences.
+    Raises ConfigError for settings that are incompatible with these sizes or with sequences.
     """
     rollout, minibatch, wanted = plan.rollout_length, plan.minibatch_size, config.memory_segment
     possible = [n for n in range(1, rollout + 1) if rollout % n == 0 and minibatch % n == 0]

@@ -1,4 +1,4 @@
-"""Rollout buffer of torch tensors in the observations' own dtypes: images stay uint8 until the network."""
+"""Rollout buffer of torch tensors; observations have the dtypes of the layout, so images stay uint8."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -13,14 +13,14 @@ from nppsim.observe.stacking import NO_STACKS, Stacking, frames_back
 class RolloutBuffer:
     """T decisions of N environments.
 
-    obs: key -> tensor [T, N, *shape] of the layout's dtype; of stacked observations, the newest frame.
+    obs: key -> tensor [T, N, *shape] in the layout's dtype; for stacked observations, the newest frame.
     actions: int64[T, N].
-    log_probs: float32[T, N, 6], of all actions, by the rollout policy.
+    log_probs: float32[T, N, 6], log-probabilities of all actions under the rollout policy.
     values, rewards, advantages, returns: float32[T, N].
-    episode_ends, wins: bool[T, N], whether the decision was the last of its episode, and whether it won it.
-    ages: uint8[T, N], earlier frames of the episode, as far as stacks reach back.
-    all_gather: function float32[n] of this process -> values of all processes that train together.
-    Each frame is stored once; ``observations`` stacks frames.
+    episode_ends, wins: bool[T, N], True for the last decision of an episode, and for a decision that wins it.
+    ages: uint8[T, N], number of earlier frames of the episode, up to the length of the stacks minus 1.
+    all_gather: function from float32[n] of this process to the values of all processes.
+    Each frame is stored once, and ``observations`` builds the stacks.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class RolloutBuffer:
             return torch.zeros((*self.shape, *more), dtype=dtype, device=self.device)
 
         self._frames, self._pads_with_zeros = stacking.stacked(observation_space), stacking.padding == "zero"
-        self._stored = {}  # key -> [frames before the rollout that a stack may show, then those of the rollout; N, *shape]
+        self._stored = {}  # key -> [earlier frames of stacks + T, N, *shape]
         for key in observation_space:
             spec, before = layout.SPECS[key], stacking.frames(key) - 1
             size = (buffer_size + before, n_envs, *spec.shape)
@@ -61,9 +61,9 @@ class RolloutBuffer:
         return self.shape[0] * self.shape[1]
 
     def win_advantages(self, gamma: float) -> torch.Tensor:
-        """Positive Monte-Carlo advantages float32[T, N] of decisions in won episodes, else 0.
+        """Return positive Monte-Carlo advantages float32[T, N] of decisions in episodes that were won in the rollout, else 0.
 
-        Episodes that are lost or not over when the rollout ends have none. Source: Oh et al. 2018 (self-imitation learning).
+        Source: Oh et al. 2018 (self-imitation learning).
         """
         advantages, discounted = torch.zeros_like(self.values), torch.zeros_like(self.values[0])
         won = torch.zeros_like(self.wins[0])
@@ -75,16 +75,16 @@ class RolloutBuffer:
         return advantages
 
     def explained_variance(self) -> float:
-        """Variance of the returns explained by the values: 1 is perfect; NaN where all returns are equal."""
+        """Return the share of the variance of the returns that the values explain; NaN if all returns are equal."""
         returns, values = (self.all_gather(self.flat(name)) for name in ("returns", "values"))
         variance = returns.var()
         return float(1 - (returns - values).var() / variance) if variance > 0 else float("nan")
 
     def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
-        """Indices into the flattened [T * N] samples: every sample once, in random order; a short last one is dropped.
+        """Yield minibatches of indices int64[size] into the flattened samples, in random order, each sample at most once.
 
-        With graph observations, a minibatch comes from a few environments (``grouped_order``) and is sorted by level, so
-        that threads that share it have few graphs in common.
+        With graph observations, a minibatch comes from a few environments (``grouped_order``).  It is sorted by level, so the
+        threads that share it have few graphs in common.
         """
         graphs = "graph_state" in self.obs
         drawn = grouped_order(*self.shape, size, rng) if graphs else rng.permutation(len(self))
@@ -96,35 +96,35 @@ class RolloutBuffer:
             yield index
 
     def evaluation_order(self) -> torch.Tensor:
-        """Order int64[T * N] in which a network evaluates the whole rollout."""
+        """Return the order int64[T * N] in which a network evaluates a whole rollout."""
         return torch.arange(len(self), device=self.device)
 
     @property
     def segment(self) -> int:
-        """Number of consecutive decisions in that order that must stay together."""
+        """Number of consecutive decisions of ``evaluation_order`` that must stay together."""
         return 1
 
     def flat(self, name: str) -> torch.Tensor:
-        """A field with T and N merged: [T * N, ...]."""
+        """Return a field with T and N merged, [T * N, ...]."""
         return getattr(self, name).flatten(0, 1)
 
     def flat_obs(self, key: str) -> torch.Tensor:
-        """All observations of a key: [T * N, *shape]."""
+        """Return all observations of a key, [T * N, *shape]."""
         return self.obs[key].flatten(0, 1)
 
     def observations(self, index: torch.Tensor, keys: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
-        """Observations of flattened samples ``index``; of these keys, all if None."""
+        """Return the observations of the flattened samples ``index``, int64[B].  keys: None for all keys."""
         return {
             key: self.stacks(key, index) if key in self._frames else self.flat_obs(key).index_select(0, index)
             for key in (self.obs if keys is None else keys)
         }
 
     def stacks(self, key: str, index: torch.Tensor) -> torch.Tensor:
-        """[B, frames, *shape]: a stacked observation of flattened samples ``index``, the oldest frame first."""
+        """Return stacks [B, frames, *shape] of the flattened samples ``index``, int64[B], the oldest frame first."""
         frames, envs = self._frames[key], self.shape[1]
         back = torch.arange(frames - 1, -1, -1, device=self.device)
         places, padded = frames_back(back, self.ages.view(-1)[index].long()[:, None])
-        # Sample t * N + n has its newest frame in row t + frames - 1 of the stored ones; one frame back is N samples back.
+        # The newest frame of sample t * N + n is in row (t + frames - 1) * N + n; the previous frame is N rows before.
         rows = (index + (frames - 1) * envs)[:, None] - envs * places
         found = self._stored[key].flatten(0, 1)[rows]
         if self._pads_with_zeros:
@@ -132,22 +132,22 @@ class RolloutBuffer:
         return found
 
     def begin(self, observations: Mapping[str, np.ndarray]) -> None:
-        """Start a rollout at ``observations``, and store the earlier frames of their stacks, padding included."""
+        """Start a rollout: store the earlier frames in the stacks of ``observations``, with their padding."""
         for key, frames in self._frames.items():
             before = torch.from_numpy(observations[key][:, :-1]).transpose(0, 1)
             self._stored[key][: frames - 1].copy_(before)
         self.ages[0] = self._longest - 1
 
     def store_ages(self, t: int) -> None:
-        """Store the age of decision t > 0, after the episode ends of decision t - 1."""
+        """Store the ages at decision t > 0; the episode ends of decision t - 1 must be stored."""
         self.ages[t] = (self.ages[t - 1] + 1).clamp(max=self._longest - 1) * ~self.episode_ends[t - 1]
 
     def store_observations(
         self, t: int, rows: slice, observations: Mapping[str, np.ndarray]
     ) -> dict[str, torch.Tensor]:
-        """Store the observations of environments ``rows`` before decision t; return them as a network reads them.
+        """Store the observations of the environments ``rows`` before decision t; return the inputs of the network.
 
-        observations: of all environments, key -> [N, ...], stacked where the network reads stacks.
+        observations: key -> [N, ...], observations of all environments, with stacks.
         """
         for key, store in self.obs.items():
             current = torch.from_numpy(observations[key][rows])
@@ -161,10 +161,10 @@ class RolloutBuffer:
 
 
 def grouped_order(steps: int, envs: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """int64[steps * envs]: every sample once; each two minibatches of ``size`` share a random group of environments.
+    """Return all samples in random order, int64[steps * envs], so that pairs of minibatches share a group of environments.
 
-    A minibatch encodes each distinct graph once: with a quarter of the environments in it, it has a quarter of the graphs.
-    Where sizes do not divide, the order is random throughout.
+    A minibatch encodes each distinct graph once, so with a quarter of the environments it has a quarter of the graphs.
+    If the sizes do not divide, the order is random without groups.
     """
     groups = max(steps * envs // size // 2, 1)
     if envs % groups or steps * (envs // groups) % size:

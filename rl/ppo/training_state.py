@@ -1,11 +1,12 @@
 """State of a training in checkpoints, the checkpoints of a run, and zip files for Stable-Baselines3.
 
     checkpoints = Checkpoints(folder / "checkpoints", keep=3)
-    checkpoints.path(decisions)         # of the next one; ``checkpoints.prune()`` after it is written
-    checkpoints.newest(previous=False)  # to resume from
+    checkpoints.path(decisions)                    # path of the next checkpoint
+    checkpoints.prune()                            # after writing it: delete old checkpoints
+    checkpoints.newest(previous=False, log=print)  # checkpoint to resume from
 
-``checkpoint_<decisions>.safetensors`` contain everything that training needs to resume, and so does ``final.safetensors`` at
-the end.  ``best.safetensors`` has the best weights so far, for users; training has them in its state.
+``checkpoint_<decisions>.safetensors`` and ``final.safetensors`` contain everything that training needs to resume.
+``best.safetensors`` has the best weights so far for users; the checkpoints also contain these weights.
 """
 
 import copy
@@ -44,7 +45,7 @@ NUMBERS = {
 
 
 def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
-    """Write a zip for ``stable_baselines3.PPO.load``, which can continue training with its own buffers."""
+    """Write a zip file for ``stable_baselines3.PPO.load``, which can continue training with its own buffers."""
     config, policy = ppo.config, ppo.policy
     model = StableBaselinesPPO(
         NppPolicy,
@@ -66,17 +67,17 @@ def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
             "precision": policy.precision,
         },
         device=ppo.device,
-        _init_setup_model=False,  # no buffer, no second network
+        _init_setup_model=False,  # creates neither a buffer nor a second network
     )
     model.policy, model.num_timesteps, model._n_updates = policy, ppo.num_timesteps, ppo.n_passes
-    model._last_obs = None  # a loaded model begins with new episodes
+    model._last_obs = None  # a loaded model starts new episodes
     archive = io.BytesIO()  # in memory, as torch's writer raises an unclear error on a full disk
     model.save(archive)
     write_bytes(path, archive.getbuffer())
 
 
 def process_state(ppo: PPO) -> dict[str, Any]:
-    """State of one training process."""
+    """Return the state of one training process."""
     return {
         **ppo.extra_state(),
         "environments": ppo.env.state(),
@@ -88,10 +89,9 @@ def process_state(ppo: PPO) -> dict[str, Any]:
 
 
 def training_state(ppo: PPO) -> dict[str, Any]:
-    """Everything but the weights that training needs to resume between two updates, bit for bit on a CPU.
+    """Return everything except the weights that training needs to resume between two updates, bit for bit on a CPU.
 
-    Tensors, arrays, numbers, texts and dictionaries.  Called in the first process; "others" has the ``process_state`` of the
-    other processes.
+    Call it in the first process.  The entry "others" has the ``process_state`` of the other processes.
     """
     others = ppo.ranks.call_peers(process_state)
     infos = [{"r": ret, "l": length} for ret, length in zip(ppo.episode_returns, ppo.episode_lengths, strict=True)]
@@ -108,9 +108,9 @@ def training_state(ppo: PPO) -> dict[str, Any]:
 
 
 def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
-    """Load a checkpoint's weights and ``training_state`` in all processes.
+    """Load the weights and the ``training_state`` of a checkpoint in all processes.
 
-    ConfigError for other environments or another number of processes.
+    Raises ConfigError for other environments or another number of processes.
     """
     others = training.get("others", [])
     if not ppo.ranks.rank and len(others) + 1 != ppo.ranks.size:
@@ -144,7 +144,7 @@ def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
 
 
 def _load_other(ppo: PPO, policy_state: dict, training: dict, others: list[dict]) -> None:
-    """Load the state of one of the other processes."""
+    """Load the state of this process, which is not the first."""
     load_training_state(ppo, policy_state, training | others[ppo.ranks.rank - 1])
 
 
@@ -154,7 +154,7 @@ SET_ASIDE = ".set_aside"  # suffix of a checkpoint that --previous-checkpoint ha
 
 
 class Checkpoints:
-    """Checkpoint files of one run.  keep: number of those during training that are not deleted."""
+    """Checkpoint files of one run.  keep: number of checkpoints that ``prune`` does not delete, without the final one."""
 
     def __init__(self, folder: Path, keep: int):
         self.folder = folder
@@ -163,27 +163,27 @@ class Checkpoints:
         self.best = folder / BEST
 
     def path(self, decisions: int) -> Path:
-        """Path of the checkpoint after so many decisions."""
+        """Return the path of the checkpoint after this number of decisions."""
         return self.folder / f"checkpoint_{decisions}{checkpoint.SUFFIX}"
 
     def existing(self) -> list[Path]:
-        """Existing checkpoints by their decisions; the final one last."""
+        """Return the existing checkpoints by number of decisions, the final one last."""
         numbered = re.compile(rf"checkpoint_(\d+){re.escape(checkpoint.SUFFIX)}", re.ASCII)  # not checkpoint_copy_8192
         decisions = {int(found[1]) for path in self.folder.glob("*") if (found := numbered.fullmatch(path.name))}
         during = [path for path in map(self.path, sorted(decisions)) if path.exists()]
         return [*during, *([self.final] if self.final.exists() else [])]
 
     def prune(self) -> None:
-        """Delete all but the newest ``keep``."""
+        """Delete all checkpoints except the newest ``keep`` and the final one."""
         during = [path for path in self.existing() if path != self.final]
         for path in during[: -self.keep]:
             path.unlink()
 
     def newest(self, previous: bool, log: Callable[[str], None]) -> tuple[Path, dict[str, Any]] | None:
-        """Return path and content of the checkpoint to resume from; None without one.
+        """Return path and content of the checkpoint to resume from; None without a checkpoint.
 
-        previous: use the one before the newest, which is renamed.
-        CheckpointError for a damaged file.
+        previous: True to rename the newest checkpoint and use the one before it.
+        Raises CheckpointError for a damaged file.
         """
         found = self.existing()
         if previous and found:

@@ -1,11 +1,11 @@
-"""Memory and speed of an update on this machine, measured on synthetic data, for the hardware plan.
+"""Benchmark of memory and speed of an update on this machine, on synthetic data, for the hardware plan.
 
     benchmark = UpdateBenchmark("mlp_baseline", "cpu", "float32")
     plan = hardware.plan(..., probe=benchmark.peak_bytes, benchmark=stored_timings(benchmark, machine))
 
-Threads and precision are chosen by timing, and the number of threads changes rounding.  New timings could therefore change
-the results of a run with the same seed.  Stored timings are used until ``python -m hardware plan --measure`` replaces them,
-or the code changes.
+Timings determine the number of threads and the precision, which change rounding.  New timings could therefore change the
+results of a run with the same seed.  So timings are stored and reused until ``python -m hardware plan --measure`` replaces
+them, or the code changes.
 """
 
 import datetime
@@ -39,10 +39,10 @@ from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.recurrent import FOLLOWS, MEMORY
 from rl.ppo.losses import LossWeights, Samples, set_gradients
 
-ROUNDS = 6  # updates per candidate; the fastest counts, as other programs may interfere
-ENOUGH_SECONDS = 4.0  # no further round begins after that
-GRAPH_LEVELS = 64  # generated levels of all categories, for graph networks
-DECISIONS_PER_GRAPH = 4  # consecutive; a minibatch of a rollout has about six
+ROUNDS = 6  # updates per candidate; only the fastest counts, as other programs may interfere
+ENOUGH_SECONDS = 4.0  # no other round begins after this time
+GRAPH_LEVELS = 64  # number of generated levels for graph networks
+DECISIONS_PER_GRAPH = 4  # consecutive decisions with one graph; minibatches of rollouts have about six
 WEIGHTS = LossWeights(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
 _TIMED = ("hardware/thread_pool.py", "rl/policy/*.py", "rl/ppo/losses.py", "rl/ppo/update_benchmark.py")
@@ -51,14 +51,15 @@ _SHAPE = {...: {"wall": [float], "processor": [float], "others": float, "date": 
 
 
 class TimingsError(UserError, ValueError):
-    """Unreadable file of timings."""
+    """A file of timings that cannot be read."""
 
 
 class UpdateBenchmark:
-    """Updates of a network on synthetic data; the caller's random generators are unchanged.
+    """Updates of a network on synthetic data.  They do not change the caller's random generators.
 
-    name: of the architecture.
-    device, precision: as in training; the precision only for ``peak_bytes``.
+    name: name of the architecture.
+    device: device of training.
+    precision: precision of training, for ``peak_bytes``.
     """
 
     def __init__(self, name: str, device: str, precision: str):
@@ -72,10 +73,10 @@ class UpdateBenchmark:
             self.policy = build_policy(name, statistics, precision=precision, device=device)
 
     def peak_bytes(self, minibatch_size: int) -> int:
-        """Peak memory of one update on the device.
+        """Return the peak memory of one update on the device, in bytes.
 
-        The CPU's allocator has no statistics, so this is the sum of weights, gradients, optimiser state, the minibatch, and
-        the tensors saved for the backward pass.
+        The allocator of the CPU has no statistics.  On a CPU, the result is the sum of weights, gradients, optimiser state,
+        minibatch, and tensors saved for the backward pass.
         """
         self.policy.precision = self.precision
         minibatch = self._minibatch(minibatch_size)
@@ -88,7 +89,7 @@ class UpdateBenchmark:
         return 4 * weights + inputs + self._saved_bytes(minibatch)  # weights, gradients and Adam's two moments
 
     def _saved_bytes(self, minibatch: "_Minibatch") -> int:
-        """Bytes saved from the forward pass for the backward pass; shared memory counts once."""
+        """Return the bytes that the forward pass saves for the backward pass; shared memory counts once."""
         saved: dict[int, int] = {}
 
         def count(tensor: torch.Tensor) -> torch.Tensor:
@@ -100,7 +101,7 @@ class UpdateBenchmark:
         return sum(saved.values())
 
     def benchmark(self, minibatch_size: int, candidates: Sequence[Candidate]) -> Timings:
-        """Time updates of each candidate, in turn, so that disturbances affect all of them."""
+        """Time updates of all candidates in turn, so that other programs affect all of them."""
         minibatch = self._minibatch(minibatch_size)
         pools = [ThreadPool(candidate.threads) for candidate in candidates]
         wall, processor = np.full((2, ROUNDS, len(candidates)), np.inf)
@@ -116,7 +117,7 @@ class UpdateBenchmark:
         return Timings(wall.min(axis=0).tolist(), processor.min(axis=0).tolist(), others.share())
 
     def _minibatch(self, size: int) -> "_Minibatch":
-        """A minibatch of equal decisions, in segments for a recurrent network."""
+        """Return a minibatch of equal decisions, in segments for a recurrent network."""
         network, device = self.architecture, self.device
         zeros = torch.zeros(size, device=device)
         log_probs = torch.full((size, NUM_ACTIONS), 1 / NUM_ACTIONS, device=device).log()
@@ -131,7 +132,7 @@ class UpdateBenchmark:
 
 @dataclass(frozen=True)
 class _Minibatch:
-    """Observations and samples of a minibatch, their order, and the length of segments."""
+    """Observations and samples of a minibatch, the indices of its decisions, and the length of segments."""
 
     obs: Mapping[str, torch.Tensor]
     samples: Samples
@@ -139,7 +140,7 @@ class _Minibatch:
     segment: int
 
     def observations(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Observations of the decisions ``index``; copied, as from a rollout."""
+        """Return copies of the observations of the decisions ``index``, as a rollout buffer does."""
         return {key: values.index_select(0, index) for key, values in self.obs.items()}
 
 
@@ -148,7 +149,7 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 
 def _update(policy: NppPolicy, batch: _Minibatch, pool: ThreadPool) -> None:
-    """Gradients and a step of the optimiser, as in PPO."""
+    """Compute gradients and make a step of the optimiser, as PPO does."""
     set_gradients(policy, pool, batch.observations, batch.samples, [batch.index], WEIGHTS, segment=batch.segment)
     policy.optimizer.step()
 
@@ -156,7 +157,7 @@ def _update(policy: NppPolicy, batch: _Minibatch, pool: ThreadPool) -> None:
 def _observations(
     keys: tuple[str, ...], size: int, device: str, stacking: Stacking = NO_STACKS
 ) -> dict[str, torch.Tensor]:
-    """Ones, and graphs of generated levels."""
+    """Return observations that are ones, and graphs of generated levels."""
     obs = {
         key: torch.ones((size, *stacking.shape(key)), dtype=getattr(torch, layout.SPECS[key].dtype), device=device)
         for key in keys
@@ -175,16 +176,16 @@ def _graph_bank() -> LevelBank:
 
 
 def graph_states(rows: int) -> np.ndarray:
-    """``graph_state`` int64[rows, 8] at the start of generated levels, DECISIONS_PER_GRAPH rows of each in turn."""
+    """Return ``graph_state`` int64[rows, 8] at the start of generated levels, DECISIONS_PER_GRAPH rows per level."""
     bank = _graph_bank()
     return np.stack([state_at_start(bank, row // DECISIONS_PER_GRAPH % GRAPH_LEVELS) for row in range(rows)])
 
 
 def stored_timings(benchmark: UpdateBenchmark, machine: Machine, measure: bool = False) -> Benchmark:
-    """Return a benchmark that is run once per network, machine, size and version of the code, and whose timings are stored.
+    """Return a benchmark that stores its timings by network, machine, size and version of the code, and reuses them.
 
-    measure: run it again and replace stored timings.
-    Raises TimingsError for a damaged file of timings.
+    measure: True to run it again and replace stored timings.
+    The benchmark raises TimingsError for a damaged file of timings.
     """
 
     def timings_of(minibatch_size: int, candidates: list[Candidate]) -> Timings:
@@ -205,7 +206,7 @@ def stored_timings(benchmark: UpdateBenchmark, machine: Machine, measure: bool =
 
 @functools.cache
 def code_digest() -> str:
-    """Digest (8 hex characters) of the sources whose speed is measured."""
+    """Return a digest (8 hex characters) of the source code that is timed."""
     root, digest = Path(__file__).parents[2], hashlib.sha256()
     for path in sorted(path for pattern in _TIMED for path in root.glob(pattern)):
         digest.update(path.read_bytes())
@@ -213,7 +214,7 @@ def code_digest() -> str:
 
 
 def known_timings(file: Path) -> dict[str, dict]:
-    """Read the timings in a file; none if it does not exist.  Raises TimingsError."""
+    """Read the timings in a file; {} if it does not exist.  Raises TimingsError for a damaged file."""
     if not file.exists():
         return {}
     known: dict[str, dict] = read_json(file, TimingsError, _REMEDY)

@@ -1,17 +1,17 @@
-"""BatchVecEnv: the batched simulator as a Stable-Baselines3 vector environment, for plain SB3 algorithms.
+"""BatchVecEnv: the batched simulator as a vector environment for the algorithms of Stable-Baselines3.
 
-    env = make_sb3("datasets/train", num_envs=64)  # levels drawn uniformly
+    env = make_sb3("datasets/train", num_envs=64)  # draws levels uniformly
     PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}).learn(100_000)
 
-    sampler = make_sampler(categories, CurriculumConfig(use_curriculum=True), seed=0)  # or with a curriculum
+    sampler = make_sampler(categories, CurriculumConfig(use_curriculum=True), seed=0)  # with a curriculum
     env = BatchVecEnv(BatchSimulator(levels, 64), sampler)
 
-``ScaledFeatures`` (``rl.policy.sb3``) scales the raw observations; without it, plain networks learn slowly.
+``ScaledFeatures`` (``rl.policy.sb3``) scales the raw observations, without which networks learn slowly.
 
-Episodes restart inside ``step``.  Only environments whose episode has just ended get an info dictionary of their own,
-with "episode" {"r": return, "l": decisions, "t": seconds since the start}, "is_success", "level" (index), "outcome",
-"TimeLimit.truncated" and "terminal_observation"; all others share one empty dictionary.  Episodes that began at a start
-state (``rl.curriculum.start_states``) are not counted: they have no "episode" and no "is_success".
+Episodes restart inside ``step``.  An environment whose episode has just ended gets an info dictionary with "episode" {"r":
+return, "l": decisions, "t": seconds since the start}, "is_success", "level" (index), "outcome", "TimeLimit.truncated" and
+"terminal_observation".  All other environments share one empty dictionary.  Episodes that began at a start state
+(``rl.curriculum.start_states``) have neither "episode" nor "is_success", as statistics do not count them.
 """
 
 import hashlib
@@ -34,17 +34,18 @@ from nppsim.spaces import as_spaces_have_it, observation_space
 from nppsim.states import impossible
 from rl.curriculum import CurriculumConfig, CurriculumManager, make_sampler
 
-EPISODES_PER_UPDATE = 256  # of the curriculum, for algorithms without a hook for updates
+EPISODES_PER_UPDATE = 256  # number of episodes between updates of the curriculum
 
 
 class BatchVecEnv(VecEnv):
-    """A BatchSimulator whose levels are drawn by a sampler, which gets the outcomes of episodes.
+    """Vector environment with a BatchSimulator and a sampler, which draws levels and gets the outcomes of episodes.
 
-    sim: the simulator.  sampler: for the levels of ``sim.bank``.
-    ``set_options({"level": index})``, or a list with one dictionary per environment, chooses levels at the next reset.
-    ``reset_infos`` has "level" and "level_name" of each environment's current episode.
-    Attributes of single environments (``get_attr``): "level" (index in the bank), "spec" and "render_mode" (both None).
-    Methods (``env_method``): "action_masks" -> bool[6], "snapshot" -> uint8[...], "restore" (snapshot).
+    sim: the simulator.
+    sampler: sampler for the levels of ``sim.bank``.
+    ``set_options`` chooses levels for the next reset.
+    ``reset_infos`` has "level" and "level_name" of the current episode of each environment.
+    ``get_attr`` returns the attributes "level" (index in the bank), "spec" and "render_mode" (both None).
+    ``env_method`` calls the methods "action_masks" -> bool[6], "snapshot" -> uint8[...] and "restore" (snapshot).
     """
 
     observation_space: spaces.Dict
@@ -59,12 +60,12 @@ class BatchVecEnv(VecEnv):
         self.sampler = sampler
         self._actions: np.ndarray | None = None
         self._no_info: dict[str, Any] = {}
-        self._since_update = 0  # episodes
+        self._since_update = 0  # number of episodes
         self._begin = time.monotonic()
         super().__init__(sim.num_envs, observation_space(sim.keys, sim.stacking), spaces.Discrete(NUM_ACTIONS))
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Seed the draws of levels (None: randomly); the simulator itself has no randomness."""
+        """Seed the sampler; None draws a seed.  The simulator itself is deterministic."""
         seeds = [int(each) for each in super().seed(seed) if each is not None]
         self.sampler.seed(seeds[0])
         return seeds
@@ -92,9 +93,11 @@ class BatchVecEnv(VecEnv):
         return self._observations()
 
     def state(self) -> dict[str, Any]:
-        """State of the environments for ``load``, in the middle of their episodes; the sampler's state is separate.
+        """Return the state of the environments for ``load``, without that of the sampler.
 
-        levels: digest of the levels in their order.  snapshots: uint8[N, B], ``sim.snapshot``.  next_level: int32[N].
+        levels: digest of the levels in their order.
+        snapshots: uint8[N, bytes], from ``sim.snapshot``.
+        next_level: int32[N], level of the next episode.
         """
         sim = self.sim
         return {
@@ -104,7 +107,7 @@ class BatchVecEnv(VecEnv):
         }
 
     def load(self, state: dict[str, Any]) -> dict[str, np.ndarray]:
-        """Restore ``state`` and return the observations.  ConfigError for a state of other environments."""
+        """Restore a ``state``; return the observations.  Raises ConfigError for a state of other environments."""
         if state["levels"] != self._levels_digest():
             raise ConfigError("the stored episodes are of other levels, or in another order; use the same dataset")
         stored, mine = state["snapshots"].shape, self.sim.snapshot(slice(None)).shape
@@ -195,7 +198,7 @@ class BatchVecEnv(VecEnv):
         )
 
     def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
-        """True for Monitor, as infos have its "episode" entries; there is no other wrapper."""
+        """Return True for Monitor, whose "episode" entries the infos contain; there is no other wrapper."""
         return [wrapper_class is Monitor for _ in self._get_indices(indices)]
 
     def _info(self, env: int) -> dict[str, Any]:
@@ -226,10 +229,10 @@ class BatchVecEnv(VecEnv):
 
 
 def make_sb3(levels: Levels | None = None, num_envs: int = 64, *, seed: int = 0, **settings: Any) -> BatchVecEnv:
-    """Make a fast vector environment for Stable-Baselines3; each episode is on a uniformly drawn level.
+    """Create a vector environment for Stable-Baselines3, which draws the level of each episode uniformly.
 
-    levels: as for ``NppEnv``; None: the levels shipped with nppsim.
-    settings: of ``BatchSimulator``, e.g. observations, frame_skip, reward, gamma, threads.
+    levels: as in ``NppEnv``; None: the levels in the package nppsim.
+    settings: arguments of ``BatchSimulator``, e.g. observations, frame_skip, reward, gamma, threads.
     """
     bank = as_bank(levels)
     sampler = make_sampler([""] * len(bank), CurriculumConfig(), seed)
@@ -237,7 +240,7 @@ def make_sb3(levels: Levels | None = None, num_envs: int = 64, *, seed: int = 0,
 
 
 def desynchronize(sim: BatchSimulator, rng: np.random.Generator) -> None:
-    """Shorten each environment's current episode to a random length, so that time-outs are spread evenly."""
+    """Advance the clock of each environment's episode by a random time, so that time-outs are spread evenly."""
     limit = sim.bank.time_limit[sim.level]
     frames = rng.integers(0, limit) // sim.frame_skip * sim.frame_skip
     sim.state.ninja["frame"][: sim.num_envs] = frames
