@@ -86,6 +86,8 @@ class EpisodeRecord:
     path_length: px from the spawn via the switch to the exit.
     commands: int64[decisions, 2], subtask and its age in decisions, for a policy with subtasks; else None.
     memory: float32[size], final state of a recurrent policy; else None.
+    covered: largest share of the path that was covered, up to 1; 0 unless the reward has shaping along the path.
+    last_gain: decision after which it was reached.
     """
 
     level_index: int
@@ -101,6 +103,8 @@ class EpisodeRecord:
     path_length: float
     commands: np.ndarray | None = field(default=None, repr=False)
     memory: np.ndarray | None = field(default=None, repr=False)
+    covered: float = 0.0
+    last_gain: int = 0
 
     @property
     def won(self) -> bool:

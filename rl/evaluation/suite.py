@@ -10,6 +10,7 @@ or the level's frame limit.  All episodes begun are counted: stopping after enou
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
-from nppsim.reward import GAMMA, RewardConfig
+from nppsim.reward import GAMMA, PATH_SHAPING, RewardConfig
 from rl.evaluation.results import EpisodeRecord
 from rl.policy.player import player_of
 
@@ -132,6 +133,7 @@ class EvaluationSuite:
         commands: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
         player = player_of(policy, sim.num_envs)
         records: dict[int, EpisodeRecord] = {}
+        covered, last_gain = np.zeros(sim.num_envs), np.zeros(sim.num_envs, np.int64)
         obs = sim.reset(self._bank_row(playing))
         sim.next_level[:] = self._bank_row(playing + sim.num_envs)
         actions = np.zeros(sim.num_envs, np.int64)
@@ -148,16 +150,26 @@ class EvaluationSuite:
             ended = sim.finished
             for env in ended:
                 memory = None if player.states is None else player.states[env].copy()
-                records[playing[env]] = self._record(
-                    playing[env], sim.episode[env], pressed[env], commands[env], memory
-                )
+                record = self._record(playing[env], sim.episode[env], pressed[env], commands[env], memory)
+                done = (1.0, record.decisions) if record.won else (float(covered[env]), int(last_gain[env]))
+                records[playing[env]] = replace(record, covered=done[0], last_gain=done[1])
                 pressed[env], commands[env] = [], []
                 playing[env] += sim.num_envs
+            covered[ended] = 0.0
+            share = self._path_covered()
+            gained = share > covered
+            covered[gained], last_gain[gained] = share[gained], sim.state.progress["decisions"][: sim.num_envs][gained]
             player.begin(ended)
             sim.next_level[:] = self._bank_row(playing + sim.num_envs)
             if progress is not None and ended.size:
                 progress(len(ended))
         return [records[number] for number in range(total)]
+
+    def _path_covered(self) -> np.ndarray:
+        """Share float64[num_envs] of the path, negative behind the start; zeros unless the reward is shaped by the path."""
+        sim = self.simulator
+        size = sim.reward_config.shaping if sim.reward_config.potential == PATH_SHAPING else 0.0
+        return sim.state.progress["potential"][: sim.num_envs] / size if size else np.zeros(sim.num_envs)
 
     def _check_stacks(self, policy: Policy) -> None:
         """Raise ConfigError for another stacking; one that differs only in padding would have the same shapes."""

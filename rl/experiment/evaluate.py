@@ -33,7 +33,9 @@ from nppsim.workers import usable_cores
 from rl import plugins
 from rl.config.evaluation import MOST_EPISODES, EvaluationConfig, VideoConfig
 from rl.config.experiment import ExperimentConfig, check_folders
-from rl.evaluation.results import ALL, EpisodeRecord, Stats, by_category_and_support, format_table
+from rl.evaluation.breakdown import Ending, by_contents, common, endings, format_endings
+from rl.evaluation.comparison import compare, comparison_table
+from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
@@ -68,6 +70,9 @@ class Job:
     allow_unsupported: bool = same_setting(ExperimentConfig, "allow_unsupported")
     seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
+    compare: Path | None = setting(
+        None, "also evaluate this agent, and print the paired difference", flag="compare", metavar="CHECKPOINT"
+    )
     output_dir: Path = same_setting(ExperimentConfig, "output_dir")
     device: str = setting("cpu", "device of the network", flag="device", choices=DEVICES)
     workers: int | None = same_setting(Workers, "workers")
@@ -88,43 +93,51 @@ class Job:
 
 
 def run(job: Job, video: VideoConfig) -> None:
-    """Play, print the table, write results and films."""
+    """Play, print the tables, write results and films."""
     check_output_folder(job.output_dir, "--output-dir", video.expected_bytes())
     video.check_packages()
     plugins.load(job.plugins)
-    policy, frame_skip = policy_of(job.checkpoint, job.device)
-    how = PlaySettings(
-        Shipped.of(policy, job.plugins),
-        observations=policy.observations,
-        stacking=policy.stacking,
-        frame_skip=frame_skip,
-        episodes_per_level=job.episodes_per_level,
-        seed=job.seed,
-        deterministic=job.deterministic,
-    )
+    agents = _agents(job)
     levels = levels_of(job.levels, job.skip_bad_levels, job.allow_unsupported)
     workers = job.workers if job.device == "cpu" else 1
-    with progress_bar(title="evaluation", total=len(levels) * job.episodes_per_level, unit="episode") as bar:
-        played = play(how, levels, bar.update, workers=workers, cluster=job.cluster)
-    episodes = played.agent
-    methods = {
-        job.checkpoint.name: by_category_and_support(episodes),
-        "random play": by_category_and_support(played.random),
-        "doing nothing": by_category_and_support(played.nothing),
-    }
+    total = len(levels) * job.episodes_per_level * len(agents)
+    with progress_bar(title="evaluation", total=total, unit="episode") as bar:
+        played = {
+            name: play(how, levels, bar.update, workers=workers, cluster=job.cluster) for name, how in agents.items()
+        }
+    (name, of_agent), *_ = played.items()
+    episodes, frame_skip = of_agent.agent, agents[name].frame_skip
+    of_methods = {name: one.agent for name, one in played.items()}
+    of_methods |= {"random play": of_agent.random, "doing nothing": of_agent.nothing}
+    methods = {method: by_category_and_support(own) for method, own in of_methods.items()}
+    breakdown = {agent: by_contents(one.agent) for agent, one in played.items()}
+    comparisons = [compare(name, other, *map(LevelWins.count, (episodes, one.agent))) for other, one in played.items()][
+        1:
+    ]
+    ended, by_level = endings(episodes), level_results(episodes)
     settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
-    settings = {name: value for name, value in settings.items() if name not in HOW}
-    records = [episode_entry(episode) | {"replay": f"{REPLAYS}#{i}"} for i, episode in enumerate(episodes)]
-    by_level = level_results(episodes)
+    results = {
+        "settings": {name: value for name, value in settings.items() if name not in HOW},
+        "suites": methods,
+        "breakdown": breakdown,
+        "comparisons": [comparison.to_dict() for comparison in comparisons],
+        "levels": by_level,
+        "episodes": [episode_entry(i, *pair) for i, pair in enumerate(zip(episodes, ended, strict=True))],
+    }
     folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
     with locked(folder):
         write_replays(folder / REPLAYS, episodes, frame_skip)
-        results = {"settings": settings, "suites": methods, "levels": by_level, "episodes": records}
         write_json(folder / "results.json", results)
         print(format_table(methods))
-        if sentence := wins_text(methods[job.checkpoint.name][ALL]):
+        if sentence := wins_text(methods[name][ALL]):
             print(sentence)
+        printed = {agent: common(rows, job.episodes_per_level) for agent, rows in breakdown.items()}
+        if any(len(rows) > 1 for rows in printed.values()):  # more than "all"
+            print(format_table(printed))
+        print(format_endings(ended, episodes))
         print(failures(by_level))
+        if comparisons:
+            print(comparison_table(comparisons))
         print(
             f"results: {folder / 'results.json'}; episodes: {folder / REPLAYS} (nppsim film {folder / REPLAYS}#0 OUT.mp4)"
         )
@@ -138,6 +151,31 @@ def run(job: Job, video: VideoConfig) -> None:
                 ghost=video.ghost,
             )
             print(f"films: {len(films)} in {folder / 'videos'}")
+
+
+def _agents(job: Job) -> "dict[str, PlaySettings]":
+    """The agent, and the one to compare with, by name; paths where the files' names are equal."""
+    paths = [job.checkpoint] if job.compare is None else [job.checkpoint, job.compare]
+    names = {path.name for path in paths}
+    agents = {path.name if len(names) == len(paths) else str(path): play_settings(job, path) for path in paths}
+    if len(agents) < len(paths):
+        raise ConfigError("is the agent itself; give another checkpoint", "compare", str(job.compare))
+    return agents
+
+
+def play_settings(job: Job, checkpoint: Path) -> "PlaySettings":
+    """Load an agent; return it with the settings of its evaluation."""
+    policy, frame_skip = policy_of(checkpoint, job.device)
+    return PlaySettings(
+        Shipped.of(policy, job.plugins),
+        observations=policy.observations,
+        stacking=policy.stacking,
+        frame_skip=frame_skip,
+        episodes_per_level=job.episodes_per_level,
+        seed=job.seed,
+        deterministic=job.deterministic,
+        baselines=checkpoint == job.checkpoint,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -155,6 +193,7 @@ class PlaySettings:
     episodes_per_level: int
     seed: int
     deterministic: bool
+    baselines: bool = True  # also random play and doing nothing
 
 
 @dataclass(frozen=True)
@@ -218,12 +257,10 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
         threads=1 if progress is None else None,
     )
     policy = settings.agent.unpack()
-    played = Episodes(
-        suite.run(policy, deterministic=settings.deterministic, progress=progress),
-        suite.run(RandomPolicy(), deterministic=False),
-        suite.run(NoOpPolicy(), deterministic=True),
-    )
-    return played
+    agent = suite.run(policy, deterministic=settings.deterministic, progress=progress)
+    if not settings.baselines:
+        return Episodes(agent)
+    return Episodes(agent, suite.run(RandomPolicy(), deterministic=False), suite.run(NoOpPolicy(), deterministic=True))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -306,16 +343,20 @@ def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
     return f"never won: {len(names)} of {len(levels)} levels: {', '.join(names[:most])}{more}"
 
 
-def episode_entry(episode: EpisodeRecord) -> dict[str, object]:
+def episode_entry(number: int, episode: EpisodeRecord, ending: Ending) -> dict[str, object]:
     """Entry of one episode in the results file."""
     return {
         "level": episode.level_name,
         "category": episode.category,
         "outcome": episode.outcome,
+        "cause": ending.cause,
+        "switch_taken": ending.switch_taken,
+        "path_covered": episode.covered,
         "frames": episode.frames,
         "gold": episode.gold,
         "time": seconds(episode.frames),
         "score": episode.score,
+        "replay": f"{REPLAYS}#{number}",
     }
 
 

@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -235,13 +237,33 @@ def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(scrip
     assert script.main([*map(str, command), "--record-videos", "--max-videos-per-category", "1"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"^\| simplest +\| +3 \|.*%.*\[", text, re.MULTILINE)
-    assert re.search(r"^\| category \| episodes \| +a.safetensors \| +random play \| +doing nothing \|", text)
+    assert re.search(
+        r"^\| category \| episodes \| +a.safetensors \| +random play \| +doing nothing \|", text, re.MULTILINE
+    )
     folder = next((untrained / "out").iterdir())
     results = json.loads((folder / "results.json").read_text())
     assert len(results["episodes"]) == 4
     assert results["suites"]["a.safetensors"]["mined"]["episodes"] == 1
     assert results["settings"]["frame_skip"] == 4
     assert len(list(folder.glob("videos/*/*.mp4"))) == 2
+
+
+def test_compare_plays_a_second_agent_on_the_same_levels(script, untrained, monkeypatch, capsys):
+    monkeypatch.chdir(untrained)
+    command = ["a.safetensors", "--levels", "levels", "--output-dir", "out"]
+    assert script.main([*command, "--compare", "a.safetensors"]) == 2
+    assert "give another checkpoint" in capsys.readouterr().err
+    shutil.copy("a.safetensors", "b.safetensors")
+    assert script.main([*command, "--compare", "b.safetensors", "--deterministic"]) == 0
+    assert "No difference found between a.safetensors and b.safetensors" in capsys.readouterr().out
+    (folder,) = Path("out").iterdir()
+    results = json.loads((folder / "results.json").read_text())
+    assert [*results["breakdown"]] == ["a.safetensors", "b.safetensors"]
+    assert results["breakdown"]["a.safetensors"] == results["breakdown"]["b.safetensors"]
+    assert results["comparisons"][0]["categories"]["all"]["difference"] == 0
+    for episode in results["episodes"]:
+        assert (episode["cause"] == "won") == (episode["outcome"] == "won")
+        assert 0 <= episode["path_covered"] <= 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""Breakdown of an evaluation by what the levels contain, and by how the episodes end.
+
+by_contents(episodes)        # {"with mine": {"episodes": 80, "wins": 31, ...}, "path below 500 px": ...}
+endings(episodes)            # [Ending(cause="mine", switch_taken=False), ...], one per episode
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nppsim.files import table
+from nppsim.levels import kinds
+from nppsim.levels.format import TYPE
+from nppsim.levels.level import COUNTED, Level
+from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
+from nppsim.simulate import Run, is_active, simulate
+from rl.evaluation.results import ALL, EpisodeRecord, Stats, aggregate
+
+MIN_LEVELS = 5  # printed rows have at least so many; ``results.json`` has all
+PATH_EDGES = (500, 1_000, 2_000, 4_000)  # px
+DOOR_COUNTS = (("no", 0, 0), ("1", 1, 1), ("2 to 3", 2, 3), ("4 or more", 4, np.inf))  # label, first, last
+LOOP_SHARE = 0.5  # of the decisions of a time-out; without a gain on the path in the last ones, it is a loop
+REACH = 60.0  # px between the centres of the ninja and of what kills it; the fastest ball moves 10 px per frame
+
+# Endings of episodes that are not won.  Deaths caused by an entity have the entity's name.
+LOOP = "time-out without progress in its second half"
+SLOW = "time-out with progress"
+IMPACT = "fall or crush"
+
+_RANGED = (kinds.LASER, *kinds.TURRETS, *kinds.SHOOTING_DRONES)  # kill at a distance
+_SOLID = (kinds.THWUMP, kinds.SHOVE_THWUMP)  # without them the ninja would move differently
+
+
+@dataclass(frozen=True)
+class Ending:
+    """End of one episode.
+
+    cause: "won", a name of an entity (``kinds.ENTITY_NAMES``), IMPACT, LOOP or SLOW.
+    switch_taken: an exit switch was taken.
+    """
+
+    cause: str
+    switch_taken: bool
+
+
+def by_contents(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
+    """Statistics of the episodes on levels with each entity, path length and number of locked and trap doors, and of all."""
+    counts = np.stack([np.bincount(e.level.records[:, TYPE], minlength=256) for e in episodes])
+    doors = counts[:, list(kinds.SWITCH_OF_DOOR)].sum(axis=1)
+    paths = np.array([e.path_length for e in episodes])
+    groups = {
+        f"with {kinds.ENTITY_NAMES[kind]}": counts[:, kind] > 0
+        for kind in kinds.CREATING
+        if kind not in (kinds.EXIT, kinds.GOLD)
+    }
+    for low, high in itertools.pairwise((0, *PATH_EDGES)):
+        groups[f"path {low:,} to {high:,} px"] = (low <= paths) & (paths < high)
+    groups[f"path above {PATH_EDGES[-1]:,} px"] = paths >= PATH_EDGES[-1]
+    for label, first, last in DOOR_COUNTS:
+        groups[f"{label} locked or trap doors"] = (first <= doors) & (doors <= last)
+    groups[ALL] = np.ones(len(episodes), bool)
+    return {
+        name: aggregate([episodes[i] for i in np.flatnonzero(rows)])[ALL] for name, rows in groups.items() if rows.any()
+    }
+
+
+def common(breakdown: dict[str, Stats], episodes_per_level: int) -> dict[str, Stats]:
+    """Rows of ``by_contents`` with at least MIN_LEVELS levels."""
+    return {name: row for name, row in breakdown.items() if row["episodes"] >= MIN_LEVELS * episodes_per_level}
+
+
+def endings(episodes: Sequence[EpisodeRecord]) -> list[Ending]:
+    """Play all episodes again; return how each ends."""
+    return [_ending(episode) for episode in episodes]
+
+
+def _ending(episode: EpisodeRecord) -> Ending:
+    run = simulate(episode.level, episode.inputs)
+    switches = run.entity_state[:, run.entities[:, 0] == kinds.EXIT_SWITCH]
+    taken = bool(len(switches) and (is_active(switches[-1]) == 0).any())
+    if episode.outcome == NAMES[DIED]:
+        return Ending(cause_of_death(episode.level, episode.inputs, run), taken)
+    if episode.outcome == NAMES[TIMEOUT]:
+        loop = episode.last_gain < (1 - LOOP_SHARE) * episode.decisions
+        return Ending(LOOP if loop else SLOW, taken)
+    return Ending(NAMES[WON], taken)
+
+
+def cause_of_death(level: Level, inputs: np.ndarray, run: Run) -> str:
+    """Name of the entity type without which the ninja would survive the last frame of ``run``, or IMPACT.
+
+    Tried for every type of hazard near the ninja, by playing the inputs without the entities of this type.  A thwump is the
+    cause if no other type is and it is within reach: it is solid, so its removal would change the path.
+    """
+    near = _near(run)
+    for kind in near:
+        if kind not in _SOLID:
+            records = level.records[level.records[:, TYPE] != kind]
+            without = replace(level, records=records, exit_count=COUNTED, ball_count=COUNTED)
+            if simulate(without, inputs).outcome != NAMES[DIED]:
+                return kinds.ENTITY_NAMES[kind]
+    return next((kinds.ENTITY_NAMES[kind] for kind in near if kind in _SOLID), IMPACT)
+
+
+def _near(run: Run) -> list[int]:
+    """Types of the hazards that may have killed the ninja in the last frame, the nearest first."""
+    distance = np.hypot(*(run.entity_position[-1] - run.position[-1]).T)
+    types = run.entities[:, 0]
+    reach = {kind: float(distance[types == kind].min()) for kind in set(types.tolist()) & set(kinds.HAZARDS)}
+    limits = {kind: np.inf if kind in _RANGED else 24.0 if kind in _SOLID else REACH for kind in reach}
+    return sorted((kind for kind in reach if reach[kind] <= limits[kind]), key=reach.__getitem__)
+
+
+def format_endings(found: Sequence[Ending], episodes: Sequence[EpisodeRecord]) -> str:
+    """Table of the endings of lost episodes: number, share, and how far along the path they were."""
+    lost = [(ending, e) for ending, e in zip(found, episodes, strict=True) if not e.won]
+    if not lost:
+        return "no episode was lost"
+    rows = []
+    for cause, count in Counter(ending.cause for ending, _ in lost).most_common():
+        own = [(ending, e) for ending, e in lost if ending.cause == cause]
+        taken = np.mean([ending.switch_taken for ending, _ in own])
+        covered = np.mean([e.covered for _, e in own])
+        rows.append([cause, count, *(f"{100 * share:.0f}" for share in (count / len(lost), taken, covered))])
+    header = ["end of lost episodes", "episodes", "%", "exit switch taken, %", "path covered, %"]
+    return table(header, rows, align="lrrrr")
