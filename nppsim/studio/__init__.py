@@ -1,1 +1,1 @@
-"""The studio: one local page to play, record, watch and edit levels in the browser, on the exact physics (docs/play.md)."""
+"""The studio: a local web page to play, record, watch and edit levels with the exact physics (docs/play.md)."""

@@ -3,11 +3,11 @@
     plugin = find_plugin()
     agent = plugin.load_agent(path)
     for decision in agent.play(level, seed=1): ...          # one episode, decision by decision
-    endings = list(agent.tries([level], 64))                # how 64 episodes end, and where
+    endings = list(agent.tries([level], 64))                # outcomes and final positions of 64 episodes
     plugin.read_experiment(folder)                          # current state of an experiment in training
 
-nppsim does not depend on packages with networks: these register a plug-in in the entry-point group ``nppsim.agents`` (in this
-project ``rl.studio``).
+nppsim does not depend on a neural network library.  Packages with networks register a plug-in in the entry-point group
+``nppsim.agents``; in this project it is ``rl.studio``.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -25,23 +25,23 @@ GROUP = "nppsim.agents"
 
 
 class AgentError(UserError, ValueError):
-    """An agent or an experiment cannot be shown; the message gives the reason and the remedy."""
+    """An agent or an experiment cannot be shown."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
     """One decision of an episode: observation, policy outputs, action and reward.
 
-    seen: key of ``observe.layout`` -> raw observation before the decision, without a batch axis; of stacked frames the
-        latest.
-    probabilities: float32[6], of the actions.
+    seen: key of ``observe.layout`` -> raw observation before the decision, without a batch axis; with frame stacking the
+        latest frame.
+    probabilities: float32[6], probabilities of the actions.
     value: state value predicted by the critic.
-    entropy: nats.
+    entropy: entropy of the action distribution, nats.
     action: 0..5.
     inputs: uint8[frames], key inputs; the last decision of an episode may be shorter.
-    terms: name of ``reward.TERMS`` -> reward.
+    terms: name in ``reward.TERMS`` -> reward.
     outcome: outcome of the episode, one of ``outcomes.NAMES``; None before its end.
-    note: additional text, such as the active subtask; "" if there is none.
+    note: additional text, such as the active subtask; may be "".
     """
 
     seen: Mapping[str, np.ndarray]
@@ -59,7 +59,7 @@ class Decision:
 class Ending:
     """End of an episode.
 
-    level: index of its level among the given ones.
+    level: index of its level in the argument of ``Agent.tries``.
     outcome: one of ``outcomes.NAMES``.
     frames: length of the episode.
     x, y: final position of the ninja, px.
@@ -78,7 +78,7 @@ class Agent(Protocol):
     name: displayed name.
     facts: displayed properties, name -> text.
     frame_skip: frames per decision.
-    observations: keys of ``observe.layout`` that it reads.
+    observations: keys of ``observe.layout`` that the agent observes.
     """
 
     name: str
@@ -87,36 +87,36 @@ class Agent(Protocol):
     observations: tuple[str, ...]
 
     def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
-        """Play one episode, until its end or until the iterator is closed.  deterministic: greedy instead of sampled."""
+        """Play one episode until it ends or the iterator is closed.  deterministic: greedy instead of sampled actions."""
 
     def tries(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
     ) -> Generator[Ending, None, None]:
-        """Play ``episodes`` on each level and yield their ends in groups; closing the iterator cancels the rest."""
+        """Play ``episodes`` episodes on each level and yield how they end; closing the iterator cancels the rest."""
 
 
 class Plugin(Protocol):
     """Plug-in that loads agents and reads experiments."""
 
     def load_agent(self, path: Path) -> Agent:
-        """Load an agent; raise a UserError if the file is missing, damaged or of another kind."""
+        """Load an agent; raise a UserError if the file is missing, damaged or not an agent."""
 
     def shipped_agent(self) -> Path | None:
-        """Return the file of the shipped agent; None without one."""
+        """Return the file of the shipped agent, or None if there is none."""
 
     def read_experiment(self, folder: Path) -> Mapping[str, Any]:
-        """Return the current state of an experiment as plain JSON values (``docs/play.md``).
+        """Return the current state of an experiment as plain JSON values (``docs/lab/studio.md``).
 
         Raises a UserError if the folder is not an experiment.
         """
 
 
 def find_plugin() -> Plugin | None:
-    """Load and return the installed plug-in; None without one.  Its imports may take seconds.
+    """Load and return the installed plug-in, or None if there is none.  Its imports may take seconds.
 
-    Raises AgentError if there are several, MissingPackageError if one of its dependencies is missing.
+    Raises AgentError if several are installed, MissingPackageError if a dependency of the plug-in is missing.
     """
     found = {entry.value: entry for entry in entry_points(group=GROUP)}
     if len(found) > 1:
-        raise AgentError(f"{len(found)} packages play agents ({', '.join(found)}); uninstall all but one")
+        raise AgentError(f"{len(found)} plug-ins play agents ({', '.join(found)}); uninstall all but one")
     return next((entry.load()() for entry in found.values()), None)

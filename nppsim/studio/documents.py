@@ -1,53 +1,53 @@
-"""Messages to the page: levels, frames and runs as JSON ("documents").
+"""JSON messages to the page, called documents: levels, frames and runs.
 
-All positions are px of the stage, y grows downward, the border of one tile (24 px) included.  Entities are identified
+Positions are in px of the stage, which includes its border of one tile (24 px); y grows downward.  Entities are identified
 by their index in the order of ``Run.entities``.
 
 level document
     id         ``Level.fingerprint``
-    name       shown on the page
-    category   of its level set, or null
+    name       displayed name
+    category   category in its level set, or null
     par        frames of the best known run, or null
-    code       ``Level.id``: of the game, such as "S-C-12-03", or ""
-    title      of the file's header
+    code       ``Level.id``, the id in the game, such as "S-C-12-03", or ""
+    title      title in the file's header
     size       [1056, 600], px
     tiles      23 rows of 42 tile ids; tile (row, column) covers the 24 px from (24 column + 24, 24 row + 24)
     spawn      [x, y]
-    entities   in order of index, each {"kind", "type", "x", "y", "orientation", "mode"}: the name and number of
-               ``nppsim.levels.kinds``, the place at the start (of a locked or trap door: that of its switch), orientation
-               0..7 and mode of the record.  Doors have "door": [x1, y1, x2, y2], the line that they close.  An exit has
-               "switch" and its switch "exit": the index of the other.
-    start      the frame document of the start, with all entities
+    entities   list of {"kind", "type", "x", "y", "orientation", "mode"}.  kind, type: name and number in
+               ``nppsim.levels.kinds``.  x, y: start position; for a locked or trap door, that of its switch.
+               orientation: 0..7.  Doors also have "door": [x1, y1, x2, y2], the line that they block.  An exit has
+               "switch", the index of its switch; an exit switch has "exit", the index of its exit.
+    start      frame document of the first state, with all entities
     warnings   unusual properties of the level, in sentences
     support    {"grade": ``Level.support``, "notes": ``Level.support_notes``}
     left_out   entities that are not simulated: [{"name", "x", "y"}]
 
 frame document: the state after a frame
     f          frames since the start
-    n          the ninja: [x, y, vx, vy, state 0..9, floor normal x, floor normal y, airborne 0 or 1]
-    i          the input byte that led here; 0 at the start
+    n          ninja: [x, y, vx, vy, state 0..9, floor normal x, floor normal y, airborne 0 or 1]
+    i          input byte of this frame; 0 at the start
     o          "running", "won" or "died"
-    g          gold taken
-    c          entities that changed since the previous frame document of its stream: {index: [bits, x, y]}; laser turrets
-               have two more numbers, the end of the beam.  bits: as ``Run.entity_state`` (bit 0 active, bits 1 to 3 state
-               of mines, floor guards, thwumps and evil ninjas, bit 4 closed door)
-    all        true where ``c`` has all entities: at the start, and after a jump in time
+    g          number of gold pieces collected
+    c          entities that changed since the previous frame document of the stream: {index: [bits, x, y]}.  Laser turrets
+               add two numbers, the end of the beam.  bits: as ``Run.entity_state`` (bit 0 active, bits 1 to 3 state of
+               mines, floor guards, thwumps and evil ninjas, bit 4 closed door)
+    all        true if ``c`` contains all entities: at the start, and after a jump in time
 
-run document: a whole run, enough to draw any of its frames without the simulator
-    label      who plays
-    colour     of its ghost, as CSS, or null
-    level      id
-    outcome    "running" (the inputs ended before the level did), "won" or "died"
-    frames     F
+run document: a whole run; the page can draw any of its frames without the simulator
+    label      displayed name of the run
+    colour     CSS colour of its ghost, or null
+    level      id of the level
+    outcome    "running" (the inputs ended before the episode), "won" or "died"
+    frames     number of frames, F
     inputs     base64 of uint8[F], the input byte of each frame
-    start      the frame document of the start
+    start      frame document of the first state
     track      base64 of little-endian int16[F, 8]: x, y (1/16 px), vx, vy (1/256 px per frame), state + 16 if airborne,
                floor normal x, y (1/16384), gold; row k is the state after frame k + 1
     changes    [[frame, index, bits, x, y], ...] in order of time, positions rounded to 1/16 px; laser turrets as above
 
-run part: what was added to a run in progress since the last part
-    outcome, frames            of the run until then
-    inputs, track, changes     of the frames since the last part, as in a run document
+run part: frames added to a run in progress
+    outcome, frames            of the run so far
+    inputs, track, changes     as in a run document, for the added frames only
 """
 
 import base64
@@ -68,18 +68,19 @@ from nppsim.studio.game import Game
 
 Document = dict[str, Any]
 
-POSITION_STEPS = 16  # of a run document, per px
+# Integer steps of the track in a run document.
+POSITION_STEPS = 16  # per px
 SPEED_STEPS = 256  # per px per frame
 NORMAL_STEPS = 16384
-AIRBORNE = 16  # added to the state
-MAX_CHANGES = 1_000_000  # of entities in a run document: some 40 MB
-MAX_RUN_FRAMES = 100_000  # of a run document: 28 minutes of play
+AIRBORNE = 16  # added to the state of an airborne ninja
+MAX_CHANGES = 1_000_000  # entity changes in a run document, about 40 MB
+MAX_RUN_FRAMES = 100_000  # frames in a run document, 28 minutes of play
 _STATE_OF_MOVER = (
     kinds.EVIL_NINJA,
     kinds.FLOOR_GUARD,
     kinds.THWUMP,
     kinds.SHOVE_THWUMP,
-)  # state: the mover's
+)  # kinds whose state is stored in their mover
 _FIELDS = list(NINJA_DTYPE.fields or ())
 _FRAME, _STATE, _GOLD = map(_FIELDS.index, ("frame", "state", "gold"))
 _NINJA = [_FIELDS.index(name) for name in ("x", "y", "vx", "vy", "state", "floor_x", "floor_y", "airborne")]
@@ -87,7 +88,10 @@ _OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}
 
 
 def level_document(bank: LevelBank, *, name: str = "", category: str | None = None, par: int | None = None) -> Document:
-    """The document of a bank's only level.  name: default is its title, or the stem of its file's name."""
+    """Return the level document of a bank with a single level.
+
+    name: displayed name, by default the level's title or the stem of its file name.
+    """
     level, geometry = bank.levels[0], bank.compiled[0]
     game = Game(bank)
     return {
@@ -113,25 +117,25 @@ def level_document(bank: LevelBank, *, name: str = "", category: str | None = No
 
 
 def support_document(level: Level) -> Document:
-    """Support grade of a level, and why it is not the best one."""
+    """Return the support grade of a level and the reasons for a grade below "exact"."""
     return {"grade": level.support, "notes": list(level.support_notes)}
 
 
 def name_of(kind: int) -> str:
-    """Name of an entity type for people."""
+    """Return the displayed name of an entity type."""
     return kinds.ENTITY_NAMES[kind] if kind < len(kinds.ENTITY_NAMES) else f"unknown entity (type {kind})"
 
 
 def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:
-    """The entities of a level document."""
-    records: dict[int, list[list[int]]] = {}  # of each type, in file order, which is the order of their numbers
+    """Return ``entities`` of a level document."""
+    records: dict[int, list[list[int]]] = {}  # type -> records in file order, which numbers the entities of a type
     for record in level.records.tolist():
         records.setdefault(record[TYPE], []).append(record)
     entities = []
     for i, (kind, number) in enumerate(
         zip(geometry.entity_type.tolist(), geometry.entity_number.tolist(), strict=True)
     ):
-        # a switch is created by its exit, whether or not there is a record of it
+        # An exit creates its switch, even if the switch has no record of its own.
         record = records[kinds.EXIT if kind == kinds.EXIT_SWITCH else kind][number]
         x, y = geometry.entity_xy[i].tolist()
         entity: Document = {"kind": kinds.ENTITY_NAMES[kind], "type": kind, "x": x, "y": y}
@@ -145,10 +149,7 @@ def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:
 
 
 class FrameWriter:
-    """Writes the frame documents of one stream, each with the changes since the previous one.
-
-    geometry: compiled geometry of the level.
-    """
+    """Writer for a stream of frame documents, each with the changes since the previous one."""
 
     def __init__(self, geometry: LevelGeometry):
         kind, mover = geometry.entity_type, geometry.entity_mover
@@ -158,21 +159,22 @@ class FrameWriter:
         self._with_mover_state = np.flatnonzero(np.isin(kind, _STATE_OF_MOVER))
         self._lasers = np.flatnonzero(kind == kinds.LASER)
         self._mover = mover
-        self._numbers = np.where(kind == kinds.LASER, 4, 2).tolist()  # of an entity's place
+        self._numbers = np.where(kind == kinds.LASER, 4, 2).tolist()  # number of coordinates per entity
         self._places = np.concatenate([geometry.entity_xy, np.zeros((self._count, 2))], axis=1)
         self.forget()
 
     def forget(self) -> None:
-        """After a jump in time: the next frame document has all entities."""
-        self._memory = b""  # of the entities and movers, as they were last
+        """Include all entities in the next frame document; to be called after a jump in time."""
+        self._memory = b""  # bytes of the entities and movers at the last call of ``changes``
         self._before: tuple[np.ndarray, np.ndarray] | None = None
 
     def frame(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray, input_byte: int = 0) -> Document:
-        """The frame document of a state: an environment's row of a simulator's state (or views of a ``Game``).
+        """Return the frame document of a state.
 
-        input_byte: what led there.
+        ninja, entities, movers: one environment's row of a simulator's state, or the views of a ``Game``.
+        input_byte: input of the frame that led to this state.
         """
-        fields = ninja.item()  # one field at a time takes three times as long
+        fields = ninja.item()  # three times as fast as access by field
         document: Document = {
             "f": fields[_FRAME],
             "n": [fields[i] for i in _NINJA],
@@ -186,7 +188,7 @@ class FrameWriter:
         return document
 
     def changes(self, entities: np.ndarray, movers: np.ndarray) -> dict[int, list[float]]:
-        """Return the part ``c`` of a frame document: entities changed since the last call; all of them at first."""
+        """Return ``c`` of a frame document: the entities that changed since the last call, or all on the first call."""
         memory = entities.tobytes() + movers.tobytes()
         if memory == self._memory:  # in most frames of most levels
             return {}
@@ -205,7 +207,7 @@ class FrameWriter:
         return {i: [bit, *place[: self._numbers[i]]] for i, bit, place in looks}
 
     def _bits(self, entities: np.ndarray, movers: np.ndarray) -> np.ndarray:
-        """``Run.entity_state`` of a state."""
+        """Return the state of each entity as in ``Run.entity_state``."""
         entities = entities[: self._count]
         bits = entities["active"] | entities["closed"] << 4
         bits[self._mines] |= entities["state"][self._mines].astype(np.uint8) << 1
@@ -215,21 +217,23 @@ class FrameWriter:
 
 
 class RunWriter:
-    """Writes a run while it is played: the start of its document, then parts to append.
+    """Writer of run parts for a run that is being played.
 
-    bank: of one level.  game: its current state.  start: the frame document of the start.
+    bank: bank with a single level.
+    game: the game being played.
+    start: frame document of the first state.
     """
 
     def __init__(self, bank: LevelBank):
         self.game = Game(bank)
         self._writer = FrameWriter(bank.compiled[0])
         self.start = self._writer.frame(self.game.ninja, self.game.entities, self.game.movers)
-        self._shown = _rounded(self.start["c"])  # entity -> how it looked last, rounded
+        self._shown = _rounded(self.start["c"])  # entity index -> [bits, x, y, ...] written last, rounded
 
     def play(self, inputs: np.ndarray) -> Document:
-        """Play on (uint8[frames], until the run ends): inputs, track and changes of these frames, the outcome so far.
+        """Play inputs (uint8[frames]) until they or the episode end; return the run part.
 
-        Raises StudioError where more moves than can be shown.
+        Raises StudioError for more than MAX_CHANGES entity changes.
         """
         inputs = np.ascontiguousarray(inputs, np.uint8)
         game, before = self.game, self.game.frame
@@ -250,7 +254,7 @@ class RunWriter:
                     self._shown[i] = look
                     changes.append([before + k + 1, i, *look])
             if len(changes) > MAX_CHANGES:
-                raise StudioError(f"more moves in this run than can be shown (frame {game.frame}): cut it")
+                raise StudioError(f"too many entities move in this run (up to frame {game.frame}): shorten it")
         limits, played = np.iinfo(np.int16), game.frame - before
         packed = np.clip(np.rint(track[:played]), limits.min, limits.max).astype("<i2")
         return {
@@ -263,24 +267,24 @@ class RunWriter:
 
 
 def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: str | None = None) -> Document:
-    """The document of the run that inputs (uint8[frames]) lead to on a bank's only level, until it ends.
+    """Play inputs (uint8[frames]) on a bank with a single level and return the run document.
 
-    Raises StudioError for a run too long to be shown, or with too much in it.
+    Raises StudioError for more than MAX_RUN_FRAMES frames or MAX_CHANGES entity changes.
     """
     if len(inputs) > MAX_RUN_FRAMES:
-        raise StudioError(f"the run has {len(inputs):,} frames; at most {MAX_RUN_FRAMES:,} can be shown: cut it")
+        raise StudioError(f"the run has {len(inputs):,} frames; at most {MAX_RUN_FRAMES:,} can be shown: shorten it")
     writer = RunWriter(bank)
     head = {"label": label, "colour": colour, "level": bank.levels[0].fingerprint, "start": writer.start}
     return head | writer.play(inputs)
 
 
 def packed_text(array: np.ndarray) -> str:
-    """The array's bytes as base64."""
+    """Return the bytes of an array as base64 text."""
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
 def _rounded(looks: dict[int, list[float]]) -> dict[int, list[float]]:
-    """[bits, x, y, ...] of entities, positions rounded to steps of a run document."""
+    """Round the positions of entities, {index: [bits, x, y, ...]}, to the steps of a run document."""
     return {
         i: [bits, *(round(v * POSITION_STEPS) / POSITION_STEPS for v in place)] for i, (bits, *place) in looks.items()
     }

@@ -1,13 +1,10 @@
-"""Error of the studio's requests."""
+"""Exception for failed requests of the studio."""
 
 from nppsim.errors import UserError
 
 
 class StudioError(UserError, ValueError):
-    """A request of the page failed; the message gives the reason.
-
-    status: HTTP status of the response.
-    """
+    """A request of the page failed.  status: HTTP status of the response."""
 
     def __init__(self, message: str, status: int = 400):
         super().__init__(message)

@@ -1,10 +1,10 @@
-"""Best runs of each level, of people, agents and the planner, in an SQLite file that outlives the studio.
+"""SQLite leaderboard with the best runs of people, agents and the planner on each level.
 
     board = Leaderboard(data_folder() / "leaderboard.sqlite3")
     board.add(level.fingerprint, "agent", "vision_free", frames=130, gold=2)
     board.best(level.fingerprint)["score"][0]["name"]
 
-For each player of a level the fastest run and the one with the highest score are stored.
+The table stores two runs per player and level: the fastest and the one with the highest score.
 """
 
 import os
@@ -18,21 +18,22 @@ from nppsim.replays.score import score
 
 PERSON, AGENT, PLANNER = "person", "agent", "planner"
 FILE = "leaderboard.sqlite3"
-_SHOWN = 5  # runs of each list
+_SHOWN = 5  # maximum number of runs in a list
 _SCHEMA = """CREATE TABLE IF NOT EXISTS runs (
     level TEXT, kind TEXT, name TEXT, frames INTEGER, gold INTEGER, score REAL, PRIMARY KEY (level, kind, name, frames, gold)
 )"""
 
 
 def data_folder() -> Path:
-    """Return ``nppsim`` in the user's folder of data: XDG_DATA_HOME, else ~/.local/share."""
+    """Return the folder of user data: ``$XDG_DATA_HOME/nppsim``, by default ``~/.local/share/nppsim``."""
     given = os.environ.get("XDG_DATA_HOME")
     return (Path(given) if given else Path.home() / ".local" / "share") / "nppsim"
 
 
 class Leaderboard:
-    """Best runs per level.  file: created with its folder; the default is in memory.
+    """Best runs per level.
 
+    file: database file, created if it is missing; ":memory:" stores nothing on disk.
     Raises ConfigError if the file cannot be opened.
     """
 
@@ -47,7 +48,10 @@ class Leaderboard:
         self._lock = threading.Lock()
 
     def add(self, level: str, kind: str, name: str, frames: int, gold: int) -> None:
-        """Add a run that finished a level (its fingerprint).  Runs that the game's clock would have ended do not count."""
+        """Add a run that won.  A run with a negative score is ignored: the game's clock would have ended it.
+
+        level: fingerprint.  kind: PERSON, AGENT or PLANNER.
+        """
         points = score(frames, gold)
         if points < 0:
             return
@@ -64,9 +68,9 @@ class Leaderboard:
             )
 
     def best(self, level: str) -> dict[str, list[dict[str, Any]]]:
-        """Return {"time": fastest runs, "score": runs with the highest scores}, one run per player, best first.
+        """Return {"time": fastest runs, "score": highest-scoring runs}: at most one run per player, best first.
 
-        A run is {"kind", "name", "frames", "gold", "score"}.
+        Each run is {"kind", "name", "frames", "gold", "score"}.  level: fingerprint.
         """
         with self._lock:
             rows = self._runs.execute("SELECT kind, name, frames, gold, score FROM runs WHERE level = ?", (level,))
@@ -78,7 +82,7 @@ class Leaderboard:
 
 
 def _first_of_each(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first run of each player, at most _SHOWN."""
+    """Return the first run of each player, at most _SHOWN runs."""
     players: dict[tuple[str, str], dict[str, Any]] = {}
     for run in runs:
         players.setdefault((run["kind"], run["name"]), run)

@@ -1,8 +1,8 @@
-"""Runs as a web page: the studio's player and the runs in one file, which opens anywhere without Python or a network.
+"""Export runs as one HTML file with the studio's player.  The file needs neither Python nor a network.
 
     write_text("run.html", page(runs_of_replays(["a.replay", "b.replay"]), "Two runs"))
 
-A report has the same player: ``style()`` and ``script()`` once, ``player_data(runs)`` where the player is to appear.
+Reports embed the same player: ``style()`` and ``script()`` once per page, and ``player_data(runs)`` for each player.
 """
 
 import base64
@@ -23,7 +23,7 @@ from nppsim.replays.replay import Replay
 from nppsim.studio.documents import level_document, run_document
 from nppsim.studio.errors import StudioError
 
-MAX_PAGE = 32 << 20  # bytes; more is no pleasure to open
+MAX_PAGE = 32 << 20  # bytes; browsers open larger pages slowly
 _STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
@@ -54,7 +54,7 @@ _PAGE = """<!doctype html>
 
 @dataclass(frozen=True)
 class LevelRuns:
-    """Runs of one level.  runs: (label, inputs uint8[frames]) of each."""
+    """Runs of one level.  runs: (label, inputs) of each run; inputs are uint8[frames]."""
 
     level: Level
     runs: Sequence[tuple[str, np.ndarray]]
@@ -62,7 +62,10 @@ class LevelRuns:
 
 
 def runs_of_replays(places: Sequence[str]) -> list[LevelRuns]:
-    """The runs of replay files, or of one of a set (``SET.h5#7``), by level in order of appearance.  Raises ReplayError."""
+    """Load replays and group them by level, in order of first appearance.
+
+    places: replay files, or replays within a set (``SET.h5#7``).  Raises ReplayError.
+    """
     levels: dict[str, tuple[Level, list[tuple[str, np.ndarray]]]] = {}
     names = [Path(place).name for place in places]
     for place, name in zip(places, names, strict=True):
@@ -73,7 +76,7 @@ def runs_of_replays(places: Sequence[str]) -> list[LevelRuns]:
 
 
 def page(levels: Sequence[LevelRuns], title: str = "") -> str:
-    """The page: a player per level.  Raises StudioError for one that would be larger than MAX_PAGE."""
+    """Return the HTML of a page with one player per level.  Raises StudioError if it would exceed MAX_PAGE bytes."""
     players = "\n".join(_section(one, i if len(levels) > 1 else None) for i, one in enumerate(levels, 1))
     title = title or levels[0].level.title.strip() or levels[0].runs[0][0]
     text = _PAGE.format(
@@ -90,31 +93,31 @@ def page(levels: Sequence[LevelRuns], title: str = "") -> str:
 
 
 def _section(level: LevelRuns, number: int | None) -> str:
-    """A player, under a heading if it is not the only one."""
+    """Return the HTML of one player, with a heading if the page has several (number is not None)."""
     name = level.name or level.level.title.strip() or f"Level {number}"
     return (f"<h2>{html.escape(name)}</h2>\n" if number else "") + player_data(level)
 
 
 def player_data(level: LevelRuns) -> str:
-    """The element that becomes a player where ``script()`` runs: the documents of a level and its runs."""
+    """Return an HTML element with the documents of a level and its runs, which ``script()`` turns into a player."""
     bank = LevelBank([level.level])
     documents = {
         "level": level_document(bank, name=level.name),
         "runs": [run_document(bank, inputs, label) for label, inputs in level.runs],
     }
-    data = json.dumps(documents, separators=(",", ":")).replace("<", "\\u003c")  # no </script> within
+    data = json.dumps(documents, separators=(",", ":")).replace("<", "\\u003c")  # a label may contain </script>
     return f'<script type="application/json" class="runs">{data}</script>'
 
 
 @cache
 def style() -> str:
-    """The player's stylesheet."""
+    """Return the player's stylesheet."""
     return (_STATIC / "scene.css").read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
-    """The player's modules as one script; each is a function whose result has what it exports."""
+    """Return the player's modules as one script.  Each module becomes a function that returns its exports."""
     modules: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -132,5 +135,5 @@ def script() -> str:
 
 
 def _digest(script: str) -> str:
-    """As a Content-Security-Policy names a script that may run."""
+    """Return the SHA-256 hash by which a Content-Security-Policy allows an inline script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")

@@ -1,11 +1,11 @@
-"""Agents available in a studio, and the experiment in training that it displays.
+"""Agents available in a studio, and the experiment whose training it displays.
 
     roster = Roster(["agent.safetensors"], experiment="experiments/mine_20260101_000000")
-    roster.agents()                  # cards, by id
-    roster.agent("0")                # loaded on first use
-    roster.agent("run vision_free, seed 3")     # current weights of one of the experiment's runs
+    roster.agents()                             # cards with ids
+    roster.agent("0")                           # loaded on first use
+    roster.agent("run vision_free, seed 3")     # newest weights of one of the experiment's runs
 
-The page names agents by id, never by path.  Loading the first one imports what it needs, which takes seconds.
+The page identifies agents by id, never by path.  Loading the first agent takes seconds, because it imports torch.
 """
 
 import threading
@@ -19,17 +19,17 @@ from nppsim.errors import MissingPackageError
 from nppsim.studio.agents import Agent, AgentError, Plugin, find_plugin
 from nppsim.studio.errors import StudioError
 
-OF_RUN = "run "  # begins the id of an experiment's agents
-_MAX_LOADED = 8  # number of the newest weights that stay loaded
+OF_RUN = "run "  # prefix of the ids of an experiment's agents
+_MAX_LOADED = 8  # limit on loaded agents, those of the command line aside
 _NOT_FOUND = 404
 
 
 class Roster:
     """Agents and experiment of a studio.
 
-    agents: files; default without an experiment: the agent shipped with the plug-in.
-    experiment: folder.
-    find: returns the plug-in.
+    agents: checkpoints or exported networks.  If neither they nor an experiment are given, the shipped agent is used.
+    experiment: folder of an experiment.
+    find: function that returns the plug-in.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Roster:
         self._lock = threading.RLock()
 
     def check(self) -> None:
-        """Load the given agents and read the experiment; raise a UserError if one cannot be shown."""
+        """Load the given agents and read the experiment; raise a UserError if this fails."""
         if self._given or self._experiment is not None:
             self._plugin_needed()
             for path in self._given:
@@ -74,13 +74,13 @@ class Roster:
                 for run in self.experiment()["runs"]
                 if run["checkpoint"]
             ]
-        why = None if cards else "no agent is here: start the studio with --agent CHECKPOINT"
+        why = None if cards else "there is no agent: start the studio with --agent CHECKPOINT"
         return {"agents": cards, "why_none": why}
 
     def agent(self, id: str) -> Agent:
         """Return an agent by its id; raise StudioError for an unknown id and a UserError for an invalid file."""
         if id.startswith(OF_RUN) and self._experiment is not None:
-            for run in self._read()["runs"]:  # whose places change when one begins
+            for run in self._read()["runs"]:  # by title, since the order changes when a run begins
                 if _title(run) == id.removeprefix(OF_RUN) and run["checkpoint"]:
                     return self._load(Path(run["checkpoint"]["path"]))
         elif id.isdecimal() and int(id) < len(self._files):
@@ -103,7 +103,7 @@ class Roster:
 
     def _read(self) -> dict[str, Any]:
         if self._experiment is None:
-            raise StudioError("no experiment is followed: start the studio with --run EXPERIMENT", _NOT_FOUND)
+            raise StudioError("no training is followed: start the studio with --run EXPERIMENT", _NOT_FOUND)
         with self._lock:
             return dict(self._plugin_needed().read_experiment(self._experiment))
 
@@ -114,7 +114,7 @@ class Roster:
     def _plugin_needed(self) -> Plugin:
         with self._lock:
             if self._plugin is None:
-                raise AgentError("nothing that plays agents is installed: install this project with its extra train")
+                raise AgentError("no plug-in that plays agents is installed: install this project with its extra train")
             return self._plugin
 
     @cached_property
@@ -125,7 +125,7 @@ class Roster:
         return [] if shipped is None else [shipped]
 
     def _load(self, path: Path) -> Agent:
-        """Return the agent of a file, loaded again if the file has changed."""
+        """Return the agent of a file; load it again if the file has changed."""
         key = (path, path.stat().st_mtime if path.is_file() else 0.0)
         with self._lock:
             if key not in self._loaded:

@@ -1,8 +1,7 @@
-"""Live play: one game per socket, advanced by exactly the frames that the page requests.
+"""Live play: one game per socket, advanced by exactly the frames that the page requests (protocol: docs/lab/studio.md).
 
-The protocol is in docs/lab/studio.md.  A session keeps its inputs and a snapshot of the state every SNAPSHOT_EVERY frames (of
-huge levels more seldom); to go back it restores the last one before and plays the inputs from there again, which takes
-microseconds.
+A session stores its inputs, and a snapshot of the state every SNAPSHOT_EVERY frames (less often on huge levels).
+A rewind restores the last earlier snapshot and replays the inputs from there.
 """
 
 import base64
@@ -26,12 +25,12 @@ from nppsim.studio.recordings import Recordings
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
-SNAPSHOT_EVERY = 60  # frames, at least
-SNAPSHOT_BYTES = 64 << 20  # of one session at most; usual levels need a third of that for the longest run
-MAX_STEP = 600  # frames of one message
+SNAPSHOT_EVERY = 60  # minimum number of frames between snapshots
+SNAPSHOT_BYTES = 64 << 20  # limit per session; common levels need a third of it for the longest run
+MAX_STEP = 600  # frames per message
 MAX_SESSIONS = 64
 MAX_LABEL = 100  # characters
-_TRY_LATER = 1013  # why a socket is closed
+_TRY_LATER = 1013  # WebSocket close code "try again later"
 _SHAPES: dict[str, Any] = {
     "step": [int],
     "rewind": int,
@@ -43,11 +42,11 @@ _SHAPES: dict[str, Any] = {
 
 
 class Session:
-    """One game with its inputs.
+    """One game and its inputs.
 
-    library: source of levels.
-    recordings: receives stored runs.
-    leaderboard: receives runs that win.
+    library: source of the levels.
+    recordings: storage for runs that the player keeps.
+    leaderboard: storage for runs that win.
     """
 
     def __init__(self, library: Library, recordings: Recordings, leaderboard: Leaderboard):
@@ -55,9 +54,9 @@ class Session:
         self._game: Game | None = None
 
     def answer(self, message: Any) -> Document:
-        """Handle a message of the page and return the answer.
+        """Handle a message from the page and return the answer.
 
-        Raises UserError for what cannot be done; the game is then as it was before.
+        Raises UserError for an invalid request, which leaves the game unchanged.
         """
         verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
         allowed = {*verbs, "inputs"} if verbs == ["start"] else {*verbs}
@@ -105,7 +104,7 @@ class Session:
     def _rewind(self, frame: int) -> Document:
         assert self._game is not None
         if not 0 <= frame <= len(self._inputs):
-            raise StudioError(f"rewind to frame {frame} of {len(self._inputs)}: give one that was played")
+            raise StudioError(f"cannot rewind to frame {frame}: give one from 0 to {len(self._inputs)}")
         snapshot = frame // self._every
         again = np.frombuffer(bytes(self._inputs[snapshot * self._every : frame]), np.uint8)
         self._game.restore(self._snapshots[snapshot])
@@ -118,13 +117,13 @@ class Session:
         if len(label) > MAX_LABEL:
             raise StudioError(f"the label has {len(label)} characters; at most {MAX_LABEL} are allowed")
         if not label.isprintable():
-            raise StudioError(f"the label {label!r} has characters that no file can hold; use printable ones")
+            raise StudioError(f"the label {label!r} has unprintable characters; use printable ones")
         inputs = np.frombuffer(bytes(self._inputs), np.uint8)
         level, category = self._game.level, self._library.level(self._id).category
         return {"stored": self._recordings.keep(level, inputs, self._game.outcome, label, category).card()}
 
     def _score(self, name: str) -> Document:
-        """Enter the run that has just won into the leaderboard; return the best runs of the level."""
+        """Add the run that has just won to the leaderboard; return the best runs of the level."""
         assert self._game is not None
         if self._game.outcome != NAMES[WON]:
             raise StudioError("the run has not won, so it has no score")
@@ -134,7 +133,7 @@ class Session:
         return {"best": self._leaderboard.best(self._id)}
 
     def _play(self, inputs: np.ndarray) -> int:
-        """Play inputs, store them and snapshots between; returns the number of frames played."""
+        """Play inputs, store them and the snapshots that fall due, and return the number of frames played."""
         assert self._game is not None
         played = 0
         while played < len(inputs):
@@ -162,18 +161,18 @@ def _check_length(frames: int) -> None:
 
 
 def _bytes(text: Any) -> np.ndarray:
-    """uint8[n] of base64."""
+    """Decode base64 text into input bytes, uint8[frames]."""
     try:
         inputs = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
     except (binascii.Error, TypeError, ValueError) as error:
-        raise StudioError(f"inputs are no base64 ({error})") from error
+        raise StudioError(f"inputs must be base64 ({error})") from error
     if inputs.max(initial=0) > 15:
-        raise StudioError("inputs has a byte above 15, which is no input")
+        raise StudioError("each byte of inputs must be 0 to 15")
     return inputs
 
 
 async def play(socket: "WebSocket") -> None:
-    """The play socket: a session from its first message to its end."""
+    """Serve one play socket until it closes."""
     from starlette.concurrency import run_in_threadpool  # the extra ``studio``; see ``nppsim.studio.app``
     from starlette.websockets import WebSocketDisconnect
 
@@ -194,7 +193,7 @@ async def play(socket: "WebSocket") -> None:
             except UserError as error:
                 answer = {"error": str(error)}
             await socket.send_text(json.dumps(answer))
-    except WebSocketDisconnect:  # it has gone before it had its answer
+    except WebSocketDisconnect:  # the page closed the socket before the answer was sent
         pass
     finally:
         studio.sessions.discard(session)

@@ -137,11 +137,11 @@ def test_a_game_stops_at_its_end():
 def test_a_run_with_too_much_in_it_is_refused(monkeypatch):
     bank, inputs, _ = play(4, KINDS[4])  # drones
     monkeypatch.setattr(documents, "MAX_CHANGES", 10)
-    with pytest.raises(StudioError, match="more moves in this run"):
+    with pytest.raises(StudioError, match="too many entities move"):
         run_document(bank, inputs)
 
 
 def test_a_run_too_long_to_show_is_refused():
     bank = LevelBank([straight()])
-    with pytest.raises(StudioError, match="cut it"):
+    with pytest.raises(StudioError, match="shorten it"):
         run_document(bank, np.zeros(documents.MAX_RUN_FRAMES + 1, np.uint8))

@@ -259,7 +259,7 @@ def test_runs_too_long_to_show_are_reported(watched, monkeypatch):
     monkeypatch.setattr(documents, "MAX_CHANGES", -1)
     with watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"replay": 0}]}})
-        assert "more moves in this run than can be shown" in follow(socket, "error")[-1]["error"]
+        assert "too many entities move in this run" in follow(socket, "error")[-1]["error"]
 
 
 def test_agents_of_the_same_file_name_have_their_folders_too(page, plugin, tmp_path):
