@@ -1,4 +1,4 @@
-"""The studio as a web application: what is answered at which address.  The addresses are in docs/lab/studio.md."""
+"""The studio as an ASGI application: routes and their handlers (docs/lab/studio.md)."""
 
 import re
 from collections.abc import Callable
@@ -31,15 +31,15 @@ _ODD_IN_NAMES = re.compile(r"^\.|[^A-Za-z0-9 _.-]")
 
 
 class Studio:
-    """All that the handlers share: ``request.app.state.studio``.
+    """State that the handlers share, as ``request.app.state.studio``.
 
     library: levels and replays.
     recordings, demonstrations: stored runs.
     leaderboard: best runs; by default in memory.
-    sessions: running games, one per open socket.
-    roster: agents, and the experiment that is followed.
+    sessions: games, one per open play socket.
+    roster: agents, and the displayed experiment.
     watching: open watch sockets.
-    editors: the open ones.
+    editors: open editors.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Studio:
 
 
 def create_app(studio: Studio, access: Access) -> Starlette:
-    """The application."""
+    """Return the application.  access: conditions for answering a request."""
     guard = Middleware(Guard, access=access)
     handlers: dict[Any, Any] = {UserError: _refused, OSError: _failed}
     app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
@@ -69,7 +69,7 @@ def create_app(studio: Studio, access: Access) -> Starlette:
 
 
 async def answered(job: Callable[..., Any], *arguments: Any) -> JSONResponse:
-    """The JSON of what a function returns, which runs beside the event loop: play goes on meanwhile."""
+    """Run a function in a thread, so that live games continue, and return its result as JSON."""
     return JSONResponse(await run_in_threadpool(job, *arguments))
 
 
@@ -92,7 +92,7 @@ def _download(data: bytes, name: str) -> Response:
 
 
 def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str:
-    """A query parameter that must be one of a few; the first if it is not given."""
+    """Return a query parameter that must be one of ``known``; the default is the first."""
     value = request.query_params.get(name, known[0])
     if value not in known:
         raise StudioError(f"{name} is {value!r}; give one of {', '.join(known)}")
@@ -104,12 +104,12 @@ def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str:
 
 
 def page(_: Request) -> FileResponse:
-    """The page itself."""
+    """Return the page."""
     return FileResponse(STATIC / "index.html")
 
 
 async def state(request: Request) -> JSONResponse:
-    """How busy the studio is, and whether it follows a training.
+    """Return {"sessions": number of games, "follows": true if an experiment is displayed, "compiled"}.
 
     compiled: number of functions compiled so far while the studio compiles, else null.
     """
@@ -120,22 +120,22 @@ async def state(request: Request) -> JSONResponse:
 
 
 async def levels(request: Request) -> JSONResponse:
-    """The gallery."""
+    """Return the gallery."""
     return await answered(_studio(request).library.levels)
 
 
 async def level(request: Request) -> JSONResponse:
-    """A level document."""
+    """Return a level document."""
     return await answered(_studio(request).library.document, request.path_params["id"])
 
 
 async def best(request: Request) -> JSONResponse:
-    """The best runs of a level."""
+    """Return the best runs of a level."""
     return await answered(_studio(request).leaderboard.best, request.path_params["id"])
 
 
 async def level_file(request: Request) -> Response:
-    """A level as a file that the game reads, or as text."""
+    """Return a level as a map file of the game, or as text."""
     format = _one_of(request, "format", tuple(LEVEL_FORMATS))
     found = (await run_in_threadpool(_studio(request).library.level, request.path_params["id"])).level
     data = found.to_bytes() if format == "map" else to_text(found).encode()
@@ -144,18 +144,18 @@ async def level_file(request: Request) -> Response:
 
 
 async def open_file(request: Request) -> JSONResponse:
-    """Open a file that was dropped onto the page: its bytes are the body."""
+    """Open the file in the body of the request; its name is in the header X-File-Name."""
     name = unquote(request.headers.get("x-file-name", ""))
     return await answered(_studio(request).library.open, await request.body(), name)
 
 
 async def replays(request: Request) -> JSONResponse:
-    """The replays of the folders."""
+    """Return the list of replays."""
     return await answered(_studio(request).library.replays)
 
 
 async def replay_run(request: Request) -> JSONResponse:
-    """The run document of one of them."""
+    """Return the run document of a replay."""
 
     def run() -> Any:
         library = _studio(request).library

@@ -1,4 +1,4 @@
-"""``python -m nppsim studio`` and ``watch``: open the studio in the browser and serve it until it is stopped."""
+"""Commands ``python -m nppsim studio`` and ``watch``: serve the studio until Ctrl-C and open it in the browser."""
 
 import argparse
 import os
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from nppsim.studio.recordings import Recordings
 
 PORT = 8765
-EVERY_ADDRESS = ("0.0.0.0", "::")  # of this machine
+EVERY_ADDRESS = ("0.0.0.0", "::")  # hosts that mean all addresses of this machine
 _PACKAGES = ("starlette", "uvicorn", "websockets")
 
 
 def flags(parser: Parser) -> None:
     """Add the flags of ``studio``."""
     _common_flags(parser)
-    parser.add_argument("--run", metavar="EXPERIMENT", help="a training to follow: its folder")
+    parser.add_argument("--run", metavar="EXPERIMENT", help="folder of an experiment whose training is displayed live")
     parser.set_defaults(level=None)
 
 
 def watch_flags(parser: Parser) -> None:
     """Add the flags of ``watch``."""
-    parser.add_argument("level", metavar="LEVEL", help="a level file")
+    parser.add_argument("level", metavar="LEVEL", help="level file on which an agent plays")
     _common_flags(parser)
     parser.set_defaults(run=None)
 
@@ -49,34 +49,40 @@ def _common_flags(parser: Parser) -> None:
         nargs="+",
         default=[],
         metavar="PLACE",
-        help="folders, campaign files, level files (default: nppsim's own)",
+        help="folders, campaign files or level files to show (default: the levels shipped with nppsim)",
     )
-    parser.add_argument("--replays", nargs="+", default=[], metavar="DIR", help="replays to watch, and as ghosts")
+    parser.add_argument(
+        "--replays", nargs="+", default=[], metavar="DIR", help="replays to watch and to play against as ghosts"
+    )
     parser.add_argument(
         "--demonstrations",
         metavar="DIR",
         default="demonstrations",
-        help="where recordings go that become demonstrations; --replay-data-dir of training takes it (default: %(default)s)",
+        help="folder for recorded demonstrations; pass it to --replay-data-dir of the training (default: %(default)s)",
     )
     parser.add_argument(
         "--agent",
         nargs="+",
         default=[],
         metavar="CHECKPOINT",
-        help="agents to watch, also exported ones, *.onnx (default: the one that is shipped)",
+        help="agents to watch: checkpoints or exported networks, *.onnx (default: the shipped agent)",
     )
-    parser.add_flag(Setting("0 takes any that is free", flag="port", kind=int, default=PORT, low=0, high=65535))
+    parser.add_flag(Setting("TCP port; 0 selects a free one", flag="port", kind=int, default=PORT, low=0, high=65535))
     parser.add_argument(
-        "--host", default=LOOPBACK, help="address to listen at; another than %(default)s lets other machines in"
+        "--host",
+        default=LOOPBACK,
+        help="address to listen at (default: %(default)s, this machine only); other addresses let other machines connect",
     )
-    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+    parser.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
     parser.add_argument(
-        "--end-with-input", action="store_true", help="end with standard input, too: for programs that start the studio"
+        "--end-with-input",
+        action="store_true",
+        help="also exit when standard input closes; for programs that start the studio",
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve until Ctrl-C.  Raises UserError for folders and files that are none, and a port that is taken."""
+    """Serve the studio until Ctrl-C.  Raises UserError for invalid folders and files, and for a port in use."""
     check_packages()
     from nppsim.env import STARTER_LEVELS
     from nppsim.levels.level import Level
@@ -88,7 +94,7 @@ def run(arguments: argparse.Namespace) -> None:
     from nppsim.studio.roster import Roster
 
     check_output_folder(arguments.demonstrations, "--demonstrations")
-    # Networks are small: threads that wait for each other cost them more than they gain, and play needs the cores.
+    # The networks are too small to gain from threads, and live play needs the cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     library = Library(arguments.levels, arguments.replays)
     roster = Roster(arguments.agent, arguments.run)
@@ -101,54 +107,54 @@ def run(arguments: argparse.Namespace) -> None:
         view = "#/run"
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
-        Game(LevelSet.open(STARTER_LEVELS)[0]).play(np.zeros(1, np.uint8))  # compiles the kernels, the first time
+        Game(LevelSet.open(STARTER_LEVELS)[0]).play(np.zeros(1, np.uint8))  # compiles the kernels on the first start
         every = arguments.host in EVERY_ADDRESS
         address = address_of(listener, LOOPBACK if every else arguments.host, access) + view
         print(f"the studio is at {address} (Ctrl-C ends it)", flush=True)
         if not is_local(arguments.host):
             others = address_of(listener, socket.gethostname() if every else arguments.host, access)
-            print(f"note: from other machines it is {others}; nothing is encrypted", file=sys.stderr)
+            print(f"note: the address for other machines is {others}; nothing is encrypted", file=sys.stderr)
         if arguments.end_with_input:
             threading.Thread(target=_end_with_input, daemon=True).start()
         if not arguments.no_browser:
             webbrowser.open(address)
         studio = Studio(library, arguments.demonstrations, roster, Leaderboard(data_folder() / FILE))
-        recordings = None if arguments.end_with_input else studio.recordings  # its output is not read
+        recordings = None if arguments.end_with_input else studio.recordings  # no user sees a warning
         serve(create_app(studio, access), listener, recordings)
 
 
 def _end_with_input() -> None:
-    """End this process, as Ctrl-C does, when there is no more to be read."""
+    """Send SIGINT to this process when standard input closes."""
     sys.stdin.buffer.read()
     os.kill(os.getpid(), signal.SIGINT)
 
 
 def check_packages() -> None:
-    """MissingPackageError unless all that the studio needs is installed."""
+    """Raise MissingPackageError unless all packages of the studio are installed."""
     for package in _PACKAGES:
         needed(package, "studio")
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens.  ConfigError where that cannot be."""
+    """Return a listening socket.  Raises ConfigError if the address or the port cannot be used."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        advice = f"cannot listen at {host} ({error.strerror}); choose another port, or 0 for any that is free"
+        advice = f"cannot listen at {host} ({error.strerror}); choose another port, or 0 for a free one"
         raise ConfigError(advice, "--port", port) from error
 
 
 def address_of(listener: socket.socket, host: str, access: Access) -> str:
-    """Return the URL of the page with a name of this machine and the token."""
+    """Return the URL of the page, with the token.  host: name or address of this machine."""
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}/?token={access.token}"
 
 
 def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | None" = None) -> None:
-    """Answer until Ctrl-C or a signal, which end it.
+    """Serve until Ctrl-C or a signal.
 
-    recordings: stored runs; while some are in no file, the first Ctrl-C only prints a warning.
+    recordings: stored runs; the first Ctrl-C only prints a warning if some of them are unsaved.
     """
     import uvicorn
 
@@ -161,7 +167,7 @@ def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | N
                 self.warned = True
                 runs = "1 stored run is" if count == 1 else f"{count} stored runs are"
                 print(
-                    f"{runs} in no file: save all under Runs in the page, or press Ctrl-C again to lose them",
+                    f"{runs} not saved: save all under Runs in the page, or press Ctrl-C again to discard them",
                     flush=True,
                 )
             else:
@@ -171,8 +177,8 @@ def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | N
         app,
         log_level="warning",
         ws_max_size=MAX_BODY,
-        ws_per_message_deflate=False,  # nothing to gain on the same machine
-        timeout_graceful_shutdown=2,  # s, for tabs that are open
+        ws_per_message_deflate=False,  # compression gains nothing on the same machine
+        timeout_graceful_shutdown=2,  # s; open tabs would otherwise delay the exit
     )
     with suppress(KeyboardInterrupt):
         Server(config).run(sockets=[listener])

@@ -1,14 +1,14 @@
-"""Drafts: levels that are being edited, as the editor and the server exchange them, and what is wrong with them in words.
+"""Drafts, the JSON form of levels in the editor: conversion from and to levels, and checks with messages for the author.
 
-A draft (JSON) need not be complete.  Places are in steps of 6 px from the outer corner of the border, as in level files:
+A draft may be incomplete.  Positions are in steps of 6 px from the outer corner of the border, as in level files:
 
     {"title": at most 128 ASCII characters,
      "tiles": 23 rows of 42 tile ids,
      "spawn": [x, y] or null,
      "entities": [{"kind": type, "x": x, "y": y, "orientation": 0..7, "mode": 0..3, "switch": [x, y]}, ...]}
 
-Exits, locked doors and trap doors stand with their switch in one entity; others have no ``switch``.  Entities are ordered by
-kind, as the game writes them; ``level_of`` puts them in that order.
+Only exits, locked doors and trap doors have ``switch``, the position of their switch.  ``draft_of`` and ``level_of`` sort
+the entities by kind, as the game does.
 """
 
 from collections import Counter
@@ -37,9 +37,10 @@ from nppsim.levels.stage import COLUMNS, ROWS, TILE
 from nppsim.reading import mismatch
 from nppsim.studio.documents import name_of
 
-WITH_SWITCH = (kinds.EXIT, *kinds.SWITCH_OF_DOOR)  # kinds whose entity has its switch with it
+WITH_SWITCH = (kinds.EXIT, *kinds.SWITCH_OF_DOOR)  # kinds whose draft entity includes the switch
 SWITCH_KINDS = (kinds.EXIT_SWITCH, *kinds.SWITCH_OF_DOOR.values())
-FAR_TILES = 22  # tiles, half the stage: a switch farther from its door causes a remark
+FAR_TILES = 22  # distance in tiles (half the stage) from which a switch is reported as far from its door
+# Fields that the game ignores; a draft sets them to 0.
 _UNREAD = {kinds.EXIT: ("orientation", "mode"), kinds.LOCKED_DOOR: ("mode",), kinds.TRAP_DOOR: ("mode",)}
 _SHAPE = {
     "title": str,
@@ -51,11 +52,11 @@ _SHAPE = {
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about a draft that its author should know.
+    """Message about a draft.
 
-    severity: "error" (no level comes of it), "warning" (a level that cannot be meant so) or "note".
-    text: what it is, and what to do about it.
-    at: place in steps of 6 px, or None where it concerns the whole level.
+    severity: "error" (the draft is not a valid level), "warning" (a probable mistake) or "note".
+    text: description and remedy.
+    at: position in steps of 6 px; None if the finding concerns the whole level.
     """
 
     severity: str
@@ -63,7 +64,7 @@ class Finding:
     at: tuple[int, int] | None = None
 
     def document(self) -> dict:
-        """As JSON."""
+        """Return the finding as a dictionary for JSON."""
         return asdict(self)
 
 
@@ -72,7 +73,7 @@ class Finding:
 
 
 def draft_of(level: Level) -> tuple[dict, list[str]]:
-    """The draft of a level, and what of the level it does not keep (of odd files only), in words."""
+    """Return the draft of a level, and descriptions of what the draft does not preserve (unusual files only)."""
     lost = []
     records = level.records.tolist()
     entities = []
@@ -110,7 +111,7 @@ def draft_of(level: Level) -> tuple[dict, list[str]]:
 
 
 def level_of(draft: Any, name: str = "draft") -> Level:
-    """The level that a draft describes.  Raises LevelError for an invalid or incomplete draft."""
+    """Return the level of a draft.  name: for messages.  Raises LevelError for an invalid or incomplete draft."""
     check_shape(draft, name)
     if draft["spawn"] is None:
         raise LevelError(f"{name}: there is no spawn; place the ninja")
@@ -137,27 +138,27 @@ def level_of(draft: Any, name: str = "draft") -> Level:
 
 
 def check_shape(draft: Any, name: str = "draft") -> None:
-    """Raise LevelError for an invalid draft."""
+    """Raise LevelError if a draft does not have the structure described above."""
     wrong = mismatch(draft, _SHAPE)
     if not wrong and [len(row) for row in draft["tiles"]] != [COLUMNS] * ROWS:
-        wrong = f"tiles: needed are {ROWS} rows of {COLUMNS} tile ids"
+        wrong = f"tiles must be {ROWS} rows of {COLUMNS} tile ids"
     if not wrong:
         wrong = next(_wrong_numbers(draft), "")
     if wrong:
-        raise LevelError(f"{name} is no level draft: {wrong} (docs/play.md)")
+        raise LevelError(f"{name} is not a level draft: {wrong}")
 
 
 def _wrong_numbers(draft: dict) -> Iterator[str]:
     if draft["spawn"] is not None and not _are_bytes(draft["spawn"], 2):
-        yield f"spawn is {draft['spawn']}; needed are two numbers 0..255, or null"
+        yield f"spawn is {draft['spawn']}; it must be two numbers 0..255, or null"
     if not all(_are_bytes(row, COLUMNS) for row in draft["tiles"]):
-        yield "tiles: ids are numbers 0..255"
+        yield "tile ids must be numbers 0..255"
     for i, entity in enumerate(draft["entities"]):
         numbers = [entity[key] for key in ("kind", "x", "y", "orientation", "mode")]
         if not _are_bytes(numbers, 5):
             yield f"entities[{i}] is {entity}; its numbers must be 0..255"
         if entity["kind"] == kinds.NINJA or entity["kind"] in SWITCH_KINDS:
-            yield f"entities[{i}] is a {name_of(entity['kind'])}; spawn and switches stand with what they belong to"
+            yield f"entities[{i}] is a {name_of(entity['kind'])}; give it as spawn, or as switch of its door or exit"
         if (entity["kind"] in WITH_SWITCH) != _are_bytes(entity.get("switch"), 2):
             needed = "needs a switch [x, y]" if entity["kind"] in WITH_SWITCH else "has no switch"
             yield f"entities[{i}] is {entity}; a {name_of(entity['kind'])} {needed}"
@@ -172,11 +173,11 @@ def _are_bytes(numbers: Any, count: int) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What is wrong
+# Checks
 
 
 def findings(draft: dict) -> list[Finding]:
-    """All that is to be said about a draft, the gravest first.  Raises LevelError for an invalid draft."""
+    """Check a draft; return the findings by falling severity.  Raises LevelError for an invalid draft."""
     check_shape(draft)
     found = list(_missing(draft))
     if not any(finding.severity == "error" for finding in found):
@@ -211,7 +212,7 @@ def _missing(draft: dict) -> Iterator[Finding]:
 
 
 def _misplaced(draft: dict) -> Iterator[Finding]:
-    """Yield findings: things outside the stage, and buried things that have to be touched."""
+    """Yield findings on objects outside the stage, and on objects inside solid tiles that the ninja must touch."""
     solid = _solid_pixels(draft["tiles"])
     for what, x, y, touched in _things(draft):
         if x > MIRROR_X or y > BOTTOM_Y:
@@ -239,7 +240,7 @@ def _remarks(draft: dict) -> Iterator[Finding]:
 
 
 def _things(draft: dict) -> Iterator[tuple[str, int, int, bool]]:
-    """(what, x, y, whether it must be touched) of the spawn, each entity and each switch."""
+    """Yield (description, x, y, whether the ninja must touch it) of the spawn, each entity and each switch."""
     if draft["spawn"] is not None:
         yield "spawn", *draft["spawn"], True
     for entity in draft["entities"]:
@@ -250,24 +251,24 @@ def _things(draft: dict) -> Iterator[tuple[str, int, int, bool]]:
 
 
 def _solid_pixels(rows: list[list[int]]) -> np.ndarray:
-    """bool[600, 1056], y first: what is solid on the stage, its border included."""
+    """Return bool[600, 1056], [y, x]: True for solid pixels of the stage, including its border."""
     masks = {tile: tiles.solid_mask(tile, TILE) for row in rows for tile in row}
     inner = np.block([[masks[tile] for tile in row] for row in rows])
     return np.pad(inner, TILE, constant_values=True)
 
 
 def _buried(solid: np.ndarray, x: int, y: int) -> bool:
-    """Return True if nothing is open within a step around a place."""
+    """Return True if all pixels within one step of a position are solid."""
     row, column = POSITION_UNIT * y, POSITION_UNIT * x
     top, left = max(row - POSITION_UNIT, 0), max(column - POSITION_UNIT, 0)
     return bool(solid[top : row + POSITION_UNIT, left : column + POSITION_UNIT].all())
 
 
 def _place(x: int, y: int) -> str:
-    """A place as in level texts: in tiles from the stage's outer corner."""
+    """Format a position as in level texts: in tiles from the outer corner of the stage."""
     return f"({x / STEPS_PER_TILE:g}, {y / STEPS_PER_TILE:g})"
 
 
 def _without_offset(warning: str) -> str:
-    """A warning of ``Level`` without the byte of a file that does not exist yet."""
+    """Remove the file offset from a warning of ``Level``, since a draft has no file."""
     return warning.partition(": ")[2] if warning.startswith("byte ") else warning

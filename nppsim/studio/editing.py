@@ -1,15 +1,15 @@
-"""Server side of the editor: drafts become levels and files, and are checked while they are edited.
+"""Server side of the editor: convert drafts to levels and files, and check them while they are edited.
 
     GET  /api/edit/drafts/{id}  {"draft", "lost"} of a level of the library; see ``drafts.draft_of``
-    POST /api/edit/level        {"draft"} -> {"level": id}: the library has the level then, to be played or downloaded
-    GET  /api/edit/folders      {"folders": names of those that take levels}
-    POST /api/edit/save         {"draft", "folder": number, "name", "replace"} -> {"saved": name of the file}, or
-                                {"exists": name} where there is such a file, and it is not to be replaced
+    POST /api/edit/level        {"draft"} -> {"level": id}; adds the level to the library
+    GET  /api/edit/folders      {"folders": names of the folders in which levels can be saved}
+    POST /api/edit/save         {"draft", "folder": number, "name", "replace"} -> {"saved": file name}, or
+                                {"exists": file name} if the file exists and "replace" is false
 
-The socket /ws/edit takes two messages; a new one cancels the work for earlier ones.  All answers have its "number".
+The socket /ws/edit takes two messages; a new one cancels the work for earlier ones.  Answers repeat its "number".
 
-    {"check": draft, "number"}         -> {"findings"}; then, for a valid level, {"search": {"state"}}, which is
-                                          "starting" or "searching" and in the end "found" (with ``trial``'s answer), "none",
+    {"check": draft, "number"}         -> {"findings"}; then, for a valid level, {"search": {"state"}}.  The state is first
+                                          "starting" or "searching", then "found" (with the answer of ``trial``), "none",
                                           "barred" (no path leads to an exit), "timeout" or "failed" (with "why")
     {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries", "of"}} as the agent's episodes end
 """
@@ -40,18 +40,18 @@ from nppsim.studio.trial import TrialError, Trials
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
 
-MAX_EDITORS = 8  # open at a time; each may have a process of the planner
-TRIES = 64  # of an agent
+MAX_EDITORS = 8  # open editors; each may run a process of the planner
+TRIES = 64  # episodes of an agent
 _TOGETHER = 8  # episodes per message
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
 
 
 async def _message(request: Request, shape: dict) -> dict:
-    """The JSON of a request.  Raises StudioError for another shape."""
+    """Return the JSON of a request.  Raises StudioError if it does not have the given shape."""
     message = parse_json(await request.body(), "the request", StudioError, "docs/lab/studio.md has the protocol")
     if wrong := mismatch(message, shape):
-        raise StudioError(f"the request is wrong at {wrong} (docs/play.md)")
+        raise StudioError(f"the request is wrong at {wrong} (docs/lab/studio.md)")
     return message
 
 
@@ -60,7 +60,7 @@ def _library(request: Request) -> "Library":
 
 
 async def draft(request: Request) -> JSONResponse:
-    """The draft of a level."""
+    """Return the draft of a level."""
 
     def made() -> dict:
         found, lost = draft_of(_library(request).level(request.path_params["id"]).level)
@@ -70,18 +70,18 @@ async def draft(request: Request) -> JSONResponse:
 
 
 async def level(request: Request) -> JSONResponse:
-    """Take the level of a draft into the library."""
+    """Add the level of a draft to the library."""
     message = await _message(request, {"draft": {}})
     return JSONResponse({"level": await run_in_threadpool(lambda: _library(request).add(level_of(message["draft"])))})
 
 
 async def folders(request: Request) -> JSONResponse:
-    """The folders that take levels."""
+    """Return the folders in which levels can be saved."""
     return JSONResponse({"folders": [str(folder) for folder in _library(request).folders]})
 
 
 async def save(request: Request) -> JSONResponse:
-    """Write the level of a draft into a folder."""
+    """Save the level of a draft in a folder."""
     message = await _message(request, {"draft": {}, "folder": int, "name": str, "replace": bool})
     return JSONResponse(await run_in_threadpool(_save, _library(request), message))
 
@@ -100,23 +100,26 @@ def _save(library: "Library", message: dict) -> dict:
 
 
 def place_of(folders: list[Path], number: int, name: str) -> Path:
-    """Where a level of this name is saved.  Raises StudioError for another folder, or a name that could be a path."""
+    """Return the path for a level of this name.  Raises StudioError for an unknown folder or an invalid file name.
+
+    number: index of the folder.
+    """
     if not 0 <= number < len(folders):
         raise StudioError("there is no such folder; start the studio with --levels FOLDER")
     if not _NAME.fullmatch(name):
-        raise StudioError(f"{name!r} is no name for a file: use letters, digits, space and _ . -, not more than 80")
+        raise StudioError(f"{name!r} is not a valid name: use at most 80 letters, digits, spaces and _ . -")
     return folders[number] / (name if name.lower().endswith(_SUFFIXES) else name + _SUFFIXES[0])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# While it is being drawn
+# Checks while the level is edited
 
 
 class Checker:
-    """Checks the level of one open editor.
+    """Checks of one open editor.
 
-    socket: where answers are sent.
-    trials: the planner process of this editor.
+    socket: socket for the answers.
+    trials: planner process of this editor.
     """
 
     def __init__(self, socket: WebSocket):
@@ -126,11 +129,11 @@ class Checker:
         self._tries_task: asyncio.Task | None = None
 
     async def answer(self, message: Any) -> None:
-        """Answer a message; what takes long goes on after that.  Raises UserError for a wrong one."""
+        """Handle a message; start long work as a task.  Raises UserError for an invalid message."""
         tries = isinstance(message, dict) and "tries" in message
         shape = {"tries": {}, "agent": str, "number": int} if tries else {"check": {}, "number": int}
         if wrong := mismatch(message, shape):
-            raise StudioError(f"the message is wrong at {wrong} (docs/play.md)")
+            raise StudioError(f"the message is wrong at {wrong} (docs/lab/studio.md)")
         await _give_up(self._tries_task)
         if tries:
             level = level_of(message["tries"])
@@ -174,7 +177,7 @@ class Checker:
         await self._socket.send_text(json.dumps({**answer, "number": number}))
 
     async def close(self) -> None:
-        """Give up everything, and end the planner's process."""
+        """Cancel all work and end the planner process."""
         await _give_up(self._tries_task)
         await _give_up(self._search_task)
         await self.trials.close()
@@ -188,21 +191,21 @@ async def _give_up(work: asyncio.Task | None) -> None:
 
 
 async def edit(socket: WebSocket) -> None:
-    """The editor's socket."""
+    """Serve one editor socket until it closes."""
     editors: set[Checker] = socket.app.state.studio.editors
     await socket.accept()
     checker = Checker(socket) if len(editors) < MAX_EDITORS else None
     if checker is not None:
         editors.add(checker)
     try:
-        with suppress(WebSocketDisconnect):  # also while an answer is being sent
+        with suppress(WebSocketDisconnect):  # may also be raised by sending an answer
             while (received := await socket.receive())["type"] == "websocket.receive":
                 data = (received.get("text") or "").encode() or received.get("bytes") or b""
                 await _answer(checker, socket, data)
     finally:
         if checker is not None:
             editors.discard(checker)
-            with CancelScope(shield=True):  # also where the server ends
+            with CancelScope(shield=True):  # close also when the server shuts down
                 await checker.close()
 
 
@@ -211,7 +214,7 @@ async def _answer(checker: Checker | None, socket: WebSocket, data: bytes) -> No
     try:
         message = parse_json(data, "the message", StudioError, "docs/lab/studio.md has the protocol")
         if checker is None:
-            raise StudioError(f"{MAX_EDITORS} editors are open already; close some tabs and change something here")
+            raise StudioError(f"{MAX_EDITORS} editors are open already; close some tabs, then edit the level again")
         await checker.answer(message)
     except UserError as error:
         number = message.get("number") if isinstance(message, dict) else None

@@ -1,15 +1,16 @@
-"""An agent's episode for the page: played a little at a time, with what the agent thought, as documents.
+"""Episodes of an agent for the page: run parts with the agent's decisions as documents.
 
 decision document
-    f        frame at which it was made
+    f        frame of the decision
     a        action 0..5;  p: probabilities of the six actions;  v: value;  h: entropy, nats
-    r        reward terms that are not 0: {name: reward}
-    note     such as the current subtask, or absent
-    s        what the agent saw: key of ``observe.layout`` -> numbers of a vector in a flat list, rounded; a picture as
-             base64 of uint8, in the layout's order of axes
+    r        reward terms other than 0: {name: reward}
+    note     additional text, such as the active subtask; may be missing
+    s        observation: key of ``observe.layout`` -> flat list of rounded numbers, or base64 of uint8 for an image;
+             axes in the order of the layout
 
-``way`` of a run part: base64 of little-endian uint16[4539], the length of the path to the objective from each point of a
-lattice of 12 px, x first, in steps of 1.2 px (65534 and 65535: none), from that decision on; null if unchanged.
+A run part of an agent also has ``way``: path lengths to the objective from this decision on, or null if they are
+unchanged.  They are base64 of little-endian uint16[4539] on a lattice of 12 px (x is the slow axis), in steps of 1.2 px.
+The values 65534 and 65535 mean that there is no path.
 """
 
 from collections.abc import Sequence
@@ -23,14 +24,14 @@ from nppsim.studio.agents import Agent, Decision
 from nppsim.studio.documents import Document, RunWriter, packed_text
 from nppsim.studio.game import Game
 
-_DIGITS = 3  # of numbers that people read
+_DIGITS = 3  # decimal places of displayed numbers
 
 
 class Episode:
-    """One episode of an agent on a bank's only level, as far as it was played.
+    """One episode of an agent on a bank with a single level.
 
-    start: the frame document of the start.
-    outcome: one of ``outcomes.NAMES``, None while it goes on.
+    start: frame document of the first state.
+    outcome: one of ``outcomes.NAMES``; None until the episode ends.
     """
 
     def __init__(self, bank: LevelBank, agent: Agent, *, seed: int, deterministic: bool):
@@ -43,21 +44,21 @@ class Episode:
 
     @property
     def game(self) -> Game:
-        """The game that it plays."""
+        """The game being played."""
         return self._writer.game
 
     @property
     def frame(self) -> int:
-        """Frames played."""
+        """Number of frames played."""
         return self._writer.game.frame
 
     @property
     def inputs(self) -> np.ndarray:
-        """uint8[frames] so far."""
+        """Inputs played so far, uint8[frames]."""
         return np.concatenate([np.zeros(0, np.uint8), *self._pressed])
 
     def play(self, frames: int) -> list[Document]:
-        """Play on for at least so many frames, or to the end: a run part per decision, with ``decision`` and ``way``."""
+        """Play at least ``frames`` more frames, or to the end; return a run part per decision."""
         parts: list[Document] = []
         game = self._writer.game
         until = game.frame + frames
@@ -70,12 +71,12 @@ class Episode:
         return parts
 
     def close(self) -> None:
-        """Play no further."""
+        """Stop the agent."""
         self._decisions.close()
 
 
 def decision_document(one: Decision, frame: int) -> Document:
-    """The document of a decision made at a frame."""
+    """Return the document of a decision made at a frame."""
     document: Document = {
         "f": frame,
         "a": one.action,
@@ -98,7 +99,7 @@ def _numbers(values: np.ndarray, digits: int) -> list[float]:
 
 
 def layout_document(keys: Sequence[str]) -> Document:
-    """Layout of ``s``: key -> {"shape", "picture": whether it is one, "components": names along the last axis}."""
+    """Describe ``s``: key -> {"shape", "picture": true for an image, "components": names along the last axis}."""
     return {
         key: {
             "shape": list(SPECS[key].shape),
@@ -110,14 +111,14 @@ def layout_document(keys: Sequence[str]) -> Document:
 
 
 class PathFields:
-    """Path lengths of a game's current state, recomputed when a door or an exit changes.  bank: of one level."""
+    """Path lengths of a game's current state, recomputed when a door or an exit changes.  bank: has a single level."""
 
     def __init__(self, bank: LevelBank):
         self._bank = bank
         self._before: bytes | None = None
 
     def changed(self, game: Game) -> str | None:
-        """Return the field as ``way`` above; None if it has not changed since the last call."""
+        """Return the path lengths as ``way`` of a run part; None if they have not changed since the last call."""
         record, entities = self._bank.world.level[0], game.entities
         base = record["entity_first"]
         doors = slice(record["switches_first"] - base, record["switches_end"] - base)

@@ -1,12 +1,12 @@
-"""One level being played, exactly, as many frames at a time as one likes.
+"""Play one level step by step, with any number of frames per call.
 
     game = Game(level)
     game.play(np.array([2, 2, 3], np.uint8))
     state = game.snapshot()
     ...
-    game.restore(state)                         # and everything goes on as it did from there
+    game.restore(state)
 
-The same kernels as ``nppsim.simulate``: what is played here plays back there bit for bit.
+The kernels are those of ``nppsim.simulate``, so the results are identical bit for bit.
 """
 
 import numpy as np
@@ -22,10 +22,10 @@ _OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}
 
 
 class Game:
-    """A level and its present state.
+    """A level and its current state.
 
-    level: or a LevelBank of it alone, if it is compiled already.
-    bank: of the level alone.
+    level: level, or a LevelBank with a single level.
+    bank: LevelBank of the level.
     """
 
     def __init__(self, level: Level | LevelBank):
@@ -39,17 +39,17 @@ class Game:
 
     @property
     def ninja(self) -> np.void:
-        """The ninja now, NINJA_DTYPE; a view."""
+        """View of the ninja's state, NINJA_DTYPE."""
         return self._state.ninja[0]
 
     @property
     def entities(self) -> np.ndarray:
-        """ENTITY_DTYPE[E], the entities now in the order of ``Run.entities``; a view."""
+        """View of the entities, ENTITY_DTYPE[E], in the order of ``Run.entities``."""
         return self._state.entities[0]
 
     @property
     def movers(self) -> np.ndarray:
-        """MOVER_DTYPE[M], the movers now; a view."""
+        """View of the movers, MOVER_DTYPE[M]."""
         return self._state.movers[0]
 
     @property
@@ -63,19 +63,19 @@ class Game:
         return _OUTCOMES.get(int(self.ninja["state"]), UNFINISHED)
 
     def play(self, inputs: np.ndarray) -> int:
-        """Play inputs (uint8[frames], one a frame); returns the number of frames played: fewer after a win or a death."""
+        """Play inputs (uint8[frames]) until they end, or a win or death; return the number of frames played."""
         if self.outcome != UNFINISHED:
             return 0
-        return play_on(self._state, self.bank.world, inputs.copy())  # for read-only arrays Numba would compile it again
+        return play_on(self._state, self.bank.world, inputs.copy())  # a read-only array would compile the kernel again
 
     def restart(self) -> None:
-        """Back to the spawn."""
+        """Start the level again."""
         begin(self._state, self.bank.world)
 
     def snapshot(self) -> np.ndarray:
-        """uint8[B]: everything that the future depends on."""
+        """Return a copy of the complete state, uint8[B]."""
         return self._rows[0].copy()
 
     def restore(self, snapshot: np.ndarray) -> None:
-        """Go to a state that ``snapshot`` gave."""
+        """Restore a state returned by ``snapshot``."""
         self._rows[0] = snapshot

@@ -1,6 +1,6 @@
-"""The levels and replays that one studio shows: those of the folders it was given, and what was opened in the page.
+"""Levels and replays that a studio shows: those of its folders, and those opened in the page.
 
-The page names levels by fingerprint and replays by number, never by path: there is no path to confine.
+The page identifies levels by fingerprint and replays by number.  It never sends a path, so it cannot reach other files.
 """
 
 import threading
@@ -26,29 +26,26 @@ from nppsim.replays.replay_set import ReplaySet
 from nppsim.studio.documents import Document, level_document, run_document, support_document
 from nppsim.studio.errors import StudioError
 
-MAX_LEVELS = 20_000  # that a gallery shows; more make no good page
+MAX_LEVELS = 20_000  # levels in a gallery
 MAX_REPLAYS = 20_000
-MAX_OPENED = 5_000  # levels opened or made in the page; the oldest are forgotten
+MAX_OPENED = 5_000  # levels opened or created in the page; the oldest are dropped
 _BANKS = 32  # compiled levels in memory
 _NOT_FOUND = 404
-LEVEL_FORMATS = {"map": ".map", "text": ".level"}  # that a level is given as: endings of their names
-_HDF5 = b"\x89HDF"  # begins a replay set
-_OTHER_FORMATS = {
+LEVEL_FORMATS = {"map": ".map", "text": ".level"}  # download format of a level -> file suffix
+_HDF5 = b"\x89HDF"  # first bytes of a replay set
+_OTHER_FORMATS = {  # first bytes -> description
     b"$": "a campaign file whose line is cut off",
     b"PK\3\4": "a zip archive: unpack it",
     b"\xff\xd8\xff": "a JPEG picture",
     b"\x89PNG": "a PNG picture",
     b"{": "JSON",
 }
-_ENDINGS = (*LEVEL_FORMATS.values(), REPLAY_SUFFIX, ".attract")  # that names of runs may have from files
+_ENDINGS = (*LEVEL_FORMATS.values(), REPLAY_SUFFIX, ".attract")  # suffixes removed from the names of runs
 
 
 @dataclass(frozen=True)
 class ShownLevel:
-    """A level of the gallery.
-
-    category, par: as in its level set; None if unknown.
-    """
+    """A level of the gallery.  category, par (frames): as in its level set; None if unknown."""
 
     level: Level
     name: str
@@ -56,7 +53,7 @@ class ShownLevel:
     par: int | None = None
 
     def card(self) -> Document:
-        """Entry of the gallery, without tiles and positions."""
+        """Return the level's entry in the gallery, without tiles and positions."""
         inside = np.argwhere(self.level.tiles != SOLID)
         extent = np.ptp(inside, axis=0) + 1 if len(inside) else np.zeros(2, int)
         types = Counter(t for t in self.level.records[1:, TYPE].tolist() if t < len(kinds.ENTITY_NAMES))
@@ -73,12 +70,11 @@ class ShownLevel:
 
 
 class Library:
-    """Levels and replays by the names that the page uses.
+    """Levels by fingerprint and replays by number.
 
-    levels: folders of levels, which may be empty, campaign files and files of one level; those that come with nppsim if
-        there are none.
-    replays: folders of replays and replay sets, or such files.
-    Raises LevelSetError and ReplayError for what is neither, ConfigError for more than can be shown.
+    levels: folders of levels (may be empty), campaign files and level files; by default the levels shipped with nppsim.
+    replays: replay files, replay sets and folders of them.
+    Raises LevelSetError and ReplayError for invalid files, ConfigError for missing paths and more than MAX_LEVELS levels.
     """
 
     def __init__(self, levels: Sequence[str | Path] = (), replays: Sequence[str | Path] = ()):
@@ -97,7 +93,7 @@ class Library:
 
     # ------------------------------------------------------------------------------------------------------- levels
     def levels(self) -> Document:
-        """The gallery: {"levels": cards of the folders' levels, then of opened ones, "problems": what cannot be read}."""
+        """Return {"levels": cards of the folders' levels, then of opened ones, "problems": messages on unreadable files}."""
         with self._lock:
             cards, problems = self._cards
             return {"levels": cards + [shown.card() for shown in self._opened.values()], "problems": problems}
@@ -118,17 +114,17 @@ class Library:
         return cards, problems
 
     def level(self, id: str) -> ShownLevel:
-        """A level by its fingerprint.  Raises StudioError if there is none, LevelSetError if its file is gone."""
+        """Return a level by its fingerprint.  Raises StudioError for an unknown one, LevelSetError if its file is gone."""
         with self._lock:
             if id in self._opened:
                 return self._opened[id]
-            self._cards  # noqa: B018  # finds the places
+            self._cards  # noqa: B018  # computes self._places
             if id in self._places:
                 return _shown(*self._places[id])
         raise StudioError("there is no such level here; open its file again", _NOT_FOUND)
 
     def bank(self, id: str) -> LevelBank:
-        """The same, compiled; a bank of this level alone."""
+        """Return a bank with only this level."""
         with self._lock:
             if id not in self._banks:
                 self._banks[id] = LevelBank([self.level(id).level])
@@ -138,7 +134,7 @@ class Library:
             return self._banks[id]
 
     def document(self, id: str) -> Document:
-        """The level document, with the id of the next level of the gallery, or null."""
+        """Return the level document, with "next": id of the next level of the gallery, or null."""
         shown = self.level(id)
         document = level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
         with self._lock:
@@ -147,13 +143,13 @@ class Library:
         return document | {"next": next(iter(following), None)}
 
     def add(self, level: Level, name: str = "", category: str | None = None) -> str:
-        """Add a level that the page opened or created; return its id.  Levels of the folders are not replaced.
+        """Add a level that was opened or created in the page; return its id.  A level of a folder is not replaced.
 
-        name: for a level without a title.
+        name: displayed name of a level without a title.
         """
         id = level.fingerprint
         with self._lock:
-            self._cards  # noqa: B018  # finds the places
+            self._cards  # noqa: B018  # computes self._places
             if id not in self._places:
                 self._opened[id] = ShownLevel(level, level.title.strip() or name or "untitled", category)
                 while len(self._opened) > MAX_OPENED:
@@ -161,14 +157,14 @@ class Library:
         return id
 
     def reread(self) -> None:
-        """Look at the folders' files again: one of them has been replaced."""
+        """Read the folders again after a file has been replaced."""
         with self._lock:
             self.__dict__.pop("_cards", None)
             self._banks.clear()
 
     @property
     def folders(self) -> list[Path]:
-        """Folders that take new levels: plain ones; not level sets, whose index lists levels by fingerprint."""
+        """Folders in which levels can be saved: those without a level-set index."""
         return self._folders
 
     @property
@@ -178,7 +174,7 @@ class Library:
 
     # ------------------------------------------------------------------------------------------------------ replays
     def replays(self) -> Document:
-        """{"replays": what is known of each of the folders; "number" names it, "problems": what cannot be read}."""
+        """Return {"replays": list of {"number", "label", "level", "frames", "success"}, "problems": read errors}."""
         with self._lock:
             found, problems = self._replays
         known = [
@@ -189,7 +185,7 @@ class Library:
 
     @cached_property
     def _replays(self) -> tuple[list[tuple[str, str, str, int, bool | None]], list[str]]:
-        """(place, label, level, frames, success) of each, and what cannot be read."""
+        """Return (place, label, level, frames, success) of each replay, and messages on unreadable files."""
         found: list[tuple[str, str, str, int, bool | None]] = []
         problems = []
         for file in self._replay_files:
@@ -198,11 +194,11 @@ class Library:
             except ReplayError as error:
                 problems.append(str(error))
             if len(found) > MAX_REPLAYS:
-                raise StudioError(f"more than {MAX_REPLAYS:,} replays; start the studio with a folder of fewer")
+                raise StudioError(f"more than {MAX_REPLAYS:,} replays; start the studio with fewer")
         return found, problems
 
     def replay(self, number: int) -> tuple[Replay, str]:
-        """A replay by its number, and its label; its level can be requested afterwards."""
+        """Return a replay by its number, and its label; add its level to the library."""
         with self._lock:
             found, _ = self._replays
         if not 0 <= number < len(found):
@@ -213,17 +209,17 @@ class Library:
         return replay, label
 
     def run(self, level: Level, inputs: np.ndarray, label: str) -> Document:
-        """The run document of inputs on a level of the library."""
+        """Return the run document of inputs (uint8[frames]) on a level of the library."""
         return run_document(self.bank(level.fingerprint), inputs, label)
 
-    # --------------------------------------------------------------------------------------------------- what is opened
+    # ----------------------------------------------------------------------------------------------------- opened files
     def open(self, data: bytes, name: str) -> Document:
-        """Open the bytes of a file: {"level": id, "levels": number of levels, "category": of these, or null, "run": run
-        document or null, "warnings": defects that are tolerated}.
+        """Open a level (map or text), a campaign file or a replay, and add its levels to the library.
 
-        A level in the map layout or as text, a campaign file (the id is that of its first level), a replay in any format
-        that nppsim reads.
-        name: the file's, for messages.  Raises LevelError, ReplayError, or StudioError for what is none of these.
+        data: content of the file.  name: file name, for messages.
+        Returns {"level": id of the (first) level, "levels": number of levels, "category": category of a campaign file or
+        null, "run": run document of a replay or null, "warnings": tolerated defects}.
+        Raises LevelError or ReplayError for a damaged file, StudioError for a file of another kind.
         """
         name = PurePath(name.replace("\\", "/")).name[:100] or "file"
         stem = PurePath(name).stem
@@ -235,7 +231,9 @@ class Library:
         id = self.add(level, stem)
         run = self.run(level, replay.inputs, stem) if replay else None
         tolerated = replay.warnings if replay else ()
-        shown = [warning for warning in level.warnings if warning not in level.support_notes]  # the stage has these
+        shown = [
+            warning for warning in level.warnings if warning not in level.support_notes
+        ]  # notes are above the stage
         warnings = list(dict.fromkeys([*shown, *tolerated]))
         return {"level": id, "levels": 1, "category": None, "run": run, "warnings": warnings}
 
@@ -252,12 +250,12 @@ class Library:
 
 
 def _level_set(place: str | Path) -> LevelSet:
-    """The levels of a folder, which may be empty, or of a file.  Raises LevelSetError."""
+    """Open the levels of a file or of a folder, which may be empty.  Raises LevelSetError."""
     path = Path(place)
     if path.is_dir():
         return LevelSet.open(path, may_be_empty=not any(file.name[0] != "." for file in path.iterdir()))
     if path.is_file() and not is_campaign_file(path):
-        _read(path.read_bytes(), str(path))  # a file that holds no level is refused at the start
+        _read(path.read_bytes(), str(path))  # raises an error for a file without a level
     return LevelSet.at(place)
 
 
@@ -271,7 +269,7 @@ def _shown(levels: LevelSet, i: int) -> ShownLevel:
 
 
 def _listed(file: Path) -> list[tuple[str, str, str, int, bool | None]]:
-    """(place, label, level, frames, success) of the replays in a file.  Raises ReplayError."""
+    """Return (place, label, level, frames, success) of each replay in a file.  Raises ReplayError."""
     if not is_replay_set(file):
         replay = Replay.load(file)
         return [(str(file), file.stem, replay.level.fingerprint, replay.frames, replay.success)]
@@ -290,7 +288,7 @@ def _without_ending(name: str) -> str:
 
 
 def _read(data: bytes, name: str) -> Level | Replay:
-    """The level or replay that the bytes of a file are; attract files and levels have no common ending of their names."""
+    """Decode the content of a level or replay file; the suffix does not determine the format."""
     if data.startswith(_HDF5):
         raise StudioError(f"{name} holds many replays; start the studio with --replays and its name")
     if is_text(data):

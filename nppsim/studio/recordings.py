@@ -1,7 +1,6 @@
-"""Stored runs, as files to download or demonstrations for training.
+"""Runs that the player stores: in memory, as downloads, and as demonstrations for training.
 
-Runs are stored in memory until the studio ends.  The class tracks which of them are unsaved, so that the user can be
-warned.  Only ``Demonstrations.add`` writes a file, in its own folder.
+Stored runs are lost when the studio ends, unless they are downloaded or added to the demonstrations.
 """
 
 import re
@@ -28,7 +27,7 @@ from nppsim.studio.errors import StudioError
 
 MAX_RUNS = 500
 FILE_OF_ALL = "runs.h5"
-DATA_SET = 20  # recordings that make a data set worth training on
+DATA_SET = 20  # recordings recommended for training
 _NOT_FOUND = 404
 _NO_DEMONSTRATION = 409
 
@@ -37,10 +36,10 @@ _NO_DEMONSTRATION = 409
 class Recording:
     """A stored run.
 
-    number: its name on the page.
-    inputs: uint8[frames], what was pressed, up to the end of the run.
+    number: id of the run.
+    inputs: uint8[frames].
     outcome: "running", "won" or "died".
-    category: of its level, or None.
+    category: category of the level, or None.
     """
 
     number: int
@@ -52,11 +51,11 @@ class Recording:
 
     @property
     def won(self) -> bool:
-        """True if the run finishes its level."""
+        """True if the run wins."""
         return self.outcome == "won"
 
     def card(self, saved: bool = False) -> Document:
-        """Entry in the list of the page.  saved: True if the run is in a file."""
+        """Return the run's entry for the page.  saved: True if the run has been written to a file."""
         return {
             "number": self.number,
             "saved": saved,
@@ -69,7 +68,10 @@ class Recording:
         }
 
     def file(self, format: str) -> tuple[str, bytes]:
-        """(name, bytes) of a replay file; format: "compact" or "attract".  Raises ReplayError for what that cannot hold."""
+        """Return (name, bytes) of a replay file.
+
+        format: "compact" or "attract".  Raises ReplayError if the format cannot represent the run.
+        """
         success = self.won if format == "compact" else None
         replay = Replay(self.level, self.inputs, success=success, name=self.label)
         name = f"{self.level.fingerprint[:8]}_{self.number:03d}"
@@ -77,7 +79,7 @@ class Recording:
 
 
 class Recordings:
-    """The stored runs of this studio, by number."""
+    """Stored runs of a studio, by number.  Thread-safe."""
 
     def __init__(self) -> None:
         self._stored: dict[int, Recording] = {}
@@ -86,7 +88,7 @@ class Recordings:
         self._next = 1
 
     def keep(self, level: Level, inputs: np.ndarray, outcome: str, label: str, category: str | None) -> Recording:
-        """Store a run.  Raises StudioError for one without frames, or one too many."""
+        """Store a run.  Raises StudioError for a run without frames, or if MAX_RUNS runs are stored."""
         with self._lock:
             if not len(inputs):
                 raise StudioError("nothing has been played yet, so there is nothing to store")
@@ -98,23 +100,23 @@ class Recordings:
             return recording
 
     def cards(self) -> list[Document]:
-        """All of them, oldest first."""
+        """Return the entries of all runs, oldest first."""
         with self._lock:
             return [one.card(number in self._saved) for number, one in self._stored.items()]
 
     @property
     def unsaved(self) -> int:
-        """Number of runs in no file, which are lost at the end of the studio."""
+        """Number of runs that have not been written to a file."""
         with self._lock:
             return len(self._stored.keys() - self._saved)
 
     def saved(self, *numbers: int) -> None:
-        """Mark these as saved: in a downloaded file, or as a demonstration."""
+        """Mark runs as saved, after a download or as demonstrations."""
         with self._lock:
             self._saved.update(numbers)
 
     def file_of_all(self) -> tuple[bytes, list[int]]:
-        """(a replay set of all of them, their numbers); ``--replays`` takes such a file.  Raises StudioError without any."""
+        """Return (bytes of a replay set of all runs, their numbers).  Raises StudioError if there are no runs."""
         with self._lock:
             runs = list(self._stored.values())
         if not runs:
@@ -128,7 +130,7 @@ class Recordings:
             return file.read_bytes(), [one.number for one in runs]
 
     def recording(self, number: int) -> Recording:
-        """One of them.  Raises StudioError if there is none of this number."""
+        """Return a run.  Raises StudioError for an unknown number."""
         with self._lock:
             if number not in self._stored:
                 raise StudioError(
@@ -137,16 +139,17 @@ class Recordings:
             return self._stored[number]
 
     def remove(self, number: int) -> None:
-        """Remove a recording; a demonstration saved from it stays."""
+        """Remove a run, but not a demonstration that was saved from it."""
         self.recording(number)
         with self._lock:
             self._stored.pop(number, None)
 
 
 class Demonstrations:
-    """A folder of replays that ``--replay-data-dir`` of the training takes.
+    """Folder of replays for ``--replay-data-dir`` of the training.
 
-    folder: made with the first demonstration.  categories: of the levels that the studio shows.
+    folder: created with the first demonstration.
+    categories: categories of the levels in the studio.
     """
 
     def __init__(self, folder: str | Path, categories: list[str]):
@@ -155,22 +158,24 @@ class Demonstrations:
         self._lock = threading.Lock()
 
     def add(self, recording: Recording, bank: LevelBank) -> Document:
-        """Check a recording as the training will, and write it to the folder: what was found, and a new ``summary``.
+        """Check a run as the training does and write it to the folder.
 
-        bank: of its level alone.  Raises StudioError, which says why, for a run that the training would leave out.
+        bank: bank with only the level of the run.
+        Returns {"added": {"file", "frames", "retimed", "deviation_px"}, "demonstrations": ``summary``}.
+        Raises StudioError for a run that the training would leave out.
         """
         inputs, retimed, deviation_px = examined(recording.inputs, bank)
         replay = Replay(bank.levels[0], inputs, success=True)
         file = self.folder / _folder_name(recording.category) / f"{replay.fingerprint}.replay"
         with self._lock:
             if file.exists():
-                raise StudioError(f"this very run is among the demonstrations already: {file}", _NO_DEMONSTRATION)
+                raise StudioError(f"this run is among the demonstrations already: {file}", _NO_DEMONSTRATION)
             replay.save(file)
         added = {"file": str(file), "frames": len(inputs), "retimed": retimed, "deviation_px": round(deviation_px, 2)}
         return {"added": added, "demonstrations": self.summary()}
 
     def summary(self) -> Document:
-        """How many there are, of how many levels and which categories, and what a data set still lacks."""
+        """Count the demonstrations and their levels and categories, and list what is missing for a data set."""
         found, problems = self._found()
         categories = Counter(category for category, _ in found)
         return {
@@ -185,7 +190,7 @@ class Demonstrations:
         }
 
     def _found(self) -> tuple[list[tuple[str, str]], list[str]]:
-        """(category, fingerprint of the level) of each replay in the folder, and what cannot be read."""
+        """Return (category, level fingerprint) of each replay in the folder, and messages on unreadable files."""
         found, problems, files = [], [], []
         try:
             if self.folder.exists():
@@ -207,12 +212,13 @@ class Demonstrations:
 
 
 def examined(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, float]:
-    """(inputs up to the exit, whether they must be re-timed, how far that strays in px) of a run on a bank's only level.
+    """Check a run on a bank with a single level; return (inputs up to the exit, retimed, mean deviation in px).
 
-    Raises StudioError for what does not finish, or cannot be played with one action per FRAME_SKIP frames.
+    retimed: True if the run does not already have one action per FRAME_SKIP frames, as the training needs.
+    Raises StudioError if the run does not win or cannot be re-timed.
     """
     if np.any(inputs & SELF_DESTRUCT):
-        raise StudioError("the run has the self-destruct, which is no action of an agent", _NO_DEMONSTRATION)
+        raise StudioError("the run contains a self-destruct, which is not an action of agents", _NO_DEMONSTRATION)
     run = simulate(bank, inputs)
     if not run.won:
         how = "the ninja dies" if run.outcome == "died" else "it stops before the exit"
@@ -223,13 +229,13 @@ def examined(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, flo
     moved = retime(Replay(bank.levels[0], inputs), FRAME_SKIP, bank=bank, recorded=run)
     if moved is None or not moved.run.won:
         raise StudioError(
-            f"the run cannot be re-timed: no actions held for {FRAME_SKIP} frames each follow it to the exit; "
-            "play with longer presses, or download it",
+            f"the run cannot be re-timed: no sequence of actions of {FRAME_SKIP} frames each follows it to the exit; "
+            "play with longer key presses, or download it",
             _NO_DEMONSTRATION,
         )
     return inputs, True, moved.deviation_px
 
 
 def _folder_name(category: str | None) -> str:
-    """The folder of a category: its name, as far as that is harmless in one."""
+    """Return a folder name for a category: lower case, other characters than a-z, 0-9, _ and - replaced."""
     return re.sub(r"[^a-z0-9_-]+", "_", (category or UNCATEGORISED).lower()).strip("_") or UNCATEGORISED

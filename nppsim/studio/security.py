@@ -1,9 +1,13 @@
 """Access control of the studio.
 
-The studio runs on the user's own machine, where any web page that is open in a browser can send requests, too.  A
-request must be addressed to a name of this machine (DNS rebinding uses a foreign name that resolves to it), come from a
-page of the studio itself (``Origin``), have the token that was printed at the start, and be small.  The answers forbid
-scripts, frames and connections that are not the studio's own.
+Any web page open in a browser on this machine can send requests to the studio.  A request must therefore
+
+* name this machine in its ``Host`` header; a DNS rebinding attack uses a foreign name that resolves to this machine;
+* come from a page of the studio itself (``Origin`` header);
+* carry the token that was printed at the start;
+* have at most MAX_BODY bytes.
+
+Response headers forbid foreign scripts, frames and connections.
 """
 
 import hmac
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = "127.0.0.1"
-MAX_BODY = 4 << 20  # bytes of a request, or of a message on a socket: a campaign file of 1,300 levels
+MAX_BODY = 4 << 20  # bytes of a request or a socket message; enough for a campaign file of 1,300 levels
 TOKEN_HEADER = b"x-studio-token"
 GUARDED = ("/api/", "/ws/")  # prefixes of paths that require the token
 _HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[\da-fA-F:.]+)\])(?::\d+)?", re.ASCII)
@@ -43,8 +47,8 @@ _FORBIDDEN, _NO_TOKEN, _TOO_LARGE = 403, 401, 413
 class Access:
     """Conditions for answering a request.
 
-    host: the address that the studio listens at.
-    token: random, for one start of the studio.
+    host: address that the studio listens at.
+    token: secret, drawn at each start of the studio.
     """
 
     host: str = LOOPBACK
@@ -52,20 +56,20 @@ class Access:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names by which this machine may be called."""
+        """Accepted names of this machine, lower case."""
         return _LOCAL_NAMES if is_local(self.host) else (*_LOCAL_NAMES, self.host.lower(), socket.gethostname().lower())
 
     def refusal(
         self, path: str, headers: Mapping[bytes, list[bytes]], query: bytes, is_socket: bool
     ) -> tuple[int, str]:
-        """(status, why) of a request that gets no answer; (0, "") for one that does.
+        """Return (HTTP status, reason) for a request to be refused, (0, "") for an accepted one.
 
-        headers: all values of each, names in small letters.
+        headers: lower-case name -> all its values.
         """
         hosts, origins = (headers.get(name, []) for name in (b"host", b"origin"))
         host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
         if not self._is_ours(host):
-            return _FORBIDDEN, f"the host {host!r} is not this machine; use the address that was printed at the start"
+            return _FORBIDDEN, f"the host {host!r} is not this machine; use the address printed at the start"
         own = f"http://{host}"
         if len(origins) > 1 or (is_socket and not origins) or (origins and origins[0].decode("latin-1") != own):
             return _FORBIDDEN, f"the request does not come from a page of {own}"
@@ -75,23 +79,23 @@ class Access:
             else:
                 given = headers.get(TOKEN_HEADER, [b""])[0]
             if not hmac.compare_digest(given, self.token.encode()):
-                return _NO_TOKEN, "the token is missing or from an earlier start; use the address that was printed last"
+                return _NO_TOKEN, "the token is missing or from an earlier start; use the address printed last"
         return 0, ""
 
     def _is_ours(self, host: str) -> bool:
-        """Return True if a Host header names this machine and contains only a name; the port may be that of a tunnel."""
+        """Return True if a Host header is a valid name of this machine, with any port (tunnels use other ports)."""
         found = _HOST.fullmatch(host)
         name = (found["name"] or found["address"]).lower() if found else ""
         return name in self.names or (not is_local(self.host) and _is_address(name))
 
 
 def is_local(host: str) -> bool:
-    """Return True if only this machine reaches the address."""
+    """Return True for a loopback address, which other machines cannot reach."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _is_address(name: str) -> bool:
-    """Return True for an IP address, False for a name that a foreign server resolves."""
+    """Return True for an IP address, False for a host name."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -100,13 +104,13 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """The outermost layer of the application: makes the four checks, and adds HEADERS to every answer."""
+    """ASGI middleware that makes the four checks and adds HEADERS to every response."""
 
     def __init__(self, app: "ASGIApp", access: Access):
         self.app, self.access = app, access
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """One request, or one socket."""
+        """Handle a request or a socket."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -117,7 +121,7 @@ class Guard:
         status, why = self.access.refusal(scope["path"], headers, scope["query_string"], is_socket)
         if is_socket:
             if status:
-                await receive()  # the request to connect
+                await receive()  # ASGI requires the connect message to be received first
                 await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})
             else:
                 await self.app(scope, receive, send)
@@ -131,7 +135,7 @@ class Guard:
 
 
 async def _body(receive: "Receive") -> bytes | None:
-    """The body of a request; None if it is too large, or its sender has gone."""
+    """Return the body of a request, or None if it is too large or the client disconnects."""
     body = b""
     while True:
         message = await receive()
@@ -145,7 +149,7 @@ async def _body(receive: "Receive") -> bytes | None:
 
 
 def _replayed(body: bytes, receive: "Receive") -> "Receive":
-    """Return a ``receive`` that gives the body already read, then what follows."""
+    """Return a ``receive`` function that first returns the body already read."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> "Message":

@@ -1,11 +1,12 @@
-"""Search by the planner in a process of its own, so that it can be cancelled at any moment.
+"""Run the planner in a separate process, so that a search can be cancelled at any time.
 
-    python -m nppsim.studio.trial
+``python -m nppsim.studio.trial`` reads jobs from standard input until it closes, and writes one JSON line per job:
 
-reads one job per line from standard input, ``{"level": base64 of a level file, "budget": simulated frames}``, and answers
-each with a line: ``{"par": frames, "inputs": base64, "route": [[x, y], ...]}`` (px, the spawn first, then after each frame),
-or ``{"par": null, "reachable": whether a path leads over an exit switch to its exit}`` where no run was found.  It ends with
-its input.
+    {"level": base64 of a level file, "budget": simulated frames}       a job
+    {"par": frames, "inputs": base64, "route": [[x, y], ...]}           answer with a run; route: px, frame 0 first
+    {"par": null, "reachable": bool}                                    answer without a run
+
+``reachable`` is true if a path leads from the spawn over an exit switch to its exit.
 """
 
 import asyncio
@@ -25,22 +26,22 @@ from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.planner.settings import PlannerSettings
 from nppsim.studio.game import Game
 
-TIME_LIMIT = 30.0  # s that a search may take
-_ANSWER_LIMIT = 1 << 20  # bytes of a line; a route of 6,000 frames has less than a tenth
+TIME_LIMIT = 30.0  # s per search
+_ANSWER_LIMIT = 1 << 20  # bytes per line; a route of 6,000 frames needs less than a tenth
 
 
 class TrialError(UserError):
-    """A search that could not be made."""
+    """The search failed for a reason other than the level."""
 
 
 class Trials:
-    """Searches, one at a time, in a process that is started when it is first needed.
+    """Runs one search at a time in a process, which the first search starts.
 
-    process: None where none is running.
-    asked: searches submitted to the process.
+    process: the process, or None if it is not running.
+    asked: number of searches submitted to the process.
 
-    Cancelling ``finish`` ends the process; the next one starts a new one.  A process that is
-    still starting, which on a fresh machine takes minutes of compiling, continues for the next search.
+    Cancelling ``finish`` ends the process, unless it is still starting (compilation can take minutes); the next search
+    starts a new one.
     """
 
     def __init__(self) -> None:
@@ -51,11 +52,14 @@ class Trials:
 
     @property
     def ready(self) -> bool:
-        """True if the process has started, so that an answer takes seconds."""
+        """True if the process has started and compiled its kernels."""
         return self._started is not None and self._started.done()
 
     async def finish(self, level: Level, budget: int = PlannerSettings.budget) -> dict:
-        """The planner's answer (see above).  Raises TrialError where there is none, TimeoutError after TIME_LIMIT."""
+        """Return the planner's answer (see above).  Raises TrialError if it fails, TimeoutError after TIME_LIMIT.
+
+        budget: limit on simulated frames.
+        """
         async with self._turn:
             if self._started is None:
                 self._started = asyncio.create_task(self._start())
@@ -64,7 +68,7 @@ class Trials:
                 self.asked += 1
                 async with asyncio.timeout(TIME_LIMIT):
                     return await self._ask({"level": base64.b64encode(level.to_bytes()).decode(), "budget": budget})
-            except BaseException:  # cancelled, too: what the process still says answers no later question
+            except BaseException:  # also if cancelled: a late answer must not be taken for that of the next search
                 await self.close()
                 raise
 
@@ -80,7 +84,7 @@ class Trials:
         line = await process.stdout.readline()
         if not line:
             await self.close()
-            raise TrialError("the planner's process has died, perhaps for lack of memory; end other programs")
+            raise TrialError("the planner's process died, perhaps for lack of memory; close other programs")
         return json.loads(line)
 
     async def close(self) -> None:
@@ -93,22 +97,22 @@ class Trials:
             started.cancel()
             await asyncio.gather(started, return_exceptions=True)
         if process is not None:
-            await process.communicate()  # until it has ended and its pipes are closed
+            await process.communicate()  # waits until it has ended and its pipes are closed
 
 
 def _first_level() -> Level:
-    """A corridor: its search loads, or compiles, all that later ones need."""
+    """Return a corridor, whose search compiles (or loads) all kernels."""
     cells = np.ones((ROWS, COLUMNS), np.uint8)
     cells[10:12, 2:14] = tiles.OPEN
     return Level.build(cells, (14, 50), exits=[((32, 50), (44, 50))])
 
 
 def attend() -> None:
-    """The process: answer jobs until standard input ends."""
+    """Answer jobs until standard input closes."""
     if hasattr(os, "nice"):
-        os.nice(10)  # who plays beside it needs 60 frames a second
+        os.nice(10)  # live games need the cores
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what is announced of compiling is no answer
+    os.dup2(2, 1)  # messages on compilation must not mix with the answers
     from nppsim.planner.plan import plan
 
     for line in sys.stdin:
@@ -127,7 +131,7 @@ def attend() -> None:
 
 
 def _route(game: Game, inputs: np.ndarray) -> list[list[float]]:
-    """[x, y] of the ninja at the start and after each frame, rounded to tenths of a px."""
+    """Return [x, y] of the ninja at the start and after each frame, in px, rounded to one decimal place."""
     route = [[float(game.ninja["x"]), float(game.ninja["y"])]]
     for frame in range(len(inputs)):
         game.play(inputs[frame : frame + 1])

@@ -1,8 +1,7 @@
-"""The watch socket: runs of one level side by side, an agent's played live and a little ahead of what is shown, and where
-many episodes ended.
+"""The watch socket: several runs of one level side by side, and maps of deaths (protocol: docs/lab/studio.md).
 
-Protocol: docs/lab/studio.md.  All computing is done in a few threads beside the server, and the planner's in a process;
-what a tab has asked for ends with its socket, or with its next question of that kind.
+Agents play live, at most AHEAD frames ahead of the display.  Agents run in a few threads that all sockets share, the
+planner in its own process.  A job is cancelled when its socket closes or requests another job of the same kind.
 """
 
 import base64
@@ -34,16 +33,16 @@ from nppsim.studio.game import Game
 from nppsim.studio.leaderboard import AGENT, PLANNER
 from nppsim.studio.trial import Trials
 
-AHEAD = 600  # frames that an episode is played beyond what the page shows
-PART = 40  # frames of a message, about
-THREADS = 2  # that play for all sockets together
-MAX_RUNS = 6  # side by side
-MAX_WATCHERS = 16
-MAX_EPISODES = 4000  # of a map of deaths
-MAX_LEVELS = 1000
-_TOGETHER = 64  # episodes of a message
-_MAX_SEED = (1 << 53) - 1  # the page's numbers are exact up to there
-_TRY_LATER = 1013  # why a socket is closed
+AHEAD = 600  # frames that an agent may play ahead of the displayed frame
+PART = 40  # minimum number of frames per message
+THREADS = 2  # threads that play, shared by all sockets
+MAX_RUNS = 6  # runs side by side
+MAX_WATCHERS = 16  # open sockets
+MAX_EPISODES = 4000  # episodes of a map of deaths
+MAX_LEVELS = 1000  # levels of a map of deaths
+_TOGETHER = 64  # episodes per message
+_MAX_SEED = (1 << 53) - 1  # largest integer that JavaScript represents exactly
+_TRY_LATER = 1013  # WebSocket close code "try again later"
 _HELP = "docs/lab/studio.md has the protocol"
 _RUN = ({"agent": str, "seed": int, "deterministic": bool}, {"planner": bool}, {"replay": int}, {"recording": int})
 _SHAPES: dict[str, Any] = {
@@ -55,7 +54,7 @@ _SHAPES: dict[str, Any] = {
 
 
 class Watcher:
-    """Runs that one socket watches.  studio: library and roster.  limiter: for the playing threads of all sockets."""
+    """Jobs of one socket.  limiter: limits the threads of all sockets together."""
 
     def __init__(self, socket: WebSocket, limiter: CapacityLimiter):
         self._socket, self._studio, self._limiter = socket, socket.app.state.studio, limiter
@@ -65,7 +64,7 @@ class Watcher:
         self._at, self._moved = 0, Event()
 
     async def serve(self) -> None:
-        """Do what the messages ask for, until the socket closes."""
+        """Handle messages until the socket closes."""
         try:
             async with anyio.create_task_group() as group:
                 while (received := await self._socket.receive())["type"] == "websocket.receive":
@@ -99,11 +98,11 @@ class Watcher:
 
     async def _send(self, document: Document) -> None:
         async with self._sending:
-            with suppress(WebSocketDisconnect):  # ``serve`` hears of it, too, and ends
+            with suppress(WebSocketDisconnect):  # ``serve`` receives the disconnection and ends
                 await self._socket.send_text(json.dumps(document))
 
     async def _beside(self, job: Any, *arguments: Any) -> Any:
-        """The result of a function that runs in one of the threads."""
+        """Run a function in one of the threads and return its result."""
         return await to_thread.run_sync(job, *arguments, limiter=self._limiter)
 
     # ------------------------------------------------------------------------------------------------ runs side by side
@@ -120,7 +119,7 @@ class Watcher:
             await self._send({"watch": request["number"], "runs": [first, number], "difference": difference})
 
     async def _play(self, head: Document, run: Document, bank: LevelBank, pressed: dict[int, np.ndarray]) -> None:
-        """One of the runs; its inputs are in ``pressed`` when it is over.  head: of its messages."""
+        """Play one run and store its inputs in ``pressed`` when it is over.  head: fields that all its messages have."""
         try:
             if "agent" in run:
                 pressed[head["run"]] = await self._play_agent(head, run, bank)
@@ -155,7 +154,7 @@ class Watcher:
         return episode.inputs
 
     async def _enter(self, kind: str, name: str, bank: LevelBank, game: Game) -> None:
-        """Enter a run that has won into the leaderboard."""
+        """Add the run to the leaderboard if it has won."""
         if game.outcome == NAMES[WON]:
             level, gold = bank.levels[0].fingerprint, int(game.ninja["gold"])
             await self._beside(self._studio.leaderboard.add, level, kind, name, game.frame, gold)
@@ -164,9 +163,9 @@ class Watcher:
         try:
             found = await self._trials.finish(bank.levels[0])
         except TimeoutError as error:
-            raise StudioError("the planner has searched for half a minute and found no run") from error
+            raise StudioError("the planner searched for half a minute and found no run") from error
         if found["par"] is None:
-            raise StudioError("the planner has found no run of this level")
+            raise StudioError("the planner found no run of this level")
         return _inputs(found["inputs"]), "planner"
 
     async def _recorded(self, run: Document, bank: LevelBank) -> tuple[np.ndarray, str]:
@@ -204,7 +203,7 @@ class Watcher:
 
 
 def _understood(data: bytes) -> tuple[str, Any]:
-    """Verb and request of a message.  Raises StudioError for one that is not of the protocol."""
+    """Return the verb and the request of a message.  Raises StudioError for a message that violates the protocol."""
     message = parse_json(data, "the message", StudioError, _HELP)
     verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
     if len(verbs) != 1 or len(message) != 1:
@@ -229,7 +228,7 @@ def _understood(data: bytes) -> tuple[str, Any]:
 
 
 def _difference(level: Level, a: np.ndarray, b: np.ndarray) -> Document:
-    """Where two runs part, and where frames are gained and lost (``nppsim.replays.diff``)."""
+    """Return where two runs diverge and where frames are gained and lost (``nppsim.replays.diff``)."""
     difference, _, _ = compare_replays(Replay(level, a, name="the first run"), Replay(level, b, name="the other run"))
     return asdict(difference)
 
@@ -243,7 +242,7 @@ def _inputs(text: str) -> np.ndarray:
 
 
 class Watching:
-    """Who watches in one studio.  open: sockets.  limiter: of the threads that play for them all."""
+    """State that the watch sockets of a studio share.  limiter: limits their threads."""
 
     def __init__(self) -> None:
         self.open: set[Watcher] = set()
@@ -251,7 +250,7 @@ class Watching:
 
 
 async def watch(socket: WebSocket) -> None:
-    """The watch socket: a watcher from its first message to its end."""
+    """Serve one watch socket until it closes."""
     watching: Watching = socket.app.state.studio.watching
     await socket.accept()
     if len(watching.open) >= MAX_WATCHERS:
@@ -266,12 +265,12 @@ async def watch(socket: WebSocket) -> None:
 
 
 async def _agents(request: Request) -> JSONResponse:
-    """The agents of this studio."""
+    """Return the agents of this studio."""
     return JSONResponse(await to_thread.run_sync(request.app.state.studio.roster.agents))
 
 
 async def _experiment(request: Request) -> JSONResponse:
-    """Return the current state of the followed experiment; null if none is followed."""
+    """Return the current state of the displayed experiment, or null if there is none."""
     roster = request.app.state.studio.roster
     return JSONResponse(await to_thread.run_sync(roster.experiment) if roster.has_experiment else None)
 

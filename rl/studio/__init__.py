@@ -1,7 +1,4 @@
-"""Plugin of the studio for trained agents (``nppsim.studio.agents.Plugin``): play, inspect decisions, show a training.
-
-nppsim finds it through the entry-point group ``nppsim.agents``.
-"""
+"""Plug-in of the studio for trained agents; nppsim finds it through the entry-point group ``nppsim.agents``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,12 +9,13 @@ from rl.studio.training import read_experiment
 
 
 class Checkpoints:
-    """Agents are checkpoints of this project, or networks exported from them; experiments are folders of
-    ``scripts/train_and_compare.py``.
+    """A ``nppsim.studio.agents.Plugin`` for checkpoints and exported networks.
+
+    Its experiments are folders written by ``scripts/train_and_compare.py``.
     """
 
     def __init__(self, shipped: Path | None = None):
-        """shipped: path of the agent that comes with the project."""
+        """shipped: file of the agent shipped with the project."""
         self._shipped = shipped
 
     def load_agent(self, path: Path) -> WatchedAgent:
@@ -25,9 +23,9 @@ class Checkpoints:
         return WatchedAgent(path)
 
     def shipped_agent(self) -> Path | None:
-        """Path of the trained agent shipped with the project, or None."""
+        """Return the file of the shipped agent, or None if it is missing."""
         return self._shipped if self._shipped and self._shipped.is_file() else None
 
     def read_experiment(self, folder: Path) -> Mapping[str, Any]:
-        """See ``rl.studio.training``.  Raises ResultsError."""
+        """Return the state of an experiment; see ``rl.studio.training``.  Raises ResultsError."""
         return read_experiment(folder)

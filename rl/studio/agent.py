@@ -1,4 +1,4 @@
-"""Agent of a checkpoint or an exported network for the studio, with the network outputs of each decision."""
+"""Agent for the studio: plays a checkpoint or an exported network and reports the network outputs of each decision."""
 
 import copy
 from collections.abc import Generator, Mapping, Sequence
@@ -25,16 +25,19 @@ from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
 from rl.policy.subtasks import SUBTASKS
 
-TOGETHER = 64  # episodes in one batch; a reader that stops early waits for one batch
+TOGETHER = 64  # episodes per batch of ``tries``; closing the iterator takes effect after a batch
 
 
 class WatchedAgent:
-    """See ``nppsim.studio.agents.Agent``.  Raises CheckpointError, and of exported networks ExportError."""
+    """An agent loaded from a file; see ``nppsim.studio.agents.Agent``.
+
+    Raises CheckpointError for an invalid checkpoint, ExportError for an invalid exported network.
+    """
 
     def __init__(self, path: Path):
         self.name = path.stem
         self._policy: NppPolicy | OnnxPolicy
-        config: dict = {}  # an exported network does not say what it was trained for
+        config: dict = {}  # exported networks do not contain the training config
         if is_onnx(path):
             self._policy = OnnxPolicy.load(path)
             self.frame_skip: int = self._policy.facts.frame_skip
@@ -55,7 +58,7 @@ class WatchedAgent:
         }
 
     def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
-        """One episode; see ``Agent``."""
+        """Play one episode; see ``Agent``."""
         policy, heard = _own(self._policy)
         player = player_of(policy, 1)
         sim = BatchSimulator(
@@ -99,7 +102,7 @@ class WatchedAgent:
     def tries(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
     ) -> Generator[Ending, None, None]:
-        """Episodes on each level; see ``Agent``.  The same arguments give the same endings."""
+        """Play episodes on each level; see ``Agent``.  Equal arguments give equal results."""
         policy, _ = _own(self._policy)
         width, number = max(TOGETHER // episodes, 1), 0
         for first in range(0, len(levels), width):
@@ -124,9 +127,11 @@ class WatchedAgent:
 
 
 class _Heard:
-    """Latest network outputs of a policy, from which its action was drawn.
+    """Network outputs of a policy for its latest decision.
 
-    probabilities: float32[6].  entropy: nats.  value: of the state.
+    probabilities: float32[6], probabilities of the actions.
+    entropy: entropy of the action distribution, nats.
+    value: state value.
     """
 
     probabilities: np.ndarray
@@ -134,14 +139,14 @@ class _Heard:
     value: float
 
     def hear(self, logits: torch.Tensor) -> None:
-        """logits: float32[1, 6]."""
+        """Store the probabilities and entropy of logits, float32[1, 6]."""
         logged = torch.log_softmax(logits[0].double(), dim=0)
         self.probabilities = logged.exp().float().numpy()
         self.entropy = float(-(logged.exp() * logged).sum())
 
 
 class _HeardLayers(_Heard):
-    """Outputs of a checkpoint's policy, through hooks on its output layers."""
+    """Network outputs of a checkpoint's policy, recorded by forward hooks."""
 
     def __init__(self, policy: NppPolicy):
         policy.action_net.register_forward_hook(self._hear_actor)
@@ -155,10 +160,10 @@ class _HeardLayers(_Heard):
 
 
 class _HeardNetwork(_Heard, OnnxPolicy):
-    """Outputs of an exported network."""
+    """Network outputs of an exported network."""
 
     def __init__(self, network: OnnxPolicy):
-        vars(self).update(vars(network))  # one session serves all: it has no state
+        vars(self).update(vars(network))  # shares the session, which has no state
 
     def compute(
         self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None
@@ -171,7 +176,7 @@ class _HeardNetwork(_Heard, OnnxPolicy):
 
 
 def _own(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, _Heard]:
-    """(policy, its outputs) for one episode, independent of other episodes."""
+    """Return an independent copy of a policy for one episode, and the record of its network outputs."""
     if isinstance(policy, OnnxPolicy):
         network = _HeardNetwork(policy)
         return network, network
@@ -180,17 +185,17 @@ def _own(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, _Heard
 
 
 def _note(player: Player) -> str:
-    """Name of the active subtask, or ""."""
+    """Return the name of the active subtask, or "" for a policy without subtasks."""
     return "" if player.commands is None else SUBTASKS[player.commands[0, 0]].replace("_", " ")
 
 
 def _rewards(config: dict) -> tuple[RewardSettings, float, str]:
-    """Rewards and discount of the training, and a description; they do not affect play.
+    """Return (reward settings, discount, description) of the training, or the defaults if the checkpoint has none.
 
-    Without them in the checkpoint, the project's defaults are returned and described as such.
+    They are only displayed; the agent does not depend on them.
     """
     try:
         reward, gamma = from_plain(RewardSettings, config["reward"]), from_plain(float, config["ppo"]["gamma"])
-    except (KeyError, TypeError, PlainError, ConfigError):  # of another version, or made without an experiment
-        return RewardSettings(), GAMMA, "default (the checkpoint does not say which it was trained for)"
+    except (KeyError, TypeError, PlainError, ConfigError):  # another version, or not written by an experiment
+        return RewardSettings(), GAMMA, "default (the checkpoint does not contain those of its training)"
     return reward, gamma, str(reward)

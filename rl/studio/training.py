@@ -1,9 +1,8 @@
-"""Progress of an experiment from its files: learning curves, stages, newest checkpoint, end of the log.
+"""Read the progress of an experiment from its files: learning curves, stages, newest checkpoint, end of the log.
 
     read_experiment(folder)["runs"][0]["checkpoint"]["path"]        # can be played in the studio
 
-Plain values, as JSON has them; the fields stand in docs/lab/studio.md.  Only stored files are read, and none is locked: the
-training does not depend on viewers.
+The result has plain JSON values; docs/lab/studio.md lists the fields.  No file is locked, so the training is not disturbed.
 """
 
 import math
@@ -23,16 +22,16 @@ from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, 
 from rl.ppo.logs import TABLE, read_table
 from rl.ppo.training_state import Checkpoints
 
-POINTS = 400  # per line, about the width of a chart in px
+POINTS = 400  # maximum number of points per line, about the width of a chart in px
 LOG_LINES = 40
-_STEP = "time/total_timesteps"  # column of a table that the others are drawn over
-_LOG_BYTES = 20_000  # of the end of log.txt, which may be long
+_STEP = "time/total_timesteps"  # column of progress.csv for the x axis
+_LOG_BYTES = 20_000  # bytes read from the end of log.txt
 
 
 def read_experiment(folder: Path) -> dict[str, Any]:
-    """The experiment of a folder; the plugins that it was trained with are loaded, as its weights may need them.
+    """Return the state of an experiment, and import the plugins of its training, which its networks may need.
 
-    Raises ResultsError for a folder that holds none, or whose files are damaged, and ConfigError for a plugin that is gone.
+    Raises ResultsError for a folder without an experiment and for damaged files, ConfigError for a missing plugin.
     """
     if not (folder / "config.json").is_file():
         raise ResultsError(f"{folder}: no config.json there; give the folder of an experiment")
@@ -69,7 +68,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _total(run: Run) -> int | None:
-    """Configured number of decisions, or None."""
+    """Return the configured number of decisions, or None if it is unknown."""
     path = run.folder / RUN_FILE
     settings = _object(path).get("settings", {}) if path.is_file() else {}
     value = settings.get("ppo.total_timesteps", {}).get("value")
@@ -77,7 +76,7 @@ def _total(run: Run) -> int | None:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """The object of a JSON file; ResultsError for anything else."""
+    """Read a JSON object.  Raises ResultsError for anything else."""
     found = read_json(path, ResultsError, "use another run")
     if not isinstance(found, dict):
         raise ResultsError(f"{path}: not a JSON object; give the folder of an experiment")
@@ -85,9 +84,9 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _scalars(table: Path) -> dict[str, Scalars]:
-    """The history of each column of a run's table; {} where there is none yet.
+    """Return the history of each column of a run's progress.csv; {} before it exists.
 
-    Not of its events, which hold the same: reading those takes a hundred times as long, and this is done again and again.
+    The TensorBoard events contain the same values, but take a hundred times as long to read.
     """
     if not table.is_file():
         return {}
@@ -97,7 +96,7 @@ def _scalars(table: Path) -> dict[str, Scalars]:
 
 @lru_cache(maxsize=16)
 def _read_table(table: Path, _changed: int, _bytes: int) -> dict[str, Scalars]:
-    """``_changed`` and ``_bytes`` tell a table from the same one later."""
+    """Read a table; the modification time and the size are only keys of the cache."""
     columns, *rows = read_table(table) or [[]]
     if _STEP not in columns:
         return {}
@@ -108,7 +107,7 @@ def _read_table(table: Path, _changed: int, _bytes: int) -> dict[str, Scalars]:
     cells = cells.reshape(-1, len(columns))
     steps = np.maximum.accumulate(np.nan_to_num(cells[:, columns.index(_STEP)])).astype(
         np.int64
-    )  # an evaluation has none
+    )  # rows of evaluations have no step
     present = {tag: np.isfinite(cells[:, i]) for i, tag in enumerate(columns)}
     return {
         tag: Scalars(steps[present[tag]], cells[present[tag], i]) for i, tag in enumerate(columns) if present[tag].any()
@@ -139,12 +138,12 @@ def _chart(chart: Chart, scalars: dict[str, Scalars]) -> dict[str, Any]:
 
 
 def _numbers(values: np.ndarray) -> list[float | None]:
-    """JSON has no NaN: such a value leaves a gap."""
+    """Round values; replace those that are not finite by None, since JSON has no NaN."""
     return [round(value, 6) if np.isfinite(value) else None for value in values.tolist()]
 
 
 def _newest(folder: Path) -> dict[str, Any] | None:
-    """The newest weights: of PPO, or before there are any the BC policy; None while there are none."""
+    """Return the newest checkpoint of PPO, else the BC policy, else None."""
     clone = folder / BC_POLICY
     made = Checkpoints(folder / "checkpoints", keep=1).existing() or ([clone] if clone.is_file() else [])
     if not made:

@@ -64,7 +64,7 @@ def test_the_studio_serves_its_address_and_warns_of_unsaved_runs_before_it_ends(
         with pytest.raises(InvalidStatus, match="403"), connect(f"{socket.partition('=')[0]}={key}", origin=whose):
             pass
     process.send_signal(signal.SIGINT)
-    assert process.stdout.readline().startswith("1 stored run is in no file")
+    assert process.stdout.readline().startswith("1 stored run is not saved")
     process.send_signal(signal.SIGINT)
     rest = process.stdout.read()
     assert process.wait(LIMIT_S) == 0, rest

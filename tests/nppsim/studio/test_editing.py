@@ -79,7 +79,7 @@ def test_a_replaced_level_is_no_longer_listed(tmp_path):
 @pytest.mark.parametrize("name", ["../two", "/tmp/two", ".two", "", "a/b", "a\\b", "two\0", "x" * 81, "é"])
 def test_no_name_leads_out_of_a_folder(folder_page, name):
     page, plain = folder_page
-    assert "no name for a file" in page.post("edit/save", wish(name=name), 400)["error"]
+    assert "not a valid name" in page.post("edit/save", wish(name=name), 400)["error"]
     assert "no such folder" in page.post("edit/save", wish(folder=1), 400)["error"]
     assert [file.name for file in plain.iterdir()] == ["one.map"]
 
@@ -93,7 +93,7 @@ def test_a_draft_is_checked_and_then_searched(page):
 
         assert "spawn" in ask({"check": {**DRAFT, "spawn": None}, "number": 1})["findings"][0]["text"]
         assert ask({"check": {}, "number": 2}) == {
-            "error": "draft is no level draft: title, tiles, spawn, entities missing (docs/play.md)", "number": 2,
+            "error": "draft is not a level draft: title, tiles, spawn, entities missing", "number": 2,
         }  # fmt: skip
         assert "check missing" in ask({"number": 3})["error"]
         assert "no agent" in ask({"tries": DRAFT, "agent": "77", "number": 4})["error"]
