@@ -1,8 +1,8 @@
-"""Speed of the simulator: physics alone, with observations, restarts, snapshots, and compiling levels.
+"""Benchmarks of the simulator: physics alone, decisions with observations, restarts, snapshots, compilation of levels.
 
-Everything random is made, and every kernel compiled and run once, before the clock starts.  A figure is the median of
-several rounds.  Shared machines change their speed from hour to hour, so beside every figure stands what a fixed
-pure-Python loop and a fixed Numba loop did in the same second: compare figures only where these agree.
+Random inputs are drawn and kernels compiled before the timing starts.  A result is the median of several rounds.  The
+speed of shared machines varies, so every result includes the speed of two calibration loops, one in pure Python and one
+in Numba.  Compare results only if their calibration agrees.
 """
 
 import os
@@ -29,14 +29,14 @@ from nppsim.measure.workload import Play
 from nppsim.observe import layout
 from nppsim.workers import usable_cores
 
-# The generated levels.  Always the same categories and number, so that figures can be compared.
+# The generated levels, fixed so that results can be compared.
 BENCH_CATEGORIES = ("simplest", "simpler", "simple")
 LEVELS_PER_CATEGORY = 40
 
-NUM_ENVS = 1024  # stepped together: enough to make the cost of a call, and of waiting for a thread, small
-NUM_DECISIONS = 32  # rows of random actions, used over and over
-PHYSICS_ENVS = 256  # of the physics kernel
-PHYSICS_FRAMES = 200  # of each of them, in one call
+NUM_ENVS = 1024  # environments stepped together, enough to make the overhead per call small
+NUM_DECISIONS = 32  # rows of random actions, used repeatedly
+PHYSICS_ENVS = 256  # environments of the physics kernel
+PHYSICS_FRAMES = 200  # frames per environment and call
 OBSERVATION_SETS = {
     "state_only": ("game_state",),
     "vision_free": layout.VISION_FREE,
@@ -44,18 +44,18 @@ OBSERVATION_SETS = {
     "images": layout.IMAGES,
     "with_images": (*layout.VISION_FREE, *layout.IMAGES),
 }
-# Of workloads on levels of the game, which this project does not contain.
+# Observations of the workloads on levels of the game, which are not part of this project.
 CAMPAIGN_SETS = {"campaign": OBSERVATION_SETS["state_only"], "campaign_foresight": OBSERVATION_SETS["foresight"]}
 
 
 @dataclass(frozen=True)
 class Work:
-    """Amount of work of one timing."""
+    """Work to be timed."""
 
-    unit: str  # of what is counted
-    run: Callable[[], int]  # does a portion and returns how many units that were
-    observations: tuple[str, ...] = ()  # keys
-    phases: Callable[[], dict[str, float]] | None = None  # nanoseconds per unit, measured apart
+    unit: str  # unit of the work, such as "frames"
+    run: Callable[[], int]  # does a portion of the work and returns its number of units
+    observations: tuple[str, ...] = ()  # observation keys
+    phases: Callable[[], dict[str, float]] | None = None  # measures the phases separately: name -> nanoseconds per unit
 
 
 def benchmark(
@@ -66,13 +66,14 @@ def benchmark(
     threads: Sequence[int] = (1,),
     campaign: Sequence[Level] = (),
 ) -> Iterator[tuple[str, dict]]:
-    """Measure; yields (name of the workload, result) one by one.
+    """Run all workloads and yield (name of the workload, result) for each.
 
-    campaign: levels of the game, for the workloads of CAMPAIGN_SETS; without them these are left out.
-    seconds: time of one workload, without preparation.  threads: every workload that can use them runs with each count.
-    A result: "unit" of what is counted, "per_s" (all threads together), "per_s_per_core", "slowest" and "fastest" round
-    (per s), "threads", "observations" (keys), "calibration" (``calibrate``), and where they apply
-    "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".
+    seconds: time per workload, without preparation.
+    threads: numbers of threads; each multi-threaded workload runs once with each.
+    campaign: levels of the game for the workloads of CAMPAIGN_SETS, which are skipped without them.
+    Keys of a result: "unit", "per_s" (units per second of all threads together), "per_s_per_core", "slowest" and "fastest"
+    (units per second of these rounds), "threads", "observations", "calibration" (see ``calibrate``), and where they
+    apply "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".
     Raises ConfigError for settings out of range.
     """
     if rounds < 1:
@@ -93,7 +94,7 @@ def benchmark(
 
 
 def _measured(job: Work, threads: int, rounds: int, seconds: float) -> dict:
-    """The result of one workload; seconds: of all rounds together."""
+    """Time one workload and return the result.  seconds: time of all rounds together."""
     portion = job.run()  # compiles
     calls = max(round(seconds / rounds / seconds_of(job.run)), 1)
 
@@ -108,7 +109,7 @@ def _measured(job: Work, threads: int, rounds: int, seconds: float) -> dict:
         result["frames_per_s_per_core"] = per_s / threads
     if job.unit == "decisions":
         result["decisions_per_s_per_core"] = per_s / threads
-        result["frames_per_s_per_core"] = per_s / threads * FRAME_SKIP  # a few less: episodes end inside a decision
+        result["frames_per_s_per_core"] = per_s / threads * FRAME_SKIP  # slightly too high: episodes end in a decision
     result["slowest"], result["fastest"] = min(timed.rates), max(timed.rates)
     result["observations"] = list(job.observations)
     result["calibration"] = timed.median_calibration()
@@ -118,7 +119,7 @@ def _measured(job: Work, threads: int, rounds: int, seconds: float) -> dict:
 
 
 def results_table(results: Mapping[str, Mapping]) -> str:
-    """Results (name -> result) of ``benchmark`` as a table."""
+    """Format results of ``benchmark`` (name -> result) as a table."""
     header = ("workload", "unit", "per s", "per s, core", "slowest", "fastest", "Python, 10^6/s", "Numba, 10^6/s")
     rows = []
     for name, result in results.items():
@@ -129,9 +130,9 @@ def results_table(results: Mapping[str, Mapping]) -> str:
 
 
 def measure_start(folder: str | Path) -> dict[str, float]:
-    """Seconds until a fresh process has stepped a BatchSimulator: "first" compiles everything, "later" finds it compiled.
+    """Return the seconds until a new process has stepped a BatchSimulator: "first" with compilation, "later" without.
 
-    folder: an empty one, for the compiled code.
+    folder: empty folder for the compiled code.
     """
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
     program = """
@@ -151,7 +152,10 @@ simulator.step(np.zeros(1, int))
 
 
 def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work]]:
-    """Physics alone: on levels without and with mines where nothing moves, and with moving entities (which there are)."""
+    """Workloads of physics alone, for each of three groups of levels that ``plays`` contains.
+
+    The groups are levels with moving entities, with mines only, and with neither.
+    """
     groups: dict[str, list[Play]] = {"physics": [], "physics_mines": [], "physics_movers": []}
     for play in plays:
         groups[_group(play.level)].append(play)
@@ -174,7 +178,7 @@ def _frames(plays: Sequence[Play], threads: int) -> Work:
 def _decisions(
     levels: Sequence[Level] | LevelBank, threads: int, observation_sets: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Callable[[], Work]]:
-    """Decisions of random play with each set of observations."""
+    """Workloads of random play, one per set of observations."""
 
     def prepare(keys: tuple[str, ...]) -> Work:
         player = _random_player(levels, NUM_DECISIONS, keys, threads)
@@ -194,14 +198,14 @@ def _random_player(
 
 
 def _phases(levels: Sequence[Level] | LevelBank, keys: tuple[str, ...], threads: int) -> dict[str, float]:
-    """Nanoseconds of each phase per decision (of one core, if the threads do not disturb each other)."""
+    """Return the nanoseconds of each phase per decision, summed over threads."""
     player = _random_player(levels, 2 * NUM_DECISIONS, keys, threads, profile=True)
     decisions = player.play(2 * NUM_DECISIONS)
     return {phase: ns / decisions for phase, ns in player.phases.items() if ns}
 
 
 def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Work]]:
-    """Return the workloads of one core: restarts with observations, snapshot and restore, compilation of levels."""
+    """Workloads of one core: restarts with observations, snapshot and restore, compilation of levels."""
     levels = [play.level for play in plays]
 
     def started() -> BatchSimulator:

@@ -1,11 +1,11 @@
-"""Intervals: how far what was measured may lie from what endless measuring would give.
+"""95 % confidence intervals; all intervals of the project are computed here.
 
-    speed_up = ratio_of_means(before, after)      # Estimate: a value with its 95 % interval
+    speed_up = ratio_of_means(before, after)      # Estimate: a value with its interval
     success = mean_over_levels(wins / episodes)   # [levels] or [seeds, levels]
     gain = mean_over_levels(after - before)       # paired: the same levels, the same seeds
     low, high = wilson(wins=9, trials=10)         # independent trials
 
-Every tool of the project that states an interval takes it from here.  All are seeded: equal input gives equal intervals.
+Bootstraps are seeded, so equal input gives equal intervals.
 """
 
 import math
@@ -17,19 +17,19 @@ import numpy as np
 from nppsim.errors import UserError
 
 Sample = Sequence[float] | np.ndarray
-RESAMPLES = 4000  # of a bootstrap; an interval's ends are then known to about a tenth of its width
+RESAMPLES = 4000  # resamples of a bootstrap; the Monte Carlo error of a limit is about a tenth of the interval's width
 _INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
-_Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
+_Z95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 _CHUNK = 1 << 20  # numbers in memory at a time
 
 
 class IntervalError(UserError, ValueError):
-    """Values that have no interval; the message says which were needed."""
+    """The input has no interval; the message names the required shape."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval; low and high are None where a single observation allows no interval."""
+    """A value with its 95 % interval; low and high are None if the observations do not determine one."""
 
     value: float
     low: float | None
@@ -44,13 +44,14 @@ class Estimate:
 def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sample, paired: bool = False) -> Estimate:
     """Percentile bootstrap of ``statistic(*samples)``.
 
-    statistic: takes arrays [resamples, n], gives [resamples].  paired: all samples are resampled with the same indices.
-    The resampling is seeded: equal samples give equal intervals.
+    statistic: maps one array [resamples, n] per sample to [resamples].
+    samples: [n] each.  paired: all samples have one length and are resampled with the same indices.
+    Raises IntervalError for other shapes.
     """
     arrays = [np.asarray(sample, float) for sample in samples]
     if any(array.ndim != 1 or not len(array) for array in arrays) or (paired and len({len(a) for a in arrays}) > 1):
         raise IntervalError(
-            f"samples of shapes {[array.shape for array in arrays]}; needed are values, paired ones in step"
+            f"samples have shapes {[array.shape for array in arrays]}; each must be [n], paired ones of equal length"
         )
     value = float(statistic(*(array[None] for array in arrays))[0])
     if min(map(len, arrays)) < 2:
@@ -64,34 +65,34 @@ def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sample, paired: bo
 
 
 def ratio_of_means(numerator: Sample, denominator: Sample) -> Estimate:
-    """mean(numerator) / mean(denominator) of independent samples."""
+    """Ratio of the means of two independent samples."""
     return bootstrap(lambda a, b: a.mean(axis=1) / b.mean(axis=1), numerator, denominator)
 
 
 def mean_of_ratios(numerator: Sample, denominator: Sample) -> Estimate:
-    """Geometric mean of the ratios of pairs that were measured next to each other, or with the same seed."""
+    """Geometric mean of the ratios of pairs, such as measurements with the same seed."""
     return bootstrap(lambda a, b: np.exp(np.log(a / b).mean(axis=1)), numerator, denominator, paired=True)
 
 
 def mean_difference(minuend: Sample, subtrahend: Sample) -> Estimate:
-    """Mean of minuend - subtrahend over pairs."""
+    """Mean of minuend - subtrahend of pairs."""
     return bootstrap(lambda a, b: (a - b).mean(axis=1), minuend, subtrahend, paired=True)
 
 
 def difference_of_medians(minuend: Sample, subtrahend: Sample) -> Estimate:
-    """median(minuend) - median(subtrahend) of independent samples; single wild values do not move it."""
+    """Difference of the medians of two independent samples, which is robust to outliers."""
     return bootstrap(lambda a, b: np.median(a, axis=1) - np.median(b, axis=1), minuend, subtrahend)
 
 
 def slope(values: Sample) -> Estimate:
-    """Change per step of a series, by the median of the slopes between all pairs; up to 29 % wild values do not move it.
+    """Theil-Sen slope of a series, per step; robust to up to 29 % outliers.
 
-    The interval holds for noise that is independent from step to step.
+    The interval assumes that the noise of the steps is independent.  Raises IntervalError for fewer than two values.
     Sources: Theil 1950; Sen 1968 for the interval, from the variance of Kendall's tau.
     """
     series = np.asarray(values, float)
     if series.ndim != 1 or len(series) < 2:
-        raise IntervalError(f"a series of shape {series.shape} has no slope; needed are two values or more")
+        raise IntervalError(f"a series of shape {series.shape} has no slope; give at least two values")
     n = len(series)
     first, second = np.triu_indices(n, 1)
     slopes = np.sort((series[second] - series[first]) / (second - first))
@@ -103,19 +104,19 @@ def slope(values: Sample) -> Estimate:
 
 
 def mean_over_levels(values: Sample, weights: Sample | None = None) -> Estimate:
-    """The mean of ``values`` and its 95 % interval, by a hierarchical bootstrap over levels and seeds.
+    """Mean of ``values`` with its 95 % interval, by a hierarchical bootstrap over levels and seeds.
 
-    values: [L] of each level, e.g. its share of episodes won, or differences of such shares for a paired comparison; or
-        [S, L], a row per training seed, all on the same levels.
-    weights: [L], of each level in the mean, e.g. its episodes; None: alike.
-    low and high are None if all values are equal: resampling then gives no information.
+    values: [L], one value per level, such as the success rate, or a difference of success rates for a paired comparison;
+        or [S, L] with a row per training seed.
+    weights: [L], weights of the levels in the mean, such as numbers of episodes; None: equal weights.
+    low and high are None if all values are equal, because resampling then gives no information.
 
-    Levels and seeds are the random units: episodes on one level are correlated, and so are the levels played by one
-    policy.  Each resample draws levels (their means over the seeds) and adds the mean of resampled seed effects; the
+    Levels and seeds are the random units, because episodes on one level are correlated, and so are the levels played by
+    one policy.  Each resample draws levels (their means over the seeds) and adds the mean of resampled seed effects.  The
     interval lies between percentiles of these sums.  Seed effects are first shrunk by the variance that the finite number
     of levels causes, because resampling the levels covers it already.  Each resample leaves one value out; otherwise
-    intervals of few seeds would be too narrow.  If few seeds differ more than the levels do, the interval contains the
-    true value in 90 % of the cases with five seeds, in 87 % with three (simulated).
+    intervals of few seeds would be too narrow.  In simulations in which the seeds differ more than the levels, the
+    interval contained the true value in 90 % of the cases with five seeds and in 87 % with three.
 
     Sources: Efron & Tibshirani 1993, chapter 13 (percentiles); Davison & Hinkley 1997, section 3.8 (hierarchical data);
     Hesterberg 2004 (leaving one out); Agarwal et al. 2021 (why intervals over runs and tasks in reinforcement learning).
@@ -124,7 +125,7 @@ def mean_over_levels(values: Sample, weights: Sample | None = None) -> Estimate:
     weight = np.ones(table.shape[-1]) if weights is None else np.asarray(weights, float)
     if not table.size or table.ndim != 2 or weight.shape != table.shape[1:] or not (weight > 0).all():
         raise IntervalError(
-            f"values {table.shape} with weights {weight.shape}: needed are values of [seeds, levels] and a weight above 0 "
+            f"values {table.shape} with weights {weight.shape}: values must be [seeds, levels], with a weight above 0 "
             "for each level"
         )
     by_level = table.mean(axis=0)
@@ -138,8 +139,10 @@ def mean_over_levels(values: Sample, weights: Sample | None = None) -> Estimate:
 
 
 def _seed_effects(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """float64[seeds]: effect of each seed (its mean minus the mean of all), shrunk to remove the variance that comes
-    from the finite number of levels; 0 for a single seed.  Two-way analysis of variance."""
+    """Return float64[seeds], the effect of each seed: its mean minus the overall mean; 0 for a single seed.
+
+    The effects are shrunk to remove the variance due to the finite number of levels (two-way analysis of variance).
+    """
     seeds, levels = table.shape
     effects = np.average(table, axis=1, weights=weight)
     effects -= effects.mean()
@@ -152,9 +155,9 @@ def _seed_effects(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def _redrawn_means(rng: np.random.Generator, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """float64[RESAMPLES]: weighted means of bootstrap samples of len(values); each leaves out one value at random.
+    """Return float64[RESAMPLES], weighted means of bootstrap samples of len(values); each leaves one random value out.
 
-    Equal values are drawn together, which is faster: win rates of few episodes have few distinct values.
+    Equal values are drawn together, which is faster because success rates of few episodes have few distinct values.
     """
     total = len(values)
     if total == 1:
@@ -171,9 +174,9 @@ def _redrawn_means(rng: np.random.Generator, values: np.ndarray, weight: np.ndar
 
 
 def wilson(wins: float, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a success rate from independent trials; (0, 1) where there are none.
+    """Return Wilson's 95 % interval (low, high) of a success rate in independent trials; (0, 1) for no trials.
 
-    Unlike wins/trials ± 2 standard errors it is never empty: 0 of 10 is compatible with 28 %.
+    Unlike the interval of ± 2 standard errors, it never has width 0: for 0 wins in 10 trials it ends at 0.28.
     """
     if not 0 <= wins <= trials:
         raise IntervalError(f"{wins} wins in {trials} trials")
@@ -182,6 +185,6 @@ def wilson(wins: float, trials: int) -> tuple[float, float]:
     rate, z2 = wins / trials, _Z95**2
     centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
     half = _Z95 / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
-    low = 0.0 if wins == 0 else max(centre - half, 0.0)  # exact at the ends, where rounding would leave 1e-17
+    low = 0.0 if wins == 0 else max(centre - half, 0.0)  # exact, without a rounding error of 1e-17
     high = 1.0 if wins == trials else min(centre + half, 1.0)
     return low, high

@@ -1,7 +1,6 @@
-"""Kernels of the measuring tools.
+"""Kernels of the benchmarks.
 
-They are in a file of their own, because compiled code is cached by the content of the files that it imports (``_cache``),
-and the measuring tools import level generators and more.
+They have a file of their own with few imports, because a change of any imported file recompiles them (``_cache``).
 """
 
 import numpy as np
@@ -20,10 +19,10 @@ def start_all(ninjas, entities, movers, world, levels):
 
 @kernel
 def advance(begin, end, ninjas, entities, movers, trail, world, inputs, lengths, frames, restart):
-    """Advance environments begin .. end - 1 by ``frames`` frames of their play; physics and nothing else.
+    """Advance environments begin .. end - 1 by ``frames`` frames of physics.
 
-    inputs: uint8[levels, frames], of which ``lengths`` are played on each level.
-    restart: at the end of the inputs, at death and at a win; without, ``frames`` must not go beyond the inputs.
+    inputs: uint8[levels, frames].  lengths: int64[levels], number of inputs of each level.
+    restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must suffice.
     """
     for i in range(begin, end):
         ninja = ninjas[i]
@@ -37,7 +36,7 @@ def advance(begin, end, ninjas, entities, movers, trail, world, inputs, lengths,
 
 @kernel
 def spin(n):
-    """n iterations that no compiler can shorten; the calibration loop."""
+    """Run the calibration loop: n iterations that a compiler cannot shorten."""
     x = np.uint64(88172645463325252)
     for _ in range(n):  # xorshift
         x ^= x << np.uint64(13)

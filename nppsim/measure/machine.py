@@ -1,7 +1,7 @@
-"""Conditions of a measurement: machine, versions of the libraries, build.
+"""Conditions of a measurement: machine, library versions, build.
 
-Figures are compared only where machine and versions agree (``differences``).  The build, digest and commit of the
-sources, may differ: it is what one compares.
+Results are compared only if machine and versions agree (``differences``).  The build (digest and commit of the sources)
+may differ, because it is what a benchmark compares.
 """
 
 import os
@@ -16,7 +16,7 @@ from nppsim import _cache
 from nppsim.errors import redact
 from nppsim.workers import kernel_text, usable_cores
 
-# Beginnings of the names of environment variables that change what is computed, or how fast; never of a secret.
+# Prefixes of environment variables that affect results or speed.  None may match the name of a secret.
 VARIABLES = (
     *("NUMBA_", "NPPSIM_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "TORCH_", "PYTORCH_"),
     *("CUDA_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE", "GLIBC_TUNABLES", "MALLOC_", "LD_PRELOAD", "PYTHONHASHSEED"),
@@ -25,23 +25,23 @@ COMPILING = ("numba", "numpy", "llvmlite")  # libraries that compile or run the 
 
 
 def conditions() -> dict[str, dict]:
-    """Return the conditions that are stored with figures: "machine", "versions", "build"."""
+    """Return the conditions that are stored with a result: "machine", "versions", "build"."""
     return {"machine": machine(), "versions": versions(), "build": build()}
 
 
 def machine() -> dict[str, str | int]:
-    """Model of the processor, usable cores, operating system."""
+    """Return the processor model, the number of usable cores and the operating system."""
     name, _ = processor()
     return {"cpu": name, "cores": usable_cores(), "system": f"{platform.system()} {platform.machine()}"}
 
 
 def environment() -> dict[str, str]:
-    """Environment variables that change what is computed, or how fast; values that look like secrets are redacted."""
+    """Return environment variables that affect results or speed; values that look like secrets are redacted."""
     return {name: redact(value) for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)}
 
 
 def processor() -> tuple[str, set[str]]:
-    """(model name, instruction set flags) of the first CPU; without /proc/cpuinfo no flags are known."""
+    """Return (model name, instruction set flags) of the first CPU; the flags are empty without /proc/cpuinfo."""
     cpuinfo = kernel_text("/proc/cpuinfo") or ""
     name = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
@@ -52,23 +52,23 @@ def processor() -> tuple[str, set[str]]:
 
 
 def versions() -> dict[str, str]:
-    """Python and the libraries that compile or run the kernels."""
+    """Return the versions of Python and of the libraries that compile or run the kernels."""
     return {"python": platform.python_version()} | {name: version(name) for name in COMPILING}
 
 
 def build() -> dict[str, str]:
-    """The sources: digest of what is compiled and, in a git checkout, commit and number of changed files."""
+    """Return the digest of the kernels' sources and, in a git checkout, ``git_state``."""
     return {"source_digest": _cache.source_digest()} | git_state()
 
 
 def git_state() -> dict[str, str]:
-    """Commit of the sources and the number of files changed since; empty where they are no git checkout."""
+    """Return the commit and the number of changed files of the checkout; {} outside of a git checkout."""
     commit = _git("rev-parse", "HEAD")
     return {"commit": commit, "changed_files": str(len(_git("status", "--porcelain").splitlines()))} if commit else {}
 
 
 def _git(*arguments: str) -> str:
-    """Output of a git command about this checkout; "" if it fails, or there is no git."""
+    """Return the output of a git command in this checkout; "" if it fails or git is missing."""
     command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -77,7 +77,7 @@ def _git(*arguments: str) -> str:
 
 
 def differences(ours: Mapping[str, Mapping], theirs: Mapping[str, Mapping]) -> list[str]:
-    """Describe every value in which two records differ; each record: part ("machine", "settings", ...) -> name -> value."""
+    """Describe every difference between two records: part ("machine", "settings", ...) -> name -> value."""
     found = []
     for part in ours:
         here, there = ours[part], theirs.get(part, {})

@@ -1,4 +1,4 @@
-"""Playing on a batch of environments what was made before: inputs through the physics alone, or actions through decisions."""
+"""Play prepared inputs (physics only) or prepared actions (decisions) on a batch of environments."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_D
 
 
 class FramePlayer:
-    """Physics alone: environment i plays level i of the bank, modulo their number."""
+    """Plays inputs with the physics alone; environment i plays level i of the bank, modulo the number of levels."""
 
     def __init__(self, bank: LevelBank, inputs: Sequence[np.ndarray], num_envs: int | None = None, *, threads: int = 1):
-        """inputs: uint8[frames] for each level of the bank.  num_envs: None: one for each level."""
+        """inputs: uint8[frames] for each level of the bank.  num_envs: None means one per level."""
         num_envs = len(bank) if num_envs is None else num_envs
         self.bank = bank
         self.ninjas = np.zeros(num_envs, NINJA_DTYPE)
@@ -30,12 +30,12 @@ class FramePlayer:
         self._edges = np.linspace(0, num_envs, threads + 1).astype(int).tolist()
         self._pool = ThreadPoolExecutor(threads)
         start_all(self.ninjas, self.entities, self.movers, bank.world, np.arange(num_envs) % len(bank))
-        self._advance(0, 0, 0, True)  # compiled before two threads want it
+        self._advance(0, 0, 0, True)  # compiles the kernel before threads call it
 
     def play(self, frames: int, *, restart: bool = True) -> int:
-        """Advance every environment by ``frames`` frames; returns the frames of all.
+        """Advance every environment by ``frames`` frames; return the number of frames of all environments.
 
-        restart: at the end of the inputs, at death and at a win.  Without, a play goes on as long as it has inputs.
+        restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must suffice.
         """
         parts = self._edges[:-1], self._edges[1:]
         list(self._pool.map(lambda begin, end: self._advance(begin, end, frames, restart), *parts))
@@ -46,7 +46,7 @@ class FramePlayer:
         advance(begin, end, *state, self.inputs, self.lengths, frames, restart)
 
     def lost(self) -> np.ndarray:
-        """int[n]: the environments in which a position or velocity is no finite number."""
+        """Return int[n], the environments with a position or velocity that is not finite."""
         names = ("x", "y", "vx", "vy")
         fine = np.all([np.isfinite(self.ninjas[name]) for name in names], axis=0)
         for name in names:
@@ -55,7 +55,7 @@ class FramePlayer:
 
 
 class DecisionPlayer:
-    """Decisions: a simulator, the actions for it, and how far they are played."""
+    """Plays prepared actions on a simulator."""
 
     def __init__(
         self,
@@ -64,19 +64,19 @@ class DecisionPlayer:
         next_level: np.ndarray | None = None,
         start: np.ndarray | None = None,
     ):
-        """The simulator is reset.
+        """Reset the simulator.
 
-        actions: int64[T, N]; after the last row comes the first again.
-        next_level: int32[T, N], the level that an environment loads if its episode ends in that row; None: unchanged.
-        start: int32[N], levels to start on; None: the simulator's own.
+        actions: int64[T, N]; the rows repeat.
+        next_level: int32[T, N], level that an environment loads if its episode ends in that row; None: the same level.
+        start: int32[N], level of each environment at the start; None: the default of ``BatchSimulator.reset``.
         """
         self.simulator, self.actions, self.next_level = simulator, actions, next_level
         self.row = 0
-        self.phases: Counter[str] = Counter()  # nanoseconds of each phase so far, where the simulator is profiled
+        self.phases: Counter[str] = Counter()  # nanoseconds of each phase so far; empty without profiling
         self.observations = simulator.reset(start)
 
     def play(self, rows: int) -> int:
-        """Play the next rows; returns the decisions of all environments."""
+        """Play the next rows of actions; return the number of decisions of all environments."""
         simulator = self.simulator
         for row in range(self.row, self.row + rows):
             t = row % len(self.actions)

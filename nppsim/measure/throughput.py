@@ -1,11 +1,11 @@
-"""Throughput of the simulator on a workload: rounds, profiles, the record of a result, comparison, report.
+"""Measure the throughput of the simulator on a workload; profile, compare and report results.
 
     result = measure(workload)                            # a dict for a JSON file
-    on = side_by_side(workload, "profile")                # cost of a switch, and the phases it shows
+    on = side_by_side(workload, profile=True)             # overhead of profiling, and time per phase
     found = compare_with_baseline(result, load_result("before.json"))   # speed-up with interval
     print(benchmark_report("results"))
 
-What is timed for a result is never profiled and never validated: those run on simulators of their own.
+``measure`` always runs without profiling and shadow validation.
 """
 
 import json
@@ -28,9 +28,9 @@ from nppsim.reading import mismatch, read_json
 
 FORMAT = "nppsim benchmark"
 VERSION = 1
-KEY = ("machine", "versions", "settings")  # parts of a result in which compared results must agree
+KEY = ("machine", "versions", "settings")  # parts of a result that must be equal in a comparison
 _SUMMARY = dict.fromkeys(("mean", "sd", "min", "max", "p50", "p95", "p99"), float)
-_NEEDED = {  # of a stored result
+_NEEDED = {  # shape of a stored result
     "machine": {"cpu": str, "cores": int, "system": str},
     "versions": {...: str},
     "settings": {"source": str, "observations": [str], "frame_skip": int},
@@ -46,15 +46,16 @@ _NEEDED = {  # of a stored result
     "summary": _SUMMARY,
     "stability": str,
 }
-SMALLEST_SHARE = 0.01  # of the step; phases below it are left out of tables
+SMALLEST_SHARE = 0.01  # share of the step below which a phase is left out of tables
 
 
 def measure(workload: Workload, *, phase: str = "") -> dict:
-    """Time the rounds of a workload; the result as a plain dictionary.
+    """Time the rounds of a workload and return the result as a dictionary.
 
-    phase: a label, such as "before".  Keys: "format", "version", "phase", "date", those of ``conditions``, "settings"
-    (``Workload.key``), "coverage" (``Workload.coverage``), "decisions_per_round" (of all environments), "round_s" and
-    "calibration" (lists, one entry per round), "summary", "decisions_per_s", "decisions_per_s_sd", "cv", "stability".
+    phase: label of the result, such as "before".
+    Keys: "format", "version", "phase", "date", those of ``conditions``, "settings" (``Workload.key``), "coverage"
+    (``Workload.coverage``), "decisions_per_round" (all environments together), "round_s" and "calibration" (lists with an
+    entry per round), "summary", "decisions_per_s", "decisions_per_s_sd", "cv", "stability".
     """
     amount = workload.amount
     player = workload.player()
@@ -84,7 +85,7 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
 
 
 def describe(result: Mapping) -> str:
-    """A result in a few lines of text."""
+    """Format a result as a few lines of text."""
     summary, loops = Summary(**result["summary"]), result["calibration"]
     times = "  ".join(
         f"{name} {getattr(summary, name):.4f}" for name in ("mean", "sd", "min", "max", "p50", "p95", "p99")
@@ -101,11 +102,14 @@ def describe(result: Mapping) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Switches: their cost, and what they show
+# Overhead of profiling and validation
 
 
 class PhaseRow(NamedTuple):
-    """Time of one phase of a decision; shares are of the step (all phases) and of the wall time (times threads)."""
+    """Time of one phase of a decision.
+
+    share_of_step: share of all phases.  share_of_wall: share of wall time times threads.
+    """
 
     phase: str
     us_per_decision: float
@@ -115,24 +119,24 @@ class PhaseRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SideBySide:
-    """The same workload with and without a switch, in alternating rounds.
+    """A workload with and without profiling or validation, in alternating rounds.
 
-    seconds, decisions, phases: of the rounds with it, all environments together.
+    seconds, decisions, phases: totals of the rounds with it.
     """
 
     ratio: Estimate  # time with / time without
     seconds: float
     decisions: int
     threads: int
-    phases: Mapping[str, float]  # nanoseconds, summed over threads
-    simulator: BatchSimulator  # the one with the switch
+    phases: Mapping[str, float]  # name -> nanoseconds, summed over threads
+    simulator: BatchSimulator  # the simulator with profiling or validation
 
     def phase_rows(self) -> tuple[list[PhaseRow], list[str]]:
         """See ``phase_rows``."""
         return phase_rows(self.phases, self.decisions, self.seconds * self.threads)
 
     def profile_table(self) -> str:
-        """The phases as a table."""
+        """Format the phases as a table."""
         rows, left_out = self.phase_rows()
         header = ("phase", "µs per decision", "% of step", "% of wall time")
 
@@ -146,7 +150,7 @@ class SideBySide:
 
 
 def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = False) -> SideBySide:
-    """Play a workload on two simulators in alternating rounds, one of them with profiling or validation on."""
+    """Play a workload in alternating rounds on two simulators, one of them with profiling or shadow validation."""
     amount = workload.amount
     with_it, without = workload.player(profile=profile, shadow=shadow), workload.player()
     for player in (with_it, without):
@@ -168,10 +172,10 @@ def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = Fa
 
 
 def phase_rows(phases: Mapping[str, float], decisions: int, core_seconds: float) -> tuple[list[PhaseRow], list[str]]:
-    """The rows of a profile, and the names of phases too small to show.
+    """Return the rows of a profile, and the names of phases below SMALLEST_SHARE.
 
-    phases: nanoseconds, summed over threads.  core_seconds: wall time times threads.  The last two rows are the whole
-    step, and what passed outside of it: Python, and threads that waited (share of the step: NaN).
+    phases: name -> nanoseconds, summed over threads.  core_seconds: wall time times threads.
+    The last two rows are the whole step, and the time outside of it: Python and waiting threads (share_of_step is NaN).
     Raises TimingError if nothing was timed.
     """
     step = sum(phases.values())
@@ -194,10 +198,10 @@ def phase_rows(phases: Mapping[str, float], decisions: int, core_seconds: float)
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """A result against a baseline; ratios above 1 mean that the result is faster.
+    """Speed of a result relative to a baseline; ratios above 1 mean that the result is faster.
 
-    speed_up: of decisions/s.  by_numba, by_python: the same where a machine that was slower in the one hour than in the
-    other is allowed for: times counted in iterations that the calibration loop would have done.
+    speed_up: ratio of decisions/s.
+    by_numba, by_python: the same ratio, corrected for the speed of the machine by the Numba or Python calibration loop.
     """
 
     speed_up: Estimate
@@ -205,13 +209,16 @@ class BaselineComparison:
     by_python: Estimate
 
     def regressed(self, threshold: float) -> bool:
-        """Slower by more than ``threshold`` (0.1: 10 %), with both intervals, plain and by Numba's loop, beyond it."""
+        """Return True if ``speed_up`` and ``by_numba`` both show, with their whole intervals, a slowdown above ``threshold``.
+
+        threshold: 0.1 means 10 %.
+        """
         limit = 1 - threshold
         return all((e.value if e.high is None else e.high) < limit for e in (self.speed_up, self.by_numba))
 
 
 def check_comparable(result: Mapping, baseline: Mapping, name: str) -> None:
-    """Raise TimingError, naming every difference, unless machine, versions and settings agree."""
+    """Raise TimingError unless machine, versions and settings agree.  name: name of the baseline."""
     different = differences({part: result[part] for part in KEY}, baseline)
     if different:
         raise TimingError(
@@ -220,7 +227,7 @@ def check_comparable(result: Mapping, baseline: Mapping, name: str) -> None:
 
 
 def compare_with_baseline(result: Mapping, baseline: Mapping, name: str = "the baseline") -> BaselineComparison:
-    """Speed of a result relative to a baseline.  Raises TimingError unless machine, versions and settings agree."""
+    """Compare a result with a baseline.  Raises TimingError unless machine, versions and settings agree."""
     check_comparable(result, baseline, name)
 
     def work(record: Mapping, loop: str | None) -> np.ndarray:
@@ -232,7 +239,7 @@ def compare_with_baseline(result: Mapping, baseline: Mapping, name: str = "the b
 
 
 def comparison_table(result: Mapping, baselines: Mapping[str, Mapping]) -> str:
-    """Text of the comparisons with several baselines (name -> result)."""
+    """Format the comparisons with several baselines (name -> result) as a table."""
     header = ("baseline", "label", "commit", "then, decisions/s", "now", "speed-up", "by Numba loop", "by Python loop")
     rows = []
     for name, baseline in baselines.items():
@@ -245,7 +252,7 @@ def comparison_table(result: Mapping, baselines: Mapping[str, Mapping]) -> str:
 
 
 def load_result(path: str | Path) -> dict:
-    """Read a stored result.  Raises TimingError for a file that is none."""
+    """Read a stored result.  Raises TimingError for an invalid file."""
     data = read_json(path, TimingError, "give a file written with --output")
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
         raise TimingError(f"{path}: not a benchmark result of version {VERSION}; measure again with --output")
@@ -254,17 +261,17 @@ def load_result(path: str | Path) -> dict:
     if not wrong and not (
         len({len(values) for values in lists}) == 1 and all(v > 0 for values in lists for v in values)
     ):
-        wrong = "round_s and calibration should be lists of one length, of numbers above 0"
+        wrong = "round_s and calibration must be lists of equal length with numbers above 0"
     if wrong:
         raise TimingError(f"{path}: {wrong}; measure again with --output")
     return data
 
 
 def benchmark_report(folder: str | Path) -> str:
-    """Markdown summary of the results in a folder: one table for each set of results that may be compared.
+    """Return a Markdown summary of the results in a folder, with one table per set of comparable results.
 
-    The speed-up is relative to the oldest of a table.  Other JSON files are named as skipped.  Raises TimingError if
-    there are no results.
+    Speed-ups are relative to the oldest result of a table.  Other JSON files are listed as skipped.
+    Raises TimingError if there are no results.
     """
     results, skipped = {}, []
     for file in sorted(Path(folder).glob("*.json")):
@@ -285,7 +292,7 @@ def benchmark_report(folder: str | Path) -> str:
 
 
 def _group_report(group: Mapping[str, Mapping]) -> str:
-    """Results (name -> result) that may be compared, the oldest first: what they share, and a table."""
+    """Describe the common conditions of comparable results (name -> result, oldest first), and list the results."""
     first = next(iter(group.values()))
     machine, settings = first["machine"], first["settings"]
     libraries = ", ".join(f"{name} {number}" for name, number in first["versions"].items())
@@ -308,7 +315,7 @@ def _group_report(group: Mapping[str, Mapping]) -> str:
 
 
 def _commit(result: Mapping) -> str:
-    """Commit, with a plus if files were changed since; digest of the sources where there is none."""
+    """Return the commit, with a plus if files were changed, or else the digest of the sources."""
     build = result["build"]
     if "commit" not in build:
         return build["source_digest"][:8]

@@ -1,13 +1,10 @@
-"""Timing: rounds of repeated work, what their times say, and how two sets of them compare.
+"""Time rounds of repeated work; used by all benchmarks of the project.
 
-Independent of what is timed; every measuring tool of the project uses it.
+    rounds = measure_rounds(work, 20, units)  # with calibration loops before and after every round
+    summary = summarise(rounds.seconds)       # mean, standard deviation, percentiles, stability
+    on, off = alternate(work_on, work_off, 20)  # A B B A A B B A ..., so that both share slow minutes
 
-    rounds = measure_rounds(work, 20, units)  # with calibration loops beside every round
-    summary = summarise(rounds.seconds)       # mean, spread, percentiles; summary.stability: "excellent" ... "poor"
-    on, off = alternate(work_on, work_off, 20)  # A B B A A B B A ..., so that a slow minute hits both
-
-A time belongs to a machine, to library versions and to settings: see ``machine``.  Ratios and differences of times, with
-intervals: see ``intervals``.
+See ``machine`` for the conditions of a measurement, ``intervals`` for ratios and differences with intervals.
 """
 
 import itertools
@@ -23,13 +20,17 @@ from nppsim.measure.intervals import Sample
 from nppsim.measure.kernels import spin
 
 POOR = "poor"
-_STABILITY = ((0.05, "excellent"), (0.10, "good"), (0.20, "fair"))  # below this coefficient of variation
-_PYTHON_LOOP = 200_000  # iterations of the calibration loops, about 0.05 s in all
+_STABILITY = (
+    (0.05, "excellent"),
+    (0.10, "good"),
+    (0.20, "fair"),
+)  # (upper limit of the coefficient of variation, word)
+_PYTHON_LOOP = 200_000  # iterations of the calibration loops, which take about 0.05 s together
 _NUMBA_LOOP = 5_000_000
 
 
 class TimingError(UserError, ValueError):
-    """Something that cannot be measured or compared; the message says what, and what to do."""
+    """A measurement or comparison is impossible."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ class TimingError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Summary:
-    """Times of rounds, in seconds; ``sd`` is the sample's (n - 1)."""
+    """Statistics of the times of rounds, in seconds; ``sd`` is the sample standard deviation (n - 1)."""
 
     rounds: int
     mean: float
@@ -56,20 +57,20 @@ class Summary:
 
     @property
     def stability(self) -> str:
-        """The coefficient of variation in a word: below 5 % excellent, 10 % good, 20 % fair, otherwise poor."""
+        """Rating of the coefficient of variation: excellent below 5 %, good below 10 %, fair below 20 %, else poor."""
         return next((word for limit, word in _STABILITY if self.cv < limit), POOR)
 
     def rate(self, units: float) -> tuple[float, float]:
-        """Units per second of rounds with ``units`` each, and its standard deviation (first-order propagation)."""
+        """Return units per second and their standard deviation (first-order propagation).  units: per round."""
         per_s = units / self.mean
         return per_s, per_s * self.cv
 
 
 def summarise(seconds: Sample) -> Summary:
-    """Statistics of the times of rounds.  Raises TimingError for fewer than two, or times that are not above 0."""
+    """Return the statistics of round times.  Raises TimingError for fewer than two rounds, or times not above 0."""
     times = np.asarray(seconds, float)
     if times.ndim != 1 or len(times) < 2 or not (np.isfinite(times).all() and (times > 0).all()):
-        raise TimingError(f"round times {times.tolist()}: at least two are needed, all above 0 s")
+        raise TimingError(f"round times are {times.tolist()}; give at least two, all above 0 s")
     p50, p95, p99 = np.percentile(times, (50, 95, 99)).tolist()
     return Summary(
         len(times), float(times.mean()), float(times.std(ddof=1)), float(times.min()), float(times.max()), p50, p95, p99
@@ -77,7 +78,7 @@ def summarise(seconds: Sample) -> Summary:
 
 
 def amdahl(share: float, speed_up: float) -> float:
-    """Overall speed-up if a part with this share of the time becomes ``speed_up`` times as fast (Amdahl's law)."""
+    """Return the overall speed-up if a part with this share of the time runs ``speed_up`` times as fast (Amdahl's law)."""
     if not 0 <= share <= 1 or not speed_up > 0:
         raise TimingError(f"share {share} must be within 0 and 1, speed-up {speed_up} above 0")
     return 1 / (1 - share + share / speed_up)
@@ -91,8 +92,9 @@ def amdahl(share: float, speed_up: float) -> float:
 class Rounds:
     """Times of repeated rounds of the same work.
 
-    units: of work, in each round.  seconds: of each round.
-    calibration: results of ``calibrate`` before the first round and after each: one more than rounds.
+    units: units of work per round.
+    seconds: time of each round.
+    calibration: results of ``calibrate``, one before the first round and one after each round.
     """
 
     units: float
@@ -101,22 +103,22 @@ class Rounds:
 
     @property
     def rates(self) -> list[float]:
-        """Units per second of each round."""
+        """Units of work per second in each round."""
         return [self.units / seconds for seconds in self.seconds]
 
     def median_calibration(self) -> dict[str, float]:
-        """Median of each calibration loop over all rounds."""
+        """Return the median of each calibration loop over all rounds."""
         return {name: statistics.median(c[name] for c in self.calibration) for name in self.calibration[0]}
 
     def calibration_beside(self) -> dict[str, list[float]]:
-        """Calibration of each round: the mean of the results before and after it."""
+        """Return the calibration of each round, the mean of the results before and after it."""
         pairs = list(itertools.pairwise(self.calibration))
         return {name: [(a[name] + b[name]) / 2 for a, b in pairs] for name in self.calibration[0]}
 
 
 def measure_rounds(work: Callable[[], object], rounds: int, units: float) -> Rounds:
-    """Time ``work`` ``rounds`` times; it has run before (compiled, warm), and does ``units`` units of work each time."""
-    calibrate()  # compiled
+    """Time ``rounds`` calls of ``work``, which must be compiled already.  units: units of work per call."""
+    calibrate()  # compiles the Numba loop
     calibration, seconds = [calibrate()], []
     for _ in range(rounds):
         seconds.append(seconds_of(work))
@@ -125,13 +127,13 @@ def measure_rounds(work: Callable[[], object], rounds: int, units: float) -> Rou
 
 
 def abba(pairs: int) -> Iterator[tuple[str, str]]:
-    """The order of alternating pairs: ("a", "b"), ("b", "a"), ("a", "b"), ..."""
+    """Yield the order of alternating pairs: ("a", "b"), ("b", "a"), ("a", "b"), ..."""
     for k in range(pairs):
         yield ("b", "a") if k % 2 else ("a", "b")
 
 
 def alternate(a: Callable[[], object], b: Callable[[], object], pairs: int) -> tuple[list[float], list[float]]:
-    """Run both in alternation, in the order of ``abba``; the seconds of each, in step."""
+    """Run two functions in the order of ``abba``; return the seconds of each, paired by index."""
     work = {"a": a, "b": b}
     seconds: dict[str, list[float]] = {"a": [], "b": []}
     for pair in abba(pairs):
@@ -141,14 +143,14 @@ def alternate(a: Callable[[], object], b: Callable[[], object], pairs: int) -> t
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Seconds that one call takes."""
+    """Return the duration of one call in seconds."""
     begin = perf_counter()
     work()
     return perf_counter() - begin
 
 
 def calibrate() -> dict[str, float]:
-    """Million iterations per second of a fixed pure-Python loop and of a fixed Numba loop."""
+    """Return the speed of a fixed pure-Python loop and of a fixed Numba loop, in million iterations per second."""
     return {
         "python": _PYTHON_LOOP / seconds_of(lambda: _python_loop(_PYTHON_LOOP)) / 1e6,
         "numba": _NUMBA_LOOP / seconds_of(lambda: spin(_NUMBA_LOOP)) / 1e6,

@@ -1,7 +1,7 @@
-"""Workloads of the measuring tools: levels and all inputs or actions, generated before any timing.
+"""Workloads of the benchmarks: levels with actions or inputs, prepared before any timing.
 
     amount = Amount(envs=256, rounds=20, iterations=500)
-    workload = random_play(generated_levels("simple", 40, seed=42), amount)       # decisions
+    workload = random_play(generated_levels("simple", 40, seed=42), amount, "simple levels")   # actions
     workload = recorded_play("datasets/demonstrations", amount)
     plays = trace_plays("traces.h5")                                            # inputs, frame by frame
 
@@ -35,27 +35,25 @@ from nppsim.replays.replay import ReplayError
 from nppsim.settings import check_settings, setting
 from nppsim.verify import cases
 
-MAX_BYTES = 2**31  # of a workload's arrays
+MAX_BYTES = 2**31  # limit on the arrays of a workload
 BYTES_PER_ACTION = 12  # int64 action, int32 next level
-# Entity types that ``random_levels`` places: all but completions and doors with switches, which come on top.
+# Entity types that ``random_levels`` draws; exits and doors with switches are placed separately.
 STREWN = tuple(sorted(set(kinds.CREATING) - set(kinds.PAIRED) - set(kinds.COMPLETIONS)))
-
-# Random play of ``Play``s.
-RANDOM_FRAMES = 1200  # length, 20 s; then it starts again
+RANDOM_FRAMES = 1200  # frames of random inputs in a ``Play`` (20 s), after which it starts again
 
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is played and how; the only home of these defaults."""
+    """Size and settings of a workload."""
 
     envs: int = setting(256, "environments stepped together", aliases=("num-envs",), low=1)
     frame_skip: int = setting(FRAME_SKIP, "frames per decision", low=1, high=FRAMES_PER_SECOND)
-    observations: tuple[str, ...] = setting(layout.VISION_FREE, "short names or keys")
+    observations: tuple[str, ...] = setting(layout.VISION_FREE, "observations to compute, as short names or keys")
     threads: int = setting(1, "threads of the simulator", low=1)
-    iterations: int = setting(500, "decisions of each environment in a round", low=1)
-    rounds: int = setting(20, "measured one by one", low=2)
-    warmup: int = setting(2000, "decisions of each environment before the first round", low=0)
-    seed: int = setting(42, "of levels, actions and the order of recordings", aliases=("seeds",), low=0)
+    iterations: int = setting(500, "decisions per environment and round", low=1)
+    rounds: int = setting(20, "timed rounds", low=2)
+    warmup: int = setting(2000, "decisions per environment before the first timed round", low=0)
+    seed: int = setting(42, "random seed of levels, actions and the order of recordings", aliases=("seeds",), low=0)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -72,30 +70,27 @@ class Amount:
 
     @property
     def rows(self) -> int:
-        """Decisions of each environment, warm-up included."""
+        """Decisions per environment, including the warm-up."""
         return self.warmup + self.iterations * self.rounds
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Levels and all that is decided on them.
-
-    actions and next_level are for a ``DecisionPlayer``.
-    """
+    """Levels, and the arguments of a ``DecisionPlayer`` that plays on them."""
 
     bank: LevelBank
     amount: Amount
-    start: np.ndarray  # int32[N]: level of each environment at first
+    start: np.ndarray  # int32[N]: level of each environment at the start
     actions: np.ndarray  # int64[T, N]
-    next_level: np.ndarray  # int32[T, N]
-    source: str  # what it is, in words
-    notes: tuple[str, ...] = ()  # what was left out, and why
-    end: np.ndarray | None = None  # int32[N]: levels after the last row, where that is known
+    next_level: np.ndarray  # int32[T, N]: level that is loaded if an episode ends in that row
+    source: str  # description of the levels and actions
+    notes: tuple[str, ...] = ()  # messages on replays that were left out
+    end: np.ndarray | None = None  # int32[N]: expected level of each environment after the last row; None if unknown
 
     def player(self, *, profile: bool = False, shadow: bool = False) -> DecisionPlayer:
-        """A new simulator with that work before it.
+        """Return a new simulator that is ready to play the workload.
 
-        Both switches are given to it, so that the environment variables for them have no effect here.
+        profile, shadow: override the environment variables for profiling and shadow validation.
         """
         amount = self.amount
         simulator = BatchSimulator(
@@ -110,19 +105,19 @@ class Workload:
         return DecisionPlayer(simulator, self.actions, self.next_level, self.start)
 
     def check_end(self, player: DecisionPlayer) -> None:
-        """Raise TimingError if recordings were not played as planned: their episodes ended elsewhere."""
+        """Raise TimingError if the episodes of recordings did not end where they should."""
         if self.end is None:
             return
         astray = np.flatnonzero(player.simulator.level != self.end)
         if astray.size:
             raise TimingError(
-                f"recorded play went astray in {astray.size} of {len(self.end)} environments, e.g. {astray[0]}: an "
-                "episode did not end where it did before; does the result of a step depend on the batch?"
+                f"recorded play diverged in {astray.size} of {len(self.end)} environments, e.g. {astray[0]}: an episode "
+                "did not end where the recording did; does the result of a step depend on the batch?"
             )
 
     @property
     def key(self) -> dict:
-        """Amount and digests of levels and actions: equal keys mean equal work."""
+        """Amount, and digests of levels and actions; workloads with equal keys are equal."""
         levels = hashlib.sha256("".join(level.fingerprint for level in self.bank.levels).encode()).hexdigest()[:16]
         actions = hashlib.sha256(b"".join(a.tobytes() for a in (self.start, self.actions, self.next_level)))
         digests = {"source": self.source, "levels": levels, "actions": actions.hexdigest()[:16]}
@@ -130,7 +125,7 @@ class Workload:
 
     @property
     def coverage(self) -> dict[str, int]:
-        """Entities of each type in all levels together, by name: the mechanics that this workload can meet at all."""
+        """Number of entities of each type in all levels, by name."""
         types = Counter(int(kind) for level in self.bank.levels for kind in level.records[1:, TYPE])
         names = kinds.ENTITY_NAMES
         return {names[kind]: count for kind, count in sorted(types.items()) if kind < len(names)}
@@ -138,7 +133,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Play:
-    """A level and the inputs (uint8[frames]) played on it; at their end, and at death or win, it starts again."""
+    """A level and inputs, uint8[frames].  The level restarts at the end of the inputs, at a death and at a win."""
 
     level: Level
     inputs: np.ndarray
@@ -149,15 +144,16 @@ class Play:
 
 
 def generated_levels(category: str, count: int, seed: int) -> list[Level]:
-    """Generated levels of a category, of seeds ``seed`` and following."""
+    """Generate levels of a category with the seeds ``seed``, ``seed + 1``, ..."""
     return [generate(category, seed + k)[0] for k in range(count)]
 
 
 def random_levels(count: int, seed: int, *, density: float, entity_density: float) -> list[Level]:
-    """Random tiles and entities, whether or not the exit can be reached.
+    """Make levels of random tiles and entities; their exits may be unreachable.
 
-    density: share of the tiles that are not open, in random shapes.  entity_density: entities per tile, of random
-    types of ``STREWN``.  An exit, a locked and a trap door with their switches stand in every level.
+    density: share of the tiles that are not open; their shapes are random.
+    entity_density: entities per tile; their types are random ones of ``STREWN``.
+    Every level also has an exit, a locked door and a trap door with their switches.
     """
     if not (0 <= density < 1 and 0 <= entity_density <= 0.2):
         raise TimingError(f"density {density} must be in [0, 1) and entity density {entity_density} in [0, 0.2]")
@@ -166,10 +162,10 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
     for k in range(count):
         filled = rng.random((ROWS, COLUMNS)) < density
         tiles = np.where(filled, rng.integers(1, NUM_TILE_SHAPES, (ROWS, COLUMNS)), 0).astype(np.uint8)
-        tiles[10:13, 20:23] = 0  # room for the ninja, which starts in the middle
+        tiles[10:13, 20:23] = 0  # open space around the spawn
 
         def place() -> tuple[int, int]:
-            return int(rng.integers(6, 170)), int(rng.integers(6, 94))  # bytes: steps of 6 px, inside the border
+            return int(rng.integers(6, 170)), int(rng.integers(6, 94))  # steps of 6 px, inside the border
 
         others = [
             (int(kind), *place(), int(rng.integers(8)), int(rng.integers(4)))
@@ -195,7 +191,10 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
 
 
 def random_play(levels: Sequence[Level], amount: Amount, source: str) -> Workload:
-    """Uniformly random actions; an episode that ends is followed by one on a random level."""
+    """Return a workload of uniformly random actions; each episode is on a random level.
+
+    source: description of the levels.
+    """
     bank, rng = LevelBank(levels), np.random.default_rng(amount.seed)
     shape = amount.rows, amount.envs
     return Workload(
@@ -209,12 +208,11 @@ def random_play(levels: Sequence[Level], amount: Amount, source: str) -> Workloa
 
 
 def recorded_play(folder: str | Path, amount: Amount) -> Workload:
-    """The decisions of the replays below a folder (``*.replay``, ``*.h5``), level after level, in an order drawn from the
-    seed.
+    """Return a workload of the replays below a folder (``*.replay``, ``*.h5``), in an order drawn from the seed.
 
-    Environment i begins with replay i, modulo their number, and goes on with the next one.  Left out, with a note: what
-    does not lie on the grid of ``frame_skip`` or stops before its episode ends.
-    Raises TimingError if nothing is left; ReplayError for a folder without replays and for a broken file.
+    Environment i starts with replay i, modulo their number, and continues with the next replay.  Replays that do not have
+    one action per ``frame_skip`` frames, or stop before their episode ends, are left out with a note.
+    Raises TimingError if no replay remains, ReplayError for a folder without replays and for a damaged file.
     """
     recordings, notes = _recordings(folder, amount.frame_skip)
     if not recordings:
@@ -222,7 +220,7 @@ def recorded_play(folder: str | Path, amount: Amount) -> Workload:
     order = np.random.default_rng(amount.seed).permutation(len(recordings))
     lengths = np.array([len(recordings[i][1]) for i in order])
     stream = np.concatenate([recordings[i][1] for i in order])
-    playing = np.repeat(np.arange(len(order), dtype=np.int32), lengths)  # which replay each decision belongs to
+    playing = np.repeat(np.arange(len(order), dtype=np.int32), lengths)  # index of the replay of each decision
     start = np.arange(amount.envs) % len(order)
     begin = (np.cumsum(lengths) - lengths)[start]
     at = (begin + np.arange(amount.rows + 1)[:, None]) % len(stream)
@@ -239,7 +237,7 @@ def recorded_play(folder: str | Path, amount: Amount) -> Workload:
 
 
 def _recordings(folder: str | Path, frame_skip: int) -> tuple[list[tuple[Level, np.ndarray]], tuple[str, ...]]:
-    """(level, actions up to the end of the episode) of each replay that can be used, and notes on the others."""
+    """Return (level, actions up to the end of the episode) of each usable replay, and notes on the others."""
     usable, left_out = [], Counter[str]()
     replays = [replay for file in find_files([folder]) for replay in read_file(file)]
     for replay in replays:
@@ -257,7 +255,7 @@ def _recordings(folder: str | Path, frame_skip: int) -> tuple[list[tuple[Level, 
 
 
 def _episode_lengths(recordings: Sequence[tuple[Level, np.ndarray]], frame_skip: int) -> list[int | None]:
-    """Decisions after which each recording's episode ends; None if it goes on beyond its actions."""
+    """Return the number of decisions after which each recording's episode ends; None if its actions end first."""
     if not recordings:
         return []
     longest = max(len(actions) for _, actions in recordings)
@@ -279,20 +277,21 @@ def _episode_lengths(recordings: Sequence[tuple[Level, np.ndarray]], frame_skip:
 
 
 def generated_plays(categories: Sequence[str], levels_per_category: int) -> list[Play]:
-    """Random play on generated levels."""
+    """Return random play on generated levels of each category."""
     return _random_plays(
         level for category in categories for level in generated_levels(category, levels_per_category, 0)
     )
 
 
 def folder_plays(path: str | Path) -> list[Play]:
-    """Random play on the levels of a folder; LevelSetError if it is none."""
+    """Return random play on the levels of a folder.  Raises LevelSetError if the folder has none."""
     return _random_plays(LevelSet.open(path))
 
 
 def campaign_levels(path: str | Path) -> tuple[list[Level], int]:
-    """Supported levels of campaign files (a file or a folder), and the number of those left out: damaged or unsupported.
+    """Return the supported levels of a campaign file or a folder of them, and the number of other levels.
 
+    Levels are left out if they are damaged or have unsupported entities.
     Raises LevelSetError if there are no levels, ConfigError if all are left out.
     """
     level_set = LevelSet.at(path)
@@ -307,9 +306,9 @@ def campaign_levels(path: str | Path) -> tuple[list[Level], int]:
 
 
 def trace_plays(path: str | Path, themes: Sequence[str] = ()) -> list[Play]:
-    """The recorded play of a trace file, of some themes only if they are named.
+    """Return the recorded play of a trace file.  themes: themes to include; () means all.
 
-    Raises TraceError if it is no trace file, ConfigError if it lacks a theme.
+    Raises TraceError for an invalid trace file, ConfigError for an unknown theme.
     """
     plays, found = [], set()
     for theme, case, trace in cases(path):

@@ -146,7 +146,7 @@ def test_equal_values_have_no_interval():
 
 @pytest.mark.parametrize(("values", "weights"), [([], None), ([1.0, 2.0], [1.0]), ([1.0, 2.0], [1.0, 0.0])])
 def test_values_without_a_mean_over_levels_are_refused(values, weights):
-    with pytest.raises(IntervalError, match=r"needed are values of \[seeds, levels\]"):
+    with pytest.raises(IntervalError, match=r"values must be \[seeds, levels\]"):
         mean_over_levels(values, weights)
 
 
