@@ -1,4 +1,4 @@
-"""Charts as PNG, drawn with matplotlib (extra ``train``) on a transparent ground that suits light and dark pages."""
+"""PNG charts, drawn with matplotlib (extra ``train``) on a transparent background for light and dark pages."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-COLOURS = ("#3b7dd8", "#e07b39", "#3a9d6e", "#a05fc4", "#c94f6d", "#6f8f2f")  # one per line, in order
-INK = "#8a8d99"  # readable on white and on black
-UNIT_PIXELS = 160  # per unit of a chart's size
-WIDTH = 4.6  # of most charts, in units
-HEIGHT = 2.6  # of most charts, in units
-_HEAT_LOW = "#363b4c"  # of a share of 0; white is readable on this and the next
-_HEAT_HIGH = "#3f8cf2"  # of a share of 1
-_SMALL: dict[str, Any] = {"fontsize": 10, "color": INK}  # labels of axes; half as large on the page
+COLOURS = ("#3b7dd8", "#e07b39", "#3a9d6e", "#a05fc4", "#c94f6d", "#6f8f2f")  # colours of lines, in order
+INK = "#8a8d99"  # text colour, readable on white and on black
+UNIT_PIXELS = 160  # pixels per unit of a chart's size
+WIDTH = 4.6  # default width in units
+HEIGHT = 2.6  # default height in units
+_HEAT_LOW = "#363b4c"  # colour of share 0; white text is readable on it and on _HEAT_HIGH
+_HEAT_HIGH = "#3f8cf2"  # colour of share 1
+_SMALL: dict[str, Any] = {"fontsize": 10, "color": INK}  # axis labels; pages show charts at half size
 
 Value = TypeVar("Value")
 
 
 def coloured(values: Mapping[str, Value]) -> Iterator[tuple[str, str, Value]]:
-    """(colour, name, value) of each; the colours begin again when they run out."""
+    """Yield (colour, name, value) of each item; the colours repeat."""
     for i, (name, value) in enumerate(values.items()):
         yield COLOURS[i % len(COLOURS)], name, value
 
 
 def new_chart(title: str, unit: str = "", width: float = WIDTH, height: float = HEIGHT) -> "Axes":
-    """The axes of a new chart; width, height: in units of UNIT_PIXELS."""
+    """Return the axes of a new chart.  width, height: in units of UNIT_PIXELS."""
     figure = needed("matplotlib.figure", "train").Figure(figsize=(width, height), dpi=UNIT_PIXELS, layout="constrained")
     needed("matplotlib.backends.backend_agg", "train").FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -41,7 +41,7 @@ def new_chart(title: str, unit: str = "", width: float = WIDTH, height: float = 
 
 
 def to_png(axes: "Axes", x_label: str = "", y_label: str = "", grid: bool = True) -> bytes:
-    """The finished chart: grid, frame, labels and legend as all charts have them."""
+    """Add the common grid, frame, labels and legend to a chart; return it as PNG."""
     if grid:
         axes.grid(True, color=INK, alpha=0.2, linewidth=0.6)
     axes.set_xlabel(x_label, **_SMALL)
@@ -57,7 +57,7 @@ def to_png(axes: "Axes", x_label: str = "", y_label: str = "", grid: bool = True
 
 
 def _drawn(axes: "Axes") -> bytes:
-    """Return the result of ``savefig(transparent=True)`` in half the time, since that draws everything twice."""
+    """Render like ``savefig(transparent=True)``, which takes twice as long because it draws everything twice."""
     canvas: Any = axes.figure.canvas
     for ground in (canvas.figure.patch, axes.patch):
         ground.set_alpha(0)
@@ -83,7 +83,7 @@ def large_numbers(axes: "Axes") -> None:
 
 
 def lines_chart(title: str, unit: str, lines: Mapping[str, tuple[ArrayLike, ArrayLike]], x_label: str) -> bytes:
-    """PNG of plain lines; lines: name -> (x, y)."""
+    """Draw lines; return a PNG.  lines: name -> (x, y)."""
     axes = new_chart(title, unit)
     for colour, name, (x, y) in coloured(lines):
         axes.plot(x, y, color=colour, label=name, marker="o" if np.size(x) == 1 else None, markersize=3)
@@ -93,7 +93,7 @@ def lines_chart(title: str, unit: str, lines: Mapping[str, tuple[ArrayLike, Arra
 
 
 def band_chart(title: str, unit: str, x: ArrayLike, bands: Mapping[str, tuple[ArrayLike, ...]], x_label: str) -> bytes:
-    """PNG of lines with a band around each; bands: name -> (mean, low, high), each at the places ``x``."""
+    """Draw lines with a band around each; return a PNG.  bands: name -> (mean, low, high), each as long as ``x``."""
     axes = new_chart(title, unit)
     for colour, name, (mean, low, high) in coloured(bands):
         axes.plot(x, mean, color=colour, label=name)
@@ -107,8 +107,11 @@ def band_chart(title: str, unit: str, x: ArrayLike, bands: Mapping[str, tuple[Ar
 
 
 def box_chart(title: str, samples: Mapping[str, np.ndarray], x_label: str, lines: Sequence[float] = ()) -> bytes:
-    """PNG with a row per name on a logarithmic axis: median, box of the middle half, whiskers from the 5th to the 95th
-    percentile, and every sample beyond them as a dot; a dashed line at each of ``lines``."""
+    """Draw horizontal box plots on a logarithmic axis; return a PNG.
+
+    samples: name -> values.  Whiskers reach from the 5th to the 95th percentile; samples beyond them are dots.
+    lines: positions of dashed vertical lines.
+    """
     ticker = needed("matplotlib.ticker", "train")
     axes = new_chart(title, height=0.9 + 0.22 * len(samples))
     stroke = {"color": COLOURS[0], "linewidth": 1.2}
@@ -135,13 +138,13 @@ def box_chart(title: str, samples: Mapping[str, np.ndarray], x_label: str, lines
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Tables and planes
+# Heat maps
 
 
 def heat_chart(
     title: str, unit: str, shares: np.ndarray, rows: Sequence[str], columns: Sequence[str], row_label: str = ""
 ) -> bytes:
-    """PNG of shares (0..1, [rows, columns]) as a table: numbers in percent, white on fields from dark to blue."""
+    """Draw shares as a coloured table with numbers in percent; return a PNG.  shares: [rows, columns], 0..1."""
     axes = new_chart(title, unit, max(1.3 + 0.62 * len(columns), WIDTH), 0.9 + 0.28 * len(rows))
     low, high = _rgb(_HEAT_LOW), _rgb(_HEAT_HIGH)
     axes.imshow((low + shares[..., None] * (high - low)).astype(np.uint8), aspect="auto")
@@ -161,12 +164,12 @@ def field_chart(
     labels: tuple[str, str],
     height: float = HEIGHT,
 ) -> bytes:
-    """PNG of counts over a plane on a logarithmic scale: the more, the more opaque; none is transparent.
+    """Draw counts over a plane as opacity on a logarithmic scale; return a PNG.
 
     counts: [rows, columns], row 0 at the top.
-    extent: left, right, bottom, top.
-    labels: of both axes.
-    height: of the picture, in units of UNIT_PIXELS.
+    extent: coordinates of the left, right, bottom and top edges.
+    labels: labels of the x and y axes.
+    height: height of the chart in units of UNIT_PIXELS.
     """
     axes = new_chart(title, height=height)
     shares = np.log1p(counts) / max(np.log1p(counts.max()), 1e-9)
@@ -178,5 +181,5 @@ def field_chart(
 
 
 def _rgb(colour: str) -> np.ndarray:
-    """Red, green, blue (0..255) of "#rrggbb"."""
+    """Return [red, green, blue], 0..255, of a colour "#rrggbb"."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])

@@ -1,9 +1,9 @@
-"""Reports as web pages: one file each, with its pictures inside, nothing from the network, every text escaped.
+"""HTML reports: one file each, with embedded images and without network access.  All values are escaped.
 
     write_page(render_page("experiment.html", title=..., ...), "report.html")
 
-The pages are Jinja2 templates (extra ``train``) in ``templates/``: ``page.html`` is the frame of all of them,
-``parts.html`` has what they share, ``style.css`` their look.  Words are in the templates, numbers come from Python.
+Reports are Jinja2 templates (extra ``train``) in ``templates/``.  They extend ``page.html`` and share the macros of
+``parts.html``.
 """
 
 import base64
@@ -24,28 +24,29 @@ _PACKAGES = ("jinja2", "matplotlib")
 
 
 class Plot(NamedTuple):
-    """A chart for a page.  title: shown where pictures are not."""
+    """A chart for a page.  title: alternative text of the image."""
 
     title: str
     png: bytes
 
 
 def check_packages() -> None:
-    """Call it before work whose result becomes a page.  Raises MissingPackageError."""
+    """Raise MissingPackageError unless the packages for reports are installed; to be called before long computations."""
     for package in _PACKAGES:
         needed(package, "train")
 
 
 def render_page(template: str, **content: object) -> str:
-    """A page as text.
+    """Return the HTML of a page.
 
-    template: a file of ``templates/`` that extends ``page.html``; content: what it shows, with a ``title``.
+    template: file in ``templates/`` that extends ``page.html``.
+    content: variables of the template, including ``title``.
     """
     return environment().get_template(template).render(content)
 
 
 def environment() -> "Environment":
-    """Where templates are found and how they are filled in: every value escaped, a missing one is an error."""
+    """Return the Jinja2 environment: it escapes every value and raises an error for a missing one."""
     jinja2 = needed("jinja2", "train")
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("nppsim.report"),
@@ -59,7 +60,7 @@ def environment() -> "Environment":
 
 
 def write_page(text: str, path: str | os.PathLike) -> Path:
-    """Write a page atomically and return its path; folders that are missing are made."""
+    """Write a page atomically, create missing folders, and return the path."""
     write_text(path, text)
     return Path(path)
 
@@ -69,17 +70,17 @@ def write_page(text: str, path: str | os.PathLike) -> Path:
 
 
 def anchor(title: str) -> str:
-    """The name of a section within its page."""
+    """Return the HTML id of a section."""
     return title.lower().replace(" ", "-")
 
 
 def data_uri(png: bytes) -> str:
-    """A picture as a URI to put into a page."""
+    """Return a PNG image as a data URI."""
     return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
 
 
 def number(value: object) -> str:
-    """Numbers for people: grouped thousands, four significant digits."""
+    """Format a value: thousands separators from 10,000, four significant digits, "yes" and "no", "–" for None."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -92,7 +93,7 @@ def number(value: object) -> str:
 
 
 def rows(value: object) -> list[dict] | None:
-    """The rows of a table, if the value is one: a list of dictionaries, or dictionaries by name; else None."""
+    """Return the rows of a list of dictionaries, or of a dictionary of dictionaries; None for other values."""
     if isinstance(value, Mapping) and value and all(isinstance(row, Mapping) and row for row in value.values()):
         return [{"": name, **row} for name, row in value.items()]
     if isinstance(value, Sequence) and value and all(isinstance(row, Mapping) for row in value):
@@ -101,11 +102,11 @@ def rows(value: object) -> list[dict] | None:
 
 
 def columns(rows: Sequence[Mapping]) -> list:
-    """The keys of all rows, in order of first appearance."""
+    """Return the keys of all rows, in order of first appearance."""
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
 def wide(png: bytes) -> float:
-    """How many times as wide as most a chart is; it is shown that much wider, so that its texts stay as large."""
+    """Return the width of a chart relative to the default width, at least 1."""
     pixels = int.from_bytes(png[16:20], "big")  # width, in the header of every PNG
     return max(1.0, pixels / round(WIDTH * UNIT_PIXELS))
