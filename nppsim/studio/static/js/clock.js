@@ -1,23 +1,22 @@
-/* When the next frame is due: exactly 60 a second, whatever the rate of the display. */
+/* Timing of frames: 60 per second, independent of the refresh rate of the display. */
 
 export const FRAME_MS = 1000 / 60;
-const MOST = 15; // frames; after a longer stop the time is not made up for
-// Frames by which the clock may be early or late while the display shows one frame per tick: a display of 60 Hz never gets
-// none or two because its ticks jitter.
+const MOST = 15; // frames; a longer lag is dropped
+// Lag, in frames, within which a display tick advances exactly one frame, so that jitter of a 60 Hz display has no effect.
 const [EARLY, LATE] = [0.25, 1.75];
 
 export class Clock {
   constructor() {
-    this.rate = 1; // of real time
+    this.rate = 1; // speed relative to real time
     this.reset();
   }
 
-  /** Restart: earlier time does not count. */
+  /** Forget earlier ticks. */
   reset() {
     [this.before, this.lag] = [null, 0];
   }
 
-  /** How many frames to advance at a display tick.  now: its time, ms. */
+  /** Return the number of frames to advance at a display tick.  now: time of the tick, ms. */
   due(now) {
     if (this.before === null) this.before = now - FRAME_MS / this.rate;
     this.lag += ((now - this.before) / FRAME_MS) * this.rate;
@@ -29,19 +28,19 @@ export class Clock {
   }
 }
 
-/** Time left on the game's clock, which is the score of a run that wins then, s; as in nppsim/replays/score.py. */
+/** Return the seconds left on the game's clock, the score of a run that wins at that time (see nppsim/replays/score.py). */
 export function score(frames, gold) {
   return 90 + 2 * gold - frames / 60;
 }
 
-/** How evenly new states come: the share of gaps within 20 ms, and the time from an input to the state it led to. */
+/** Statistics of live play: gaps between drawn frames, and latency from an input to its state. */
 export class Pacing {
   constructor() {
     [this.gaps, this.even, this.worst, this.before] = [0, 0, 0, null];
     this.latencies = [];
   }
 
-  /** A new state is drawn at a display tick.  now: ms. */
+  /** Record that a new state is drawn.  now: time of the display tick, ms. */
   drawn(now) {
     if (this.before !== null) {
       const gap = now - this.before;
@@ -52,18 +51,18 @@ export class Pacing {
     this.before = now;
   }
 
-  /** Play pauses: the gap until it goes on does not count. */
+  /** Ignore the gap until the next frame, because play pauses. */
   rest() {
     this.before = null;
   }
 
-  /** An input has led to a state.  ms: how long that took. */
+  /** Record the latency of an input, ms. */
   answered(ms) {
     this.latencies.push(ms);
     if (this.latencies.length > 3600) this.latencies.shift();
   }
 
-  /** {frames, share of gaps within 20 ms, worst gap in ms, median and 99 % latency in ms}; null before anything was drawn. */
+  /** Return {frames, share of gaps within 20 ms, worst gap, median and late (99 %) latency; ms}; null without any gap. */
   summary() {
     if (!this.gaps) return null;
     const sorted = [...this.latencies].sort((a, b) => a - b);

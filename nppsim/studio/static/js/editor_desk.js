@@ -1,5 +1,5 @@
-// State of the editor: tool, selection and cursor, and what press, move and release do.
-// Mouse, touch and keyboard all end here, so that each can do what the others can.  Independent of the page.
+// State of the editor (tool, selection, cursor) and its commands, independent of the page.
+// Mouse, touch and keyboard use the same commands, so each of them can do everything.
 
 import {
   COLUMNS, KINDS, NINJA, NUM_TILES, ROWS, STEPS_PER_TILE, STEPS_X, STEPS_Y, TILE_NAMES, TURN_NAMES, changeEntity, clampPlace, clear,
@@ -7,9 +7,9 @@ import {
   place, placeOf, regionBetween, removePart, tileAt,
 } from "./level_model.js";
 
-const REACH = 2; // steps from a part within which it is taken hold of
+const REACH = 2; // distance in steps within which a part is selected
 export const TOOLS = ["select", "tile", "fill", "entity", "erase", "pick"];
-const BY_TILES = new Set(["tile", "fill", "erase", "pick"]); // tools whose cursor goes from tile to tile
+const BY_TILES = new Set(["tile", "fill", "erase", "pick"]); // tools whose cursor moves by tiles
 
 export const tileOf = ([x, y]) => [Math.floor(x / STEPS_PER_TILE) - 1, Math.floor(y / STEPS_PER_TILE) - 1];
 const middleOf = ([column, row]) => [STEPS_PER_TILE * (column + 1) + 2, STEPS_PER_TILE * (row + 1) + 2];
@@ -21,23 +21,23 @@ export class Desk extends EventTarget {
     this.tool = "tile";
     this.tile = 1;
     this.entity = { kind: NINJA, orientation: 0, mode: 0 };
-    this.clip = null; // what was copied last
+    this.clip = null; // last copied region
     this.cursor = middleOf([1, 1]);
     this.rest();
     history.addEventListener("change", () => this.#settle());
   }
 
-  // Nothing selected, nothing under way.
+  // Clear the selection and the current action.
   rest() {
-    this.part = null; // the part that is selected
-    this.region = null; // or the region
-    this.pending = null; // an entity that has been placed, but for its switch
-    this.pressed = null; // what is under way: {from, part?, before?, erasing?}
+    this.part = null; // selected part
+    this.region = null; // selected region
+    this.pending = null; // entity whose switch has not been placed yet
+    this.pressed = null; // current action: {from, last, erasing, part?, dragging?}
   }
 
   get state() { return this.history.state; }
 
-  // What was selected may be gone after an undo.
+  // Deselect a part that no longer exists, for example after an undo.
   #settle() {
     const { part, state } = this;
     const gone = part && (part.part === "spawn" ? !state.spawn : !state.entities[part.index] || (part.part === "switch" && !state.entities[part.index].switch));
@@ -47,11 +47,11 @@ export class Desk extends EventTarget {
 
   #tell() { this.dispatchEvent(new Event("change")); }
 
-  // Words for who cannot see the canvas.
+  // Announce a text to screen readers.
   #say(text) { this.dispatchEvent(new CustomEvent("say", { detail: text })); }
 
   // -------------------------------------------------------------------------------------------------------------------
-  // The hand
+  // Tools, and the tile or entity to draw
 
   choose(tool) {
     this.cancel();
@@ -75,14 +75,14 @@ export class Desk extends EventTarget {
     this.#say(this.#inWords(this.entity));
   }
 
-  // Values of the entity in hand: orientation, mode.
+  // Change the orientation or mode of the entity to place.
   take(values) {
     this.entity = { ...this.entity, ...values };
     if (this.pending) Object.assign(this.pending, values);
     this.#tell();
   }
 
-  // The next orientation (by 1 or -1) or mode of what is selected, else of what will be placed.
+  // Select the next orientation or mode (by 1 or -1) of the selected entity, or else of the entity to place.
   turn(by) { this.#next("orientation", (kind) => kind.turns, by); }
   change(by) { this.#next("mode", (kind) => kind.modes?.map((_, i) => i), by); }
 
@@ -102,7 +102,7 @@ export class Desk extends EventTarget {
   }
 
   // -------------------------------------------------------------------------------------------------------------------
-  // Press, move, release.  Places are in steps, not rounded.
+  // Press, move, release.  Positions are in steps, not rounded.
 
   press(at, { erasing = this.tool === "erase" } = {}) {
     this.#goTo(at);
@@ -179,7 +179,7 @@ export class Desk extends EventTarget {
     this.history.apply(flood(this.state, column, row, this.tile));
   }
 
-  // What stands here, else the tile.
+  // Erase the part at the cursor, or else the tile.
   #erase() {
     const part = partAt(this.state, this.cursor, REACH);
     if (part) {
@@ -208,7 +208,7 @@ export class Desk extends EventTarget {
     this.pending = null;
   }
 
-  // Take hold of what stands here; else begin a region.
+  // Select the part at the cursor; without one, begin a region.
   #take(at) {
     const part = partAt(this.state, at, REACH) ?? partAt(this.state, this.cursor, REACH);
     [this.part, this.region] = [part, null];
@@ -218,7 +218,7 @@ export class Desk extends EventTarget {
     this.#say(`${describe(this.state, part)} selected`);
   }
 
-  // The tool for what is here: an entity like this one, or this tile.
+  // Choose the entity or tile at a position for drawing.
   pick(at) {
     const part = partAt(this.state, at, REACH);
     if (part) {
@@ -233,14 +233,14 @@ export class Desk extends EventTarget {
   // -------------------------------------------------------------------------------------------------------------------
   // The cursor
 
-  // By tiles or steps, whichever the tool goes by; far: by tiles anyway.  A dragged part moves along.
+  // Move the cursor by steps or tiles, depending on the tool; far: always by tiles.  A dragged part moves with it.
   step(dx, dy, far) {
     const by = far || BY_TILES.has(this.tool) ? STEPS_PER_TILE : 1;
     this.move([this.cursor[0] + by * dx, this.cursor[1] + by * dy]);
     if (!this.pressed) this.#say(this.whatIsHere());
   }
 
-  // Put the cursor on a place.
+  // Move the cursor to a position.
   goTo(at) {
     this.#goTo(at);
     this.#tell();
@@ -253,7 +253,7 @@ export class Desk extends EventTarget {
     return `${this.inTiles(this.cursor)}: ${part ? `${describe(this.state, part)}, ` : ""}${tile}`;
   }
 
-  // A place as in level texts.
+  // Format a position in tiles, as level texts do.
   inTiles([x, y]) { return `${x / STEPS_PER_TILE}, ${y / STEPS_PER_TILE}`; }
 
   // Select the next part (by 1 or -1).
@@ -273,7 +273,7 @@ export class Desk extends EventTarget {
   // Commands
 
   undo() { this.cancel(); this.history.undo(); this.#say("undone"); }
-  redo() { this.cancel(); this.history.redo(); this.#say("done again"); }
+  redo() { this.cancel(); this.history.redo(); this.#say("redone"); }
 
   selectAll() {
     this.choose("select");
@@ -281,7 +281,7 @@ export class Desk extends EventTarget {
     this.#tell();
   }
 
-  // What is selected; the tile or part under the cursor if nothing is.
+  // Remove the selection, or else the part or tile at the cursor.
   remove() {
     if (this.region) this.history.apply(clear(this.state, this.region));
     else {
@@ -300,7 +300,7 @@ export class Desk extends EventTarget {
   }
 
   copy() {
-    if (!this.region) return this.#say("select a region first: with the select tool, press, move and let go");
+    if (!this.region) return this.#say("select a region first: with the select tool, press, move and release");
     this.clip = copy(this.state, this.region);
     this.#say(`copied ${this.region.width} by ${this.region.height} tiles`);
     this.#tell();
@@ -311,7 +311,7 @@ export class Desk extends EventTarget {
     if (this.region) this.remove();
   }
 
-  // With its corner at the region's, else at the cursor's tile.
+  // Paste at the corner of the region, or else at the cursor's tile.
   paste() {
     if (!this.clip) return this.#say("nothing has been copied");
     const [column, row] = this.region ? [this.region.column, this.region.row] : tileOf(this.cursor);
@@ -333,14 +333,14 @@ export class Desk extends EventTarget {
     if (this.clip) this.clip = mirrorClip(this.clip);
   }
 
-  // The region with the present tile; without one, all that is connected with the cursor's.
+  // Fill the region with the current tile; without a region, fill the connected tiles at the cursor.
   fill() {
     if (this.region) this.history.apply(fillRegion(this.state, this.region, this.tile));
     else this.#fill(tileOf(this.cursor));
     this.#say(`filled with ${TILE_NAMES[this.tile]}`);
   }
 
-  // Values of the selected part: x, y in steps, orientation, mode.
+  // Change the selected part: x, y in steps, orientation, mode.
   set(values) {
     const { x, y, ...others } = values;
     const now = placeOf(this.state, this.part);

@@ -1,4 +1,4 @@
-/* What can be taken in hand: tools, tiles and entities; and the properties of the entity that is selected or will be placed. */
+/* The editor's panels of tools, tiles and entities, and of the properties of the selected entity or the one to place. */
 
 import { drawIcon } from "./editor_canvas.js";
 import { element } from "./elements.js";
@@ -11,11 +11,11 @@ const TOOLS = [
   ["fill", "Fill", "F", "Fill all connected tiles that are equal"],
   ["entity", "Place", "A", "Place entities"],
   ["erase", "Erase", "E", "Remove entities, open tiles"],
-  ["pick", "Pick", "I", "Take in hand what is there"],
+  ["pick", "Pick", "I", "Pick up the entity or tile under the cursor"],
 ];
 const ICON = 30; // CSS px
 
-/** Fills a panel with tools and palettes; returns a function that ends it. */
+/** Fill a panel with tools and palettes; return a function that removes the listeners. */
 export function showPalette(panel, desk) {
   const tools = TOOLS.map(([name, title, key, hint]) => element("button", {
     type: "button", title: `${hint} (${key})`, "aria-label": `${title}: ${hint}`, "aria-keyshortcuts": key, "data-tool": name,
@@ -60,7 +60,7 @@ function iconButton(label, what, onclick) {
   return { canvas, what, button: element("button", { type: "button", class: "swatch", title: label, "aria-label": label, onclick }, canvas) };
 }
 
-/** Fills a panel with the properties of what is selected, or of the entity in hand; returns a function that ends it. */
+/** Fill a panel with the properties of the selection or of the entity to place; return a function that removes the listeners. */
 export function showProperties(panel, desk) {
   const heading = element("h2", { id: "editor-selected" });
   const x = number("x", STEPS_X, (value) => desk.set({ x: value }));
@@ -102,12 +102,12 @@ function inHand(desk) {
 
 function noteOn(desk, kind) {
   if (desk.part) return "";
-  if (desk.region) return "Copy, cut, paste, mirror, fill and remove act on it.";
-  if (desk.pending) return "Now place its switch; Escape gives up.";
-  return desk.tool === "entity" && kind.switch ? "First its place, then that of its switch." : "";
+  if (desk.region) return "Copy, cut, paste, mirror, fill and remove act on the region.";
+  if (desk.pending) return "Now place its switch; Escape cancels.";
+  return desk.tool === "entity" && kind.switch ? "First place the entity, then its switch." : "";
 }
 
-// A field in tiles for a number of steps.
+// An input field that shows a number of steps in tiles.
 function number(name, most, set) {
   const input = element("input", { type: "number", step: 1 / STEPS_PER_TILE, min: 0, max: most / STEPS_PER_TILE, class: "coordinate", title: "in tiles from the corner of the border" });
   input.addEventListener("change", () => {

@@ -1,6 +1,7 @@
-/* Making elements: text is always text, never markup. */
+/* Functions that create HTML elements and texts.  Strings are always inserted as text, never as markup. */
 
-/** An element with attributes (on...: a listener; class, text; booleans) and children: elements, texts, null. */
+/** Create an element.  attributes: "text", listeners ("on..."), others (null and false are left out); children: elements,
+ *  strings or null. */
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -13,21 +14,21 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Frames as seconds, for people. */
+/** Format a number of frames in seconds. */
 export function seconds(frames) {
   return `${(frames / 60).toFixed(2)} s`;
 }
 
-/** What a level's support grade means: shown on cards and over stages; "exact" shows nothing. */
+/** Displayed names of the support grades of levels. */
 export const SUPPORT = { exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
 
-/** A line that stays above a stage where the level is not played as in the game; null elsewhere. */
+/** Return a line on the differences from the game, to be shown above the stage; null for a level without any. */
 export function supportBanner({ support }) {
   if (!support.notes.length) return null;
   return element("p", { class: `support ${support.grade}`, role: "note" }, element("b", { text: `${SUPPORT[support.grade]}: ` }), support.notes.join("; "));
 }
 
-/** Whether what is typed belongs to a field or an open dialog, not to the game.  target: of a key event. */
+/** Return whether a key event belongs to an input field or an open dialog.  target: target of the event. */
 export function takesKeys(target) {
   const field = target instanceof Element && target.matches("input:not([type=range], [type=checkbox], [type=radio]), select, textarea");
   return field || document.querySelector("dialog[open]") !== null;

@@ -1,18 +1,18 @@
-/* The ninja: a small figure with a headband that fits its collision circle of radius 10.
+/* The ninja: a small figure with a headband that fits its collision circle of radius 10 px.
  *
- * Its pose depends on what came before (which way it faces, its stride, its tilt on slopes): a Gait follows a run frame by
- * frame.  A look is {at, state, facing, stride, tilt, pose}; pose holds the angles below.
+ * Its pose depends on earlier frames (direction, stride, tilt on slopes), so a Gait follows a run frame by frame.  A look is
+ * {at, state, facing, stride, tilt, pose}; pose contains the angles below.
  */
 
 import { turned } from "./pen.js";
 
 const [STANDING, RUNNING, BRAKING, JUMPING, FALLING, WALL_SLIDING, DEAD, DYING, CELEBRATING, DISABLED] = Array(10).keys();
 const [LEFT, RIGHT] = [4, 2]; // bits of an input byte
-const STRIDE_PX = 5.2; // the ninja's way per radian of its stride
-const EASE = 0.4; // of the way to a new pose, per frame
+const STRIDE_PX = 5.2; // distance per radian of the stride
+const EASE = 0.4; // fraction of the change to a new pose, per frame
 
-// Front leg, back leg, front arm, back arm, the upper and the lower part of each: radians from straight down, forward
-// positive; then the lean of the trunk.
+// Angles of the upper and lower part of front leg, back leg, front arm and back arm: radians from straight down, forward
+// positive.  The last angle is the lean of the trunk.
 const POSES = {
   [STANDING]: [0.16, 0.1, -0.16, -0.16, 0.3, 0.45, -0.35, -0.1, 0.04],
   [BRAKING]: [0.95, 0.55, 0.35, -0.45, 0.9, 1.6, -1.0, -0.7, -0.3],
@@ -22,7 +22,7 @@ const POSES = {
   [CELEBRATING]: [0.32, 0.12, -0.32, -0.12, 2.5, 2.85, -2.5, -2.85, 0],
 };
 POSES[DISABLED] = POSES[STANDING];
-// Lengths, and the height of the hip below the centre, px.
+// Height of the hip below the centre, and lengths, px.
 const [HIP, THIGH, SHIN, ARM, TRUNK] = [1.8, 4.2, 4.3, 3.5, 5.4];
 
 function running(stride) {
@@ -34,13 +34,13 @@ function running(stride) {
   ];
 }
 
-/** Follows a run and returns the ninja's look after each frame. */
+/** Computes the ninja's look for each frame of a run. */
 export class Gait {
   constructor() {
     [this.facing, this.stride, this.tilt, this.pose] = [1, 0, 0, POSES[STANDING]];
   }
 
-  /** The look after one more frame.  n: of a frame document; keys: its input byte. */
+  /** Return the look after the next frame.  The arguments are n and i (input byte) of its frame document. */
   after([x, y, vx, , state, floorX, floorY, airborne], keys) {
     const wanted = keys & LEFT ? -1 : keys & RIGHT ? 1 : 0;
     if ((state === RUNNING || state === WALL_SLIDING) && wanted) this.facing = wanted;
@@ -54,7 +54,7 @@ export class Gait {
   }
 }
 
-/** Draw the ninja.  colour: of its body; band: of its headband; age: frames since it died, if it did. */
+/** Draw the ninja.  colour: colour of the body; band: colour of the headband; age: frames since its death, if it died. */
 export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colours.band, age = 0) {
   if (look.state === DEAD || look.state === DYING) {
     drawFallen(pen, look.at, colour, band, age);
@@ -85,7 +85,7 @@ export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colour
   pen.line(place([[x - 2.1, y - 0.5], [x + 2.3, y - 0.3]]), band, 1.2);
 }
 
-/** Pieces that fly apart and fall. */
+/** Draw the pieces of a dead ninja, which fly apart and fall. */
 function drawFallen(pen, [x, y], colour, band, age) {
   const time = Math.min(age, 40);
   for (let i = 0; i < 9; i++) {

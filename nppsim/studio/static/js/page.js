@@ -1,4 +1,4 @@
-/* A page of players, written by nppsim/studio/page.py: each is placed at its data and created when it first becomes visible. */
+/* Script of the pages that nppsim/studio/page.py writes: creates a player after each data element once it becomes visible. */
 
 import { element } from "./elements.js";
 import { Player } from "./player.js";

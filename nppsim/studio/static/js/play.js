@@ -1,7 +1,7 @@
-/* Play a level: 60 frames a second, each with the true inputs, on the server's exact physics.
+/* Play a level at 60 frames per second; the server computes the physics.
  *
- * What is played is what the server has stepped, so that the recording is what was pressed.  Phases: "ready" (waits for the
- * first key), "running", "paused", "rewinding", "over".
+ * The server records the input of every frame that it steps.  Phases: "ready" (waits for the first key), "running",
+ * "paused", "rewinding", "over".
  */
 
 import { Socket, get } from "./api.js";
@@ -14,13 +14,13 @@ import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
 import { Scene } from "./scene.js";
 
-const RATES = [1, 0.5, 0.25, 0.1]; // of real time
+const RATES = [1, 0.5, 0.25, 0.1]; // speed relative to real time
 const REWIND_FRAMES = 2; // per display tick
 const TRAIL = 240; // frames
-const FALL_MS = 700; // that the pieces of a dead ninja fly
-const REST_MS = 350; // after the end, until a jump starts again
-const CLOSE_SCALE = 1.4; // screen px per level px of the closer view, at least
-const NAME_STORE = "nppsim.name", DEFAULT_NAME = "you"; // who plays
+const FALL_MS = 700; // duration of the death animation
+const REST_MS = 350; // delay after the end before a jump restarts
+const CLOSE_SCALE = 1.4; // minimum scale of the closer view, screen px per level px
+const NAME_STORE = "nppsim.name", DEFAULT_NAME = "you"; // player's name in the leaderboard
 const CAPS = [[4, "left"], [1, "jump"], [2, "right"]]; // bits of an input byte
 
 /** The view; see app.js. */
@@ -39,8 +39,8 @@ class Play {
   constructor(root, studio, level, best) {
     [this.studio, this.level] = [studio, level];
     [this.phase, this.mark, this.attempts] = ["ready", 0, 1];
-    this.assisted = false; // rewound, slowed down or taken over: no best time
-    this.armed = true; // a pressed key starts the run
+    this.assisted = false; // rewound, slowed down or taken over: not in the leaderboard
+    this.armed = true; // whether a pressed key starts the run
     this.clock = new Clock();
     this.pacing = new Pacing();
     this.build(root);
@@ -60,7 +60,7 @@ class Play {
     this.canvas.focus();
   }
 
-  /** Connect and start; again after the connection was lost. */
+  /** Connect, or reconnect, and start the level. */
   async open() {
     this.game?.close();
     this.game = new LiveGame(new Socket("play"), this.level, (ms) => this.pacing.answered(ms));
@@ -116,7 +116,7 @@ class Play {
     if (this.game.settled && this.game.frame.f > 0) this.goBack(REWIND_FRAMES).catch(this.studio.failed);
   }
 
-  /** Go back some frames; practice goes on from there at the latest. */
+  /** Go back some frames.  A practice mark after that frame moves back to it. */
   async goBack(frames) {
     const to = Math.max(this.game.frame.f - frames, 0);
     this.mark = Math.min(this.mark, to);
@@ -136,7 +136,7 @@ class Play {
     }
   }
 
-  /** The leaderboard of the level. */
+  /** Show the leaderboard of the level. */
   showBest({ time, score: points }) {
     const rows = (runs) => runs.map(({ name, frames, gold, score: points }) => element("tr", {}, element("th", { scope: "row", text: name }),
       element("td", { text: points.toFixed(3) }), element("td", { text: (frames / 60).toFixed(3) }), element("td", { text: gold })));
@@ -156,7 +156,7 @@ class Play {
   }
 
   // -------------------------------------------------------------------------------------------------------------------
-  // What keys and buttons do
+  // Actions of keys and buttons
 
   act(action) {
     const actions = {
@@ -173,7 +173,7 @@ class Play {
     actions[action]?.();
   }
 
-  /** Back to the spawn, or to the mark of practice.  armed: keys that are down count. */
+  /** Restart from the spawn or the practice mark.  armed: keys that are already down start the run. */
   async restart(armed) {
     this.ghosts.endPreview();
     this.armed = armed;
@@ -210,7 +210,7 @@ class Play {
     await this.goBack(1).catch(this.studio.failed);
   }
 
-  /** Show a part of the level that moves with the ninja, or all of it. */
+  /** Follow the ninja with a closer view, or show the whole level. */
   setCloser(closer) {
     this.closer = closer;
     this.scene.fit();
@@ -224,7 +224,7 @@ class Play {
     this.drawPhase();
   }
 
-  /** Go on from a frame of another run. */
+  /** Continue from a frame of another run. */
   async takeOver(history) {
     await this.game.start(history);
     [this.mark, this.assisted] = [this.game.frame.f, true];
@@ -234,13 +234,13 @@ class Play {
 
   async keep() {
     if (this.game.frame.f === 0) {
-      this.studio.toast("Play first: there is nothing to keep yet.");
+      this.studio.toast("Play first: there is no run to keep yet.");
       return;
     }
     this.pause();
     if (this.keeping) return;
-    this.keeping = true; // until the dialog takes the keys
-    while (!this.game.settled) await new Promise(requestAnimationFrame); // frames on their way belong to the run
+    this.keeping = true; // until the dialog receives the keys
+    while (!this.game.settled) await new Promise(requestAnimationFrame); // unanswered frames belong to the run
     this.keeping = false;
     await keepDialog(this.game, this.level, this.studio);
     this.ghosts.load().catch(this.studio.failed);
@@ -263,7 +263,7 @@ class Play {
     this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (i & CAPS[k][0]) !== 0));
   }
 
-  /** Show a frame of another run instead; null: the game again. */
+  /** Show a frame of another run; null: show the game again. */
   preview(recording, frame) {
     this.previewing = recording !== null;
     if (!recording) {
@@ -275,7 +275,7 @@ class Play {
     this.showClock(frame, recording.gold(frame));
   }
 
-  /** The game's clock: at 0 it would end the run. */
+  /** Show the game's clock; in the game, the run ends at 0. */
   showClock(frames, gold) {
     const left = score(frames, gold);
     this.time.textContent = Math.max(left, 0).toFixed(3);
@@ -288,8 +288,8 @@ class Play {
     const [restart, jump] = ["restart", "jump"].map((action) => keyName(this.controls.bindings[action][0] ?? "?"));
     const { o, f } = this.game.frame;
     const words = {
-      ready: f ? ["Ready", "goes on with the next key"] : ["Ready", "starts with your first key"],
-      paused: ["Paused", `${keyName(this.controls.bindings.pause[0] ?? "?")} goes on`],
+      ready: f ? ["Ready", "continues with your next key"] : ["Ready", "starts with your first key"],
+      paused: ["Paused", `${keyName(this.controls.bindings.pause[0] ?? "?")} continues`],
       rewinding: ["Rewind", ""],
       over: o === "won"
         ? [`${score(f, this.game.frame.g).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`, `${this.assisted ? "with help, so no best time · " : ""}${jump} or ${restart} plays again`]
@@ -302,7 +302,7 @@ class Play {
       .filter(Boolean).join(" · ");
     this.bests.hidden = !this.bests.textContent;
     this.attempt.textContent = String(this.attempts);
-    this.pauseButton.textContent = this.phase === "paused" ? "Go on" : "Pause";
+    this.pauseButton.textContent = this.phase === "paused" ? "Continue" : "Pause";
     this.markButton.setAttribute("aria-pressed", this.mark > 0);
     this.markButton.textContent = this.mark ? `Practising from ${seconds(this.mark)}` : "Practise from here";
     const pacing = this.pacing.summary();
@@ -356,12 +356,12 @@ class Play {
         element("details", { class: "panel" }, element("summary", { text: "Pacing" }), this.pace))));
   }
 
-  /** After a click with a pointer beside the stage, keys belong to the game again. */
+  /** Return the focus to the game after a click beside the stage. */
   clicked({ detail, target }) {
     if (detail && !target.closest("select, input[type=range], .ghost button, .key")) setTimeout(() => this.canvas.focus());
   }
 
-  /** For touch screens: where the thumbs are. */
+  /** Buttons for touch screens. */
   touchButtons() {
     const pad = (action, text) => {
       const made = element("button", { type: "button", tabindex: -1, "aria-label": ACTIONS[action][0], text });

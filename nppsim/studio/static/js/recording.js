@@ -1,15 +1,15 @@
-/* A run document, drawn at any of its frames without the simulator. */
+/* Random access to the frames of a run document, without the simulator. */
 
 import { Gait } from "./ninja.js";
 import { World } from "./world.js";
 
-const COLUMNS = 8; // of a track
-const [POSITION_STEPS, SPEED_STEPS, NORMAL_STEPS, AIRBORNE] = [16, 256, 16384, 16];
-const KEY_FRAMES = 240; // frames between two that store all entities
-const APART_PX = 1; // positions farther from each other than this have parted, as in nppsim/replays/diff.py
+const COLUMNS = 8; // columns of a track
+const [POSITION_STEPS, SPEED_STEPS, NORMAL_STEPS, AIRBORNE] = [16, 256, 16384, 16]; // as in nppsim/studio/documents.py
+const KEY_FRAMES = 240; // interval of the frames for which all entities are stored
+const APART_PX = 1; // distance from which two runs count as diverged, as in nppsim/replays/diff.py
 
-/** label, colour, outcome, frames: of the document; inputs: Uint8Array[frames]; points: [x, y] at frame 0, 1, ...;
- *  world: the entities at the frame last sought. */
+/** label, colour, outcome, frames: as in the document.  inputs: Uint8Array[frames].  points: [x, y] at frame 0, 1, ...
+ *  world: entities at the frame of the last seek. */
 export class Recording {
   constructor(run, level) {
     this.label = run.label;
@@ -21,14 +21,14 @@ export class Recording {
     this.track = new Int16Array(bytes(run.track).buffer);
     this.start = run.start;
     this.world = new World({ ...level, start: run.start });
-    this.stored = new Map([[0, [[...this.world.looks], 0]]]); // frame -> looks, changes taken in
+    this.stored = new Map([[0, [[...this.world.looks], 0]]]); // frame -> [looks, number of changes applied]
     [this.at, this.taken] = [0, 0];
     this.gait = new Gait();
     [this.looks, this.points] = [[], []];
     this.lookOn();
   }
 
-  /** Put a run part behind what is there. */
+  /** Append a run part. */
   append(part) {
     this.outcome = part.outcome;
     this.frames = part.frames;
@@ -43,12 +43,12 @@ export class Recording {
     for (let f = this.points.length; f <= this.frames; f++) this.points.push(this.looks[f].at);
   }
 
-  /** The input byte that led to a frame. */
+  /** Return the input byte of a frame. */
   input(frame) {
     return frame > 0 ? this.inputs[Math.min(frame, this.frames) - 1] : 0;
   }
 
-  /** The ninja after a frame, as n of a frame document. */
+  /** Return the ninja after a frame, as n of a frame document. */
   ninja(frame) {
     if (frame <= 0) return this.start.n;
     const [x, y, vx, vy, state, nx, ny] = this.row(frame);
@@ -58,22 +58,22 @@ export class Recording {
     ];
   }
 
-  /** Gold taken until a frame. */
+  /** Return the number of gold pieces collected up to a frame. */
   gold(frame) {
     return frame > 0 ? this.row(frame)[COLUMNS - 1] : 0;
   }
 
-  /** Length of the velocity after a frame, px per frame. */
+  /** Return the speed after a frame, px per frame. */
   speed(frame) {
     return Math.hypot(this.ninja(frame)[2], this.ninja(frame)[3]);
   }
 
-  /** How the ninja looks after a frame; after the last one it stays. */
+  /** Return the ninja's look after a frame, or after the last frame if the run is shorter. */
   look(frame) {
     return this.looks[Math.min(Math.max(frame, 0), this.frames)];
   }
 
-  /** The world after a frame. */
+  /** Return the world after a frame. */
   seek(frame) {
     const wanted = Math.min(Math.max(frame, 0), this.frames);
     if (wanted < this.at || wanted > this.at + KEY_FRAMES) this.jump(wanted);
@@ -106,7 +106,7 @@ export class Recording {
   }
 }
 
-/** The first frame after which two recordings are apart; null if they never are, as far as both go. */
+/** Return the first frame at which two recordings have diverged; null if there is none. */
 export function partingFrame(a, b) {
   const common = Math.min(a.frames, b.frames);
   for (let f = 1; f <= common; f++) {

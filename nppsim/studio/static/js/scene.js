@@ -1,13 +1,13 @@
-/* Draws a level and what happens in it onto a canvas, crisp at any zoom and device pixel ratio.
+/* Draws a level with its entities and runs onto a canvas, sharp at any zoom and device pixel ratio.
  *
  *     const scene = new Scene(canvas);
  *     scene.setLevel(level);                              // a level document
- *     const world = new World(level);                     // world.js: takes in frame documents
+ *     const world = new World(level);                     // world.js: state from frame documents
  *     world.apply(frame);
  *     scene.draw({ world, ghosts: [{ look, colour, label }], trails: [{ points, colour }] });
  *
- * The last picture is redrawn when the canvas changes its size or the page its theme.  Tiles are drawn once
- * per view, entities that do not move when one of them changes; what moves is drawn in each frame.
+ * A change of the canvas size or of the theme redraws the last picture.  Tiles are drawn once per view, static entities when
+ * one of them changes, and moving entities in each frame.
  */
 
 import { MOVING, drawEntity, drawingOrder } from "./figures.js";
@@ -16,23 +16,23 @@ import { Pen, coloursOf } from "./pen.js";
 import { STAGE, TILE, levelOutline } from "./tiles.js";
 import { World } from "./world.js";
 
-const RIM = 1.1; // px, darker edge of the tiles
-const MARGIN = TILE; // px around what a fitted view must show
-const LEAST_VIEW = [18 * TILE, 10 * TILE]; // px: a fitted view shows no less
-const MOST_SCALE = 16; // screen px per level px
+const RIM = 1.1; // px, width of the darker edge of the tiles
+const MARGIN = TILE; // px around the open part of the level in a fitted view
+const LEAST_VIEW = [18 * TILE, 10 * TILE]; // px, minimum size of a fitted view
+const MOST_SCALE = 16; // maximum zoom, screen px per level px
 const GHOST_OPACITY = 0.6;
 
 export class Scene {
-  /** view: {x, y} the level's point in the middle of the canvas, scale: screen px (CSS) per level px. */
+  /** view: {x, y, scale}: level position in the middle of the canvas, and CSS px per level px. */
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d", { alpha: false });
     this.level = null;
     this.view = { x: STAGE.width / 2, y: STAGE.height / 2, scale: 1 };
-    this.fitted = "level"; // "level", "stage" or null: chosen by hand
+    this.fitted = "level"; // "level", "stage", or null for a view chosen by the user
     this.last = {};
-    this.tiles = document.createElement("canvas"); // as they look in the present view
-    this.still = document.createElement("canvas"); // with the entities that do not move
+    this.tiles = document.createElement("canvas"); // cached picture of the tiles
+    this.still = document.createElement("canvas"); // cached picture of the tiles and static entities
     this.changeTheme = () => {
       this.colours = coloursOf(canvas);
       this.redraw();
@@ -47,14 +47,14 @@ export class Scene {
     this.resize(null);
   }
 
-  /** To be called when the canvas leaves the page. */
+  /** Remove all listeners; call it when the canvas is removed from the page. */
   destroy() {
     this.observer.disconnect();
     this.darkness.removeEventListener("change", this.changeTheme);
     document.removeEventListener("themechange", this.changeTheme);
   }
 
-  /** Show another level, or the same after its tiles or entities have changed.  keepView: do not fit it. */
+  /** Show another level, or a changed one.  keepView: do not fit the view to it. */
   setLevel(level, { keepView = false } = {}) {
     this.level = level;
     this.start = new World(level);
@@ -69,7 +69,7 @@ export class Scene {
   // -------------------------------------------------------------------------------------------------------------------
   // The view
 
-  /** Show all of it: the open part of the level, or the whole stage ("stage"). */
+  /** Fit the view to the open part of the level ("level") or to the whole stage ("stage"). */
   fit(what = "level") {
     this.fitted = what;
     const [left, top, right, bottom] = what === "stage" || !this.level ? [0, 0, STAGE.width, STAGE.height] : openPart(this.level);
@@ -82,7 +82,7 @@ export class Scene {
     this.forget();
   }
 
-  /** Zoom by a factor around a point of the canvas (CSS px from its corner; default: its middle). */
+  /** Zoom by a factor around a canvas position (CSS px; default: the middle). */
   zoom(factor, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2) {
     const before = this.toLevel(x, y);
     const least = Math.min(this.canvas.clientWidth / STAGE.width, this.canvas.clientHeight / STAGE.height) / 2;
@@ -91,7 +91,7 @@ export class Scene {
     this.pan(after[0] - before[0], after[1] - before[1]);
   }
 
-  /** Move what is shown by some level px. */
+  /** Move the picture by some level px. */
   pan(dx, dy) {
     this.fitted = null;
     this.view.x = Math.min(Math.max(this.view.x - dx, 0), STAGE.width);
@@ -100,20 +100,20 @@ export class Scene {
     this.redraw();
   }
 
-  /** Show the surroundings of a point; the next picture does. */
+  /** Centre the view on a level position; takes effect with the next picture. */
   centre(x, y, scale = this.view.scale) {
     this.fitted = null;
     this.view = { x, y, scale: Math.min(scale, MOST_SCALE) };
     this.forget();
   }
 
-  /** The level's point at a point of the canvas (CSS px from its corner, as event.offsetX and offsetY). */
+  /** Convert a canvas position (CSS px, as event.offsetX and offsetY) to a level position. */
   toLevel(x, y) {
     const { clientWidth, clientHeight } = this.canvas;
     return [this.view.x + (x - clientWidth / 2) / this.view.scale, this.view.y + (y - clientHeight / 2) / this.view.scale];
   }
 
-  /** The canvas's point (CSS px from its corner) at a point of the level. */
+  /** Convert a level position to a canvas position, CSS px. */
   toCanvas(x, y) {
     const { clientWidth, clientHeight } = this.canvas;
     return [(x - this.view.x) * this.view.scale + clientWidth / 2, (y - this.view.y) * this.view.scale + clientHeight / 2];
@@ -136,10 +136,11 @@ export class Scene {
   // -------------------------------------------------------------------------------------------------------------------
   // Drawing
 
-  /** Draw a picture.  world: of the level shown; default: as it starts.
-   *  ninja: its look, default the world's; null leaves it out.  age: frames since it died.
+  /** Draw a picture with these optional fields.
+   *  world: state to draw; default: the start of the level.
+   *  ninja: look of the ninja; default: the world's; null: no ninja.  age: frames since its death.
    *  ghosts: [{look, colour, label}].  trails: [{points: [[x, y], ...], colour, width}].
-   *  under, over: called with the Pen, to draw below what moves and above everything, in level coordinates. */
+   *  under, over: functions that draw with a Pen below the moving entities, or above everything, in level coordinates. */
   draw(picture = {}) {
     this.last = picture;
     const { context, canvas } = this;
@@ -174,12 +175,12 @@ export class Scene {
     this.draw(this.last);
   }
 
-  /** What was drawn of tiles and still entities no longer holds. */
+  /** Discard the cached pictures. */
   forget() {
     this.tilesDrawn = this.stillDrawn = null;
   }
 
-  /** Let a context's unit be the level's pixel. */
+  /** Set the transformation of a context to level coordinates. */
   place(context) {
     const { x, y, scale } = this.view;
     const { width, height, clientWidth } = this.canvas;
@@ -191,7 +192,7 @@ export class Scene {
     const context = this.tiles.getContext("2d", { alpha: false });
     const { colours, outline } = this;
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.fillStyle = colours.tile; // beyond the stage all is solid
+    context.fillStyle = colours.tile; // outside of the stage, everything is solid
     context.fillRect(0, 0, this.tiles.width, this.tiles.height);
     this.place(context);
     context.fillStyle = colours.open;
@@ -227,7 +228,7 @@ export class Scene {
     drawEntity(pen, this.level.entities[index], world.looks[index]);
   }
 
-  /** Entities that are not simulated: pale ghosts with their names. */
+  /** Draw the entities that are not simulated as pale rings with names. */
   drawLeftOut(pen) {
     const { context } = pen;
     context.save();
@@ -238,7 +239,8 @@ export class Scene {
     this.drawLabels(pen, this.level.left_out.map(({ name, x, y }) => ({ at: [x, y], label: name, colour: this.colours.muted })));
   }
 
-  /** Texts above places, [{at, label, colour}]: moved up where they would cover an earlier one, left out where that is the same. */
+  /** Draw labels, [{at, label, colour}], above positions.  A label that overlaps an earlier one moves up, or is left out if
+   *  both have the same text. */
   drawLabels(pen, labels) {
     const { context } = pen;
     const size = Math.max(7, 11 / this.view.scale);
@@ -266,7 +268,7 @@ export class Scene {
   }
 }
 
-/** The box around all that is not solid, with a margin: [left, top, right, bottom], px. */
+/** Return the bounding box of the open tiles and the spawn, with a margin: [left, top, right, bottom], px. */
 function openPart(level) {
   let [left, top, right, bottom] = [STAGE.width, STAGE.height, 0, 0];
   const take = (x1, y1, x2, y2) => {

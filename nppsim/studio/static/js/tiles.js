@@ -1,22 +1,22 @@
 /* The 38 tile shapes as outlines (docs/physics.md, section 3), and the outline of a whole level.
  *
- * An outline is exact: edges that two neighbouring tiles share vanish, so that no seam shows at any zoom.  Corners lie on
- * the half-cell grid, 12 px; y grows downward.
+ * Edges that two neighbouring tiles share are removed, so that no seam is visible at any zoom.  Corners lie on the half-cell
+ * grid of 12 px; y grows downward.
  */
 
 export const TILE = 24; // px
 const HALF = TILE / 2;
-export const STAGE = { width: 1056, height: 600, columns: 44, rows: 25 }; // with its border, one tile wide
-export const NUM_TILES = 38; // higher numbers have no geometry
+export const STAGE = { width: 1056, height: 600, columns: 44, rows: 25 }; // px and tiles, with the border of one tile
+export const NUM_TILES = 38; // higher tile ids have no geometry
 
-const SQUARE = [[0, 0], [24, 0], [24, 24], [0, 24]]; // clockwise on screen, as all loops here
+const SQUARE = [[0, 0], [24, 0], [24, 24], [0, 24]]; // clockwise on screen, like all loops
 const HALVES = {
   2: [[0, 0], [24, 0], [24, 12], [0, 12]],
   3: [[12, 0], [24, 0], [24, 24], [12, 24]],
   4: [[0, 12], [24, 12], [24, 24], [0, 24]],
   5: [[0, 0], [12, 0], [12, 24], [0, 24]],
 };
-// Slopes, from one point to another; what is on the left of the direction of travel (on screen) is solid.
+// Slopes as lines from (x1, y1) to (x2, y2); the left side of the line (on screen) is solid.
 const SLOPES = {
   6: [0, 24, 24, 0], 7: [0, 0, 24, 24], 8: [24, 0, 0, 24], 9: [24, 24, 0, 0],
   18: [0, 12, 24, 0], 19: [0, 0, 24, 12], 20: [24, 12, 0, 24], 21: [24, 24, 0, 12],
@@ -24,23 +24,23 @@ const SLOPES = {
   26: [0, 24, 12, 0], 27: [12, 0, 24, 24], 28: [24, 0, 12, 24], 29: [12, 24, 0, 0],
   30: [12, 24, 24, 0], 31: [0, 0, 12, 24], 32: [12, 0, 0, 24], 33: [24, 24, 12, 0],
 };
-// Quarter circles of radius 24: the solid corner, and whether the disc around it is solid (10 to 13) or the rest (14 to 17).
+// Quarter circles of radius 24.  For tiles 10 to 13 the disc around this corner is solid, for 14 to 17 the rest of the tile.
 const CORNERS = [[0, 0], [24, 0], [24, 24], [0, 24]];
 
-/** The edges around a tile's solid part, clockwise: [x1, y1, x2, y2] or, for an arc, [x1, y1, x2, y2, cx, cy, backwards]. */
+/** Return the edges of a tile's solid part, clockwise: [x1, y1, x2, y2], or [x1, y1, x2, y2, cx, cy, backwards] for an arc. */
 function edgesOfTile(tile) {
   if (tile === 0 || tile >= NUM_TILES) return [];
   if (tile in HALVES) return loop(HALVES[tile]);
   if (tile in SLOPES) return loop(cut(SQUARE, SLOPES[tile]));
   if (tile >= 10 && tile <= 17) return quarter((tile - 10) % 4, tile < 14);
-  return loop(SQUARE); // one-sided ones too: that is how they are drawn
+  return loop(SQUARE); // also one-sided tiles
 }
 
 function loop(points) {
   return points.map(([x, y], i) => [x, y, ...points[(i + 1) % points.length]]);
 }
 
-/** The part of a polygon on the left of a line. */
+/** Return the part of a polygon on the left of a line. */
 function cut(points, [x1, y1, x2, y2]) {
   const side = ([x, y]) => (y - y1) * (x2 - x1) - (x - x1) * (y2 - y1);
   const clipped = [];
@@ -59,7 +59,7 @@ function quarter(corner, convex) {
   return [[...k, ...a], [...a, ...b, cx, cy, !convex], [...b, ...k]];
 }
 
-/** Edges cut at the half-cell grid, so that those of neighbours can cancel. */
+/** Split an edge at the half-cell grid, so that equal edges of neighbours can be removed. */
 function* pieces([x1, y1, x2, y2, ...arc]) {
   const steps = arc.length || (x1 !== x2 && y1 !== y2) ? 1 : Math.max(Math.abs(x2 - x1), Math.abs(y2 - y1)) / HALF;
   for (let i = 0; i < steps; i++) {
@@ -71,9 +71,9 @@ function* pieces([x1, y1, x2, y2, ...arc]) {
 const EDGES = Array.from({ length: NUM_TILES }, (_, tile) => edgesOfTile(tile).flatMap((edge) => [...pieces(edge)]));
 const place = (x, y) => (x / HALF) * 128 + y / HALF;
 
-/** Path2D around everything solid in a grid of tiles.  tiles: rows of tile numbers, the first at (left, top) px. */
+/** Return the Path2D around the solid parts of tiles.  tiles: rows of tile ids, the first one at (left, top) px. */
 export function outline(tiles, left, top) {
-  const edges = new Map(); // its two ends -> edge
+  const edges = new Map(); // end points -> edge
   tiles.forEach((row, r) => row.forEach((tile, c) => {
     const [dx, dy] = [left + c * TILE, top + r * TILE];
     for (const [x1, y1, x2, y2, cx, cy, backwards] of EDGES[tile] ?? []) {
@@ -87,7 +87,7 @@ export function outline(tiles, left, top) {
 }
 
 function joined(edges) {
-  const leaving = new Map(); // place -> edges that begin there
+  const leaving = new Map(); // point -> edges that begin there
   for (const edge of edges) {
     const from = place(edge[0], edge[1]);
     leaving.has(from) ? leaving.get(from).push(edge) : leaving.set(from, [edge]);
@@ -109,12 +109,12 @@ function joined(edges) {
   return path;
 }
 
-/** Path2D of one tile, its top-left corner at (0, 0): for palettes. */
+/** Return the Path2D of one tile with its top-left corner at (0, 0). */
 export function tileOutline(tile) {
   return outline([[tile]], 0, 0);
 }
 
-/** Path2D of a level's tiles with the border around them. */
+/** Return the Path2D of a level's tiles with the border around them. */
 export function levelOutline(tiles) {
   const bar = Array(STAGE.columns).fill(1);
   return outline([bar, ...tiles.map((row) => [1, ...row, 1]), bar], 0, 0);

@@ -1,10 +1,10 @@
-/* State from the frame documents of one stream: the entities of a level and the ninja. */
+/* State of a level's entities and of the ninja, from a stream of frame documents. */
 
 import { MOVING } from "./figures.js";
 import { Gait } from "./ninja.js";
 
-/** looks: of each entity (figures.js); ninja: its look; frame: the last frame document; version: grows when an entity that
- *  does not move changes. */
+/** looks: look of each entity (figures.js).  ninja: look of the ninja.  frame: the last frame document.
+ *  version: increases when a static entity changes. */
 export class World {
   constructor(level) {
     this.level = level;
@@ -12,21 +12,21 @@ export class World {
     this.reset();
   }
 
-  /** As before the first frame. */
+  /** Return to the start of the level. */
   reset() {
     this.looks = [];
     this.gait = new Gait();
     this.apply(this.level.start);
   }
 
-  /** Take in a frame document. */
+  /** Apply a frame document. */
   apply(frame) {
     for (const [index, values] of Object.entries(frame.c)) this.change(Number(index), values);
     this.ninja = this.gait.after(frame.n, frame.i);
     this.frame = frame;
   }
 
-  /** Take in the new state of one entity.  values: [bits, x, y], of laser turrets also the end of the beam. */
+  /** Apply the new state of an entity: [bits, x, y], for laser turrets also the end of the beam. */
   change(index, [bits, x, y, endX, endY]) {
     const entity = this.level.entities[index];
     const own = (bits >> 1) & 7;
@@ -44,7 +44,7 @@ export class World {
     if (!MOVING.has(entity.kind)) this.version += 1;
   }
 
-  /** An exit opens when its switch is taken; without one it stays barred. */
+  /** Return whether an exit is closed: until its switch is taken, or always if it has none. */
   barred(exit) {
     return this.looks[exit.switch]?.active ?? true;
   }
