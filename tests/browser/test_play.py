@@ -117,7 +117,7 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
     replay = Replay.load(demonstrations[0])
     assert replay.level == LEVEL and simulate(LEVEL, replay.inputs).won
 
-    page.goto(studio.at("replays"))  # earlier runs are in no file until all are saved
+    page.goto(studio.at("replays"))  # earlier runs are not saved until all are downloaded
     page.wait_for_selector("tr:has-text('0.02 s'):has-text('not finished') .unsaved")
     assert page.locator("tr:has-text('0.02 s') button:has-text('Add to')").count() == 0
     with page.expect_download() as download:
@@ -151,7 +151,7 @@ def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_
     page.get_by_label("Frame to go on from").fill("30")
     page.get_by_role("button", name="Go on from here").click()
     until(page, lambda: frame_number(page) == 30, "frame 30 of the agent's run")
-    page.wait_for_selector(".verdict:has-text('goes on with the next key')")
+    page.wait_for_selector(".verdict:has-text('continues with your next key')")
 
 
 def test_the_clock_counts_down_to_the_score_which_the_leaderboard_keeps(page, start_studio, monkeypatch, tmp_path):

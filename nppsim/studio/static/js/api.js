@@ -1,4 +1,4 @@
-/* The server: requests and sockets with the token of this page's address.  The protocol is in docs/lab/studio.md.
+/* Client of the server: requests and sockets with the token from the page's address (protocol: docs/lab/studio.md).
  *
  *     const level = await get("levels/" + id);
  *     const answer = await post("recordings/3/demonstration");
@@ -7,12 +7,12 @@
  */
 
 const MIB = 1 << 20;
-const MOST_BYTES = 4 * MIB; // of a file, as nppsim/studio/security.py has it
+const MOST_BYTES = 4 * MIB; // limit on files, as in nppsim/studio/security.py
 const POLL_MS = 600;
-const TRY_LATER = 1013; // why a socket is closed: too many of them
+const TRY_LATER = 1013; // WebSocket close code: too many open sockets
 let token = new URLSearchParams(location.search).get("token") ?? "";
 
-/** What the server refused or could not do.  status: of HTTP; 0 where there was no answer at all. */
+/** A request failed.  status: HTTP status, or 0 if the server did not answer. */
 export class ApiError extends Error {
   constructor(message, status) {
     super(message);
@@ -20,22 +20,22 @@ export class ApiError extends Error {
   }
 }
 
-/** Go on with the token of an address that a later start of the studio printed, or with a token. */
+/** Use a new token.  text: the token, or an address that contains it. */
 export function useAddress(text) {
   token = /token=([\w-]+)/.exec(text)?.[1] ?? text.trim();
   history.replaceState(null, "", `?${new URLSearchParams({ token })}${location.hash}`);
 }
 
-/** The JSON at an address below /api/. */
+/** Return the JSON at a path below /api/. */
 export function get(path) {
   return request("GET", path);
 }
 
-/** Call put(text) with the progress each time the studio is found compiling, until the returned function is called. */
+/** Poll the studio and call put(text) with the progress while it compiles, until the returned function is called. */
 export function whileCompiling(put) {
   let timer = null;
   const look = async () => {
-    const { compiled } = await get("state").catch(() => ({ compiled: null })); // what waits reports the error
+    const { compiled } = await get("state").catch(() => ({ compiled: null })); // the waiting request reports the error
     if (timer === null) return;
     if (compiled !== null) put(`Compiling for this machine, once per version: ${compiled} functions so far. This takes one to two minutes.`);
     timer = setTimeout(look, POLL_MS);
@@ -47,26 +47,26 @@ export function whileCompiling(put) {
   };
 }
 
-/** Send JSON, or bytes, to an address below /api/; gives the JSON of the answer. */
+/** Post JSON to a path below /api/; return the JSON of the answer. */
 export function post(path, body = {}) {
   return request("POST", path, JSON.stringify(body), { "Content-Type": "application/json" });
 }
 
-/** Remove what an address below /api/ names. */
+/** Send a DELETE request to a path below /api/. */
 export function remove(path) {
   return request("DELETE", path);
 }
 
-/** Open a file (of an input or a drop): {level: id, levels: their number, category, run: run document or null, warnings}. */
+/** Open a file in the studio; return {level: id, levels: number of levels, category, run: run document or null, warnings}. */
 export async function openFile(file) {
-  if (file.size > MOST_BYTES) throw new ApiError(`${file.name} has ${(file.size / MIB).toFixed(1)} MB; at most ${MOST_BYTES / MIB} MB are opened here: start the studio with --levels and its name`, 413);
+  if (file.size > MOST_BYTES) throw new ApiError(`${file.name} has ${(file.size / MIB).toFixed(1)} MB; the limit is ${MOST_BYTES / MIB} MB: start the studio with --levels and the file's name`, 413);
   const data = await file.arrayBuffer().catch(() => {
     throw new ApiError(`${file.name} cannot be read: drop files, not folders`, 400);
   });
   return request("POST", "open", data, { "X-File-Name": encodeURIComponent(file.name) });
 }
 
-/** Save what an address below /api/ gives as a file with the name that the server sends. */
+/** Download a file from a path below /api/ under the name that the server sends; return the name. */
 export async function download(path) {
   const answer = await ask("GET", path);
   const name = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1] ?? "file";
@@ -74,7 +74,7 @@ export async function download(path) {
   link.href = URL.createObjectURL(await answer.blob());
   link.download = name;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the browser reads it after the click
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the browser reads the object after the click
   return name;
 }
 
@@ -92,15 +92,15 @@ async function ask(method, path, body, headers = {}) {
   }
   if (answer.ok) return answer;
   if (answer.status === 401) document.dispatchEvent(new Event("studiolost"));
-  const reply = await answer.json().catch(() => ({})); // a crash of the server has no JSON
-  throw new ApiError(reply.error ?? `the studio failed (${answer.status}); its terminal says why`, answer.status);
+  const reply = await answer.json().catch(() => ({})); // an internal error has no JSON
+  throw new ApiError(reply.error ?? `the studio failed (${answer.status}); see its terminal for the reason`, answer.status);
 }
 
-/** A socket below /ws/ whose messages are JSON.  onclose: called when it ends without having been closed here.
- *  onmessage: receives messages that answer no request. */
+/** A socket below /ws/ with JSON messages.  onclose: called when the connection ends without a call of close.
+ *  onmessage: called with messages that are not answers to ask. */
 export class Socket {
   constructor(path) {
-    this.waiting = []; // those who asked, in order
+    this.waiting = []; // unanswered requests, in order
     this.onclose = this.onmessage = () => {};
     const query = new URLSearchParams({ token });
     this.socket = new WebSocket(`ws://${location.host}/ws/${path}?${query}`);
@@ -108,7 +108,7 @@ export class Socket {
       this.socket.onopen = resolve;
       this.refuse = reject;
     });
-    this.opened.catch(() => {}); // reported to callers, and by onclose
+    this.opened.catch(() => {}); // callers and onclose handle the error
     this.socket.onmessage = ({ data }) => this.receive(JSON.parse(data));
     this.socket.onclose = ({ code, reason }) => this.end(code, reason);
   }
@@ -117,7 +117,7 @@ export class Socket {
     return this.socket.readyState === WebSocket.OPEN;
   }
 
-  /** Send a message and give its answer: the next one that comes.  Rejects with the server's error. */
+  /** Send a message and return its answer.  Rejects with the server's error. */
   async ask(message) {
     await this.opened;
     if (!this.isOpen) throw new ApiError("the connection to the studio has ended", 0);
@@ -126,7 +126,7 @@ export class Socket {
     return answer;
   }
 
-  /** Send a message that has no answer of its own. */
+  /** Send a message without waiting for an answer. */
   send(message) {
     this.opened.then(() => this.isOpen && this.socket.send(JSON.stringify(message)), () => {}); // reported by onclose
   }
@@ -138,7 +138,7 @@ export class Socket {
     else asker.resolve(message);
   }
 
-  /** End it; the server frees what it has for it. */
+  /** Close the connection. */
   close() {
     this.closed = true;
     this.socket.close();

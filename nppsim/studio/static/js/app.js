@@ -1,38 +1,38 @@
-/* The page: which part of the studio is shown, keys that work everywhere, files that are dropped, messages.
+/* The page: switches between views, opens dropped files, shows messages, handles global keys.
  *
- * A view is a module with
+ * A view is a module with a function
  *
- *     export async function show(element, studio, ...parts)   // parts: of the address, #/play/ID gives ID
+ *     export async function show(element, studio, ...parts)   // parts: rest of the address, [ID] for #/play/ID
  *
- * which fills the element and returns what ends it (a function, or nothing).  ``studio`` is what views share:
+ * that fills the element and may return a function to be called when the view is left.  ``studio`` has
  *     go(hash)            show another view
- *     toast(text, kind)   a message for a few seconds; kind: "", "good", "bad"
- *     failed(error)       the same of an error
- *     openFiles(files)    of a file input, as if they had been dropped
- *     opened              the run document of the last replay that was opened, or null
+ *     toast(text, kind)   show a message for a few seconds; kind: "", "good" or "bad"
+ *     failed(error)       show an error
+ *     openFiles(files)    open files as if they had been dropped
+ *     opened              run document of the replay that was opened last, or null
  */
 
 import { get, openFile, useAddress, whileCompiling } from "./api.js";
 import { element, takesKeys } from "./elements.js";
 import { themeSwitch } from "./theme.js";
 
-// tab: under which a view stands that has none of its own (hidden)
+// A hidden view has no tab of its own; tab: the tab that is highlighted instead.
 const VIEWS = [
   { name: "levels", title: "Levels", module: "./gallery.js" },
   { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true },
   { name: "edit", title: "Edit", module: "./editor.js" },
   { name: "replays", title: "Runs", module: "./replays.js" },
   { name: "watch", title: "Watch", module: "./watch.js" },
-  { name: "run", title: "Training", module: "./run.js", hidden: true }, // until the studio says that it follows one
+  { name: "run", title: "Training", module: "./run.js", hidden: true }, // shown if the studio follows a training
 ];
 const RETRY_MS = 700;
-const MOST_WARNINGS = 3; // of a file
-const PATIENCE_MS = 400; // until a view that is slow says so
+const MOST_WARNINGS = 3; // warnings shown per file
+const PATIENCE_MS = 400; // delay before a notice appears while a view loads
 
 const view = document.getElementById("view");
 let endView = null;
-let failedView = false; // nothing is shown, as the studio did not answer
-let shown = 0; // counts, so that a slow view gives way to a later one
+let failedView = false; // true if the view could not be loaded because the studio did not answer
+let shown = 0; // number of the latest view; earlier ones that still load are discarded
 
 const studio = {
   opened: null,
@@ -43,8 +43,8 @@ const studio = {
   toast,
   openFiles,
   failed(error) {
-    if (error.status !== 0 && error.status !== 401) toast(error.message, "bad"); // those two have a banner
-    if (!("status" in error)) console.error(error); // a fault of the page
+    if (error.status !== 0 && error.status !== 401) toast(error.message, "bad"); // waitForStudio reports these two
+    if (!("status" in error)) console.error(error); // an error of the page itself
   },
 };
 
@@ -71,15 +71,15 @@ async function showView() {
   const number = ++shown;
   endView?.();
   endView = null;
-  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // of the view that has gone
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // dialogs of the previous view
   for (const link of document.querySelectorAll("#tabs a")) {
     if (link.dataset.view === (wanted.tab ?? wanted.name)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `${wanted.title} · nppsim studio`;
-  const root = element("div", { class: "root" }); // each view has one of its own: a slow one cannot fill another's
+  const root = element("div", { class: "root" }); // a new one per view, so that a slow view cannot fill a later one's
   view.replaceChildren(root);
-  const moment = notice("One moment", "Reading what is to be shown.");
+  const moment = notice("One moment", "Loading.");
   const patience = setTimeout(() => view.append(moment), PATIENCE_MS);
   const known = whileCompiling((text) => (moment.querySelector("p").textContent = text));
   failedView = false;
@@ -95,7 +95,7 @@ async function showView() {
   } finally {
     clearTimeout(patience);
     known();
-    moment.remove(); // and nothing else: what is moved on a page loses the focus
+    moment.remove(); // other elements must not move, since they would lose the focus
   }
 }
 
@@ -104,10 +104,10 @@ function notice(title, text) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Files that are dropped
+// Dropped files
 
 function acceptDrops() {
-  let depth = 0; // of elements that the pointer has entered
+  let depth = 0; // number of nested elements that the pointer has entered
   const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
   const count = (change) => {
     depth = Math.max(depth + change, 0);
@@ -125,7 +125,7 @@ function acceptDrops() {
   });
 }
 
-/** Open files one after another, and show the last: a level to play, a campaign file in the gallery, a replay to watch. */
+/** Open files one after another and show the last one: a level to play, a campaign file in the gallery, a replay to watch. */
 async function openFiles(files) {
   let last = null;
   for (const file of files) {
@@ -146,11 +146,11 @@ async function openFiles(files) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// When the studio ends, and when it is there again
+// Reconnection after the studio has ended
 
 let waiting = false;
 
-/** Say what has happened, try again and again, and tell the views when the studio answers. */
+/** Show a message and retry until the studio answers, then dispatch "studioback". */
 async function waitForStudio() {
   if (waiting) return;
   waiting = true;
@@ -172,9 +172,9 @@ async function waitForStudio() {
   if (failedView) showView();
 }
 
-/** Ask for the address of a studio that was started again; resolves when one is given. */
+/** Ask for the address of a restarted studio; resolves when it is entered. */
 function newAddress(box, words) {
-  words.textContent = "The studio was started again. Paste the address that it printed, and this page goes on.";
+  words.textContent = "The studio was restarted. Paste the address that it printed to continue.";
   box.querySelector("input")?.remove();
   const field = element("input", { type: "text", "aria-label": "Address of the studio", placeholder: "http://127.0.0.1:8765/?token=…", autocomplete: "off" });
   box.append(field);

@@ -1,14 +1,14 @@
-/* A small line chart on a canvas: lines, a cursor, marks; light and dark.
+/* A small line chart on a canvas.
  *
  *     const chart = new Chart(canvas, { pick: (x) => ... });
  *     chart.show({ lines: [{ x, y, colour, faint, steps }], marks: [{ x, text }], levels: ["simplest", ...] });
- *     chart.seek(120);                                      // a cursor
+ *     chart.seek(120);                                      // moves the cursor
  */
 
-const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 8, 18]; // px around the lines
+const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 8, 18]; // margins, px
 
 export class Chart {
-  /** pick: called with the x under the pointer.  axis: label the x axis.  format: formats an x as text. */
+  /** pick: called with the x under the pressed pointer.  axis: whether to label the x axis.  format: formats an x. */
   constructor(canvas, { pick = null, axis = true, format = short } = {}) {
     [this.canvas, this.axis, this.format] = [canvas, axis, format];
     this.shown = { lines: [], marks: [] };
@@ -30,8 +30,9 @@ export class Chart {
     document.removeEventListener("themechange", this.redraw);
   }
 
-  /** lines: x and y are arrays of one length, a y of null leaves a gap; colour: default the page's accent.  levels: names of the whole numbers on the y axis.
-   *  range: [least, most] that y shows at least.  end: of the x axis, default where the lines end. */
+  /** lines: arrays x and y of equal length, where null in y leaves a gap; colour, by default the page's accent colour.
+   *  levels: labels of 0, 1, ... on the y axis.  range: [min, max] that the y axis must include.
+   *  end: end of the x axis; default: end of the lines. */
   show(shown) {
     this.shown = { marks: [], ...shown };
     this.draw();
@@ -136,7 +137,7 @@ export class Chart {
     c.restore();
   }
 
-  /** The values under the pointer. */
+  /** Draw the values under the pointer. */
   drawReading(c, colours, toX, toY, width) {
     const wanted = this.xAt(this.pointed);
     const lines = this.shown.lines.filter((line) => !line.faint && line.x.length);
@@ -192,7 +193,7 @@ function drawLine(c, { x, y, colour, faint, steps }, toX, toY) {
   }
 }
 
-/** The index of the value next to another one, in ascending values. */
+/** Return the index of the value in an ascending array that is closest to ``wanted``. */
 export function nearest(values, wanted) {
   let [low, high] = [0, values.length - 1];
   while (low < high) {
@@ -203,7 +204,7 @@ export function nearest(values, wanted) {
   return low > 0 && wanted - values[low - 1] < values[low] - wanted ? low - 1 : low;
 }
 
-/** A few round numbers from one to another. */
+/** Return about ``count`` round numbers between two values. */
 function nice(from, to, count) {
   const rough = (to - from) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -213,7 +214,7 @@ function nice(from, to, count) {
   return found;
 }
 
-/** A number in few characters. */
+/** Format a number in few characters. */
 export function short(value) {
   const size = Math.abs(value);
   if (size >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;

@@ -1,44 +1,44 @@
-/* What the player presses: keyboard (can be changed), gamepad, touch buttons.
+/* Input of the player: keyboard (configurable), gamepad, touch buttons.
  *
- *     const controls = new Controls((action) => ...);       // called once per press of anything but left, right, jump
- *     controls.sample()                                     // the input byte of the next frame
+ *     const controls = new Controls((action) => ...);       // called once per press of other keys than left, right, jump
+ *     controls.sample()                                     // returns the input byte of the next frame
  *
- * A press shorter than a frame counts for one frame: nothing that is pressed is lost.
+ * A press shorter than a frame counts for one frame, so no press is lost.
  */
 
 import { takesKeys } from "./elements.js";
 
 const STORE = "nppsim.keys";
-const BITS = { jump: 1, right: 2, left: 4 }; // of an input byte; left wins over right, in the simulator
-/** What can be bound: action -> [what it does, its default keys (KeyboardEvent.code)]. */
+const BITS = { jump: 1, right: 2, left: 4 }; // bits of an input byte
+/** Actions: name -> [description, default keys (KeyboardEvent.code)]. */
 export const ACTIONS = {
   left: ["run left", ["ArrowLeft", "KeyA"]],
   right: ["run right", ["ArrowRight", "KeyD"]],
   jump: ["jump", ["Space", "ArrowUp", "KeyW", "ShiftLeft", "ShiftRight", "KeyZ"]],
   restart: ["restart immediately", ["KeyR", "Enter"]],
-  pause: ["pause, go on", ["KeyP", "Escape"]],
+  pause: ["pause, continue", ["KeyP", "Escape"]],
   slower: ["slow motion", ["KeyQ"]],
-  step: ["one frame on, with the keys held", ["Period"]],
+  step: ["one frame forward, with the pressed keys", ["Period"]],
   back: ["one frame back", ["Comma"]],
   rewind: ["rewind while pressed", ["Backspace"]],
-  mark: ["practise from here; again: from the spawn", ["KeyM"]],
+  mark: ["practise from here, or from the spawn again", ["KeyM"]],
   keep: ["keep this run", ["KeyK"]],
-  next: ["the next level", ["KeyN"]],
-  view: ["closer, following the ninja; all of the level", ["KeyV"]],
+  next: ["next level", ["KeyN"]],
+  view: ["closer view that follows the ninja, or the whole level", ["KeyV"]],
 };
 const LASTING = [...Object.keys(BITS), "rewind"]; // actions that last while the key is down
 // Standard gamepad: button -> action.
 const PAD = { 0: "jump", 1: "jump", 3: "restart", 4: "rewind", 5: "slower", 6: "view", 8: "keep", 9: "pause", 14: "left", 15: "right" };
-const STICK = 0.4; // of its way
-// Keys that an element with the focus has a use for itself.
+const STICK = 0.4; // threshold of the stick's deflection
+// Keys that a focused element handles itself.
 const USES = { button: /^(Space|Enter)$/, summary: /^(Space|Enter)$/, a: /^Enter$/, input: /^(Space|Arrow\w+|Home|End)$/ };
 
 export class Controls {
   constructor(act) {
     this.act = act;
     this.bindings = storedBindings();
-    this.down = new Map(); // action -> what holds it: codes, "touch", pad buttons
-    this.tapped = new Set(); // pressed since the last sample
+    this.down = new Map(); // action -> set of sources that hold it: key codes, touch and pad buttons
+    this.tapped = new Set(); // actions pressed since the last sample
     this.padDown = new Set();
     this.listeners = [
       [window, "keydown", (event) => this.keyDown(event)],
@@ -52,12 +52,12 @@ export class Controls {
     this.listeners.forEach(([target, name, listener]) => target.removeEventListener(name, listener));
   }
 
-  /** Whether an action's key is held. */
+  /** Return whether a key of an action is down. */
   holds(action) {
     return (this.down.get(action)?.size ?? 0) > 0;
   }
 
-  /** The input byte of the next frame. */
+  /** Return the input byte of the next frame. */
   sample() {
     this.readGamepads();
     let byte = 0;
@@ -66,7 +66,7 @@ export class Controls {
     return byte;
   }
 
-  /** Whether left, right or jump is held or was pressed since the last sample. */
+  /** True if left, right or jump is down or was pressed since the last sample. */
   get pressing() {
     return Object.keys(BITS).some((action) => this.holds(action) || this.tapped.has(action));
   }
@@ -80,7 +80,7 @@ export class Controls {
     if (!event.repeat || action === "step" || action === "back") this.press(action, event.code);
   }
 
-  /** Something (a key's code, "touch", a pad's button) presses an action. */
+  /** Press an action.  by: source of the press, such as a key code. */
   press(action, by) {
     if (LASTING.includes(action)) {
       if (!this.down.has(action)) this.down.set(action, new Set());
@@ -90,7 +90,7 @@ export class Controls {
     if (!(action in BITS)) this.act(action);
   }
 
-  /** It releases all that it pressed. */
+  /** Release all actions that a source holds. */
   release(by) {
     for (const holders of this.down.values()) holders.delete(by);
   }
@@ -111,14 +111,14 @@ export class Controls {
     this.padDown = now;
   }
 
-  /** Let a key do an action from now on, and nothing else; stored in the browser. */
+  /** Bind a key to an action, instead of its present one; the bindings are stored in the browser. */
   bind(action, code) {
     for (const codes of Object.values(this.bindings)) if (codes.includes(code)) codes.splice(codes.indexOf(code), 1);
     this.bindings[action].push(code);
     this.store();
   }
 
-  /** Let a key do nothing. */
+  /** Remove a key from an action. */
   unbind(action, code) {
     this.bindings[action] = this.bindings[action].filter((one) => one !== code);
     this.store();
@@ -141,7 +141,7 @@ function storedBindings() {
   return stored ? { ...bindings, ...JSON.parse(stored) } : bindings;
 }
 
-/** A key's name for people. */
+/** Return the displayed name of a key. */
 export function keyName(code) {
   const names = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", ShiftLeft: "left shift", ShiftRight: "right shift", Period: ".", Comma: ",", Backspace: "⌫", Enter: "↵", Escape: "esc" };
   return names[code] ?? code.replace(/^(Key|Digit)/, "").toLowerCase();

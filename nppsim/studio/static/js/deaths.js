@@ -1,16 +1,16 @@
-/* Where many episodes of a level, or of a category, end: counted by the server, drawn as a map of heat. */
+/* Panel "Where it dies": counts how episodes on a level or a category end, and draws a heat map of the deaths. */
 
 import { element } from "./elements.js";
 import { Scene } from "./scene.js";
 import { heatPicture } from "./watching.js";
 
-let questions = 0; // asked in this page, so that late answers are known
+let questions = 0; // number of the latest request; answers to earlier ones are ignored
 
 const EPISODES = [64, 256, 1024];
-const SHOWN = 12; // levels of a category in the table, worst first
+const SHOWN = 12; // levels in the table of a category, lowest success rate first
 
 export class Deaths {
-  /** heat: called with the places of a level's deaths, or null.  name: id of a level -> its name. */
+  /** heat: called with the positions of the deaths on this level, or null.  name: function that returns a level's name. */
   constructor({ socket, level, agents, heat, name }) {
     [this.socket, this.level, this.heat, this.name] = [socket, level, heat, name];
     this.agent = element("select", { "aria-label": "Agent" }, agents.map(({ id, name: text }) => element("option", { value: id, text })));
@@ -56,10 +56,10 @@ export class Deaths {
     this.meter.hidden = true;
   }
 
-  /** Take in a message of the socket; gives whether it was one of these. */
+  /** Handle a message of the socket; return false if it is of another kind. */
   receive(message) {
     if (!("deaths" in message)) return false;
-    if (message.deaths !== this.number || !this.counting) return true; // of an earlier question
+    if (message.deaths !== this.number || !this.counting) return true; // answer to an earlier request
     if ("levels" in message) [this.levels, this.total] = [message.levels, message.episodes];
     if ("endings" in message) this.take(message.endings);
     if ("error" in message) this.status.textContent = message.error;
@@ -78,7 +78,7 @@ export class Deaths {
     else this.showCategory(places);
   }
 
-  /** Deaths of a category: on the stage, and by level. */
+  /** Show the deaths in a category: a heat map and a table of levels. */
   showCategory(places) {
     if (!this.more.firstChild) {
       const canvas = element("canvas", { class: "stagemap", role: "img", "aria-label": "Deaths on the stage, of all levels together" });

@@ -1,4 +1,4 @@
-/* The editor: #/edit goes on with the level in hand, #/edit/ID takes up another one, #/edit/new an empty one. */
+/* The editor: #/edit continues with the current level, #/edit/ID opens another one, #/edit/new an empty one. */
 
 import { download, get, post } from "./api.js";
 import { EditorCanvas } from "./editor_canvas.js";
@@ -10,9 +10,9 @@ import { element, takesKeys } from "./elements.js";
 import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
 
 const ZOOM = 1.3;
-// The level in hand outlives a reload in the tab's storage; what was not saved outlives the tab in the browser's.
+// sessionStorage preserves the current level over a reload; localStorage preserves unsaved changes when the tab is closed.
 const STORED = "nppsim.draft";
-let stored = null; // the desk, while other views are shown
+let stored = null; // the Desk; survives a change of the view
 let tried = null; // {id, state} of the level that was played or saved last
 
 export async function show(view, studio, id) {
@@ -20,7 +20,7 @@ export async function show(view, studio, id) {
   const desk = stored;
   const inHand = id && tried?.id === id && tried.state === desk.state;
   if (id && !inHand && (desk.history.isSaved || (await askToDrop()))) await take(desk, studio, id);
-  if (id) history.replaceState(null, "", "#/edit"); // coming back goes on with it
+  if (id) history.replaceState(null, "", "#/edit"); // so that "back" returns to the current level
 
   const canvas = element("canvas", { id: "editor", tabindex: 0, role: "application", "aria-label": "Level. Arrow keys move the cursor, space presses, question mark lists the keys.", "aria-describedby": "editor-here" });
   const here = element("span", { id: "editor-here", class: "small", role: "status" });
@@ -61,7 +61,7 @@ export async function show(view, studio, id) {
   };
 }
 
-/** The level that was in hand before a reload, or in a tab that was closed without saving it, or an empty one. */
+/** Return a Desk with the level from before a reload, or with the unsaved level of a closed tab, or with an empty level. */
 function restored() {
   const stored = sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
   const desk = new Desk(new History(stored ? stateOf(JSON.parse(stored)) : emptyState()));
@@ -75,7 +75,7 @@ function restored() {
   return desk;
 }
 
-/** Take up another level; nothing of the one before can be undone. */
+/** Open another level and clear the undo history. */
 async function take(desk, studio, id) {
   const { draft, lost } = id === "new" ? { draft: null, lost: [] } : await get(`edit/drafts/${encodeURIComponent(id)}`);
   desk.rest();
@@ -84,7 +84,7 @@ async function take(desk, studio, id) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Commands: {keys, title: on the canvas's bar, words: in the panel, hint, run, enabled}
+// Commands: {keys, title: text of a button above the canvas, words: text of a button in the panel, hint, run, enabled}
 
 function commandsOf(desk, drawn, studio) {
   const add = async () => {
@@ -104,11 +104,11 @@ function commandsOf(desk, drawn, studio) {
   return [
     ...tools,
     { keys: ["Ctrl+Z"], title: "↶", hint: "Undo", run: () => desk.undo(), enabled: () => desk.history.canUndo },
-    { keys: ["Ctrl+Shift+Z", "Ctrl+Y"], title: "↷", hint: "Do again", run: () => desk.redo(), enabled: () => desk.history.canRedo },
+    { keys: ["Ctrl+Shift+Z", "Ctrl+Y"], title: "↷", hint: "Redo", run: () => desk.redo(), enabled: () => desk.history.canRedo },
     { keys: ["Ctrl+C"], title: "Copy", hint: "Copy the region", run: () => desk.copy(), enabled: () => desk.region },
     { keys: ["Ctrl+X"], run: () => desk.cut() },
     { keys: ["Ctrl+V"], title: "Paste", hint: "Paste at the region or cursor", run: () => desk.paste(), enabled: () => desk.clip },
-    { keys: ["H"], title: "Mirror", hint: "Exchange left and right, of the region or the level", run: () => desk.mirror() },
+    { keys: ["H"], title: "Mirror", hint: "Mirror the region or the level horizontally", run: () => desk.mirror() },
     { keys: ["+", "="], title: "+", hint: "Zoom in", run: () => drawn.zoom(ZOOM) },
     { keys: ["-"], title: "−", hint: "Zoom out", run: () => drawn.zoom(1 / ZOOM) },
     { keys: ["0"], title: "⤢", hint: "Show the whole level", run: () => drawn.fit() },
@@ -151,7 +151,7 @@ function press(event, commands, desk) {
   if (!command || (command.enabled && !command.enabled())) return;
   if (takesKeys(event.target)) {
     if (pressed !== "Ctrl+S") return;
-    event.target.blur(); // takes over what was typed
+    event.target.blur(); // applies the typed value
   }
   event.preventDefault();
   command.run();

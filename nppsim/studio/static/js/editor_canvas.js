@@ -1,4 +1,4 @@
-/* The editor's canvas: draws the level and what is in hand, and turns pointers and keys into places for the desk. */
+/* The editor's canvas: draws the level and the tool, and converts pointer and key events to commands of the Desk. */
 
 import { isOnStage, tileOf } from "./editor_desk.js";
 import { drawEntity, drawingOrder } from "./figures.js";
@@ -10,9 +10,9 @@ import { Scene } from "./scene.js";
 import { STAGE, TILE, tileOutline } from "./tiles.js";
 import { World } from "./world.js";
 
-const WHEEL_ZOOM = 1.0015; // per unit of a wheel's turn
-const QUARTERS_FROM = 2; // screen px per level px from which the grid shows quarter tiles
-const ONE_SIDED = 34; // and the tiles after it have a single face, at the top, right, bottom, left
+const WHEEL_ZOOM = 1.0015; // zoom factor per unit of deltaY
+const QUARTERS_FROM = 2; // scale (screen px per level px) from which the grid shows quarter tiles
+const ONE_SIDED = 34; // first of the four tiles with a single face: top, right, bottom, left
 const FACES = [[[0, 0], [24, 0]], [[24, 0], [24, 24]], [[0, 24], [24, 24]], [[0, 0], [0, 24]]];
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -22,11 +22,11 @@ export class EditorCanvas {
     this.scene = new Scene(canvas);
     this.scene.fit("stage");
     this.grid = true;
-    this.route = null; // [[x, y], ...] px, of the planner's run
-    this.marks = []; // places in steps that findings are about
-    this.pointers = new Map(); // of fingers and the mouse: id -> [x, y] CSS px
-    this.pinch = null; // two fingers: {distance, middle}
-    this.wanted = 0; // an animation frame is asked for
+    this.route = null; // positions of the planner's run, [[x, y], ...], px
+    this.marks = []; // positions of findings, in steps
+    this.pointers = new Map(); // pressed pointers: id -> [x, y], CSS px
+    this.pinch = null; // gesture of two fingers: {distance, middle}
+    this.wanted = 0; // id of the requested animation frame, or 0
     this.change = () => this.#ask();
     for (const event of ["change", "cursor"]) desk.addEventListener(event, this.change);
     this.#listen();
@@ -40,7 +40,7 @@ export class EditorCanvas {
   }
 
   // -------------------------------------------------------------------------------------------------------------------
-  // Drawing, once per animation frame however much has changed
+  // Drawing, at most once per animation frame
 
   #ask() {
     if (this.wanted) return;
@@ -67,7 +67,7 @@ export class EditorCanvas {
 
   #over(pen) {
     const { desk } = this;
-    const thin = 1 / this.scene.view.scale; // a screen px
+    const thin = 1 / this.scene.view.scale; // one screen px
     if (this.grid) this.#drawGrid(pen, thin);
     for (const entity of desk.state.entities) this.#drawLink(pen, entity, thin);
     if (this.route) {
@@ -96,7 +96,7 @@ export class EditorCanvas {
     draw(TILE, 0.34);
   }
 
-  // Which switch is whose.
+  // Connect an entity with its switch.
   #drawLink(pen, entity, thin) {
     if (!entity.switch) return;
     const c = pen.context;
@@ -146,7 +146,7 @@ export class EditorCanvas {
   }
 
   // -------------------------------------------------------------------------------------------------------------------
-  // Pointers: one draws, two move and zoom the view; the right button erases, the middle one moves the view
+  // Pointers: one finger draws, two move and zoom the view; the right button erases, the middle one moves the view
 
   #listen() {
     const { canvas } = this;
@@ -166,7 +166,7 @@ export class EditorCanvas {
     canvas.addEventListener("blur", () => this.desk.letGo());
   }
 
-  // In steps.
+  // Position of an event in steps.
   #placeOf(event) {
     return this.scene.toLevel(event.offsetX, event.offsetY).map((v) => v / STEP);
   }
@@ -190,7 +190,7 @@ export class EditorCanvas {
     if (this.pointers.has(event.pointerId)) this.pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
     const { scale } = this.scene.view;
     if (this.pinch) {
-      if (this.pointers.size < 2) return; // one finger is up already
+      if (this.pointers.size < 2) return; // one finger has been lifted already
       const now = this.#fingers();
       this.scene.zoom(now.distance / this.pinch.distance, ...now.middle);
       this.scene.pan((now.middle[0] - this.pinch.middle[0]) / scale, (now.middle[1] - this.pinch.middle[1]) / scale);
@@ -218,7 +218,7 @@ export class EditorCanvas {
   }
 
   // -------------------------------------------------------------------------------------------------------------------
-  // Keys: arrows move the cursor, the space bar is the button of the mouse, Enter presses, the next Enter releases
+  // Keys: arrows move the cursor, space is the mouse button, Enter presses, and the next Enter releases
 
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -240,7 +240,7 @@ export class EditorCanvas {
     event.preventDefault();
   }
 
-  // Keep the cursor in view.
+  // Scroll the view to the cursor.
   follow() {
     const { canvas, scene } = this;
     const [x, y] = scene.toCanvas(...pixels(this.desk.cursor));
@@ -263,12 +263,12 @@ export class EditorCanvas {
   }
 }
 
-// [x, y, width, height] px of a region of tiles.
+// Return [x, y, width, height], px, of a region of tiles.
 function boxOf({ column, row, width, height }) {
   return [TILE * (column + 1), TILE * (row + 1), TILE * width, TILE * height];
 }
 
-/** Draw an entity as it looks at the start of a level, at a place in steps.  pending: its door, where this is its switch. */
+/** Draw an entity in its start state at a position in steps.  pending: the door or exit, if the position is its switch's. */
 export function drawFigure(pen, entity, at, pending = null) {
   if (!isOnStage(at)) return;
   if (entity.kind === NINJA) {
@@ -285,7 +285,7 @@ export function drawFigure(pen, entity, at, pending = null) {
   }
 }
 
-/** A small picture of an entity, or of a tile, for a button.  Its colours are those of the page's theme. */
+/** Draw an entity or a tile onto the canvas of a button. */
 export function drawIcon(canvas, colours, { entity, tile }) {
   const ratio = window.devicePixelRatio || 1;
   const size = Number(canvas.dataset.size);

@@ -1,19 +1,19 @@
-/* What the server says about the level in hand: what is wrong, whether the planner finishes it, how an agent does. */
+/* Checks of the edited level by the server: findings, the planner's search, and tries by an agent. */
 
 import { Socket, get } from "./api.js";
 import { element, seconds } from "./elements.js";
 import { draftOf } from "./level_model.js";
 
-const PAUSE_MS = 500; // without a change, after which the level is checked
+const PAUSE_MS = 500; // time without a change after which the level is checked
 const SEARCHES = {
   starting: "The planner is starting (minutes the first time on a machine, for compilation) …",
   searching: "The planner is looking for a run …",
   barred: "It cannot be finished in this state.",
-  none: "Not finished: the planner has found no run. A person still may.",
-  timeout: "Not finished: the planner has found no run in its time. A person still may.",
+  none: "Unknown: the planner has found no run. A person still may.",
+  timeout: "Unknown: the planner has found no run within its time limit. A person still may.",
 };
 
-/** Fills a panel, and lets the canvas show places and routes.  Returns what ends it. */
+/** Fill a panel with the results of the checks and mark them on the canvas; return a function that ends the checks. */
 export function showChecks(panel, desk, canvas, studio) {
   const verdict = element("p", { id: "editor-verdict", role: "status" });
   const list = element("ul", { class: "findings", id: "editor-findings" });
@@ -55,7 +55,7 @@ export function showChecks(panel, desk, canvas, studio) {
     status.textContent = `${wins} of ${tries}${tries < of ? " so far" : ""} finished (${Math.round((100 * wins) / tries)} %)`;
   }
 
-  // The agents are loaded when they are first wanted: that takes seconds.
+  // Load the agents only on demand, since it takes seconds.
   async function tryAgent() {
     if (!choice.options.length) {
       status.textContent = "Loading the agents …";
@@ -85,7 +85,7 @@ export function showChecks(panel, desk, canvas, studio) {
   };
 }
 
-// One that is about a place leads there.
+// The text of a finding; for a finding with a position, a button that moves the cursor there.
 function sentence({ text, at }, desk, canvas) {
   if (!at) return text;
   return element("button", { type: "button", class: "quiet", text, onclick: () => {
@@ -96,7 +96,7 @@ function sentence({ text, at }, desk, canvas) {
   } });
 }
 
-/* The socket: sends the latest level when the author pauses, and ignores answers about earlier ones. */
+/* Sends the latest level to the server when the author pauses, and ignores answers about earlier levels. */
 class Checks {
   constructor(listener) {
     this.listener = listener;
@@ -107,7 +107,7 @@ class Checks {
 
   later(state, pause = PAUSE_MS) {
     clearTimeout(this.timer);
-    this.number += 1; // what is said from now on about earlier ones is old
+    this.number += 1; // answers to earlier messages are ignored from now on
     this.timer = setTimeout(() => this.#send({ check: draftOf(state) }), pause);
   }
 

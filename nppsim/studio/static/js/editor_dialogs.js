@@ -1,4 +1,4 @@
-/* The editor's dialogs: which level to edit, where to save, which keys there are. */
+/* The editor's dialogs: list of keys, choice of a level, saving in a folder. */
 
 import { get, openFile, post } from "./api.js";
 import { element } from "./elements.js";
@@ -6,30 +6,30 @@ import { draftOf } from "./level_model.js";
 
 const KEYS = [
   ["Arrows", "move the cursor: by tiles, or by quarter tiles for entities (with Shift by tiles)"],
-  ["Space", "press, like the mouse button; while it is down, moving the cursor draws or drags"],
-  ["Enter", "press; for drawing and selecting again to release"],
+  ["Space", "press, like the mouse button; hold it and move the cursor to draw or drag"],
+  ["Enter", "press; when drawing or selecting, press it again to release"],
   ["V B F A E", "tools: select, draw, fill, place, erase"],
-  ["I", "pick: take in hand what is under the cursor"],
-  ["[ ]  , .", "the tile before, the next tile"],
-  ["K, Shift+K", "the next entity, the one before"],
-  ["R, Shift+R", "turn the selected entity, or the one in hand"],
-  ["M", "its next mode"],
-  ["N, Shift+N", "select the next entity or switch, the one before"],
-  ["Delete", "remove what is selected or under the cursor"],
-  ["L", "fill the region, or all that is connected"],
+  ["I", "pick up the entity or tile under the cursor"],
+  ["[ ]  , .", "previous or next tile"],
+  ["K, Shift+K", "next or previous entity to place"],
+  ["R, Shift+R", "turn the selected entity, or the one to place"],
+  ["M", "next mode of this entity"],
+  ["N, Shift+N", "select the next or previous entity or switch"],
+  ["Delete", "remove the selection, or the object under the cursor"],
+  ["L", "fill the region, or the connected tiles"],
   ["H", "mirror the region or the level"],
   ["Ctrl+C X V", "copy, cut, paste a region"],
   ["Ctrl+A", "select the whole level"],
-  ["Ctrl+Z, Ctrl+Y", "undo, do again"],
+  ["Ctrl+Z, Ctrl+Y", "undo, redo"],
   ["+ − 0", "zoom in, zoom out, show all (mouse: wheel; middle button moves)"],
   ["G", "grid"],
   ["P", "play the level"],
   ["Ctrl+S", "save as a file"],
-  ["Escape", "give up, select nothing"],
+  ["Escape", "cancel, or deselect"],
 ];
 
-// A modal dialog with these contents; resolves with the value of the button that closed it, "" for Escape.  Enter in a field
-// is the first button that has a value: those without one close, whatever the fields hold.
+// Show a modal dialog; resolves with the value of the pressed button, or "" for Escape.  Buttons without a value close the
+// dialog even if a field is invalid; Enter in a field presses the first button with a value.
 function ask(title, contents, buttons) {
   return new Promise((resolve) => {
     const form = element("form", { method: "dialog" }, element("h2", { text: title }), contents, element("div", { class: "bar" }, element("span", { class: "spacer" }), buttons));
@@ -44,7 +44,7 @@ function ask(title, contents, buttons) {
     });
     document.body.append(dialog);
     dialog.showModal();
-    dialog.scrollTop = 0; // the button that has the focus is at its end
+    dialog.scrollTop = 0; // the focused button is at the end of the dialog
   });
 }
 
@@ -55,13 +55,13 @@ export function showKeys() {
   return ask("Keys", element("div", { class: "wide" }, element("table", {}, element("tbody", {}, rows))), button("", "Close", "primary"));
 }
 
-/** Whether the level in hand, which is not saved, may be dropped for another one. */
+/** Ask whether the unsaved changes of the edited level may be discarded. */
 export async function askToDrop() {
-  const text = element("p", { text: "The level in the editor has changes that are not saved." });
-  return (await ask("Edit another level?", text, [button("", "Keep it"), button("drop", "Drop the changes", "danger")])) === "drop";
+  const text = element("p", { text: "The level in the editor has unsaved changes." });
+  return (await ask("Edit another level?", text, [button("", "Keep it"), button("drop", "Discard the changes", "danger")])) === "drop";
 }
 
-/** Choose a level of the studio, or a file, to edit. */
+/** Let the user choose a level of the studio or a file to edit. */
 export async function chooseLevel(studio) {
   const { levels } = await get("levels");
   const name = ({ name: its, category }) => (category ? `${category}: ${its}` : its);
@@ -73,11 +73,11 @@ export async function chooseLevel(studio) {
   studio.go(`#/edit/${id}`);
 }
 
-/** Write the level into one of the studio's folders, once it has been confirmed. */
+/** Save the level in one of the studio's folders after a confirmation. */
 export async function saveInFolder(desk, studio) {
   const { folders } = await get("edit/folders");
   if (!folders.length) {
-    const text = element("p", { text: "This studio has no folder that takes levels. Those that it shows are level sets: their index.json knows each level, and one that is added would not be in it. Start the studio with --levels SET FOLDER, where FOLDER is a plain folder of level files, or use \"Save as file\", which works everywhere." });
+    const text = element("p", { text: "This studio has no folder in which levels can be saved. Level sets cannot be extended, because their index.json lists each level. Start the studio with --levels SET FOLDER, where FOLDER is a plain folder of level files, or use \"Save as file\"." });
     await ask("Save in a folder", text, button("", "Close", "primary"));
     return;
   }
@@ -88,7 +88,7 @@ export async function saveInFolder(desk, studio) {
   const request = { draft: draftOf(desk.state), folder: Number(folder.value), name: input.value, replace: false };
   let saved = await post("edit/save", request);
   if (saved.exists) {
-    const text = element("p", { text: `There is a file ${saved.exists} already.` });
+    const text = element("p", { text: `The file ${saved.exists} exists already.` });
     if ((await ask("Replace it?", text, [button("", "Keep it"), button("replace", "Replace", "danger")])) !== "replace") return;
     saved = await post("edit/save", { ...request, replace: true });
   }

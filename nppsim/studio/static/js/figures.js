@@ -1,14 +1,13 @@
-/* How each entity looks; the twin of nppsim/pictures/figures.py.
+/* Drawings of the entities; nppsim/pictures/figures.py draws the same in Python.
  *
- * Flat and clear, after the game.  What matters for play is drawn at its true size: doors, the squares and discs that block
- * or kill.  An entity is one of a level document, a look is how it is now: {x, y, active, closed, state, end}; state is its
- * own number, signed; end, of laser turrets, is where the beam ends: [x, y] or null.
+ * Parts that block or kill are drawn at their true size.  Arguments: an entity of a level document, and its look
+ * {x, y, active, closed, state, end}.  state: signed number of its own state.  end: end of a laser's beam, [x, y], or null.
  */
 
 import { turned } from "./pen.js";
 
-const [ARMED, DORMANT] = [0, 1]; // of mines
-const UP = 6; // orientations are steps of 45 degrees, clockwise from right
+const [ARMED, DORMANT] = [0, 1]; // states of mines
+const UP = 6; // orientation in steps of 45 degrees, clockwise from right
 
 function mine(pen, entity, look) {
   const at = [entity.x, entity.y];
@@ -38,7 +37,7 @@ function gold(pen, entity, look) {
   pen.box([entity.x - 0.6, entity.y - 0.6], 1.6, "rgb(255 246 190)");
 }
 
-/** A doorway: barred until its switch is taken, then open and lit. */
+/** Draw an exit: barred until its switch is taken, then open. */
 function exit(pen, entity, look) {
   const at = [entity.x, entity.y];
   const { steel, ink, muted, pale, blue } = pen.colours;
@@ -63,7 +62,7 @@ function exitSwitch(pen, entity, look) {
   }
 }
 
-/** A door along its line; open ones leave two short posts.  Returns the point at a distance from its middle. */
+/** Draw a door along its line, an open one as two short posts.  Returns a function: distance from the middle -> point. */
 function bar(pen, [x1, y1, x2, y2], closed, colour) {
   const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
   const along = x1 === x2 ? (t) => [x, y + t] : (t) => [x + t, y];
@@ -81,7 +80,7 @@ function regularDoor(pen, entity, look) {
   if (look.closed) pen.line([along(-8), along(8)], pen.colours.steel, 1.2);
 }
 
-/** A door with a lock, and its switch in the same colour. */
+/** Draw a locked or trap door and its switch in the same colour. */
 const switchedDoor = (name) => (pen, entity, look) => {
   const { pale, muted, [name]: colour } = pen.colours;
   const along = bar(pen, entity.door, look.closed, colour);
@@ -116,7 +115,7 @@ const drone = (radius, eye) => (pen, entity, look) => {
   pen.disc(at, radius * 0.36, pen.colours[eye]);
 };
 
-/** A dome whose eye looks where it runs (state -1, 0, 1). */
+/** Draw a dome with an eye on the side to which it runs (state -1, 0 or 1). */
 function floorGuard(pen, entity, look) {
   const c = pen.context;
   const radius = 6;
@@ -136,7 +135,7 @@ function bounceBlock(pen, entity, look) {
   pen.box([look.x, look.y], 5, null, muted, 1, 1.5);
 }
 
-/** A block with one lethal face, which shines. */
+/** Draw a block with one lethal face, in another colour. */
 function thwump(pen, entity, look) {
   const { steel, ink, cyan } = pen.colours;
   const at = [look.x, look.y];
@@ -146,7 +145,7 @@ function thwump(pen, entity, look) {
   pen.box(at, 2.2, ink, null, 0, 0.8);
 }
 
-/** A block with a lethal core; while it moves (states 2 and 3) nothing but the core can be touched. */
+/** Draw a block with a lethal core; while it moves (states 2 and 3), only the core can be touched. */
 function shoveThwump(pen, entity, look) {
   const { pale, cyan, ink, red } = pen.colours;
   const at = [look.x, look.y];
@@ -162,7 +161,7 @@ function boostPad(pen, entity) {
   for (const t of [-2.2, 1]) pen.line([[x + t - 1, y - 2.4], [x + t + 1.2, y], [x + t - 1, y + 2.4]], pen.colours.green, 1.3);
 }
 
-/** A ring until it is touched, pale while it comes, dark when it kills. */
+/** Draw an evil ninja: a ring until it is touched, pale while it appears, dark once it kills. */
 function evilNinja(pen, entity, look) {
   const { ink, steel, red } = pen.colours;
   if (look.state === 0) pen.ring([entity.x, entity.y], 10, 1.2, red);
@@ -191,7 +190,7 @@ function laser(pen, entity, look) {
   pen.disc(at, 2.4, pen.colours.red);
 }
 
-/** A turret, and its rocket if it is in the air.  eye: name of a colour. */
+/** Draw a turret, and its rocket in flight.  eye: name of a colour. */
 const turret = (eye) => (pen, entity, look) => {
   const { ink, cyan, pale, red } = pen.colours;
   const at = [entity.x, entity.y];
@@ -231,19 +230,19 @@ const FIGURES = {
   "rocket turret": turret("red"),
   "gauss turret": turret("gold-edge"),
 };
-const ORDER = Object.keys(FIGURES); // from the back to the front
+const ORDER = Object.keys(FIGURES); // from back to front
 export const MOVING = new Set([
   "bounce block", "thwump", "shove thwump", "zap drone", "chaser drone", "chaingun drone", "laser drone", "mini drone", "floor guard", "death ball", "evil ninja",
   "laser turret", "rocket turret",
-]); // change their place, or shine
+]); // entities that move, or have a beam or rocket
 
-/** Indices of a level's entities that are drawn, from the back to the front. */
+/** Return the indices of the drawn entities, from back to front. */
 export function drawingOrder(entities) {
   const drawn = entities.map((_, index) => index).filter((index) => entities[index].kind in FIGURES);
   return drawn.sort((a, b) => ORDER.indexOf(entities[a].kind) - ORDER.indexOf(entities[b].kind) || a - b);
 }
 
-/** Draw one entity as it looks now. */
+/** Draw one entity. */
 export function drawEntity(pen, entity, look) {
   FIGURES[entity.kind](pen, entity, look);
 }

@@ -1,4 +1,4 @@
-/* The gallery: all levels with their pictures; search, filters, order.  The pictures are drawn when they come into view. */
+/* The gallery of levels with search, filters and sorting.  Pictures are drawn when they become visible. */
 
 import { get } from "./api.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
@@ -19,9 +19,9 @@ const SUCCESS = { any: () => true, "never finished": (runs) => runs && !runs.won
 
 const GRADES = { any: "as in the game or not", exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
 
-const chosen = { search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // while other views are shown
+const chosen = { search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // survives a change of the view
 
-/** A level's category; one that is in none of the folders was opened or made here. */
+/** Return a level's category; levels opened or created in the page have none. */
 function categoryOf({ category }) {
   return category ?? "opened here";
 }
@@ -39,7 +39,7 @@ export async function show(root, studio, category) {
   return () => gallery.destroy();
 }
 
-/** How the runs of the folders of replays went: level -> {all, won}.  Those of an evaluation tell an agent's success. */
+/** Count the replays of each level: id -> {all, won}.  With the replays of an evaluation, it is the agent's success rate. */
 async function success(studio) {
   const runs = new Map();
   try {
@@ -48,7 +48,7 @@ async function success(studio) {
       runs.set(level, { all: one.all + 1, won: one.won + (won ? 1 : 0) });
     }
   } catch (error) {
-    studio.failed(error); // a replay that cannot be read; the levels can
+    studio.failed(error); // unreadable replays do not prevent the display of levels
   }
   return runs;
 }
@@ -59,7 +59,7 @@ class Gallery {
     this.shown = [];
     this.painter = new Painter();
     this.cards = element("ul", { class: "cards" });
-    this.more = element("div", { class: "more" }); // when it comes into view, more cards are made
+    this.more = element("div", { class: "more" }); // more cards are created when it becomes visible
     this.count = element("p", { class: "muted small", role: "status" });
     this.observer = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && this.add());
     root.append(element("div", { class: "page" }, this.bar(), problems.map((text) => element("p", { class: "warn small", text })),
@@ -120,13 +120,13 @@ class Gallery {
         && SUCCESS[this.runs.size ? chosen.success : "any"](this.runs.get(card.id));
     });
     this.shown.sort(ORDERS[chosen.order]);
-    this.count.textContent = this.shown.length ? `${this.shown.length} of ${this.levels.length} levels` : "No level is like that: widen the filters.";
+    this.count.textContent = this.shown.length ? `${this.shown.length} of ${this.levels.length} levels` : "No level matches: widen the filters.";
     this.cards.replaceChildren();
     this.made = 0;
     this.add();
   }
 
-  /** Make the next cards; return true if there were any. */
+  /** Create the next cards; return false if there are none. */
   add() {
     const next = this.shown.slice(this.made, this.made + PAGE);
     this.made += next.length;
@@ -148,7 +148,7 @@ class Gallery {
         runs && element("span", { class: runs.won === runs.all ? "good" : runs.won ? "warn" : "bad", text: ` · ${runs.won} of ${runs.all} finish` }))));
   }
 
-  /** / searches; arrows go from card to card. */
+  /** Handle keys: / focuses the search, arrows move between cards. */
   key(event) {
     if (takesKeys(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/") {
@@ -166,7 +166,7 @@ class Gallery {
   }
 }
 
-/* Draws the pictures of visible cards, one after another, with one scene. */
+/* Draws the pictures of visible cards one after another with a single scene. */
 class Painter {
   constructor() {
     this.canvas = element("canvas", { class: "painter" });

@@ -1,4 +1,4 @@
-/* Ghosts to play against: your best run, stored runs and replays of the level, the planner, agents. */
+/* Ghosts to play against: the player's best run, stored runs and replays of the level, the planner, agents. */
 
 import { Socket, get } from "./api.js";
 import { element, seconds } from "./elements.js";
@@ -7,14 +7,14 @@ import { Recording } from "./recording.js";
 
 const STORE = "nppsim.best";
 const bests = new Map(); // level id -> history of the best run in this tab
-const MOST = 12; // recorded runs offered
+const MOST = 12; // stored runs and replays in the list
 
-/** Frames of the best run of a level so far, in this browser; null if there is none. */
+/** Return the number of frames of the best run of a level in this browser, or null. */
 export function bestTime(id) {
   return JSON.parse(localStorage.getItem(STORE) ?? "{}")[id] ?? null;
 }
 
-/** Take in a run that finished; whether it is the best so far. */
+/** Store a winning run if it is the best so far; return whether it is the best in this browser. */
 export function takeBest(id, history) {
   const frames = history.length - 1;
   if (!bests.has(id) || frames < bests.get(id).length - 1) bests.set(id, [...history]);
@@ -24,16 +24,16 @@ export function takeBest(id, history) {
   return true;
 }
 
-/** The list of ghosts beside the stage. */
+/** List of ghosts beside the stage. */
 export class Ghosts {
   /** on: {changed(), takeOver(history), preview(recording or null, frame)}. */
   constructor(root, level, studio, on) {
     [this.root, this.level, this.studio, this.on] = [root, level, studio, on];
-    this.sources = []; // of {key, label, fetch, recording, shown}
+    this.sources = []; // [{key, label, fetch, recording, shown}]
     this.wantsBest = true;
   }
 
-  /** Looks at a frame of those that are shown. */
+  /** Return the looks of the shown ghosts at a frame. */
   at(frame) {
     const shown = this.sources.filter(({ recording, shown: on }) => on && recording);
     const ghosts = shown.map(({ recording, colour, label }) => ({ look: recording.look(frame), colour, label }));
@@ -46,7 +46,7 @@ export class Ghosts {
     this.fill();
   }
 
-  /** Ask the server which runs of the level there are. */
+  /** Load the list of the level's runs from the server. */
   async load() {
     const [{ replays }, { recordings }] = await Promise.all([get("replays"), get("recordings")]);
     const of = (list, path) => list.filter(({ level }) => level === this.level.id).map((one) => ({
@@ -58,7 +58,7 @@ export class Ghosts {
     this.take([this.asked("the planner", { planner: true }), ...played, ...recorded]);
   }
 
-  /** Offer the studio's agents, too.  Only on demand: loading them takes seconds, in which play would stutter. */
+  /** Add the studio's agents to the list.  Only on demand, since loading them takes seconds and disturbs play. */
   async loadAgents() {
     const { agents, why_none: whyNone } = await get("agents");
     if (!agents.length) this.studio.toast(whyNone);
@@ -66,7 +66,7 @@ export class Ghosts {
     this.take([...this.sources.filter(({ request }) => !request?.agent), ...found]);
   }
 
-  /** A run that is played when it is first shown.  request: as the watch socket takes it. */
+  /** Return a source whose run is played when it is first shown.  request: as in a watch message. */
   asked(label, request) {
     return { key: JSON.stringify(request), label, request, frames: null, fetch: () => playedRun(this.level, request) };
   }
@@ -106,7 +106,7 @@ export class Ghosts {
   async fetch(source) {
     try {
       source.fetching ??= source.fetch();
-      if (!source.recording) this.fill(); // says that it is on its way
+      if (!source.recording) this.fill(); // shows that it is loading
       source.recording = await source.fetching;
       source.frames = source.recording.frames;
     } catch (error) {
@@ -117,7 +117,7 @@ export class Ghosts {
     return source.recording;
   }
 
-  /** Let the player choose the frame of a run from which to go on. */
+  /** Let the player choose a frame of a run from which to continue. */
   async choose(source) {
     const recording = await this.fetch(source);
     if (!recording) return;
@@ -147,7 +147,7 @@ function dot(colour) {
   return made;
 }
 
-/** The run of the planner or of an agent on a level, as a Recording; it is played now. */
+/** Let the planner or an agent play a level; resolves to the Recording. */
 function playedRun(level, request) {
   return new Promise((resolve, reject) => {
     const socket = new Socket("watch");
@@ -162,7 +162,7 @@ function playedRun(level, request) {
       else if (start) recording = new Recording({ label, colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start }, level);
       else if (parts) {
         parts.forEach((part) => recording.append(part));
-        socket.send({ at: recording.frames }); // so that a long episode goes on
+        socket.send({ at: recording.frames }); // otherwise the server would stop after 600 frames
         if (over) end(resolve, recording);
       }
     };

@@ -1,9 +1,9 @@
-/* Keeping a run: name it, then download it or add it to the demonstrations. */
+/* Dialog that stores a run under a name, then offers to download it or to add it to the demonstrations. */
 
 import { download, post } from "./api.js";
 import { element, seconds } from "./elements.js";
 
-/** Ask for a name, keep the run of a LiveGame, and offer what can be done with it.  Resolves when the dialog is closed. */
+/** Show the dialog for the run of a LiveGame; resolves when it is closed. */
 export function keepDialog(game, level, studio) {
   const { o, f } = game.frame;
   const field = element("input", { type: "text", maxlength: 100, value: `my run, ${seconds(f)}`, "aria-label": "Name", autocomplete: "off" });

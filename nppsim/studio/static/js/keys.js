@@ -1,9 +1,9 @@
-/* The list of keys, and changing them. */
+/* Panel that lists the key bindings and lets the user change them. */
 
 import { ACTIONS, keyName } from "./controls.js";
 import { element } from "./elements.js";
 
-/** A table of actions and their keys, with a button to change each.  controls: gives the Controls that are in use. */
+/** Return the panel.  controls: function that returns the active Controls. */
 export function keysPanel(controls) {
   const rows = element("dl", { class: "facts" });
   const fill = () => rows.replaceChildren(...Object.entries(ACTIONS).flatMap(([action, [what]]) => [
@@ -26,7 +26,7 @@ export function keysPanel(controls) {
     addEventListener("keydown", take, true);
     button.addEventListener("blur", () => { removeEventListener("keydown", take, true); button.textContent = "+"; }, { once: true });
   };
-  const reset = element("button", { type: "button", class: "quiet", text: "As at first", onclick: () => { controls().resetBindings(); fill(); } });
+  const reset = element("button", { type: "button", class: "quiet", text: "Reset", onclick: () => { controls().resetBindings(); fill(); } });
   const details = element("details", { ontoggle: () => details.open && fill() }, element("summary", { text: "Show and change" }), rows, reset);
   return element("div", {},
     element("p", { class: "small muted", text: "Arrows or A and D run; space, shift, ↑ or W jump; R restarts. A gamepad works too." }), details);

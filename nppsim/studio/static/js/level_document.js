@@ -1,14 +1,13 @@
-// The level document (nppsim/studio/documents.py) of a level that is being edited, for the Scene to draw: as the game starts.
+// Level document (nppsim/studio/documents.py) of a level that is being edited, for the Scene.
 
 import { EXIT, KINDS, LOCKED_DOOR, REGULAR_DOOR, STEP, TRAP_DOOR, draftOf, nameOf } from "./level_model.js";
 
 const [ACTIVE, CLOSED] = [1, 16]; // bits of an entity's state
-const [ARMED, DORMANT] = [0, 1]; // mines, from bit 1 on
+const [ARMED, DORMANT] = [0, 1]; // states of mines, from bit 1 on
 const MINE = 1, TOGGLE_MINE = 21, DOOR_HALF = 12; // px
 const MIDDLE = [528, 300];
 
-// A pair becomes what the simulator makes of it: an exit and its switch are two entities, other doors stand where their
-// switch is and have a line.
+// As in the simulator, an exit and its switch become two entities; another door has the position of its switch, and a line.
 export function documentOf(state) {
   const entities = [], leftOut = [], looks = {};
   const add = (entity, bits) => {

@@ -1,25 +1,25 @@
-// The level that is being edited: what it is (a draft, see nppsim/studio/drafts.py), what can be done to it, and undo.
+// Model of the level that is being edited: states, operations on them, and the undo history.  Independent of the page.
 //
-// A state is a value: {title, tiles: Uint8Array(23 * 42), spawn: [x, y] | null, entities: [{kind, x, y, orientation, mode,
-// switch?}]}.  Operations take a state and return a new one, or the same one where nothing changes.  Nothing here knows of
-// the page.  Places of entities are in steps of 6 px from the outer corner of the border, tiles are (column, row) without it.
+// A state is an immutable draft (nppsim/studio/drafts.py): {title, tiles: Uint8Array(23 * 42), spawn: [x, y] | null, entities:
+// [{kind, x, y, orientation, mode, switch?}]}.  Operations return a new state, or the same one if nothing changes.  Positions
+// of entities are in steps of 6 px from the outer corner of the border; tiles are (column, row) without the border.
 
 export const COLUMNS = 42;
 export const ROWS = 23;
 export const NUM_TILES = 38;
 export const STEP = 6; // px
 export const STEPS_PER_TILE = 4;
-export const STEPS_X = STEPS_PER_TILE * (COLUMNS + 2); // steps of the stage's right edge
+export const STEPS_X = STEPS_PER_TILE * (COLUMNS + 2); // size of the stage in steps
 export const STEPS_Y = STEPS_PER_TILE * (ROWS + 2);
 const UNDO_DEPTH = 500;
 
 export const NINJA = 0, GOLD = 2, EXIT = 3, REGULAR_DOOR = 5, LOCKED_DOOR = 6, TRAP_DOOR = 8;
-const UPWARD = [6, 7, 0, 1, 2, 3, 4, 5]; // all, the most probable first
+const UPWARD = [6, 7, 0, 1, 2, 3, 4, 5]; // all orientations, starting with up
 const STRAIGHT = [0, 2, 4, 6];
 const DOWNWARD = [2, 4, 6, 0];
 const DRONE_MODES = ["follows walls, clockwise", "follows walls, counter-clockwise", "wanders, clockwise", "wanders, counter-clockwise"];
 
-// Of each kind that the simulator creates: its name as everywhere, the orientations that differ, the modes, the file's type of its switch.
+// Kinds that the simulator creates.  turns: distinct orientations; modes: names of the modes; switch: type of its switch.
 export const KINDS = new Map([
   [NINJA, { name: "ninja" }],
   [EXIT, { name: "exit door", switch: 4 }],
@@ -64,7 +64,7 @@ export const TILE_NAMES = [
   ...["top", "right", "bottom", "left"].map((side) => `single face, ${side}`),
 ];
 
-const LEFT_OUT = { 27: "alternative death ball" }; // in files, but not simulated
+const LEFT_OUT = { 27: "alternative death ball" }; // kinds that are not simulated
 export const nameOf = (kind) => KINDS.get(kind)?.name ?? LEFT_OUT[kind] ?? `unknown entity (type ${kind})`;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ export function setTile(state, column, row, tile) {
   return isInside(column, row) ? withTiles(state, (tiles) => { tiles[row * COLUMNS + column] = tile; }) : state;
 }
 
-// Tiles along the line between two places, so that a fast stroke has no gaps.
+// Set the tiles along a line, so that a fast stroke has no gaps.
 export function drawLine(state, from, to, tile) {
   const steps = Math.max(Math.abs(to[0] - from[0]), Math.abs(to[1] - from[1]), 1);
   return withTiles(state, (tiles) => {
@@ -126,7 +126,7 @@ export function fillRegion(state, region, tile) {
   });
 }
 
-// All tiles that are connected with this one, by sides, and equal to it.
+// Set all equal tiles that are connected with this one by their sides.
 export function flood(state, column, row, tile) {
   if (!isInside(column, row)) return state;
   const before = tileAt(state, column, row);
@@ -143,13 +143,13 @@ export function flood(state, column, row, tile) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Entities.  A part is what can be taken hold of: {index, part: "body" | "switch"}, and {index: -1, part: "spawn"}.
+// Entities.  A part is a selectable object: {index, part: "body" | "switch"}, or {index: -1, part: "spawn"}.
 
 export function clampPlace([x, y]) {
   return [Math.min(Math.max(Math.round(x), 0), STEPS_X), Math.min(Math.max(Math.round(y), 0), STEPS_Y)];
 }
 
-// A new entity; the spawn moves.  Kinds with a switch need its place.  Returns the state; the entity stands where indexOf finds it.
+// Add an entity, or move the spawn.  An entity with a switch needs the position of the switch.
 export function place(state, entity) {
   if (entity.kind === NINJA) return { ...state, spawn: clampPlace([entity.x, entity.y]) };
   const [x, y] = clampPlace([entity.x, entity.y]);
@@ -158,7 +158,7 @@ export function place(state, entity) {
   return { ...state, entities: inOrder([...state.entities, made]) };
 }
 
-// The game's order is by kind; within a kind what was placed first stays first.
+// Sort by kind, as the game does; entities of one kind keep their order.
 function inOrder(entities) {
   return [...entities].sort((a, b) => a.kind - b.kind);
 }
@@ -183,7 +183,7 @@ export function changeEntity(state, index, values) {
   return { ...state, entities };
 }
 
-// A switch goes with its door.
+// Remove a part; a door and its switch are removed together.
 export function removePart(state, { index, part }) {
   if (part === "spawn") return { ...state, spawn: null };
   return { ...state, entities: state.entities.filter((_, i) => i !== index) };
@@ -198,7 +198,7 @@ export function partsOf(state) {
   return parts;
 }
 
-// The nearest part within `reach` steps of a place, the one on top where several are as near; null if there is none.
+// Return the nearest part within `reach` steps of a position (the topmost of equally near ones), or null.
 export function partAt(state, [x, y], reach) {
   let best = null, least = reach;
   for (const part of partsOf(state)) {
@@ -216,7 +216,7 @@ export function describe(state, part) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Regions of tiles: {column, row, width, height}, and clips, what was copied of one
+// Regions of tiles, {column, row, width, height}, and clips, copies of their content
 
 export function regionBetween(a, b) {
   const column = Math.max(Math.min(a[0], b[0]), 0), row = Math.max(Math.min(a[1], b[1]), 0);
@@ -233,7 +233,7 @@ function* cellsOf({ column, row, width, height }) {
   }
 }
 
-// In steps: [left, top, right, bottom) of a region.
+// Return the edges of a region in steps: [left, top, right, bottom).
 function stepsOf({ column, row, width, height }) {
   const [left, top] = [STEPS_PER_TILE * (column + 1), STEPS_PER_TILE * (row + 1)];
   return [left, top, left + STEPS_PER_TILE * width, top + STEPS_PER_TILE * height];
@@ -244,7 +244,7 @@ function isIn(region, x, y) {
   return x >= left && x < right && y >= top && y < bottom;
 }
 
-// Entities whose door or body is inside come with their switch, wherever it is; places are relative to the region's corner.
+// Copy a region.  An entity inside it includes its switch, even one outside.  Positions are relative to the region's corner.
 export function copy(state, region) {
   const [left, top] = stepsOf(region);
   const entities = state.entities.filter((entity) => isIn(region, entity.x, entity.y)).map((entity) => moved(entity, -left, -top));
@@ -257,14 +257,14 @@ function moved(entity, dx, dy) {
   return there;
 }
 
-// Open tiles, and no entities.
+// Open all tiles of a region and remove its entities.
 export function clear(state, region) {
   const entities = state.entities.filter((entity) => !isIn(region, entity.x, entity.y));
   const next = fillRegion(state, region, 0);
   return entities.length === state.entities.length ? next : { ...next, entities };
 }
 
-// The clip replaces what is below it and is cut off at the edge of the stage.
+// Replace the content of a region by a clip, which is cut off at the edge of the stage.
 export function paste(state, clip, column, row) {
   const region = { column, row, width: clip.width, height: clip.height };
   const [left, top] = stepsOf(region);
@@ -282,7 +282,7 @@ export function paste(state, clip, column, row) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Mirror images, left and right exchanged: as nppsim.levels.level.mirror does it
+// Horizontal mirror images, as in nppsim.levels.level.mirror
 
 export function mirroredTile(tile) {
   if (tile >= 6 && tile < 34) return tile ^ 1;
@@ -324,17 +324,17 @@ export function mirrorRegion(state, region) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Undo: the states one after the other.  A stroke (begin ... end) is one of them, however many changes it made.
+// Undo history of states.  All changes of a stroke (begin ... end) are undone in one step.
 
 export class History extends EventTarget {
   #past = [];
   #future = [];
-  #stroke = null; // the state that the present stroke began with
+  #stroke = null; // state before the current stroke
 
   constructor(state) {
     super();
     this.state = state;
-    this.saved = state; // as it was loaded or saved last
+    this.saved = state; // last loaded or saved state
   }
 
   get isSaved() { return same(this.saved, this.state); }
@@ -349,7 +349,7 @@ export class History extends EventTarget {
     if (before !== null && before !== this.state) this.#keep(before);
   }
 
-  // Go to a state; outside a stroke this is a step that can be undone.
+  // Change to a new state; outside of a stroke, this is one undo step.
   apply(next) {
     if (next === this.state) return;
     const before = this.state;
@@ -375,7 +375,7 @@ export class History extends EventTarget {
     this.#tell();
   }
 
-  // Another level: nothing of the former one can be undone.
+  // Load another level and clear the history.
   load(state) {
     [this.#past, this.#future, this.#stroke] = [[], [], null];
     this.state = this.saved = state;

@@ -1,20 +1,20 @@
-/* A game on the server: what is sent is played, what comes back is drawn.  The protocol is in docs/lab/studio.md. */
+/* Client of a game on the server: sends inputs and receives states (protocol: docs/lab/studio.md). */
 
 import { World } from "./world.js";
 
-const MOST_UNANSWERED = 30; // steps on their way; more means that the server has stalled
+const MOST_UNANSWERED = 30; // unanswered requests from which the server counts as stalled
 
 export class LiveGame {
-  /** socket: a Socket of api.js for play; level: a level document; answered: called with the ms that each step took. */
+  /** socket: a Socket of api.js.  level: a level document.  answered: called with the duration of each step, ms. */
   constructor(socket, level, answered = () => {}) {
     [this.socket, this.level, this.answered] = [socket, level, answered];
     this.world = new World(level);
-    this.history = [{ look: this.world.ninja, input: 0 }]; // after frame 0, 1, ...
+    this.history = [{ look: this.world.ninja, input: 0 }]; // one entry per frame, starting with frame 0
     this.unanswered = 0;
-    this.fresh = true; // not drawn yet
+    this.fresh = true; // true if the current frame has not been drawn
   }
 
-  /** The frame document now. */
+  /** The current frame document. */
   get frame() {
     return this.world.frame;
   }
@@ -23,7 +23,7 @@ export class LiveGame {
     return this.frame.o !== "running";
   }
 
-  /** Whether the server keeps up. */
+  /** True if the server is not stalled. */
   get ready() {
     return this.socket.isOpen && this.unanswered < MOST_UNANSWERED;
   }
@@ -33,21 +33,21 @@ export class LiveGame {
     return this.unanswered === 0;
   }
 
-  /** The input bytes that led here. */
+  /** Input bytes of all frames so far. */
   get inputs() {
     return Uint8Array.from(this.history.slice(1), ({ input }) => input);
   }
 
-  /** Start the level.  history: what leads to the frame to start at, if that is not the first: of a Recording. */
+  /** Start the level.  history: entries of another run, after whose last frame to start; null: start at the spawn. */
   async start(history = null) {
     const inputs = history ? Uint8Array.from(history.slice(1), ({ input }) => input) : new Uint8Array();
-    const text = Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""); // as arguments, 100,000 are too many for some browsers
+    const text = Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""); // fromCharCode(...inputs) has a limit on its arguments
     const answer = await this.ask({ start: this.level.id, inputs: btoa(text) });
     if (history) this.history = [...history];
     this.jump(answer.frame);
   }
 
-  /** Play frames with these input bytes. */
+  /** Play one frame per input byte. */
   async step(inputs) {
     const sent = performance.now();
     const answer = await this.ask({ step: inputs });
@@ -64,12 +64,12 @@ export class LiveGame {
     this.jump((await this.ask({ rewind: frame })).frame);
   }
 
-  /** Keep the run so far; resolves to its card. */
+  /** Store the run so far; resolves to its entry in the list of runs. */
   async keep(label) {
     return (await this.ask({ keep: { label } })).stored;
   }
 
-  /** Enter the run that has just won into the leaderboard; resolves to the best runs of the level. */
+  /** Add the run that has just won to the leaderboard; resolves to the best runs of the level. */
   async score(name) {
     return (await this.ask({ score: { name } })).best;
   }

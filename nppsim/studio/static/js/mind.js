@@ -1,4 +1,4 @@
-/* What an agent thinks at the frame shown: probabilities of the actions, value, entropy, rewards, numbers that it reads. */
+/* Panels for the agent's decision at the displayed frame: action probabilities, value, entropy, rewards, observations. */
 
 import { Chart } from "./chart.js";
 import { element } from "./elements.js";
@@ -7,9 +7,9 @@ import { OVERLAYS, showPicture } from "./overlays.js";
 const ACTIONS = [["·", "nothing"], ["←", "left"], ["→", "right"], ["↑", "jump"], ["↖", "jump and left"], ["↗", "jump and right"]];
 const PICTURES = { player_frame: "What is around it", global_view: "The whole level" };
 
-/** element: the panels; thoughts are given with ``set`` and shown with ``seek``. */
+/** panels: elements to place on the page.  ``set`` selects the decisions of a run, ``seek`` shows those of a frame. */
 export class Mind {
-  /** seek: called with the frame under the pointer.  changed: called when another overlay is wanted. */
+  /** seek: called with the frame under the pointer.  changed: called when the choice of overlays changes. */
   constructor({ seek, changed }) {
     this.chosen = new Set(["foresight"]);
     this.changed = changed;
@@ -46,7 +46,7 @@ export class Mind {
     for (const chart of Object.values(this.charts)) chart.destroy();
   }
 
-  /** Show another run's decisions; null: a run without any. */
+  /** Show the decisions of another run; null: hide the panels. */
   set(thoughts) {
     this.thoughts = thoughts;
     for (const panel of this.panels) panel.hidden = !thoughts;
@@ -68,7 +68,7 @@ export class Mind {
     this.changed();
   }
 
-  /** More decisions are there. */
+  /** Update the charts after decisions have been added. */
   grown() {
     const { decisions } = this.thoughts;
     const x = decisions.map(({ f }) => f);
@@ -124,8 +124,8 @@ export class Thoughts {
   constructor(layout) {
     this.layout = layout;
     this.decisions = [];
-    this.ways = []; // of {f, way text}
-    this.running = []; // sums of rewards after each decision
+    this.ways = []; // [{f, text}], text: way of a run part
+    this.running = []; // cumulative rewards after each decision, by term
   }
 
   add(decision, way) {
@@ -137,23 +137,23 @@ export class Thoughts {
     if (way) this.ways.push({ f: decision.f, text: way });
   }
 
-  /** The decision of a frame: the last one made until then. */
+  /** Return the last decision made up to a frame. */
   at(frame) {
     return last(this.decisions, frame);
   }
 
-  /** The path at that time: {f, text}. */
+  /** Return the path lengths at a frame: {f, text}. */
   wayAt(frame) {
     return last(this.ways, frame);
   }
 
-  /** Rewards until a decision, by term. */
+  /** Return the cumulative rewards after a decision, by term. */
   sums(decision) {
     return this.running[decision.index];
   }
 }
 
-/** The last item whose f is at most a frame. */
+/** Return the last item whose f is at most ``frame``, or null. */
 function last(items, frame) {
   let [low, high] = [0, items.length];
   while (low < high) {

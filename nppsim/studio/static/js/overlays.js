@@ -1,23 +1,23 @@
-/* What an agent sees, over the level: surroundings, hazards, the paths to the objective, what each action leads to; pictures. */
+/* Overlays that draw an agent's observations and the paths to the objective onto the level. */
 
 import { bytes } from "./recording.js";
 
-const CELL = 12; // px, of surroundings and of the lattice
-const LATTICE = [89, 51]; // points, x first
-const [WALL, STEP_PX] = [65534, 1.2]; // of a way
-const PLANES = ["steel", "red", "blue"]; // colours of solid, deadly, one-way
-const SPEED_FRAMES = 8; // that a hazard's arrow shows
-const HOLD = 0; // the first continuation: the same keys
+const CELL = 12; // px, cell size of surroundings and of the lattice
+const LATTICE = [89, 51]; // lattice points along x and y
+const [WALL, STEP_PX] = [65534, 1.2]; // path lengths: first value without a path, px per step
+const PLANES = ["steel", "red", "blue"]; // colours of solid, deadly and one-way cells
+const SPEED_FRAMES = 8; // length of a hazard's velocity line, frames of motion
+const HOLD = 0; // index of the continuation that repeats the action
 
-/** Names of what can be shown, and the key of the observation that each needs ("way" is computed from the level). */
+/** Overlays, and the observation that each needs; "way" is computed from the level. */
 export const OVERLAYS = [
   { name: "surroundings", title: "Surroundings", key: "surroundings" },
   { name: "hazards", title: "Hazards", key: "hazards" },
-  { name: "foresight", title: "What each action leads to", key: "foresight" },
+  { name: "foresight", title: "Look-ahead for each action", key: "foresight" },
   { name: "way", title: "Paths to the objective", key: null },
 ];
 
-/** Draw with a Pen around a point of the level.  seen: s of a decision document. */
+/** Functions that draw an overlay with a Pen around the ninja's position.  seen: s of a decision document. */
 export const draw = {
   surroundings(pen, [x, y], seen) {
     const values = bytes(seen.surroundings);
@@ -88,7 +88,7 @@ export const draw = {
   },
 };
 
-/** A field of path lengths, ready to be drawn.  text: way of a run part. */
+/** Decode path lengths and draw their picture.  text: way of a run part. */
 export function wayOf(text) {
   const data = bytes(text);
   const field = new Uint16Array(data.buffer);
@@ -102,7 +102,7 @@ export function wayOf(text) {
   return { field, picture };
 }
 
-/** A picture of a few pixels, to be drawn large.  colour: (column, row) -> [r, g, b, a] or null. */
+/** Return a canvas with one pixel per cell.  colour: (column, row) -> [r, g, b, a] or null. */
 export function gridPicture(columns, rows, colour) {
   const picture = document.createElement("canvas");
   [picture.width, picture.height] = [columns, rows];
@@ -118,7 +118,7 @@ export function gridPicture(columns, rows, colour) {
   return picture;
 }
 
-/** Show a picture that the agent gets, uint8, grey, as large as its canvas is. */
+/** Show a greyscale observation (base64 of uint8) on a canvas. */
 export function showPicture(canvas, text, key, shape) {
   const values = bytes(text);
   const xFirst = key === "global_view";
@@ -131,7 +131,7 @@ export function showPicture(canvas, text, key, shape) {
   canvas.getContext("2d").drawImage(picture, 0, 0);
 }
 
-/** The path that leads down a field from a point: [[x, y], ...]. */
+/** Return the path of steepest descent of the path lengths from a point: [[x, y], ...]. */
 function steepest(field, x, y) {
   let best = null;
   const lowest = (i, j, reach) => {
@@ -158,7 +158,7 @@ function cross(pen, [x, y], colour) {
   pen.line([[x - 2.5, y + 2.5], [x + 2.5, y - 2.5]], colour, 1.2);
 }
 
-/** From near (green) over yellow to far (violet). */
+/** Return the colour of a relative path length: 0 is green, 1 violet. */
 function hue(share) {
   const stops = [[46, 174, 116], [214, 190, 60], [222, 116, 66], [120, 74, 160]];
   const at = Math.min(share, 0.9999) * (stops.length - 1);

@@ -1,27 +1,27 @@
-/* Colours of the page's theme, and simple shapes in level coordinates; the twin of nppsim/pictures/canvas.py. */
+/* Colours of the theme, and simple shapes in level coordinates; nppsim/pictures/canvas.py does the same in Python. */
 
 const NAMES = [
   "open", "tile", "rim", "ink", "steel", "pale", "blue", "gold", "gold-edge", "red", "amber", "cyan", "green", "band",
   "trace", "muted",
 ];
 
-for (const name of NAMES) { // so that the browser resolves light-dark() to the colour of the theme
+for (const name of NAMES) { // registered properties resolve light-dark() to the colour of the theme
   CSS.registerProperty({ name: `--scene-${name}`, syntax: "<color>", inherits: true, initialValue: "gray" });
 }
 
-/** The colours that an element's theme gives to levels: the custom properties --scene-*, without that prefix. */
+/** Return the colours of levels in an element's theme: name (without the prefix --scene-) -> CSS colour. */
 export function coloursOf(element) {
   const style = getComputedStyle(element);
   return Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--scene-${name}`).trim()]));
 }
 
-/** Points around the origin, turned by an angle (radians, clockwise on screen) and moved to a centre. */
+/** Rotate points around the origin by an angle (radians, clockwise on screen), then move the origin to a centre. */
 export function turned(points, angle, [x, y]) {
   const [c, s] = [Math.cos(angle), Math.sin(angle)];
   return points.map(([a, b]) => [x + c * a - s * b, y + s * a + c * b]);
 }
 
-/** Draws onto a 2D context whose unit is the level's pixel.  colours: from coloursOf. */
+/** Draws shapes onto a 2D context in level coordinates.  colours: from coloursOf. */
 export class Pen {
   constructor(context, colours) {
     this.context = context;
@@ -37,7 +37,7 @@ export class Pen {
     c.fill();
   }
 
-  /** A circle line whose outer edge has the given radius. */
+  /** Draw a circle line whose outer edge has the given radius. */
   ring([x, y], radius, width, colour) {
     const c = this.context;
     c.beginPath();
@@ -65,7 +65,7 @@ export class Pen {
     c.fill();
   }
 
-  /** A square around a centre.  half: of its side, with the edge; fill, edge: null leaves that part out. */
+  /** Draw a square.  half: half its side, with the edge; fill, edge: colours, or null; width: of the edge; corner: radius. */
   box([x, y], half, fill, edge = null, width = 1.5, corner = 0) {
     const c = this.context;
     const inside = edge ? half - width / 2 : half;

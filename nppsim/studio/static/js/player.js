@@ -1,14 +1,14 @@
-/* A player for finished runs: scrub, speed, several runs as ghosts, inputs shown, a mark where runs part.
+/* Player of one or more runs of a level; one run is followed, the others are ghosts.
  *
  *     const player = new Player(root, { level, runs });    // a level document, run documents of that level
  *     player.add(run);  player.seek(120);  player.play();  player.destroy();
- *     player.extend(0, parts);                         // of a run that is still being played: run parts
+ *     player.extend(0, parts);                             // appends run parts to a run in progress
  *
- * overlay: (frame) -> what else Scene.draw takes, such as under and over;  growing: more frames may come, so that playing
- * waits at the end for them.
+ * overlay: function (frame) -> further fields for Scene.draw, such as under and over.  growing: true if more frames may be
+ * appended; playback then waits for them at the end.
  *
- * Used by the studio, by pages that `nppsim page` writes, and in reports.  Keys, while it has the focus: space, arrows (with
- * shift: ten frames), home, end, + - 0 for the view, 1 to 9 to follow a run.
+ * The studio, `nppsim page` and reports use it.  Keys, while it has the focus: space, arrows (with shift: ten frames), home,
+ * end, + - 0 for the view, 1 to 9 to follow a run.
  */
 
 import { element, seconds, supportBanner, takesKeys } from "./elements.js";
@@ -21,10 +21,10 @@ export const RUN_COLOURS = ["#2f6fd0", "#d9730d", "#20935c", "#b83fa0", "#8a6d1a
 const KEYS = [[4, "←"], [1, "jump"], [2, "→"]]; // bits of an input byte
 
 export class Player {
-  /** root: an element, whose content is replaced. */
+  /** root: element whose content is replaced. */
   constructor(root, { level, runs = [] }) {
     this.level = level;
-    this.runs = []; // of {recording, colour, hidden, chip}
+    this.runs = []; // [{recording, colour, chip, end}]
     [this.frame, this.rate, this.playing, this.main] = [0, 1, false, 0];
     [this.overlay, this.growing] = [() => ({}), false];
     this.build(root);
@@ -39,7 +39,7 @@ export class Player {
     return Math.max(0, ...this.runs.map(({ recording }) => recording.frames));
   }
 
-  /** Show one more run of the same level. */
+  /** Add a run of the same level. */
   add(run) {
     const recording = new Recording(run, this.level);
     const colour = run.colour ?? RUN_COLOURS[this.runs.length % RUN_COLOURS.length];
@@ -68,7 +68,7 @@ export class Player {
     end.textContent = `${recording.outcome} ${seconds(recording.frames)}`;
   }
 
-  /** Draw a run's own world: its doors, gold and drones; the other runs are ghosts in it. */
+  /** Follow a run: draw its world (doors, gold, drones), with the other runs as ghosts. */
   follow(index) {
     this.main = index;
     this.runs.forEach(({ chip }, i) => chip.setAttribute("aria-pressed", i === index));
@@ -106,7 +106,7 @@ export class Player {
     this.caps.forEach((cap, i) => cap.classList.toggle("pressed", (keys & KEYS[i][0]) !== 0));
   }
 
-  /** Play from here, or from the start if the end is reached. */
+  /** Start playback, from the start if the end is reached. */
   play() {
     if (this.frame >= this.last && !this.growing) this.seek(0);
     this.setPlaying(true);
@@ -116,21 +116,21 @@ export class Player {
       const next = Math.min(this.frame + (before === null ? 0 : Math.min((now - before) / 1000, 0.25) * 60 * this.rate), this.last);
       before = now;
       if (Math.floor(next) !== Math.floor(this.frame)) this.seek(next);
-      else this.frame = next; // the same picture
+      else this.frame = next; // no new frame to draw
       if (this.frame >= this.last && !this.growing) this.pause();
       else this.request = requestAnimationFrame(tick);
     };
     this.request = requestAnimationFrame(tick);
   }
 
-  /** Stop where it is. */
+  /** Pause playback. */
   pause() {
     cancelAnimationFrame(this.request);
     this.setPlaying(false);
     this.frame = Math.floor(this.frame);
   }
 
-  /** To be called when the player leaves the page. */
+  /** Remove all listeners; call it when the player is removed from the page. */
   destroy() {
     this.pause();
     this.scene.destroy();
@@ -172,13 +172,13 @@ export class Player {
       element("div", { class: "transport" },
         element("div", { class: "buttons" },
           button("«", "to the start", () => this.step(-Infinity)), button("‹", "one frame back", () => this.step(-1)), this.button,
-          button("›", "one frame on", () => this.step(1)), this.slider, this.rates,
+          button("›", "one frame forward", () => this.step(1)), this.slider, this.rates,
           button("⤢", "show all of the level", () => { this.scene.fit(); this.scene.redraw(); })),
         lanes, this.list));
     this.timeline = new Timeline(lanes, (frame) => { this.pause(); this.seek(frame); });
     root.addEventListener("keydown", (event) => this.key(event));
     this.canvas.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && document.activeElement !== this.canvas) return; // the page scrolls
+      if (!event.ctrlKey && document.activeElement !== this.canvas) return; // let the page scroll
       event.preventDefault();
       this.scene.zoom(Math.exp(-event.deltaY / 400), event.offsetX, event.offsetY);
     }, { passive: false });
@@ -186,9 +186,9 @@ export class Player {
     this.drag();
   }
 
-  /** Dragging moves the view, two fingers zoom it, too; a click plays or pauses. */
+  /** Add pointer listeners: dragging moves the view, two fingers also zoom it, and a click starts or pauses playback. */
   drag() {
-    const fingers = new Map(); // and the mouse: id -> [x, y] px of the canvas
+    const fingers = new Map(); // pressed pointers: id -> [x, y], px of the canvas
     let moved = 0;
     this.canvas.addEventListener("pointerdown", (event) => {
       moved = fingers.size ? Infinity : 0;
@@ -207,7 +207,7 @@ export class Player {
       const { scale } = this.scene.view;
       this.scene.pan((x - fromX) / scale, (y - fromY) / scale);
     });
-    // one finger may scroll the page, two are ours
+    // One finger scrolls the page; two fingers must not.
     this.canvas.addEventListener("touchmove", (event) => event.touches.length > 1 && event.cancelable && event.preventDefault(), { passive: false });
     const lift = (event) => fingers.delete(event.pointerId) && !fingers.size;
     this.canvas.addEventListener("pointercancel", lift);
@@ -240,7 +240,7 @@ function middle(places) {
   return [0, 1].map((axis) => places.reduce((sum, place) => sum + place[axis], 0) / places.length);
 }
 
-/** How far the first two places are from each other, px. */
+/** Return the distance of the first two positions, px. */
 function spread([[ax, ay], [bx, by]]) {
   return Math.max(Math.hypot(ax - bx, ay - by), 1);
 }

@@ -1,18 +1,18 @@
-/* Runs: those stored in this studio, and the replays of its folders; each is watched beside others of its level. */
+/* View "Runs": lists stored runs and replays, and shows one of them, with other runs of its level as ghosts. */
 
 import { download, get, post, remove } from "./api.js";
 import { element, seconds } from "./elements.js";
 import { Player } from "./player.js";
 
-const MOST_ROWS = 200; // listed at a time; the search finds the others
-const MOST_OTHERS = 8; // runs of the same level that are offered beside one
+const MOST_ROWS = 200; // rows in the list; the search finds the others
+const MOST_OTHERS = 8; // other runs of the same level that are offered
 
 /** The view; see app.js.  #/replays lists; #/replays/recordings/3, #/replays/replays/7 and #/replays/opened show one run. */
 export async function show(root, studio, kind, number) {
   if (!kind) return list(root, studio);
   const run = kind === "opened" ? studio.opened : await get(`${kind}/${number}/run`);
   if (!run) {
-    studio.go("#/replays"); // the page was reloaded: nothing is open
+    studio.go("#/replays"); // after a reload, no replay is open
     return undefined;
   }
   return watch(root, studio, run, `${kind}/${number}`);
@@ -31,9 +31,9 @@ async function watch(root, studio, run, path) {
     place, others));
   const player = new Player(place, { level, runs: [run] });
   place.tabIndex = -1;
-  place.focus({ preventScroll: true }); // so that the player's keys work from the start
+  place.focus({ preventScroll: true }); // the player's keys need the focus
   const offers = (await known()).filter((one) => one.level === level.id && one.path !== path).slice(0, MOST_OTHERS);
-  if (offers.length) others.append(element("span", { class: "muted", text: "Beside it:" }));
+  if (offers.length) others.append(element("span", { class: "muted", text: "Compare with:" }));
   for (const one of offers) {
     const button = element("button", { type: "button", text: `${one.label}, ${seconds(one.frames)}`, onclick: async () => {
       button.disabled = true;
@@ -49,7 +49,7 @@ async function watch(root, studio, run, path) {
   return () => player.destroy();
 }
 
-/** Stored runs, newest first, then replays; each with the path of its address. */
+/** Return stored runs, newest first, then replays, each with its path in addresses. */
 async function known() {
   const [{ recordings }, { replays }] = await Promise.all([get("recordings"), get("replays")]);
   const pathed = (kind) => (one) => ({ ...one, kind, path: `${kind}/${one.number}` });
@@ -57,7 +57,7 @@ async function known() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// All of them
+// The list
 
 async function list(root, studio) {
   const [runs, { levels }, { demonstrations }, { problems }] = await Promise.all([known(), get("levels"), get("recordings"), get("replays")]);
@@ -98,7 +98,7 @@ function row(run, names, studio, folder) {
     names.has(run.level) ? element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) }))
       : element("td", { class: "muted", text: "its own", title: `level ${run.level.slice(0, 12)}, which is in no folder here: open the run to play it` }),
     element("td", { text: seconds(run.frames) }), element("td", { class: ending === "won" ? "good" : "", text: ending }));
-  const unsaved = element("span", { class: "chip warn unsaved", text: "in no file yet", title: "it is gone when the studio ends" });
+  const unsaved = element("span", { class: "chip warn unsaved", text: "not saved yet", title: "it is lost when the studio ends" });
   const save = (format) => download(`${run.path}/file?format=${format}`).then(() => unsaved.remove());
   if (run.kind !== "recordings") {
     line.append(element("td"));
@@ -120,7 +120,7 @@ function row(run, names, studio, folder) {
   return line;
 }
 
-/** How far the folder of demonstrations is. */
+/** Show the progress of the folder of demonstrations. */
 function showFolder(panel, { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking, problems }) {
   const share = element("i");
   share.style.width = `${Math.min(100, (100 * recordings) / wanted)}%`;

@@ -1,4 +1,4 @@
-/* An experiment in training: how far each of its trainings is, learning curves, the newest weights at play; refreshed automatically. */
+/* View "Training": progress and learning curves of an experiment, and its newest weights at play; refreshed automatically. */
 
 import { ApiError, Socket, get } from "./api.js";
 import { Chart } from "./chart.js";
@@ -8,8 +8,8 @@ import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
 
 const REFRESH_MS = 3000;
-const NEXT_MS = 1500; // between the end of an episode and the next
-const STYLES = [1, 0.55]; // opacity of the first line of a chart and of further ones
+const NEXT_MS = 1500; // delay between two episodes
+const STYLES = [1, 0.55]; // opacity of the first line of a chart and of the others
 
 /** The view; see app.js. */
 export async function show(root, studio) {
@@ -128,12 +128,12 @@ class Run {
     if (atEnd) this.log.scrollTop = this.log.scrollHeight;
   }
 
-  /** Let the newest weights play the next level; the trainings take turns. */
+  /** Let the newest weights of the next training play a level. */
   async play() {
     const ready = this.experiment.runs.filter(({ checkpoint }) => checkpoint);
     if (!ready.length || !this.levels.length) return;
     const run = ready[this.episodes % ready.length];
-    const { id } = this.levels[Math.floor(((this.episodes * 0.618) % 1) * this.levels.length)]; // from all over the gallery
+    const { id } = this.levels[Math.floor(((this.episodes * 0.618) % 1) * this.levels.length)]; // spread over the gallery
     this.episodes += 1;
     const level = await get(`levels/${id}`);
     if (this.ended) return;

@@ -3,19 +3,19 @@
 const KEY = "nppsim.theme";
 const CHOICES = ["auto", "light", "dark"];
 
-/** What was chosen: "auto", "light" or "dark". */
+/** Return the chosen theme: "auto", "light" or "dark". */
 export function chosenTheme() {
   const stored = localStorage.getItem(KEY);
   return CHOICES.includes(stored) ? stored : "auto";
 }
 
-/** Use a theme from now on. */
+/** Apply and store a theme. */
 export function useTheme(theme) {
   localStorage.setItem(KEY, theme);
   apply(theme);
 }
 
-/** Let a button switch between the themes, from what was chosen before. */
+/** Make a button switch between the themes. */
 export function themeSwitch(button) {
   const label = () => {
     button.textContent = { auto: "◐", light: "☀", dark: "☾" }[chosenTheme()];

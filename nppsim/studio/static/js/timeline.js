@@ -1,14 +1,14 @@
-/* The lanes under a player: what was pressed in each run, where it ended, where it parts from the one that is followed. */
+/* Timeline under a player, with a lane per run: pressed keys, the end, and where the run diverges from the followed run. */
 
 import { element } from "./elements.js";
 import { coloursOf } from "./pen.js";
 
 const KEYS = [4, 1, 2]; // rows of a lane: left, jump, right (bits of an input byte)
-const ROW = 5; // px
-const GAP = 6; // px between two lanes
+const ROW = 5; // height of a row, px
+const GAP = 6; // gap between lanes, px
 
 export class Timeline {
-  /** root: an element that it fills; seek: called with the frame under the pointer. */
+  /** root: element to fill.  seek: called with the frame under the pressed pointer. */
   constructor(root, seek) {
     this.canvas = element("canvas");
     this.head = element("i");
@@ -40,7 +40,7 @@ export class Timeline {
     document.removeEventListener("themechange", this.redraw);
   }
 
-  /** runs: of a player; parted: the frame in which each parts from the one that is followed, or null. */
+  /** runs: runs of a player.  parted: frame at which each run diverges from the followed one, or null. */
   show(runs, parted) {
     [this.runs, this.parted] = [runs, parted];
     this.canvas.style.height = `${runs.length * (KEYS.length * ROW + GAP) + GAP}px`;
@@ -79,7 +79,7 @@ export class Timeline {
   }
 }
 
-/** Where a run parts from the one that is followed: a small triangle over its lane. */
+/** Draw a small triangle where a run diverges from the followed one. */
 function mark(c, x, top, colours) {
   c.fillStyle = colours.ink;
   c.beginPath();
@@ -90,7 +90,7 @@ function mark(c, x, top, colours) {
   c.fillRect(x - 0.5, top, 1, KEYS.length * ROW);
 }
 
-/** [from, to) frames in which a key is down. */
+/** Yield the intervals [from, to) of frames in which a key is down. */
 function* stretches(inputs, bit) {
   let from = null;
   for (let f = 0; f <= inputs.length; f++) {

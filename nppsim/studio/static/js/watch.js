@@ -1,4 +1,4 @@
-/* Watch: agents, the planner and recordings on one level, side by side, with what the agents think and see. */
+/* View "Watch": runs of agents, the planner and recordings on one level, with the agents' decisions and observations. */
 
 import { ApiError, Socket, get } from "./api.js";
 import { Deaths } from "./deaths.js";
@@ -8,9 +8,9 @@ import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
 
 const MOST_RUNS = 6;
-const MOST_OFFERED = 200; // recordings of the level
-const AT_FIRST = 3; // agents that are shown without being asked for
-const AGAIN_MS = 1500; // between the end of all runs and the next try
+const MOST_OFFERED = 200; // recordings in the list of choices
+const AT_FIRST = 3; // agents shown at first
+const AGAIN_MS = 1500; // delay between the end of all runs and the next try
 
 /** The view; see app.js. */
 export async function show(root, studio, id) {
@@ -97,7 +97,7 @@ class Watch {
     this.begin();
   }
 
-  /** A run has begun, ended or failed. */
+  /** Schedule the next try if all runs are over; called when a run begins, ends or fails. */
   settled() {
     clearTimeout(this.timer);
     if (!this.again.checked || !this.watching.done) return;
@@ -148,7 +148,7 @@ class Watch {
     if ("error" in message) this.studio.failed(new ApiError(message.error, 400));
   }
 
-  /** Where two runs part, and where frames are gained. */
+  /** Show where two runs diverge, and where frames are gained. */
   showDifference({ runs: [a, b], difference: { inputs_part: inputs, positions_part: positions, marks, total } }) {
     const [first, other] = [a, b].map((run) => this.watching.player.runs[this.watching.runs[run].index]?.recording.label);
     const jump = (frame) => (frame === null ? "never" : element("button", { type: "button", class: "quiet", text: `frame ${frame}`, onclick: () => {

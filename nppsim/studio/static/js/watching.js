@@ -1,4 +1,4 @@
-/* Runs of one level that are watched while they are played: the watch socket, a player, what each agent thinks.
+/* Shows runs of one level while they are played: connects the watch socket, a player and the panels of decisions.
  *
  *     const watching = new Watching(root, level, { socket, failed, mind });
  *     watching.show([{ agent: "0", seed: 1, deterministic: false }, { planner: true }, { replay: 3 }]);
@@ -10,16 +10,16 @@ import { Thoughts } from "./mind.js";
 import { draw, gridPicture, wayOf } from "./overlays.js";
 import { Player, RUN_COLOURS } from "./player.js";
 
-let questions = 0; // asked in this page, so that late answers are known
+let questions = 0; // number of the latest request; answers to earlier ones are ignored
 
-const TOLD_EVERY = 20; // frames between two words to the server about how far it is
-const FALL_FRAMES = 40; // that a reward is seen falling
-const QUIET = new Set(["time", "shaping", "closest"]); // rewards that come all the time
+const TOLD_EVERY = 20; // frames between two reports of the displayed frame to the server
+const FALL_FRAMES = 40; // frames for which a reward is displayed
+const QUIET = new Set(["time", "shaping", "closest"]); // reward terms of almost every decision, which are not displayed
 const HEAT = { cell: 12, columns: 88, rows: 50 };
 
 export class Watching {
-  /** root: filled by a player.  mind: the panels of what agents think, or null.  changed: called when a run begins, ends or
-   *  fails.  differs: called with the place where two runs diverge. */
+  /** root: element for the player.  mind: panels of decisions, or null.  changed: called when a run begins, ends or fails.
+   *  differs: called with the message on the difference between two runs. */
   constructor(root, level, { socket, failed, mind = null, changed = () => {}, differs = () => {} }) {
     [this.level, this.socket, this.failed, this.mind, this.changed, this.differs] = [level, socket, failed, mind, changed, differs];
     [this.root, this.player, this.heat] = [root, null, null];
@@ -49,15 +49,15 @@ export class Watching {
     this.player?.destroy();
   }
 
-  /** Whether all runs have come to their end. */
+  /** True if all runs have ended or failed. */
   get done() {
     return this.runs.every(({ over, error }) => over || error);
   }
 
-  /** Take in a message of the socket; gives whether it was one of these. */
+  /** Handle a message of the socket; return false if it is of another kind. */
   receive(message) {
     if (!("watch" in message)) return false;
-    if (message.watch !== this.number) return true; // of runs that are no longer shown
+    if (message.watch !== this.number) return true; // answer to an earlier request
     if ("difference" in message) this.differs(message);
     else if ("error" in message) {
       for (const one of "run" in message ? [this.runs[message.run]] : this.runs) one.error = message.error;
@@ -77,7 +77,7 @@ export class Watching {
     one.facts = facts;
     const name = this.requests[run].seed > 0 ? `${label} · ${this.requests[run].seed}` : label;
     this.player.add({ label: name, colour: RUN_COLOURS[run % RUN_COLOURS.length], outcome: "running", frames: 0, inputs: "", track: "", changes: [], start });
-    if (run === 0) this.player.follow(one.index); // whoever was ready first
+    if (run === 0) this.player.follow(one.index); // also if another run was ready earlier
     if (this.player.runs.length === 1) this.player.play();
   }
 
@@ -86,7 +86,7 @@ export class Watching {
     for (const { decision, way } of parts) if (decision) one.thoughts.add(decision, way);
     if (over) {
       one.over = over;
-      if (parts.length) parts[parts.length - 1].outcome = over; // a time-out, too
+      if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
     }
     this.player.extend(one.index, parts);
     if (this.followed === one) this.mind?.grown();
@@ -98,12 +98,12 @@ export class Watching {
     this.changed();
   }
 
-  /** The run that the player follows. */
+  /** The run that the player follows, or null. */
   get followed() {
     return this.runs.find(({ index }) => index !== null && index === this.player.main) ?? null;
   }
 
-  /** What is drawn over the level at a frame; also reports the position of the player to server and mind. */
+  /** Return the drawing functions for a frame; also report the frame to the server and to the panels. */
   overlay(frame) {
     if (Math.abs(frame - this.reported) >= TOLD_EVERY) {
       this.reported = frame;
@@ -147,7 +147,7 @@ export class Watching {
     }
   }
 
-  /** Rewards that have just fallen, rising from where the ninja was. */
+  /** Draw rewards as texts that rise from the ninja's position.  share: elapsed part of the display time. */
   drawRewards(pen, [x, y], rewards, share) {
     const c = pen.context;
     const size = Math.max(9, 13 / this.player.scene.view.scale);
@@ -166,14 +166,14 @@ export class Watching {
     c.globalAlpha = 1;
   }
 
-  /** Show where episodes ended; null: no longer.  places: [[x, y], ...], px. */
+  /** Show a heat map of positions, [[x, y], ...], px; null: none. */
   showHeat(places) {
     this.heat = places && heatPicture(places);
     this.player?.seek(this.player.frame);
   }
 }
 
-/** A map of places: from nothing over amber to red where they are many. */
+/** Return a heat map of positions, from transparent over amber to red. */
 export function heatPicture(places) {
   const counts = new Float32Array(HEAT.columns * HEAT.rows);
   for (const [x, y] of places) {
