@@ -29,7 +29,7 @@ def thought(page):
     """(shares of the six actions in %, place of the one that was taken, value)."""
     shares = [int(re.match(r"\d+", text)[0]) for text in page.locator(".action .share").all_text_contents()]
     taken = [("chosen" in row) for row in page.locator(".action").evaluate_all("rows => rows.map((r) => r.className)")]
-    return shares, taken.index(True), float(page.text_content(".thinks dd"))
+    return shares, taken.index(True), float(page.text_content(".policy dd"))
 
 
 def test_an_agent_is_shown_with_its_policy_outputs(page, studio):

@@ -5,6 +5,8 @@
  *     chart.seek(120);                                      // moves the cursor
  */
 
+import { onThemeChange } from "./pen.js";
+
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 8, 18]; // margins, px
 
 export class Chart {
@@ -13,10 +15,9 @@ export class Chart {
     [this.canvas, this.axis, this.format] = [canvas, axis, format];
     this.shown = { lines: [], marks: [] };
     [this.cursor, this.pointed] = [null, null];
-    this.redraw = () => this.draw();
-    this.observer = new ResizeObserver(this.redraw);
+    this.observer = new ResizeObserver(() => this.draw());
     this.observer.observe(canvas);
-    document.addEventListener("themechange", this.redraw);
+    this.endTheme = onThemeChange(() => this.draw());
     canvas.addEventListener("pointerleave", () => this.point(null));
     canvas.addEventListener("pointermove", (event) => {
       this.point(event.offsetX);
@@ -27,7 +28,7 @@ export class Chart {
 
   destroy() {
     this.observer.disconnect();
-    document.removeEventListener("themechange", this.redraw);
+    this.endTheme();
   }
 
   /** lines: arrays x and y of equal length, where null in y leaves a gap; colour, by default the page's accent colour.

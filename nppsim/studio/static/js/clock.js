@@ -52,7 +52,7 @@ export class Pacing {
   }
 
   /** Ignore the gap until the next frame, because play pauses. */
-  rest() {
+  pause() {
     this.before = null;
   }
 

@@ -4,7 +4,7 @@ import { element } from "./elements.js";
 import { Scene } from "./scene.js";
 import { heatPicture } from "./watching.js";
 
-let questions = 0; // number of the latest request; answers to earlier ones are ignored
+let latest = 0; // number of the latest request; answers to earlier ones are ignored
 
 const EPISODES = [64, 256, 1024];
 const SHOWN = 12; // levels in the table of a category, lowest success rate first
@@ -39,7 +39,7 @@ export class Deaths {
     this.more.replaceChildren();
     this.heat(null);
     const whole = this.where.value === "category";
-    this.number = ++questions;
+    this.number = ++latest;
     this.socket.send({ deaths: {
       number: this.number, agent: this.agent.value, level: whole ? null : this.level.id, category: whole ? this.level.category : null, episodes: Number(this.episodes.value),
     } });
@@ -61,13 +61,13 @@ export class Deaths {
     if (!("deaths" in message)) return false;
     if (message.deaths !== this.number || !this.counting) return true; // answer to an earlier request
     if ("levels" in message) [this.levels, this.total] = [message.levels, message.episodes];
-    if ("endings" in message) this.take(message.endings);
+    if ("endings" in message) this.addEndings(message.endings);
     if ("error" in message) this.status.textContent = message.error;
     if ("error" in message || "counted" in message) this.end();
     return true;
   }
 
-  take(endings) {
+  addEndings(endings) {
     this.endings.push(...endings);
     this.progress.style.width = `${(100 * this.endings.length) / this.total}%`;
     const count = (outcome) => this.endings.filter((one) => one[1] === outcome).length;

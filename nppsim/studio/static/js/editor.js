@@ -3,7 +3,7 @@
 import { download, get, post } from "./api.js";
 import { EditorCanvas } from "./editor_canvas.js";
 import { showChecks } from "./editor_checks.js";
-import { Desk } from "./editor_desk.js";
+import { Editor } from "./editor_state.js";
 import { askToDrop, chooseLevel, saveInFolder, showKeys } from "./editor_dialogs.js";
 import { showPalette, showProperties } from "./editor_palette.js";
 import { element, takesKeys } from "./elements.js";
@@ -12,14 +12,14 @@ import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
 const ZOOM = 1.3;
 // sessionStorage preserves the current level over a reload; localStorage preserves unsaved changes when the tab is closed.
 const STORED = "nppsim.draft";
-let stored = null; // the Desk; survives a change of the view
+let stored = null; // the Editor; survives a change of the view
 let tried = null; // {id, state} of the level that was played or saved last
 
 export async function show(view, studio, id) {
   stored ??= restored();
-  const desk = stored;
-  const inHand = id && tried?.id === id && tried.state === desk.state;
-  if (id && !inHand && (desk.history.isSaved || (await askToDrop()))) await take(desk, studio, id);
+  const editor = stored;
+  const inHand = id && tried?.id === id && tried.state === editor.state;
+  if (id && !inHand && (editor.history.isSaved || (await askToDrop()))) await load(editor, studio, id);
   if (id) history.replaceState(null, "", "#/edit"); // so that "back" returns to the current level
 
   const canvas = element("canvas", { id: "editor", tabindex: 0, role: "application", "aria-label": "Level. Arrow keys move the cursor, space presses, question mark lists the keys.", "aria-describedby": "editor-here" });
@@ -31,64 +31,64 @@ export async function show(view, studio, id) {
   file.classList.add("file");
   view.append(element("div", { class: "split editor" }, stage, element("div", { class: "panels" }, checks, properties, palette, file)));
 
-  const drawn = new EditorCanvas(canvas, desk);
-  const commands = commandsOf(desk, drawn, studio);
+  const drawn = new EditorCanvas(canvas, editor);
+  const commands = commandsOf(editor, drawn, studio);
   const onBar = commands.filter(({ title }) => title).map((command) => ({ command, button: makeButton(command) }));
   tools.append(...onBar.map(({ button }) => button));
-  const title = titleField(desk);
+  const title = titleField(editor);
   file.append(element("h2", { text: "Level" }), title, element("div", { class: "bar" }, ...commands.filter(({ words }) => words).map(makeWords)));
-  const ends = [showPalette(palette, desk), showProperties(properties, desk), showChecks(checks, desk, drawn, studio)];
+  const ends = [showPalette(palette, editor), showProperties(properties, editor), showChecks(checks, editor, drawn, studio)];
 
   const update = () => {
     for (const { command, button } of onBar) button.disabled = command.enabled ? !command.enabled() : false;
-    if (document.activeElement !== title.lastChild) title.lastChild.value = desk.state.title;
-    here.textContent ||= desk.whatIsHere();
+    if (document.activeElement !== title.lastChild) title.lastChild.value = editor.state.title;
+    here.textContent ||= editor.whatIsHere();
   };
   const say = ({ detail }) => { here.textContent = detail; };
-  const key = (event) => press(event, commands, desk);
-  desk.addEventListener("change", update);
-  desk.addEventListener("say", say);
+  const key = (event) => press(event, commands, editor);
+  editor.addEventListener("change", update);
+  editor.addEventListener("announce", say);
   addEventListener("keydown", key);
   update();
   canvas.focus({ preventScroll: true });
   return () => {
-    desk.letGo();
-    desk.removeEventListener("change", update);
-    desk.removeEventListener("say", say);
+    editor.release();
+    editor.removeEventListener("change", update);
+    editor.removeEventListener("announce", say);
     removeEventListener("keydown", key);
     for (const end of ends) end();
     drawn.destroy();
   };
 }
 
-/** Return a Desk with the level from before a reload, or with the unsaved level of a closed tab, or with an empty level. */
+/** Return an Editor with the level from before a reload, or with the unsaved level of a closed tab, or with an empty level. */
 function restored() {
   const stored = sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
-  const desk = new Desk(new History(stored ? stateOf(JSON.parse(stored)) : emptyState()));
-  desk.history.saved = emptyState();
+  const editor = new Editor(new History(stored ? stateOf(JSON.parse(stored)) : emptyState()));
+  editor.history.saved = emptyState();
   addEventListener("pagehide", () => {
-    const text = JSON.stringify(draftOf(desk.state));
+    const text = JSON.stringify(draftOf(editor.state));
     sessionStorage.setItem(STORED, text);
-    if (desk.history.isSaved) localStorage.removeItem(STORED);
+    if (editor.history.isSaved) localStorage.removeItem(STORED);
     else localStorage.setItem(STORED, text);
   });
-  return desk;
+  return editor;
 }
 
 /** Open another level and clear the undo history. */
-async function take(desk, studio, id) {
+async function load(editor, studio, id) {
   const { draft, lost } = id === "new" ? { draft: null, lost: [] } : await get(`edit/drafts/${encodeURIComponent(id)}`);
-  desk.rest();
-  desk.history.load(draft ? stateOf(draft) : emptyState());
+  editor.reset();
+  editor.history.load(draft ? stateOf(draft) : emptyState());
   for (const text of lost) studio.toast(`This level cannot be stored unchanged: ${text}.`, "bad");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Commands: {keys, title: text of a button above the canvas, words: text of a button in the panel, hint, run, enabled}
 
-function commandsOf(desk, drawn, studio) {
+function commandsOf(editor, drawn, studio) {
   const add = async () => {
-    const { state } = desk;
+    const { state } = editor;
     const { level } = await post("edit/level", { draft: draftOf(state) });
     tried = { id: level, state };
     return level;
@@ -96,53 +96,53 @@ function commandsOf(desk, drawn, studio) {
   const guarded = (job) => () => job().catch((error) => studio.failed(error));
   const save = (format) => guarded(async () => {
     const name = await download(`levels/${await add()}/file?format=${format}`);
-    desk.history.markSaved();
+    editor.history.markSaved();
     studio.toast(`${name} is saved`, "good");
   });
   const tryIt = guarded(async () => studio.go(`#/play/${await add()}`));
-  const tools = ["select", "tile", "fill", "entity", "erase"].map((tool, i) => ({ keys: ["VBFAE"[i]], run: () => desk.choose(tool) }));
+  const tools = ["select", "tile", "fill", "entity", "erase"].map((tool, i) => ({ keys: ["VBFAE"[i]], run: () => editor.choose(tool) }));
   return [
     ...tools,
-    { keys: ["Ctrl+Z"], title: "↶", hint: "Undo", run: () => desk.undo(), enabled: () => desk.history.canUndo },
-    { keys: ["Ctrl+Shift+Z", "Ctrl+Y"], title: "↷", hint: "Redo", run: () => desk.redo(), enabled: () => desk.history.canRedo },
-    { keys: ["Ctrl+C"], title: "Copy", hint: "Copy the region", run: () => desk.copy(), enabled: () => desk.region },
-    { keys: ["Ctrl+X"], run: () => desk.cut() },
-    { keys: ["Ctrl+V"], title: "Paste", hint: "Paste at the region or cursor", run: () => desk.paste(), enabled: () => desk.clip },
-    { keys: ["H"], title: "Mirror", hint: "Mirror the region or the level horizontally", run: () => desk.mirror() },
+    { keys: ["Ctrl+Z"], title: "↶", hint: "Undo", run: () => editor.undo(), enabled: () => editor.history.canUndo },
+    { keys: ["Ctrl+Shift+Z", "Ctrl+Y"], title: "↷", hint: "Redo", run: () => editor.redo(), enabled: () => editor.history.canRedo },
+    { keys: ["Ctrl+C"], title: "Copy", hint: "Copy the region", run: () => editor.copy(), enabled: () => editor.region },
+    { keys: ["Ctrl+X"], run: () => editor.cut() },
+    { keys: ["Ctrl+V"], title: "Paste", hint: "Paste at the region or cursor", run: () => editor.paste(), enabled: () => editor.clip },
+    { keys: ["H"], title: "Mirror", hint: "Mirror the region or the level horizontally", run: () => editor.mirror() },
     { keys: ["+", "="], title: "+", hint: "Zoom in", run: () => drawn.zoom(ZOOM) },
     { keys: ["-"], title: "−", hint: "Zoom out", run: () => drawn.zoom(1 / ZOOM) },
     { keys: ["0"], title: "⤢", hint: "Show the whole level", run: () => drawn.fit() },
     { keys: ["G"], title: "#", hint: "Show or hide the grid", run: () => drawn.show({ grid: !drawn.grid }) },
-    { keys: ["P"], title: "▶ Try", hint: "Play the level", main: true, run: tryIt, enabled: () => desk.state.spawn },
+    { keys: ["P"], title: "▶ Try", hint: "Play the level", main: true, run: tryIt, enabled: () => editor.state.spawn },
     { keys: ["?"], title: "?", hint: "List the keys", run: () => showKeys() },
-    { keys: ["I"], run: () => desk.pick(desk.cursor) },
-    { keys: ["L"], run: () => desk.fill() },
-    { keys: ["R"], run: () => desk.turn(1) },
-    { keys: ["Shift+R"], run: () => desk.turn(-1) },
-    { keys: ["M"], run: () => desk.change(1) },
-    { keys: ["]", "."], run: () => desk.chooseTile(desk.tile + 1) },
-    { keys: ["[", ","], run: () => desk.chooseTile(desk.tile - 1) },
-    { keys: ["K"], run: () => nextKind(desk, 1) },
-    { keys: ["Shift+K"], run: () => nextKind(desk, -1) },
-    { keys: ["N"], run: () => desk.next(1), follow: true },
-    { keys: ["Shift+N"], run: () => desk.next(-1), follow: true },
-    { keys: ["Ctrl+A"], run: () => desk.selectAll() },
-    { keys: ["Delete", "Backspace"], run: () => desk.remove() },
-    { keys: ["Escape"], run: () => desk.cancel() },
+    { keys: ["I"], run: () => editor.pick(editor.cursor) },
+    { keys: ["L"], run: () => editor.fill() },
+    { keys: ["R"], run: () => editor.turn(1) },
+    { keys: ["Shift+R"], run: () => editor.turn(-1) },
+    { keys: ["M"], run: () => editor.change(1) },
+    { keys: ["]", "."], run: () => editor.chooseTile(editor.tile + 1) },
+    { keys: ["[", ","], run: () => editor.chooseTile(editor.tile - 1) },
+    { keys: ["K"], run: () => nextKind(editor, 1) },
+    { keys: ["Shift+K"], run: () => nextKind(editor, -1) },
+    { keys: ["N"], run: () => editor.next(1), follow: true },
+    { keys: ["Shift+N"], run: () => editor.next(-1), follow: true },
+    { keys: ["Ctrl+A"], run: () => editor.selectAll() },
+    { keys: ["Delete", "Backspace"], run: () => editor.remove() },
+    { keys: ["Escape"], run: () => editor.cancel() },
     { keys: ["Ctrl+S"], words: "Save as file", run: save("map") },
     { words: "Save as text", run: save("text") },
-    { words: "Save in a folder …", run: guarded(() => saveInFolder(desk, studio)) },
+    { words: "Save in a folder …", run: guarded(() => saveInFolder(editor, studio)) },
     { words: "Edit another …", run: guarded(() => chooseLevel(studio)) },
     { words: "New level", run: () => studio.go("#/edit/new") },
   ].map((command) => ({ ...command, run: () => { command.run(); if (command.follow) drawn.follow(); } }));
 }
 
-function nextKind(desk, by) {
+function nextKind(editor, by) {
   const all = [...KINDS.keys()];
-  desk.chooseEntity(all[(all.indexOf(desk.entity.kind) + (desk.tool === "entity" ? by : 0) + all.length) % all.length]);
+  editor.chooseEntity(all[(all.indexOf(editor.entity.kind) + (editor.tool === "entity" ? by : 0) + all.length) % all.length]);
 }
 
-function press(event, commands, desk) {
+function press(event, commands, editor) {
   if (event.altKey || document.querySelector("dialog[open]")) return;
   const name = event.key.length === 1 ? event.key.toUpperCase() : event.key;
   const shifted = event.shiftKey && /^[A-Z]$/.test(name);
@@ -169,8 +169,8 @@ function makeWords({ words, keys, run }) {
   return element("button", { type: "button", text: words, title: keys ? `${words} (${keys[0]})` : null, onclick: run });
 }
 
-function titleField(desk) {
+function titleField(editor) {
   const input = element("input", { type: "text", maxlength: 128, placeholder: "untitled" });
-  input.addEventListener("change", () => desk.history.apply({ ...desk.state, title: input.value }));
+  input.addEventListener("change", () => editor.history.apply({ ...editor.state, title: input.value }));
   return element("label", { class: "wide-field" }, "Title", input);
 }

@@ -1,6 +1,6 @@
-/* The editor's canvas: draws the level and the tool, and converts pointer and key events to commands of the Desk. */
+/* The editor's canvas: draws the level and the tool, and converts pointer and key events to commands of the Editor. */
 
-import { isOnStage, tileOf } from "./editor_desk.js";
+import { isOnStage, tileOf } from "./editor_state.js";
 import { drawEntity, drawingOrder } from "./figures.js";
 import { documentOf, pixels } from "./level_document.js";
 import { NINJA, STEP, STEPS_PER_TILE, emptyState, place, placeOf } from "./level_model.js";
@@ -17,8 +17,8 @@ const FACES = [[[0, 0], [24, 0]], [[24, 0], [24, 24]], [[0, 24], [24, 24]], [[0,
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class EditorCanvas {
-  constructor(canvas, desk) {
-    [this.canvas, this.desk] = [canvas, desk];
+  constructor(canvas, editor) {
+    [this.canvas, this.editor] = [canvas, editor];
     this.scene = new Scene(canvas);
     this.scene.fit("stage");
     this.grid = true;
@@ -28,13 +28,13 @@ export class EditorCanvas {
     this.pinch = null; // gesture of two fingers: {distance, middle}
     this.wanted = 0; // id of the requested animation frame, or 0
     this.change = () => this.#ask();
-    for (const event of ["change", "cursor"]) desk.addEventListener(event, this.change);
+    for (const event of ["change", "cursor"]) editor.addEventListener(event, this.change);
     this.#listen();
     this.#ask();
   }
 
   destroy() {
-    for (const event of ["change", "cursor"]) this.desk.removeEventListener(event, this.change);
+    for (const event of ["change", "cursor"]) this.editor.removeEventListener(event, this.change);
     cancelAnimationFrame(this.wanted);
     this.scene.destroy();
   }
@@ -56,27 +56,27 @@ export class EditorCanvas {
   }
 
   draw() {
-    const { desk, scene } = this;
-    if (this.drawn !== desk.state) {
-      this.drawn = desk.state;
-      scene.setLevel(documentOf(desk.state), { keepView: true });
+    const { editor, scene } = this;
+    if (this.drawn !== editor.state) {
+      this.drawn = editor.state;
+      scene.setLevel(documentOf(editor.state), { keepView: true });
     }
-    const ninja = desk.state.spawn ? scene.start.ninja : null;
+    const ninja = editor.state.spawn ? scene.start.ninja : null;
     scene.draw({ ninja, over: (pen) => this.#over(pen) });
   }
 
   #over(pen) {
-    const { desk } = this;
+    const { editor } = this;
     const thin = 1 / this.scene.view.scale; // one screen px
     if (this.grid) this.#drawGrid(pen, thin);
-    for (const entity of desk.state.entities) this.#drawLink(pen, entity, thin);
+    for (const entity of editor.state.entities) this.#drawLink(pen, entity, thin);
     if (this.route) {
       pen.line(this.route, pen.colours.pale, 5);
       pen.line(this.route, pen.colours.green, 2.4);
     }
     for (const at of this.marks) pen.ring(pixels(at), 15, 2.4, pen.colours.amber);
-    if (desk.region) this.#frame(pen, boxOf(desk.region), pen.colours.blue, 2 * thin, true);
-    if (desk.part) pen.ring(pixels(placeOf(desk.state, desk.part)), 14, Math.max(2, 2 * thin), pen.colours.blue);
+    if (editor.region) this.#frame(pen, boxOf(editor.region), pen.colours.blue, 2 * thin, true);
+    if (editor.part) pen.ring(pixels(placeOf(editor.state, editor.part)), 14, Math.max(2, 2 * thin), pen.colours.blue);
     this.#drawCursor(pen, thin);
   }
 
@@ -118,25 +118,25 @@ export class EditorCanvas {
   }
 
   #drawCursor(pen, thin) {
-    const { desk } = this;
+    const { editor } = this;
     const c = pen.context;
-    const [column, row] = tileOf(desk.cursor);
+    const [column, row] = tileOf(editor.cursor);
     const box = boxOf({ column, row, width: 1, height: 1 });
-    const colour = desk.tool === "erase" ? pen.colours.red : pen.colours.blue;
-    if (desk.tool === "tile" || desk.tool === "fill") {
+    const colour = editor.tool === "erase" ? pen.colours.red : pen.colours.blue;
+    if (editor.tool === "tile" || editor.tool === "fill") {
       c.save();
       c.globalAlpha = 0.55;
       c.translate(box[0], box[1]);
-      c.fillStyle = desk.tile ? pen.colours.blue : pen.colours.pale;
-      c.fill(desk.tile ? tileOutline(desk.tile) : tileOutline(1));
+      c.fillStyle = editor.tile ? pen.colours.blue : pen.colours.pale;
+      c.fill(editor.tile ? tileOutline(editor.tile) : tileOutline(1));
       c.restore();
-    } else if (desk.tool === "entity") {
+    } else if (editor.tool === "entity") {
       c.globalAlpha = 0.7;
-      drawFigure(pen, desk.entity, desk.cursor, desk.pending);
+      drawFigure(pen, editor.entity, editor.cursor, editor.pending);
       c.globalAlpha = 1;
     }
-    if (["select", "entity"].includes(desk.tool)) {
-      const [x, y] = pixels(desk.cursor);
+    if (["select", "entity"].includes(editor.tool)) {
+      const [x, y] = pixels(editor.cursor);
       for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) {
         pen.line([[x + 3 * dx, y + 3 * dy], [x + 9 * dx, y + 9 * dy]], colour, Math.max(1.2, 1.5 * thin));
       }
@@ -161,9 +161,9 @@ export class EditorCanvas {
     }, { passive: false });
     canvas.addEventListener("keydown", (event) => this.#key(event));
     canvas.addEventListener("keyup", (event) => {
-      if (event.key === " ") this.desk.letGo();
+      if (event.key === " ") this.editor.release();
     });
-    canvas.addEventListener("blur", () => this.desk.letGo());
+    canvas.addEventListener("blur", () => this.editor.release());
   }
 
   // Position of an event in steps.
@@ -177,12 +177,12 @@ export class EditorCanvas {
     event.preventDefault();
     this.pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
     if (this.pointers.size === 2) {
-      this.desk.cancel();
+      this.editor.cancel();
       this.pinch = this.#fingers();
     } else if (event.button === 1) {
       this.dragging = [event.offsetX, event.offsetY];
     } else if (this.pointers.size === 1) {
-      this.desk.press(this.#placeOf(event), event.button === 2 ? { erasing: true } : {});
+      this.editor.press(this.#placeOf(event), event.button === 2 ? { erasing: true } : {});
     }
   }
 
@@ -201,7 +201,7 @@ export class EditorCanvas {
       this.dragging = [event.offsetX, event.offsetY];
       this.#ask();
     } else {
-      this.desk.move(this.#placeOf(event));
+      this.editor.move(this.#placeOf(event));
     }
   }
 
@@ -209,7 +209,7 @@ export class EditorCanvas {
     this.pointers.delete(event.pointerId);
     if (this.pinch && this.pointers.size === 0) this.pinch = null;
     else if (this.dragging) this.dragging = null;
-    else if (!this.pinch) this.desk.letGo();
+    else if (!this.pinch) this.editor.release();
   }
 
   #fingers() {
@@ -224,15 +224,15 @@ export class EditorCanvas {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const arrow = ARROWS[event.key];
     if (arrow) {
-      this.desk.step(...arrow, event.shiftKey);
+      this.editor.step(...arrow, event.shiftKey);
       this.follow();
     } else if (event.key === " " && !event.repeat) {
-      this.desk.press(this.desk.cursor);
+      this.editor.press(this.editor.cursor);
     } else if (event.key === "Enter" && !event.repeat) {
-      if (this.desk.pressed) this.desk.letGo();
+      if (this.editor.pressed) this.editor.release();
       else {
-        this.desk.press(this.desk.cursor);
-        if (this.desk.tool !== "select" && this.desk.tool !== "tile") this.desk.letGo();
+        this.editor.press(this.editor.cursor);
+        if (this.editor.tool !== "select" && this.editor.tool !== "tile") this.editor.release();
       }
     } else if (event.key !== " " && event.key !== "Enter") {
       return;
@@ -243,7 +243,7 @@ export class EditorCanvas {
   // Scroll the view to the cursor.
   follow() {
     const { canvas, scene } = this;
-    const [x, y] = scene.toCanvas(...pixels(this.desk.cursor));
+    const [x, y] = scene.toCanvas(...pixels(this.editor.cursor));
     const margin = 30;
     const past = (v, size) => (v < margin ? margin - v : v > size - margin ? size - margin - v : 0);
     const [dx, dy] = [past(x, canvas.clientWidth), past(y, canvas.clientHeight)];

@@ -14,7 +14,7 @@ const SEARCHES = {
 };
 
 /** Fill a panel with the results of the checks and mark them on the canvas; return a function that ends the checks. */
-export function showChecks(panel, desk, canvas, studio) {
+export function showChecks(panel, editor, canvas, studio) {
   const verdict = element("p", { id: "editor-verdict", role: "status" });
   const list = element("ul", { class: "findings", id: "editor-findings" });
   const choice = element("select", { "aria-label": "Agent", hidden: true });
@@ -26,27 +26,27 @@ export function showChecks(panel, desk, canvas, studio) {
   panel.append(element("h2", { text: "Check" }), verdict, list, element("div", { class: "bar" }, choice, button, status));
   const checks = new Checks({
     found(findings) {
-      list.replaceChildren(...findings.map((one) => element("li", { class: one.severity }, sentence(one, desk, canvas))));
+      list.replaceChildren(...findings.map((one) => element("li", { class: one.severity }, sentence(one, editor, canvas))));
       canvas.show({ marks: findings.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at), route: null });
-      if (findings.some(({ severity }) => severity === "error")) say("Not a level yet.", "bad");
-      else say("Checking …", "muted");
+      if (findings.some(({ severity }) => severity === "error")) showVerdict("Not a level yet.", "bad");
+      else showVerdict("Checking …", "muted");
     },
     searched(search) {
       if (search.state === "found") {
         canvas.show({ route: search.route });
-        say(`Finishable: the planner needs ${seconds(search.par)} (${search.par} frames).`, "good");
+        showVerdict(`Finishable: the planner needs ${seconds(search.par)} (${search.par} frames).`, "good");
       } else {
-        say(search.why ?? SEARCHES[search.state], ["starting", "searching"].includes(search.state) ? "muted" : "warn");
+        showVerdict(search.why ?? SEARCHES[search.state], ["starting", "searching"].includes(search.state) ? "muted" : "warn");
       }
     },
     failed(message) {
       status.textContent = "";
-      say(message, "bad");
+      showVerdict(message, "bad");
     },
     tried: (tries) => showTries(tries),
   });
 
-  function say(text, kind) {
+  function showVerdict(text, kind) {
     verdict.textContent = text;
     verdict.className = kind;
   }
@@ -66,31 +66,31 @@ export function showChecks(panel, desk, canvas, studio) {
     }
     if (!choice.options.length) return;
     status.textContent = `${choice.selectedOptions[0].text} plays …`;
-    checks.tries(desk.state, choice.value);
+    checks.tries(editor.state, choice.value);
   }
 
   const change = () => {
     status.textContent = "";
-    checks.later(desk.state);
+    checks.later(editor.state);
   };
-  say("Checking …", "muted");
-  desk.history.addEventListener("change", change);
-  checks.later(desk.state, 0);
-  const back = () => checks.later(desk.state, 0);
+  showVerdict("Checking …", "muted");
+  editor.history.addEventListener("change", change);
+  checks.later(editor.state, 0);
+  const back = () => checks.later(editor.state, 0);
   document.addEventListener("studioback", back);
   return () => {
-    desk.history.removeEventListener("change", change);
+    editor.history.removeEventListener("change", change);
     document.removeEventListener("studioback", back);
     checks.close();
   };
 }
 
 // The text of a finding; for a finding with a position, a button that moves the cursor there.
-function sentence({ text, at }, desk, canvas) {
+function sentence({ text, at }, editor, canvas) {
   if (!at) return text;
   return element("button", { type: "button", class: "quiet", text, onclick: () => {
-    desk.choose("select");
-    desk.goTo(at);
+    editor.choose("select");
+    editor.goTo(at);
     canvas.follow();
     canvas.canvas.focus();
   } });

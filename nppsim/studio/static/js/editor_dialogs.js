@@ -74,7 +74,7 @@ export async function chooseLevel(studio) {
 }
 
 /** Save the level in one of the studio's folders after a confirmation. */
-export async function saveInFolder(desk, studio) {
+export async function saveInFolder(editor, studio) {
   const { folders } = await get("edit/folders");
   if (!folders.length) {
     const text = element("p", { text: "This studio has no folder in which levels can be saved. Level sets cannot be extended, because their index.json lists each level. Start the studio with --levels SET FOLDER, where FOLDER is a plain folder of level files, or use \"Save as file\"." });
@@ -82,16 +82,16 @@ export async function saveInFolder(desk, studio) {
     return;
   }
   const folder = element("select", { "aria-label": "Folder" }, folders.map((text, i) => element("option", { value: i, text })));
-  const input = element("input", { type: "text", required: true, maxlength: 80, value: desk.state.title.replace(/[^\w .-]/g, "_") || "level" });
+  const input = element("input", { type: "text", required: true, maxlength: 80, value: editor.state.title.replace(/[^\w .-]/g, "_") || "level" });
   const contents = element("div", {}, element("p", {}, element("label", { class: "wide-field" }, "Folder", folder)), element("p", {}, element("label", { class: "wide-field" }, "Name", input)));
   if ((await ask("Save in a folder", contents, [button("", "Cancel"), button("save", "Save", "primary")])) !== "save") return;
-  const request = { draft: draftOf(desk.state), folder: Number(folder.value), name: input.value, replace: false };
+  const request = { draft: draftOf(editor.state), folder: Number(folder.value), name: input.value, replace: false };
   let saved = await post("edit/save", request);
   if (saved.exists) {
     const text = element("p", { text: `The file ${saved.exists} exists already.` });
     if ((await ask("Replace it?", text, [button("", "Keep it"), button("replace", "Replace", "danger")])) !== "replace") return;
     saved = await post("edit/save", { ...request, replace: true });
   }
-  desk.history.markSaved();
+  editor.history.markSaved();
   studio.toast(`Saved as ${saved.saved}`, "good");
 }

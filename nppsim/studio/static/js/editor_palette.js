@@ -3,7 +3,7 @@
 import { drawIcon } from "./editor_canvas.js";
 import { element } from "./elements.js";
 import { KINDS, NUM_TILES, STEPS_PER_TILE, STEPS_X, STEPS_Y, TILE_NAMES, TURN_NAMES, describe, placeOf } from "./level_model.js";
-import { coloursOf } from "./pen.js";
+import { coloursOf, onThemeChange } from "./pen.js";
 
 const TOOLS = [
   ["select", "Select", "V", "Select and move entities, or select a region"],
@@ -16,14 +16,14 @@ const TOOLS = [
 const ICON = 30; // CSS px
 
 /** Fill a panel with tools and palettes; return a function that removes the listeners. */
-export function showPalette(panel, desk) {
+export function showPalette(panel, editor) {
   const tools = TOOLS.map(([name, title, key, hint]) => element("button", {
     type: "button", title: `${hint} (${key})`, "aria-label": `${title}: ${hint}`, "aria-keyshortcuts": key, "data-tool": name,
-    onclick: () => desk.choose(name), text: title,
+    onclick: () => editor.choose(name), text: title,
   }));
-  const tiles = Array.from({ length: NUM_TILES }, (_, tile) => iconButton(`tile ${tile}: ${TILE_NAMES[tile]}`, { tile }, () => desk.chooseTile(tile)));
+  const tiles = Array.from({ length: NUM_TILES }, (_, tile) => iconButton(`tile ${tile}: ${TILE_NAMES[tile]}`, { tile }, () => editor.chooseTile(tile)));
   const entities = [...KINDS].map(([kind, { name, turns }]) => (
-    iconButton(name, { entity: { kind, orientation: turns?.[0] ?? 0, mode: 0 } }, () => desk.chooseEntity(kind))
+    iconButton(name, { entity: { kind, orientation: turns?.[0] ?? 0, mode: 0 } }, () => editor.chooseEntity(kind))
   ));
   const hand = element("p", { class: "small muted", id: "editor-hand" });
   panel.append(
@@ -36,22 +36,19 @@ export function showPalette(panel, desk) {
     for (const { canvas, what } of [...tiles, ...entities]) drawIcon(canvas, colours, what);
   };
   const update = () => {
-    for (const button of tools) button.setAttribute("aria-pressed", button.dataset.tool === desk.tool);
-    const drawing = desk.tool === "tile" || desk.tool === "fill";
-    for (const { button, what } of tiles) button.setAttribute("aria-pressed", drawing && what.tile === desk.tile);
-    for (const { button, what } of entities) button.setAttribute("aria-pressed", desk.tool === "entity" && what.entity.kind === desk.entity.kind);
-    hand.textContent = TOOLS.find(([name]) => name === desk.tool)[3];
+    for (const button of tools) button.setAttribute("aria-pressed", button.dataset.tool === editor.tool);
+    const drawing = editor.tool === "tile" || editor.tool === "fill";
+    for (const { button, what } of tiles) button.setAttribute("aria-pressed", drawing && what.tile === editor.tile);
+    for (const { button, what } of entities) button.setAttribute("aria-pressed", editor.tool === "entity" && what.entity.kind === editor.entity.kind);
+    hand.textContent = TOOLS.find(([name]) => name === editor.tool)[3];
   };
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  dark.addEventListener("change", paint);
-  document.addEventListener("themechange", paint);
-  desk.addEventListener("change", update);
+  const endTheme = onThemeChange(paint);
+  editor.addEventListener("change", update);
   requestAnimationFrame(paint);
   update();
   return () => {
-    dark.removeEventListener("change", paint);
-    document.removeEventListener("themechange", paint);
-    desk.removeEventListener("change", update);
+    endTheme();
+    editor.removeEventListener("change", update);
   };
 }
 
@@ -61,50 +58,50 @@ function iconButton(label, what, onclick) {
 }
 
 /** Fill a panel with the properties of the selection or of the entity to place; return a function that removes the listeners. */
-export function showProperties(panel, desk) {
+export function showProperties(panel, editor) {
   const heading = element("h2", { id: "editor-selected" });
-  const x = number("x", STEPS_X, (value) => desk.set({ x: value }));
-  const y = number("y", STEPS_Y, (value) => desk.set({ y: value }));
+  const x = number("x", STEPS_X, (value) => editor.set({ x: value }));
+  const y = number("y", STEPS_Y, (value) => editor.set({ y: value }));
   const turns = choice("Orientation", (value) => turnTo(value));
   const modes = choice("Mode", (value) => changeTo(value));
-  const remove = element("button", { type: "button", class: "danger icon", text: "✕", title: "Remove (Delete)", "aria-label": "Remove", "aria-keyshortcuts": "Delete", onclick: () => desk.remove() });
+  const remove = element("button", { type: "button", class: "danger icon", text: "✕", title: "Remove (Delete)", "aria-label": "Remove", "aria-keyshortcuts": "Delete", onclick: () => editor.remove() });
   const note = element("p", { class: "small muted" });
   panel.append(heading, element("div", { class: "bar" }, x.label, y.label, remove), element("div", { class: "bar" }, turns.label, modes.label), note);
 
-  const chosen = () => (desk.part?.index >= 0 ? desk.state.entities[desk.part.index] : desk.entity);
-  const turnTo = (value) => (desk.part?.index >= 0 ? desk.set({ orientation: value }) : desk.take({ orientation: value }));
-  const changeTo = (value) => (desk.part?.index >= 0 ? desk.set({ mode: value }) : desk.take({ mode: value }));
+  const chosen = () => (editor.part?.index >= 0 ? editor.state.entities[editor.part.index] : editor.entity);
+  const turnTo = (value) => (editor.part?.index >= 0 ? editor.set({ orientation: value }) : editor.setEntity({ orientation: value }));
+  const changeTo = (value) => (editor.part?.index >= 0 ? editor.set({ mode: value }) : editor.setEntity({ mode: value }));
   const update = () => {
-    const { part, region } = desk;
-    heading.textContent = part ? `Selected: ${describe(desk.state, part)}` : region ? `Selected: ${region.width} × ${region.height} tiles` : `In hand: ${inHand(desk)}`;
-    const isEntity = part ? part.part === "body" : desk.tool === "entity";
+    const { part, region } = editor;
+    heading.textContent = part ? `Selected: ${describe(editor.state, part)}` : region ? `Selected: ${region.width} × ${region.height} tiles` : `In hand: ${inHand(editor)}`;
+    const isEntity = part ? part.part === "body" : editor.tool === "entity";
     const kind = (isEntity && KINDS.get(chosen().kind)) || {};
     for (const one of [x, y]) one.label.hidden = !part;
     remove.hidden = !part;
     if (part) {
-      const [px, py] = placeOf(desk.state, part);
+      const [px, py] = placeOf(editor.state, part);
       x.show(px);
       y.show(py);
     }
     turns.show(kind.turns?.map((turn) => [turn, TURN_NAMES[turn]]), chosen().orientation);
     modes.show(kind.modes?.map((mode, i) => [i, mode]), chosen().mode);
-    note.textContent = noteOn(desk, kind);
+    note.textContent = noteOn(editor, kind);
   };
-  desk.addEventListener("change", update);
+  editor.addEventListener("change", update);
   update();
-  return () => desk.removeEventListener("change", update);
+  return () => editor.removeEventListener("change", update);
 }
 
-function inHand(desk) {
-  if (desk.tool === "entity") return KINDS.get(desk.entity.kind).name;
-  return ["tile", "fill"].includes(desk.tool) ? `tile ${desk.tile}, ${TILE_NAMES[desk.tile]}` : "nothing";
+function inHand(editor) {
+  if (editor.tool === "entity") return KINDS.get(editor.entity.kind).name;
+  return ["tile", "fill"].includes(editor.tool) ? `tile ${editor.tile}, ${TILE_NAMES[editor.tile]}` : "nothing";
 }
 
-function noteOn(desk, kind) {
-  if (desk.part) return "";
-  if (desk.region) return "Copy, cut, paste, mirror, fill and remove act on the region.";
-  if (desk.pending) return "Now place its switch; Escape cancels.";
-  return desk.tool === "entity" && kind.switch ? "First place the entity, then its switch." : "";
+function noteOn(editor, kind) {
+  if (editor.part) return "";
+  if (editor.region) return "Copy, cut, paste, mirror, fill and remove act on the region.";
+  if (editor.pending) return "Now place its switch; Escape cancels.";
+  return editor.tool === "entity" && kind.switch ? "First place the entity, then its switch." : "";
 }
 
 // An input field that shows a number of steps in tiles.

@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
+import { onThemeChange } from "./pen.js";
 import { Scene } from "./scene.js";
 
 const PAGE = 120; // cards created at a time
@@ -176,19 +177,15 @@ class Painter {
     this.waiting = new Set();
     this.ids = new WeakMap();
     this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
-    this.again = () => {
+    this.endTheme = onThemeChange(() => {
       for (const picture of document.querySelectorAll(".cards canvas[data-drawn]")) this.draw(picture, this.documents.get(this.ids.get(picture)));
-    };
-    document.addEventListener("themechange", this.again);
-    this.darkness = matchMedia("(prefers-color-scheme: dark)");
-    this.darkness.addEventListener("change", this.again);
+    });
   }
 
   destroy() {
     this.ended = true;
     this.observer.disconnect();
-    document.removeEventListener("themechange", this.again);
-    this.darkness.removeEventListener("change", this.again);
+    this.endTheme();
     this.scene.destroy();
     this.canvas.remove();
   }

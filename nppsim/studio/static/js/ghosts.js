@@ -15,7 +15,7 @@ export function bestTime(id) {
 }
 
 /** Store a winning run if it is the best so far; return whether it is the best in this browser. */
-export function takeBest(id, history) {
+export function storeBest(id, history) {
   const frames = history.length - 1;
   if (!bests.has(id) || frames < bests.get(id).length - 1) bests.set(id, [...history]);
   const times = JSON.parse(localStorage.getItem(STORE) ?? "{}");
@@ -42,10 +42,6 @@ export class Ghosts {
     return ghosts;
   }
 
-  showBest() {
-    this.fill();
-  }
-
   /** Load the list of the level's runs from the server. */
   async load() {
     const [{ replays }, { recordings }] = await Promise.all([get("replays"), get("recordings")]);
@@ -55,23 +51,23 @@ export class Ghosts {
     }));
     const recorded = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
     const played = this.sources.filter(({ request }) => request?.agent);
-    this.take([this.asked("the planner", { planner: true }), ...played, ...recorded]);
+    this.setSources([this.playedSource("the planner", { planner: true }), ...played, ...recorded]);
   }
 
   /** Add the studio's agents to the list.  Only on demand, since loading them takes seconds and disturbs play. */
   async loadAgents() {
     const { agents, why_none: whyNone } = await get("agents");
     if (!agents.length) this.studio.toast(whyNone);
-    const found = agents.map(({ id, name }) => this.asked(name, { agent: id, seed: 0, deterministic: true }));
-    this.take([...this.sources.filter(({ request }) => !request?.agent), ...found]);
+    const found = agents.map(({ id, name }) => this.playedSource(name, { agent: id, seed: 0, deterministic: true }));
+    this.setSources([...this.sources.filter(({ request }) => !request?.agent), ...found]);
   }
 
   /** Return a source whose run is played when it is first shown.  request: as in a watch message. */
-  asked(label, request) {
+  playedSource(label, request) {
     return { key: JSON.stringify(request), label, request, frames: null, fetch: () => playedRun(this.level, request) };
   }
 
-  take(sources) {
+  setSources(sources) {
     const before = new Map(this.sources.map((source) => [source.key, source]));
     this.sources = sources.map((source) => before.get(source.key) ?? source);
     const free = RUN_COLOURS.slice(1);

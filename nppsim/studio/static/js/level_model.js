@@ -104,10 +104,6 @@ function withTiles(state, change) {
   return tiles.every((tile, i) => tile === state.tiles[i]) ? state : { ...state, tiles };
 }
 
-export function setTile(state, column, row, tile) {
-  return isInside(column, row) ? withTiles(state, (tiles) => { tiles[row * COLUMNS + column] = tile; }) : state;
-}
-
 // Set the tiles along a line, so that a fast stroke has no gaps.
 export function drawLine(state, from, to, tile) {
   const steps = Math.max(Math.abs(to[0] - from[0]), Math.abs(to[1] - from[1]), 1);
@@ -346,7 +342,7 @@ export class History extends EventTarget {
   end() {
     const before = this.#stroke;
     this.#stroke = null;
-    if (before !== null && before !== this.state) this.#keep(before);
+    if (before !== null && before !== this.state) this.#record(before);
   }
 
   // Change to a new state; outside of a stroke, this is one undo step.
@@ -354,15 +350,15 @@ export class History extends EventTarget {
     if (next === this.state) return;
     const before = this.state;
     this.state = next;
-    if (this.#stroke === null) this.#keep(before);
-    else this.#tell();
+    if (this.#stroke === null) this.#record(before);
+    else this.#changed();
   }
 
-  #keep(before) {
+  #record(before) {
     this.#past.push(before);
     if (this.#past.length > UNDO_DEPTH) this.#past.shift();
     this.#future = [];
-    this.#tell();
+    this.#changed();
   }
 
   undo() { this.end(); this.#step(this.#past, this.#future); }
@@ -372,17 +368,17 @@ export class History extends EventTarget {
     if (!from.length) return;
     to.push(this.state);
     this.state = from.pop();
-    this.#tell();
+    this.#changed();
   }
 
   // Load another level and clear the history.
   load(state) {
     [this.#past, this.#future, this.#stroke] = [[], [], null];
     this.state = this.saved = state;
-    this.#tell();
+    this.#changed();
   }
 
-  markSaved() { this.saved = this.state; this.#tell(); }
+  markSaved() { this.saved = this.state; this.#changed(); }
 
-  #tell() { this.dispatchEvent(new Event("change")); }
+  #changed() { this.dispatchEvent(new Event("change")); }
 }

@@ -33,16 +33,10 @@ export class LiveGame {
     return this.unanswered === 0;
   }
 
-  /** Input bytes of all frames so far. */
-  get inputs() {
-    return Uint8Array.from(this.history.slice(1), ({ input }) => input);
-  }
-
   /** Start the level.  history: entries of another run, after whose last frame to start; null: start at the spawn. */
   async start(history = null) {
-    const inputs = history ? Uint8Array.from(history.slice(1), ({ input }) => input) : new Uint8Array();
-    const text = Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""); // fromCharCode(...inputs) has a limit on its arguments
-    const answer = await this.ask({ start: this.level.id, inputs: btoa(text) });
+    const bytes = (history ?? []).slice(1).map(({ input }) => String.fromCharCode(input)).join("");
+    const answer = await this.ask({ start: this.level.id, inputs: btoa(bytes) });
     if (history) this.history = [...history];
     this.jump(answer.frame);
   }

@@ -15,6 +15,17 @@ export function coloursOf(element) {
   return Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--scene-${name}`).trim()]));
 }
 
+/** Call a function whenever the theme changes; return a function that removes the listeners. */
+export function onThemeChange(listener) {
+  const darkness = matchMedia("(prefers-color-scheme: dark)");
+  darkness.addEventListener("change", listener);
+  document.addEventListener("themechange", listener);
+  return () => {
+    darkness.removeEventListener("change", listener);
+    document.removeEventListener("themechange", listener);
+  };
+}
+
 /** Rotate points around the origin by an angle (radians, clockwise on screen), then move the origin to a centre. */
 export function turned(points, angle, [x, y]) {
   const [c, s] = [Math.cos(angle), Math.sin(angle)];

@@ -8,7 +8,7 @@ import { Socket, get } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, seconds, supportBanner } from "./elements.js";
-import { Ghosts, bestTime, takeBest } from "./ghosts.js";
+import { Ghosts, bestTime, storeBest } from "./ghosts.js";
 import { keepDialog } from "./keep.js";
 import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
@@ -129,9 +129,9 @@ class Play {
     const { game } = this;
     if (game.frame.o !== "won" || this.assisted) return;
     game.score(this.player.value.trim() || DEFAULT_NAME).then((best) => this.showBest(best), this.studio.failed);
-    if (takeBest(this.level.id, game.history)) {
+    if (storeBest(this.level.id, game.history)) {
       this.record = true;
-      this.ghosts.showBest();
+      this.ghosts.fill();
       this.drawPhase();
     }
   }
@@ -148,7 +148,7 @@ class Play {
   enter(phase) {
     this.phase = phase;
     this.clock.reset();
-    this.pacing.rest();
+    this.pacing.pause();
     if (phase !== "running") this.controls.tapped.clear();
     if (phase === "ready" || phase === "running") this.record = false;
     if (phase === "running" && this.game.frame.f === 0) this.assisted = this.clock.rate !== 1;

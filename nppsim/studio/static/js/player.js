@@ -51,18 +51,18 @@ export class Player {
       mark, element("span", { text: recording.label || `run ${index + 1}` }), end);
     this.runs.push({ recording, colour, chip, end });
     this.list.append(chip);
-    this.tellEnd(index);
+    this.showEnd(index);
     this.follow(this.main);
   }
 
   /** Append run parts to a run. */
   extend(index, parts) {
     for (const part of parts) this.runs[index].recording.append(part);
-    this.tellEnd(index);
+    this.showEnd(index);
     this.follow(this.main);
   }
 
-  tellEnd(index) {
+  showEnd(index) {
     const { recording, end } = this.runs[index];
     end.className = { won: "good", running: "muted" }[recording.outcome] ?? "bad";
     end.textContent = `${recording.outcome} ${seconds(recording.frames)}`;

@@ -25,7 +25,7 @@ export class Recording {
     [this.at, this.taken] = [0, 0];
     this.gait = new Gait();
     [this.looks, this.points] = [[], []];
-    this.lookOn();
+    this.computeLooks();
   }
 
   /** Append a run part. */
@@ -35,10 +35,10 @@ export class Recording {
     this.changes.push(...part.changes);
     this.inputs = joined(Uint8Array, this.inputs, bytes(part.inputs));
     this.track = joined(Int16Array, this.track, new Int16Array(bytes(part.track).buffer));
-    this.lookOn();
+    this.computeLooks();
   }
 
-  lookOn() {
+  computeLooks() {
     for (let f = this.looks.length; f <= this.frames; f++) this.looks.push(this.gait.after(this.ninja(f), this.input(f)));
     for (let f = this.points.length; f <= this.frames; f++) this.points.push(this.looks[f].at);
   }

@@ -3,7 +3,7 @@
 import { ApiError, Socket, get } from "./api.js";
 import { Chart } from "./chart.js";
 import { element } from "./elements.js";
-import { Mind } from "./mind.js";
+import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
 
@@ -20,7 +20,7 @@ export async function show(root, studio) {
     return undefined;
   }
   const view = new Run(root, studio, levels);
-  view.tell(experiment);
+  view.show(experiment);
   return () => view.destroy();
 }
 
@@ -33,12 +33,12 @@ class Run {
     this.log = element("pre", { class: "log" });
     this.stage = element("div");
     this.playing = element("p", { class: "small muted" });
-    this.mind = new Mind({ seek: (frame) => this.watching?.player.seek(Math.round(frame)), changed: () => {} });
+    this.panels = new DecisionPanels({ seek: (frame) => this.watching?.player.seek(Math.round(frame)), changed: () => {} });
     this.live = element("section", { class: "panel live", hidden: true }, element("h2", { text: "The newest weights at play" }), this.playing, this.stage);
     root.replaceChildren(element("div", { class: "page training" }, this.head,
       element("div", { class: "columns" },
         element("div", {}, this.trainings, this.curves, element("section", { class: "panel" }, element("h2", { text: "Log" }), this.log)),
-        element("div", {}, this.live, this.mind.thinks))));
+        element("div", {}, this.live, this.panels.policy))));
     this.socket = new Socket("watch");
     this.socket.onmessage = (message) => this.watching?.receive(message) || ("error" in message && studio.failed(new ApiError(message.error, 400)));
     this.back = () => studio.go(location.hash);
@@ -53,14 +53,14 @@ class Run {
     document.removeEventListener("studioback", this.back);
     this.socket.close();
     this.watching?.destroy();
-    this.mind.destroy();
+    this.panels.destroy();
     for (const { chart } of this.charts.values()) chart.destroy();
   }
 
   async refresh() {
     try {
       const experiment = await get("experiment");
-      if (!this.ended) this.tell(experiment);
+      if (!this.ended) this.show(experiment);
     } catch (error) {
       this.studio.failed(error);
     }
@@ -68,7 +68,7 @@ class Run {
   }
 
   /** Show an experiment document. */
-  tell(experiment) {
+  show(experiment) {
     this.experiment = experiment;
     const age = experiment.written ? Date.now() / 1000 - experiment.written : null;
     const state = experiment.finished ? "finished" : age === null ? "begins" : `written ${ago(age)}`;
@@ -140,7 +140,7 @@ class Run {
     this.watching?.destroy();
     this.live.hidden = false;
     this.playing.textContent = `${titleOf(run)}: ${run.checkpoint.name}, on ${level.name}`;
-    this.watching = new Watching(this.stage, level, { socket: this.socket, failed: this.studio.failed, mind: this.mind, changed: () => this.settled() });
+    this.watching = new Watching(this.stage, level, { socket: this.socket, failed: this.studio.failed, panels: this.panels, changed: () => this.settled() });
     this.watching.show([{ agent: run.agent, seed: this.episodes, deterministic: false }]);
   }
 

@@ -12,7 +12,7 @@
 
 import { MOVING, drawEntity, drawingOrder } from "./figures.js";
 import { drawNinja } from "./ninja.js";
-import { Pen, coloursOf } from "./pen.js";
+import { Pen, coloursOf, onThemeChange } from "./pen.js";
 import { STAGE, TILE, levelOutline } from "./tiles.js";
 import { World } from "./world.js";
 
@@ -33,16 +33,13 @@ export class Scene {
     this.last = {};
     this.tiles = document.createElement("canvas"); // cached picture of the tiles
     this.still = document.createElement("canvas"); // cached picture of the tiles and static entities
-    this.changeTheme = () => {
+    this.endTheme = onThemeChange(() => {
       this.colours = coloursOf(canvas);
       this.redraw();
-    };
+    });
     this.observer = new ResizeObserver((entries) => this.resize(entries[entries.length - 1]));
     const exact = "devicePixelContentBoxSize" in ResizeObserverEntry.prototype;
     this.observer.observe(canvas, exact ? { box: "device-pixel-content-box" } : {});
-    this.darkness = matchMedia("(prefers-color-scheme: dark)");
-    this.darkness.addEventListener("change", this.changeTheme);
-    document.addEventListener("themechange", this.changeTheme);
     this.colours = coloursOf(canvas);
     this.resize(null);
   }
@@ -50,8 +47,7 @@ export class Scene {
   /** Remove all listeners; call it when the canvas is removed from the page. */
   destroy() {
     this.observer.disconnect();
-    this.darkness.removeEventListener("change", this.changeTheme);
-    document.removeEventListener("themechange", this.changeTheme);
+    this.endTheme();
   }
 
   /** Show another level, or a changed one.  keepView: do not fit the view to it. */
@@ -271,15 +267,15 @@ export class Scene {
 /** Return the bounding box of the open tiles and the spawn, with a margin: [left, top, right, bottom], px. */
 function openPart(level) {
   let [left, top, right, bottom] = [STAGE.width, STAGE.height, 0, 0];
-  const take = (x1, y1, x2, y2) => {
+  const include = (x1, y1, x2, y2) => {
     [left, top] = [Math.min(left, x1), Math.min(top, y1)];
     [right, bottom] = [Math.max(right, x2), Math.max(bottom, y2)];
   };
   level.tiles.forEach((row, r) => row.forEach((tile, c) => {
-    if (tile !== 1) take((c + 1) * TILE, (r + 1) * TILE, (c + 2) * TILE, (r + 2) * TILE);
+    if (tile !== 1) include((c + 1) * TILE, (r + 1) * TILE, (c + 2) * TILE, (r + 2) * TILE);
   }));
   const [x, y] = level.spawn;
-  take(x - TILE, y - TILE, x + TILE, y + TILE);
+  include(x - TILE, y - TILE, x + TILE, y + TILE);
   [left, top] = [Math.max(left - MARGIN, 0), Math.max(top - MARGIN, 0)];
   [right, bottom] = [Math.min(right + MARGIN, STAGE.width), Math.min(bottom + MARGIN, STAGE.height)];
   const [spareX, spareY] = [Math.max(LEAST_VIEW[0] - (right - left), 0) / 2, Math.max(LEAST_VIEW[1] - (bottom - top), 0) / 2];

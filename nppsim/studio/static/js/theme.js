@@ -4,15 +4,9 @@ const KEY = "nppsim.theme";
 const CHOICES = ["auto", "light", "dark"];
 
 /** Return the chosen theme: "auto", "light" or "dark". */
-export function chosenTheme() {
+function chosenTheme() {
   const stored = localStorage.getItem(KEY);
   return CHOICES.includes(stored) ? stored : "auto";
-}
-
-/** Apply and store a theme. */
-export function useTheme(theme) {
-  localStorage.setItem(KEY, theme);
-  apply(theme);
 }
 
 /** Make a button switch between the themes. */
@@ -23,7 +17,8 @@ export function themeSwitch(button) {
     button.title = `Theme: ${chosenTheme()} (click for the next)`;
   };
   button.addEventListener("click", () => {
-    useTheme(CHOICES[(CHOICES.indexOf(chosenTheme()) + 1) % CHOICES.length]);
+    localStorage.setItem(KEY, CHOICES[(CHOICES.indexOf(chosenTheme()) + 1) % CHOICES.length]);
+    apply(chosenTheme());
     label();
   });
   apply(chosenTheme());

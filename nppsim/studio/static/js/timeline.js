@@ -1,7 +1,7 @@
 /* Timeline under a player, with a lane per run: pressed keys, the end, and where the run diverges from the followed run. */
 
 import { element } from "./elements.js";
-import { coloursOf } from "./pen.js";
+import { coloursOf, onThemeChange } from "./pen.js";
 
 const KEYS = [4, 1, 2]; // rows of a lane: left, jump, right (bits of an input byte)
 const ROW = 5; // height of a row, px
@@ -14,12 +14,9 @@ export class Timeline {
     this.head = element("i");
     root.replaceChildren(this.canvas, this.head);
     [this.runs, this.parted, this.frame] = [[], [], 0];
-    this.redraw = () => this.draw();
-    this.observer = new ResizeObserver(this.redraw);
+    this.observer = new ResizeObserver(() => this.draw());
     this.observer.observe(root);
-    this.darkness = matchMedia("(prefers-color-scheme: dark)");
-    this.darkness.addEventListener("change", this.redraw);
-    document.addEventListener("themechange", this.redraw);
+    this.endTheme = onThemeChange(() => this.draw());
     const point = (event) => {
       if (event.buttons & 1) seek(Math.round((event.offsetX / this.canvas.clientWidth) * this.last));
     };
@@ -36,8 +33,7 @@ export class Timeline {
 
   destroy() {
     this.observer.disconnect();
-    this.darkness.removeEventListener("change", this.redraw);
-    document.removeEventListener("themechange", this.redraw);
+    this.endTheme();
   }
 
   /** runs: runs of a player.  parted: frame at which each run diverges from the followed one, or null. */

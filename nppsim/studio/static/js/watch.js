@@ -3,7 +3,7 @@
 import { ApiError, Socket, get } from "./api.js";
 import { Deaths } from "./deaths.js";
 import { element } from "./elements.js";
-import { Mind } from "./mind.js";
+import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
 
@@ -33,7 +33,7 @@ class Watch {
     this.socket.onmessage = (message) => this.receive(message);
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
-    this.mind = new Mind({
+    this.panels = new DecisionPanels({
       seek: (frame) => {
         this.watching.player.pause();
         this.watching.player.seek(Math.round(frame));
@@ -46,7 +46,7 @@ class Watch {
     });
     const stage = this.build(root, whyNone);
     this.watching = new Watching(stage, level, {
-      socket: this.socket, failed: studio.failed, mind: this.mind, changed: () => this.settled(), differs: (difference) => this.showDifference(difference),
+      socket: this.socket, failed: studio.failed, panels: this.panels, changed: () => this.settled(), differs: (difference) => this.showDifference(difference),
     });
     this.requests = agents.slice(0, AT_FIRST).map(({ id }) => ({ agent: id, seed: 1, deterministic: false }));
     if (!this.requests.length) this.requests = [{ planner: true }];
@@ -59,7 +59,7 @@ class Watch {
     this.socket.close();
     this.watching.destroy();
     this.deaths.destroy();
-    this.mind.destroy();
+    this.panels.destroy();
   }
 
   build(root, whyNone) {
@@ -81,7 +81,7 @@ class Watch {
         element("label", { class: "small" }, this.again, "again and again"),
         element("span", { class: "spacer" }), element("a", { class: "small", href: `#/play/${this.level.id}`, text: "play it" })));
     const deaths = this.agents.length ? this.deaths.panel : null;
-    root.replaceChildren(element("div", { class: "split" }, stage, element("div", { class: "panels" }, who, ...this.mind.panels, this.difference, deaths)));
+    root.replaceChildren(element("div", { class: "split" }, stage, element("div", { class: "panels" }, who, ...this.panels.all, this.difference, deaths)));
     return stage;
   }
 

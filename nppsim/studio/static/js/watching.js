@@ -1,27 +1,27 @@
 /* Shows runs of one level while they are played: connects the watch socket, a player and the panels of decisions.
  *
- *     const watching = new Watching(root, level, { socket, failed, mind });
+ *     const watching = new Watching(root, level, { socket, failed, panels });
  *     watching.show([{ agent: "0", seed: 1, deterministic: false }, { planner: true }, { replay: 3 }]);
  *     watching.destroy();
  */
 
 import { ApiError, whileCompiling } from "./api.js";
-import { Thoughts } from "./mind.js";
+import { DecisionLog } from "./decision_panels.js";
 import { draw, gridPicture, wayOf } from "./overlays.js";
 import { Player, RUN_COLOURS } from "./player.js";
 
-let questions = 0; // number of the latest request; answers to earlier ones are ignored
+let latest = 0; // number of the latest request; answers to earlier ones are ignored
 
-const TOLD_EVERY = 20; // frames between two reports of the displayed frame to the server
+const REPORT_EVERY = 20; // frames between two reports of the displayed frame to the server
 const FALL_FRAMES = 40; // frames for which a reward is displayed
 const QUIET = new Set(["time", "shaping", "closest"]); // reward terms of almost every decision, which are not displayed
 const HEAT = { cell: 12, columns: 88, rows: 50 };
 
 export class Watching {
-  /** root: element for the player.  mind: panels of decisions, or null.  changed: called when a run begins, ends or fails.
+  /** root: element for the player.  panels: panels of decisions, or null.  changed: called when a run begins, ends or fails.
    *  differs: called with the message on the difference between two runs. */
-  constructor(root, level, { socket, failed, mind = null, changed = () => {}, differs = () => {} }) {
-    [this.level, this.socket, this.failed, this.mind, this.changed, this.differs] = [level, socket, failed, mind, changed, differs];
+  constructor(root, level, { socket, failed, panels = null, changed = () => {}, differs = () => {} }) {
+    [this.level, this.socket, this.failed, this.panels, this.changed, this.differs] = [level, socket, failed, panels, changed, differs];
     [this.root, this.player, this.heat] = [root, null, null];
     [this.requests, this.number] = [[], 0];
   }
@@ -30,7 +30,7 @@ export class Watching {
   show(requests) {
     this.player?.destroy();
     this.requests = requests;
-    this.runs = requests.map(() => ({ index: null, thoughts: null, over: null, error: null }));
+    this.runs = requests.map(() => ({ index: null, log: null, over: null, error: null }));
     [this.reported, this.ways] = [0, new Map()];
     this.root.replaceChildren();
     this.player = new Player(this.root, { level: this.level });
@@ -39,7 +39,7 @@ export class Watching {
     this.player.state.textContent = "getting ready …";
     this.known?.();
     this.known = whileCompiling((text) => (this.player.state.textContent = text));
-    this.number = ++questions;
+    this.number = ++latest;
     this.socket.send({ watch: { number: this.number, level: this.level.id, runs: requests } });
     this.changed();
   }
@@ -73,7 +73,7 @@ export class Watching {
     this.known();
     const one = this.runs[run];
     one.index = this.player.runs.length;
-    one.thoughts = layout ? new Thoughts(layout) : null;
+    one.log = layout ? new DecisionLog(layout) : null;
     one.facts = facts;
     const name = this.requests[run].seed > 0 ? `${label} · ${this.requests[run].seed}` : label;
     this.player.add({ label: name, colour: RUN_COLOURS[run % RUN_COLOURS.length], outcome: "running", frames: 0, inputs: "", track: "", changes: [], start });
@@ -83,13 +83,13 @@ export class Watching {
 
   extend({ run, parts, over }) {
     const one = this.runs[run];
-    for (const { decision, way } of parts) if (decision) one.thoughts.add(decision, way);
+    for (const { decision, way } of parts) if (decision) one.log.add(decision, way);
     if (over) {
       one.over = over;
       if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
     }
     this.player.extend(one.index, parts);
-    if (this.followed === one) this.mind?.grown();
+    if (this.followed === one) this.panels?.grown();
     if (over) this.settle();
   }
 
@@ -105,14 +105,14 @@ export class Watching {
 
   /** Return the drawing functions for a frame; also report the frame to the server and to the panels. */
   overlay(frame) {
-    if (Math.abs(frame - this.reported) >= TOLD_EVERY) {
+    if (Math.abs(frame - this.reported) >= REPORT_EVERY) {
       this.reported = frame;
       this.socket.send({ at: frame });
     }
     const one = this.followed;
-    if (this.mind && this.mind.thoughts !== (one?.thoughts ?? null)) this.mind.set(one?.thoughts ?? null);
-    this.mind?.seek(frame);
-    const decision = one?.thoughts?.at(frame);
+    if (this.panels && this.panels.log !== (one?.log ?? null)) this.panels.set(one?.log ?? null);
+    this.panels?.seek(frame);
+    const decision = one?.log?.at(frame);
     return { under: (pen) => this.under(pen, one, frame, decision), over: (pen) => this.over(pen, one, frame, decision) };
   }
 
@@ -121,27 +121,27 @@ export class Watching {
       pen.context.imageSmoothingEnabled = true;
       pen.context.drawImage(this.heat, 0, 0, HEAT.columns * HEAT.cell, HEAT.rows * HEAT.cell);
     }
-    if (!decision || !this.mind) return;
+    if (!decision || !this.panels) return;
     const at = this.player.runs[one.index].recording.points[decision.f];
-    if (this.mind.chosen.has("way")) {
-      const way = one.thoughts.wayAt(frame);
+    if (this.panels.chosen.has("way")) {
+      const way = one.log.wayAt(frame);
       if (way && !this.ways.has(way.text)) this.ways.set(way.text, wayOf(way.text));
       if (way) draw.way(pen, at, this.ways.get(way.text));
     }
     for (const name of ["surroundings", "foresight"]) {
-      if (this.mind.chosen.has(name) && name in decision.s) draw[name](pen, at, decision.s, one.thoughts.layout, decision);
+      if (this.panels.chosen.has(name) && name in decision.s) draw[name](pen, at, decision.s, one.log.layout, decision);
     }
   }
 
   over(pen, one, frame, decision) {
-    if (!decision || !this.mind) return;
+    if (!decision || !this.panels) return;
     const { recording } = this.player.runs[one.index];
-    if (this.mind.chosen.has("hazards") && "hazards" in decision.s) {
-      draw.hazards(pen, recording.points[decision.f], decision.s, one.thoughts.layout, decision);
+    if (this.panels.chosen.has("hazards") && "hazards" in decision.s) {
+      draw.hazards(pen, recording.points[decision.f], decision.s, one.log.layout, decision);
     }
     for (let i = decision.index; i >= 0; i--) {
-      const { f, r } = one.thoughts.decisions[i];
-      const end = one.thoughts.decisions[i + 1]?.f ?? recording.frames;
+      const { f, r } = one.log.decisions[i];
+      const end = one.log.decisions[i + 1]?.f ?? recording.frames;
       if (frame - end > FALL_FRAMES) break;
       if (frame >= end) this.drawRewards(pen, recording.points[end], r, (frame - end) / FALL_FRAMES, f);
     }

@@ -3,18 +3,17 @@
 
 import {
   COLUMNS, KINDS, NINJA, NUM_TILES, ROWS, STEPS_PER_TILE, STEPS_X, STEPS_Y, TILE_NAMES, TURN_NAMES, changeEntity, clampPlace, clear,
-  copy, describe, drawLine, fillRegion, flood, isInside, mirrorClip, mirrorLevel, mirrorRegion, movePart, nameOf, partAt, partsOf, paste,
+  copy, describe, drawLine, fillRegion, flood, isInside, mirrorLevel, mirrorRegion, movePart, nameOf, partAt, partsOf, paste,
   place, placeOf, regionBetween, removePart, tileAt,
 } from "./level_model.js";
 
 const REACH = 2; // distance in steps within which a part is selected
-export const TOOLS = ["select", "tile", "fill", "entity", "erase", "pick"];
 const BY_TILES = new Set(["tile", "fill", "erase", "pick"]); // tools whose cursor moves by tiles
 
 export const tileOf = ([x, y]) => [Math.floor(x / STEPS_PER_TILE) - 1, Math.floor(y / STEPS_PER_TILE) - 1];
 const middleOf = ([column, row]) => [STEPS_PER_TILE * (column + 1) + 2, STEPS_PER_TILE * (row + 1) + 2];
 
-export class Desk extends EventTarget {
+export class Editor extends EventTarget {
   constructor(history) {
     super();
     this.history = history;
@@ -23,12 +22,12 @@ export class Desk extends EventTarget {
     this.entity = { kind: NINJA, orientation: 0, mode: 0 };
     this.clip = null; // last copied region
     this.cursor = middleOf([1, 1]);
-    this.rest();
+    this.reset();
     history.addEventListener("change", () => this.#settle());
   }
 
   // Clear the selection and the current action.
-  rest() {
+  reset() {
     this.part = null; // selected part
     this.region = null; // selected region
     this.pending = null; // entity whose switch has not been placed yet
@@ -42,13 +41,13 @@ export class Desk extends EventTarget {
     const { part, state } = this;
     const gone = part && (part.part === "spawn" ? !state.spawn : !state.entities[part.index] || (part.part === "switch" && !state.entities[part.index].switch));
     if (gone) this.part = null;
-    this.#tell();
+    this.#changed();
   }
 
-  #tell() { this.dispatchEvent(new Event("change")); }
+  #changed() { this.dispatchEvent(new Event("change")); }
 
   // Announce a text to screen readers.
-  #say(text) { this.dispatchEvent(new CustomEvent("say", { detail: text })); }
+  #announce(text) { this.dispatchEvent(new CustomEvent("announce", { detail: text })); }
 
   // -------------------------------------------------------------------------------------------------------------------
   // Tools, and the tile or entity to draw
@@ -58,28 +57,28 @@ export class Desk extends EventTarget {
     this.tool = tool;
     if (tool !== "select") [this.part, this.region] = [null, null];
     if (BY_TILES.has(tool)) this.cursor = this.#inStage(middleOf(tileOf(this.cursor)));
-    this.#say(`${tool} tool`);
-    this.#tell();
+    this.#announce(`${tool} tool`);
+    this.#changed();
   }
 
   chooseTile(tile) {
     this.tile = (tile + NUM_TILES) % NUM_TILES;
     if (this.tool !== "fill") this.choose("tile");
-    this.#say(`tile ${this.tile}: ${TILE_NAMES[this.tile]}`);
-    this.#tell();
+    this.#announce(`tile ${this.tile}: ${TILE_NAMES[this.tile]}`);
+    this.#changed();
   }
 
   chooseEntity(kind, { orientation = KINDS.get(kind).turns?.[0] ?? 0, mode = 0 } = {}) {
     this.entity = { kind, orientation, mode };
     this.choose("entity");
-    this.#say(this.#inWords(this.entity));
+    this.#announce(this.#inWords(this.entity));
   }
 
   // Change the orientation or mode of the entity to place.
-  take(values) {
+  setEntity(values) {
     this.entity = { ...this.entity, ...values };
     if (this.pending) Object.assign(this.pending, values);
-    this.#tell();
+    this.#changed();
   }
 
   // Select the next orientation or mode (by 1 or -1) of the selected entity, or else of the entity to place.
@@ -89,11 +88,11 @@ export class Desk extends EventTarget {
   #next(what, choices, by) {
     const chosen = this.part?.index >= 0 ? this.state.entities[this.part.index] : this.entity;
     const values = choices(KINDS.get(chosen.kind) ?? {});
-    if (!values) return this.#say(`a ${nameOf(chosen.kind)} has no ${what}`);
+    if (!values) return this.#announce(`a ${nameOf(chosen.kind)} has no ${what}`);
     const next = values[(values.indexOf(chosen[what]) + by + values.length) % values.length];
-    if (chosen === this.entity) this.take({ [what]: next });
+    if (chosen === this.entity) this.setEntity({ [what]: next });
     else this.history.apply(changeEntity(this.state, this.part.index, { [what]: next }));
-    this.#say(this.#inWords({ ...chosen, [what]: next }));
+    this.#announce(this.#inWords({ ...chosen, [what]: next }));
   }
 
   #inWords({ kind, orientation, mode }) {
@@ -114,8 +113,8 @@ export class Desk extends EventTarget {
     else if (this.tool === "fill") this.#fill(tile);
     else if (this.tool === "pick") this.pick(at);
     else if (this.tool === "entity") this.#place();
-    else this.#take(at);
-    this.#tell();
+    else this.#select(at);
+    this.#changed();
   }
 
   move(at) {
@@ -129,18 +128,18 @@ export class Desk extends EventTarget {
       pressed.dragging = true;
       this.region = regionBetween(pressed.last, tile);
     }
-    if (pressed) this.#tell();
+    if (pressed) this.#changed();
     else this.dispatchEvent(new Event("cursor")); // nothing but the cursor has moved
   }
 
-  letGo() {
+  release() {
     if (!this.pressed) return;
     const { pressed } = this;
     this.pressed = null;
     this.history.end();
-    if (pressed.dragging) this.#say(`region of ${this.region.width} by ${this.region.height} tiles`);
-    else if (pressed.part) this.#say(`${describe(this.state, pressed.part)} at ${this.inTiles(placeOf(this.state, pressed.part))}`);
-    this.#tell();
+    if (pressed.dragging) this.#announce(`region of ${this.region.width} by ${this.region.height} tiles`);
+    else if (pressed.part) this.#announce(`${describe(this.state, pressed.part)} at ${this.inTiles(placeOf(this.state, pressed.part))}`);
+    this.#changed();
   }
 
   // Cancel the current action; without one, the selection.
@@ -148,14 +147,14 @@ export class Desk extends EventTarget {
     if (this.pressed) {
       const { part, from } = this.pressed;
       if (part) this.history.apply(movePart(this.state, part, from));
-      this.letGo();
+      this.release();
     } else if (this.pending) {
       this.pending = null;
-      this.#say("not placed");
+      this.#announce("not placed");
     } else {
       [this.part, this.region] = [null, null];
     }
-    this.#tell();
+    this.#changed();
   }
 
   #goTo(at) {
@@ -183,7 +182,7 @@ export class Desk extends EventTarget {
   #erase() {
     const part = partAt(this.state, this.cursor, REACH);
     if (part) {
-      this.#say(`${describe(this.state, part)} removed`);
+      this.#announce(`${describe(this.state, part)} removed`);
       this.history.apply(removePart(this.state, part));
       this.pressed = null;
       this.history.end();
@@ -198,24 +197,24 @@ export class Desk extends EventTarget {
     const needsSwitch = KINDS.get(kind).switch !== undefined;
     if (needsSwitch && !this.pending) {
       this.pending = { ...this.entity, x, y };
-      this.#say(`${nameOf(kind)} at ${this.inTiles([x, y])}; now place its switch`);
+      this.#announce(`${nameOf(kind)} at ${this.inTiles([x, y])}; now place its switch`);
       return;
     }
     const there = this.state.entities.findIndex((one) => one.kind === kind && one.x === x && one.y === y);
     if (!needsSwitch && there >= 0) return; // it is there already
     this.history.apply(place(this.state, needsSwitch ? { ...this.pending, switch: [x, y] } : { ...this.entity, x, y }));
-    this.#say(`${needsSwitch ? "switch of " : ""}${nameOf(kind)} placed at ${this.inTiles([x, y])}`);
+    this.#announce(`${needsSwitch ? "switch of " : ""}${nameOf(kind)} placed at ${this.inTiles([x, y])}`);
     this.pending = null;
   }
 
   // Select the part at the cursor; without one, begin a region.
-  #take(at) {
+  #select(at) {
     const part = partAt(this.state, at, REACH) ?? partAt(this.state, this.cursor, REACH);
     [this.part, this.region] = [part, null];
     if (!part) return;
     this.pressed.part = part;
     this.cursor = this.pressed.from = placeOf(this.state, part);
-    this.#say(`${describe(this.state, part)} selected`);
+    this.#announce(`${describe(this.state, part)} selected`);
   }
 
   // Choose the entity or tile at a position for drawing.
@@ -237,13 +236,13 @@ export class Desk extends EventTarget {
   step(dx, dy, far) {
     const by = far || BY_TILES.has(this.tool) ? STEPS_PER_TILE : 1;
     this.move([this.cursor[0] + by * dx, this.cursor[1] + by * dy]);
-    if (!this.pressed) this.#say(this.whatIsHere());
+    if (!this.pressed) this.#announce(this.whatIsHere());
   }
 
   // Move the cursor to a position.
   goTo(at) {
     this.#goTo(at);
-    this.#tell();
+    this.#changed();
   }
 
   whatIsHere() {
@@ -259,26 +258,26 @@ export class Desk extends EventTarget {
   // Select the next part (by 1 or -1).
   next(by) {
     const parts = partsOf(this.state);
-    if (!parts.length) return this.#say("there is nothing to select");
+    if (!parts.length) return this.#announce("there is nothing to select");
     const now = parts.findIndex((one) => one.index === this.part?.index && one.part === this.part?.part);
     if (this.tool !== "select") this.choose("select");
     const part = parts[now < 0 ? (by > 0 ? 0 : parts.length - 1) : (now + by + parts.length) % parts.length];
     [this.part, this.region] = [part, null];
     this.cursor = placeOf(this.state, part);
-    this.#say(`${describe(this.state, part)} at ${this.inTiles(this.cursor)} selected`);
-    this.#tell();
+    this.#announce(`${describe(this.state, part)} at ${this.inTiles(this.cursor)} selected`);
+    this.#changed();
   }
 
   // -------------------------------------------------------------------------------------------------------------------
   // Commands
 
-  undo() { this.cancel(); this.history.undo(); this.#say("undone"); }
-  redo() { this.cancel(); this.history.redo(); this.#say("redone"); }
+  undo() { this.cancel(); this.history.undo(); this.#announce("undone"); }
+  redo() { this.cancel(); this.history.redo(); this.#announce("redone"); }
 
   selectAll() {
     this.choose("select");
     [this.part, this.region] = [null, { column: 0, row: 0, width: COLUMNS, height: ROWS }];
-    this.#tell();
+    this.#changed();
   }
 
   // Remove the selection, or else the part or tile at the cursor.
@@ -290,8 +289,8 @@ export class Desk extends EventTarget {
       else this.#drawHere(0);
       this.part = null;
     }
-    this.#say("removed");
-    this.#tell();
+    this.#announce("removed");
+    this.#changed();
   }
 
   #drawHere(tile) {
@@ -300,10 +299,10 @@ export class Desk extends EventTarget {
   }
 
   copy() {
-    if (!this.region) return this.#say("select a region first: with the select tool, press, move and release");
+    if (!this.region) return this.#announce("select a region first: with the select tool, press, move and release");
     this.clip = copy(this.state, this.region);
-    this.#say(`copied ${this.region.width} by ${this.region.height} tiles`);
-    this.#tell();
+    this.#announce(`copied ${this.region.width} by ${this.region.height} tiles`);
+    this.#changed();
   }
 
   cut() {
@@ -313,31 +312,27 @@ export class Desk extends EventTarget {
 
   // Paste at the corner of the region, or else at the cursor's tile.
   paste() {
-    if (!this.clip) return this.#say("nothing has been copied");
+    if (!this.clip) return this.#announce("nothing has been copied");
     const [column, row] = this.region ? [this.region.column, this.region.row] : tileOf(this.cursor);
     this.history.apply(paste(this.state, this.clip, column, row));
     this.choose("select");
     this.region = regionBetween([column, row], [column + this.clip.width - 1, row + this.clip.height - 1]);
-    this.#say("pasted");
-    this.#tell();
+    this.#announce("pasted");
+    this.#changed();
   }
 
   mirror() {
     if (this.pending) this.cancel();
     this.history.apply(this.region ? mirrorRegion(this.state, this.region) : mirrorLevel(this.state));
     if (this.part) this.cursor = placeOf(this.state, this.part);
-    this.#say(this.region ? "region mirrored" : "level mirrored");
-  }
-
-  mirrorClip() {
-    if (this.clip) this.clip = mirrorClip(this.clip);
+    this.#announce(this.region ? "region mirrored" : "level mirrored");
   }
 
   // Fill the region with the current tile; without a region, fill the connected tiles at the cursor.
   fill() {
     if (this.region) this.history.apply(fillRegion(this.state, this.region, this.tile));
     else this.#fill(tileOf(this.cursor));
-    this.#say(`filled with ${TILE_NAMES[this.tile]}`);
+    this.#announce(`filled with ${TILE_NAMES[this.tile]}`);
   }
 
   // Change the selected part: x, y in steps, orientation, mode.

@@ -8,7 +8,7 @@ const ACTIONS = [["·", "nothing"], ["←", "left"], ["→", "right"], ["↑", "
 const PICTURES = { player_frame: "What is around it", global_view: "The whole level" };
 
 /** panels: elements to place on the page.  ``set`` selects the decisions of a run, ``seek`` shows those of a frame. */
-export class Mind {
+export class DecisionPanels {
   /** seek: called with the frame under the pointer.  changed: called when the choice of overlays changes. */
   constructor({ seek, changed }) {
     this.chosen = new Set(["foresight"]);
@@ -26,8 +26,8 @@ export class Mind {
     const canvases = { value: chart("Value over time"), entropy: chart("Entropy over time") };
     this.charts = Object.fromEntries(Object.entries(canvases).map(([name, canvas]) => [name, new Chart(canvas, { pick: seek, axis: false })]));
     this.terms = element("tbody");
-    this.thinks = element("section", { class: "panel thinks" },
-      element("h2", { text: "What it thinks" }), element("div", { class: "actions" }, this.bars.map(({ row }) => row)), this.note,
+    this.policy = element("section", { class: "panel policy" },
+      element("h2", { text: "Policy" }), element("div", { class: "actions" }, this.bars.map(({ row }) => row)), this.note,
       element("dl", { class: "facts" }, value), canvases.value, element("dl", { class: "facts" }, entropy), canvases.entropy);
     this.rewards = element("section", { class: "panel" }, element("h2", { text: "Rewards" }),
       element("table", { class: "terms" }, element("thead", {}, element("tr", {}, ["term", "now", "so far"].map((text) => element("th", { text })))), this.terms),
@@ -37,8 +37,8 @@ export class Mind {
     this.numbers = element("details", { ontoggle: () => this.showNumbers() }, element("summary", { text: "Numbers" }));
     this.table = element("div", { class: "wide numbers" });
     this.numbers.append(this.table);
-    this.sees = element("section", { class: "panel" }, element("h2", { text: "What it sees" }), this.boxes, this.pictures, this.numbers);
-    this.panels = [this.thinks, this.rewards, this.sees];
+    this.observations = element("section", { class: "panel" }, element("h2", { text: "Observations" }), this.boxes, this.pictures, this.numbers);
+    this.all = [this.policy, this.rewards, this.observations];
     this.set(null);
   }
 
@@ -47,11 +47,11 @@ export class Mind {
   }
 
   /** Show the decisions of another run; null: hide the panels. */
-  set(thoughts) {
-    this.thoughts = thoughts;
-    for (const panel of this.panels) panel.hidden = !thoughts;
-    if (!thoughts) return;
-    const { layout } = thoughts;
+  set(log) {
+    this.log = log;
+    for (const panel of this.all) panel.hidden = !log;
+    if (!log) return;
+    const { layout } = log;
     this.boxes.replaceChildren(...OVERLAYS.filter(({ key }) => key === null || key in layout).map(({ name, title }) =>
       element("label", {}, element("input", { type: "checkbox", checked: this.chosen.has(name), onchange: (event) => this.choose(name, event.target.checked) }), title)));
     this.shown = Object.keys(layout).filter((key) => key in PICTURES).map((key) => {
@@ -70,7 +70,7 @@ export class Mind {
 
   /** Update the charts after decisions have been added. */
   grown() {
-    const { decisions } = this.thoughts;
+    const { decisions } = this.log;
     const x = decisions.map(({ f }) => f);
     this.charts.value.show({ lines: [{ x, y: decisions.map(({ v }) => v) }] });
     this.charts.entropy.show({ lines: [{ x, y: decisions.map(({ h }) => h) }], range: [0, 1] });
@@ -78,8 +78,8 @@ export class Mind {
 
   /** Show the decision of a frame. */
   seek(frame) {
-    if (!this.thoughts) return;
-    const decision = this.thoughts.at(frame);
+    if (!this.log) return;
+    const decision = this.log.at(frame);
     for (const chart of Object.values(this.charts)) chart.seek(frame);
     if (!decision || decision === this.decision) return;
     this.decision = decision;
@@ -93,12 +93,12 @@ export class Mind {
     this.figures.value.textContent = decision.v.toFixed(3);
     this.figures.entropy.textContent = decision.h.toFixed(3);
     this.showRewards(decision);
-    for (const { key, canvas } of this.shown) showPicture(canvas, decision.s[key], key, this.thoughts.layout[key].shape);
+    for (const { key, canvas } of this.shown) showPicture(canvas, decision.s[key], key, this.log.layout[key].shape);
     this.showNumbers();
   }
 
   showRewards(decision) {
-    const sums = this.thoughts.sums(decision);
+    const sums = this.log.sums(decision);
     this.terms.replaceChildren(...Object.entries(sums).map(([name, sum]) => {
       const now = decision.r[name] ?? 0;
       const colour = now > 0.0005 ? "good" : now < -0.0005 ? "bad" : "muted";
@@ -109,7 +109,7 @@ export class Mind {
 
   showNumbers() {
     if (!this.numbers.open || !this.decision) return;
-    const { layout } = this.thoughts;
+    const { layout } = this.log;
     const { s } = this.decision;
     const rows = Object.entries(layout).filter(([key, { picture, components }]) => !picture && components.length && s[key].length === components.length);
     this.table.replaceChildren(element("table", {}, element("tbody", {}, rows.flatMap(([key, { components }]) => [
@@ -120,7 +120,7 @@ export class Mind {
 }
 
 /** The decisions of one run, by frame. */
-export class Thoughts {
+export class DecisionLog {
   constructor(layout) {
     this.layout = layout;
     this.decisions = [];
