@@ -9,6 +9,7 @@ from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.physics.aims import write_aims
 from nppsim.physics.groups import is_mine
 from nppsim.physics.rules import DEFAULT_RULES, Rules
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
@@ -34,6 +35,8 @@ class Run:
     entity_state: uint8[F, E].  Bit 0: active.  Bits 1 to 3: low three bits of the state of a mine, floor guard, thwump
         or evil ninja.  Bit 4: closed door.
     entity_position: float64[F, E, 2], px; for a door with a switch, the position of the switch.
+    aims: float64[F, A, 3], x and y (px) and kind of a beam, shot, crosshair or rocket; see ``physics.aims``.  A counts the
+        entities of ``kinds.AIMING``, in the order of ``entities``.
     """
 
     frames: int
@@ -49,6 +52,7 @@ class Run:
     entities: np.ndarray
     entity_state: np.ndarray
     entity_position: np.ndarray
+    aims: np.ndarray
 
     @property
     def won(self) -> bool:
@@ -57,8 +61,8 @@ class Run:
 
 
 @kernel
-def _play(ninja, entities, movers, trail, world, inputs, frames, entity_state, entity_xy):
-    """Fill ``frames`` (float64[F, 10], see FRAME_COLUMNS), ``entity_state`` and ``entity_xy``.
+def _play(ninja, entities, movers, trail, world, inputs, frames, entity_state, entity_xy, aiming, aims):
+    """Fill ``frames`` (float64[F, 10], see FRAME_COLUMNS), ``entity_state``, ``entity_xy`` and ``aims``.
 
     Returns the number of simulated frames.
     """
@@ -78,6 +82,7 @@ def _play(ninja, entities, movers, trail, world, inputs, frames, entity_state, e
             m = world.entity[base + k]["mover"]
             if m >= 0:
                 entity_xy[f, k, 0], entity_xy[f, k, 1] = movers[m]["x"], movers[m]["y"]
+        write_aims(movers, aiming, aims[f])
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
             return f + 1
     return len(inputs)
@@ -110,8 +115,8 @@ def is_closed(entity_state: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _run(ninjas, entities, movers, trail, world, inputs, frames, entity_state, entity_xy):
-    return _play(ninjas[0], entities[0], movers[0], trail[0], world, inputs, frames, entity_state, entity_xy)
+def _run(ninjas, entities, movers, trail, world, inputs, frames, entity_state, entity_xy, aiming, aims):
+    return _play(ninjas[0], entities[0], movers[0], trail[0], world, inputs, frames, entity_state, entity_xy, aiming, aims)
 
 
 def simulate(
@@ -144,7 +149,10 @@ def simulate(
     count = len(bank.world.entity)
     frames, entity_state = np.zeros((len(inputs), len(FRAME_COLUMNS))), np.zeros((len(inputs), count), np.uint8)
     entity_xy = np.tile(compiled.entity_xy, (len(inputs), 1, 1))
-    n = _run(ninjas, entities, movers, trail, bank.world, inputs.astype(np.uint8), frames, entity_state, entity_xy)
+    aiming = compiled.entity_mover[np.isin(compiled.entity_type, kinds.AIMING)]
+    aims = np.zeros((len(inputs), len(aiming), 3))
+    inputs = inputs.astype(np.uint8)
+    n = _run(ninjas, entities, movers, trail, bank.world, inputs, frames, entity_state, entity_xy, aiming, aims)
     frames, entity_state, entity_xy = frames[:n], entity_state[:n], entity_xy[:n]
     state = frames[:, STATE].astype(np.int8)
     outcome = UNFINISHED if n == 0 else {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}.get(int(state[-1]), UNFINISHED)
@@ -162,4 +170,5 @@ def simulate(
         entities=np.stack([compiled.entity_type, compiled.entity_number], axis=1),
         entity_state=entity_state,
         entity_position=entity_xy,
+        aims=aims[:n],
     )

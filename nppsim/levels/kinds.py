@@ -53,6 +53,7 @@ ORIENTED = (*DOORS, LAUNCH_PAD, ONE_WAY, *DRONES, THWUMP, LASER)  # use the orie
 ON_THE_GRID = (*DRONES, FLOOR_GUARD, THWUMP, SHOVE_THWUMP)  # move on the half-cell grid
 MOVING = (*DRONES, FLOOR_GUARD, *BLOCKS, EVIL_NINJA, DEATH_BALL)  # change their position
 MOVERS = (EXIT, *MOVING, LASER, *TURRETS)  # have a MOVER record
+AIMING = (*SHOOTING_DRONES, *TURRETS, LASER)  # have a beam, shots, a crosshair or a rocket
 HAZARDS = (*MINES, *DRONES, FLOOR_GUARD, *TURRETS, THWUMP, EVIL_NINJA, LASER, DEATH_BALL, SHOVE_THWUMP)  # can kill
 # In the game, but not in the reference simulator (docs/physics.md, section 8).
 COMPLETIONS = (CHASER_DRONE, LASER, *SHOOTING_DRONES, *TURRETS, EVIL_NINJA)

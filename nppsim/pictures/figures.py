@@ -8,8 +8,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from nppsim.levels import kinds
+from nppsim.physics import aims
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
 from nppsim.physics.entities import ARMED, ARMING_RADIUS, DORMANT, EXIT_RADIUS
 from nppsim.physics.evil_ninjas import EVIL_RADIUS, SPAWNER_RADIUS
@@ -41,6 +43,9 @@ from nppsim.pictures.canvas import PALETTE, Canvas, Colour, Point, turned
 
 REACH = 22  # level px around the centre of an entity that its drawing may touch
 NINJA_REACH = 14  # likewise of the ninja
+AIM_REACH = 12  # likewise of a crosshair, of a rocket, and around a beam
+_GLOW = (226, 158, 160)  # around a beam
+_BEAM_WIDTH = 4.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,18 @@ class EntityLook:
     active: bool = True
     state: int = 0
     closed: bool = False
+
+
+class Aim(NamedTuple):
+    """Beam, shot, crosshair or rocket of an entity.
+
+    kind: of the entity.  at: its centre, or the rocket's.  to: the point it aims at.  sign: see ``physics.aims``.
+    """
+
+    kind: int
+    at: Point
+    to: Point
+    sign: int
 
 
 @dataclass(frozen=True)
@@ -259,8 +276,8 @@ def _death_ball(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _laser(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    c.disc(entity.at, EMITTER_RADIUS, PALETTE.ink)
-    c.disc(entity.at, 2.4, PALETTE.red)
+    c.disc(look.at, EMITTER_RADIUS, PALETTE.ink)
+    c.disc(look.at, 2.4, PALETTE.red)
 
 
 def _shooting_drone(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colour) -> None:
@@ -271,13 +288,37 @@ def _shooting_drone(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colou
 
 
 def _turret(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colour) -> None:
-    """A turret, and its rocket if it is in the air."""
     c.disc(entity.at, 6.0, PALETTE.ink)
     c.disc(entity.at, 4.4, PALETTE.steel)
     c.disc(entity.at, 2.0, eye)
-    if look.at != entity.at:
-        c.disc(look.at, 3.0, PALETTE.red)
-        c.disc(look.at, 1.4, PALETTE.pale)
+
+
+def draw_aim(canvas: Canvas, aim: Aim) -> None:
+    """Draw a beam, shot, crosshair or rocket."""
+    colour = PALETTE.amber if aim.kind == kinds.CHAINGUN_DRONE else PALETTE.red
+    if aim.sign == aims.BEAM:
+        canvas.line((aim.at, aim.to), _GLOW, _BEAM_WIDTH)
+        canvas.line((aim.at, aim.to), colour, 1.4)
+    elif aim.sign == aims.TRACE:
+        canvas.line((aim.at, aim.to), _GLOW, 1.4)
+    elif aim.sign == aims.WARNING:
+        canvas.line((aim.at, aim.to), PALETTE.red, 1.2)
+        canvas.disc(aim.at, 3.2, PALETTE.red)
+    elif aim.sign == aims.ROCKET:
+        angle = math.atan2(aim.to[1] - aim.at[1], aim.to[0] - aim.at[0])
+        canvas.polygon(turned(((-8, 0), (-4, -1.8), (-4, 1.8)), angle, aim.at), PALETTE.amber)
+        canvas.polygon(turned(((-4, -2.6), (2, -2.6), (6, 0), (2, 2.6), (-4, 2.6)), angle, aim.at), PALETTE.red)
+        canvas.disc(aim.at, 1.2, PALETTE.pale)
+    else:
+        _draw_crosshair(canvas, aim.to, PALETTE.red if aim.sign == aims.LOCKED else PALETTE.amber)
+
+
+def _draw_crosshair(c: Canvas, at: Point, colour: Colour) -> None:
+    x, y = at
+    c.ring(at, 7.0, 1.4, colour)
+    for dx, dy in ((1, 0), (0, 1), (-1, 0), (0, -1)):
+        c.line(((x + 4 * dx, y + 4 * dy), (x + 9.5 * dx, y + 9.5 * dy)), colour, 1.4)
+    c.disc(at, 1.2, colour)
 
 
 _FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityLook], None]] = {

@@ -114,6 +114,12 @@ class LivePicture:
         for entity in scene.moving:
             self._lay(picture, entity, now[entity])
         self._paint(picture, around([self._ninja.at], NINJA_REACH), now, path, self._ninja)
+        if found := scene.aims_now(self._geometry, movers):
+            stage = self._stage
+            inside = picture[stage.top : stage.top + scene.height, stage.left : stage.left + scene.width]
+            image = needed("PIL.Image", "video").fromarray(inside)
+            scene.add_aims(image, found)
+            inside[:] = np.asarray(image)
         return picture
 
     def _paint(

@@ -86,7 +86,7 @@ def draw_level(level: Level, scale: float = 1.0, *, crop: bool = False, ninja: b
     crop: show only the part of the stage that can be reached.  ninja: draw it at the spawn.
     """
     scene = Scene(level, pixels_per_tile(scale), used_region(level) if crop else WHOLE_STAGE)
-    return scene.picture(scene.looks, NinjaLook(level.spawn) if ninja else None)
+    return scene.picture(scene.looks, NinjaLook(level.spawn) if ninja else None, scene.aims)
 
 
 def film_steps(num_frames: int, fps: int) -> list[int]:
@@ -137,6 +137,7 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
             around(path[step : step + 1], NINJA_REACH),
         ]:
             scene.repaint(picture, area, looks, path[: step + 1], ninja[step])
+        scene.add_aims(picture, scene.aims_at(run, step))
         if ghost is not None:
             scene.add_ninja(picture, ghost[min(step, len(ghost) - 1)], GHOST_OPACITY)
             scene.add_ninja(picture, ninja[step])  # in front

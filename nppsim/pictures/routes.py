@@ -39,7 +39,7 @@ def draw_route(
     """
     region = widened(used_region(level, run.position)) if crop else WHOLE_STAGE
     scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
-    canvas = scene.overlay(scene.picture(scene.looks_at(run, run.frames), None))
+    canvas = scene.overlay(scene.picture(scene.looks_at(run, run.frames), None, scene.aims_at(run, run.frames)))
     outcome = outcome or run.outcome
     _paint_route(canvas, path_of(level, run), np.asarray(run.ninja_state), outcome)
     return with_legend(canvas.finish(), run, title, outcome)
@@ -66,7 +66,7 @@ def draw_two_routes(
     """
     region = widened(used_region(level, np.vstack([run.position for run in runs]))) if crop else WHOLE_STAGE
     scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
-    canvas = scene.overlay(scene.picture(scene.looks, None))
+    canvas = scene.overlay(scene.picture(scene.looks, None, scene.aims))
     paths = [path_of(level, run) for run in runs]
     for path in paths:
         canvas.line(path.tolist(), PALETTE.pale, _CASING)

@@ -1,25 +1,33 @@
 """A level prepared for drawing: its still background, its entities, and how they and the ninja look at each frame."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nppsim.actions import LEFT, RIGHT
+from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
 from nppsim.errors import needed
 from nppsim.levels import kinds
 from nppsim.levels.level import POSITION_UNIT, Level
+from nppsim.physics.aims import CROSSHAIR, LOCKED, NO_AIM, write_aims
 from nppsim.physics.state import JUMPING, RUNNING, WALL_SLIDING
 from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Point
 from nppsim.pictures.figures import (
+    AIM_REACH,
     LAYER,
     NINJA_REACH,
     REACH,
+    Aim,
     DrawnEntity,
     EntityLook,
     NinjaLook,
+    draw_aim,
     draw_entity,
     draw_ninja,
 )
@@ -39,7 +47,8 @@ Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
 Looks = Mapping[DrawnEntity, EntityLook]
 Condition = tuple[Point, bool, int, bool]  # of an entity now: centre, active, its own state number, closed
 
-_MOVING = (*kinds.MOVING, kinds.ROCKET_TURRET)  # whose drawing changes its place
+_MOVING = (*kinds.MOVING, kinds.LASER)  # whose drawing changes its place
+_AIM_PX = 64  # size of the boxes in which a slanting beam is drawn
 _STATE_OF_MOVER = {
     kinds.EVIL_NINJA,
     kinds.FLOOR_GUARD,
@@ -52,7 +61,7 @@ class Scene:
     """A region of a level, and everything in it, at a number of output pixels per tile.
 
     width, height: of the picture, px.
-    entities: in drawing order.  looks: theirs at the start of a run.
+    entities: in drawing order.  looks, aims: theirs at the start of a run.
     moving, still: those that change their place, and those that do not.
     """
 
@@ -62,6 +71,7 @@ class Scene:
         self.width, self.height = (right - left) * ppt, (bottom - top) * ppt
         self.entities = level_entities(level)
         self.looks = {entity: initial_look(entity) for entity in self.entities}
+        self.aims: list[Aim] = []
         self.moving = [entity for entity in self.entities if entity.kind in _MOVING]
         self.still = [entity for entity in self.entities if entity.kind not in _MOVING]
         self._classes = _tile_classes(level, region, ppt * OVERSAMPLE)
@@ -69,6 +79,31 @@ class Scene:
         self._columns: dict[tuple[int, int], int] = {}
         self._geometry: LevelGeometry | None = None  # likewise
         self._places: dict[tuple[int, int], int] = {}
+        if any(entity.kind == kinds.LASER for entity in self.entities):
+            self._place_lasers(LevelBank([level]))
+
+    def _place_lasers(self, bank: LevelBank) -> None:
+        """Put lasers where they are at the start of a run, with their beams."""
+        geometry, movers = bank.compiled[0], bank.world.mover
+        self.aims = self.aims_now(geometry, movers)
+        lasers = [entity for entity in self.entities if entity.kind == kinds.LASER]
+        for entity, mover in zip(lasers, geometry.entity_mover[geometry.entity_type == kinds.LASER], strict=True):
+            x, y = movers[mover][["x", "y"]].item()
+            self.looks[entity] = replace(self.looks[entity], at=(x, y))
+
+    def aims_at(self, run: Run, frame: int) -> list[Aim]:
+        """The beams, shots, crosshairs and rockets after ``frame`` frames of a run; 0 is its start."""
+        if frame == 0:
+            return self.aims
+        aiming = np.isin(run.entities[:, 0], kinds.AIMING)
+        return _aims(run.entities[aiming, 0], run.entity_position[frame - 1, aiming], run.aims[frame - 1])
+
+    def aims_now(self, geometry: LevelGeometry, movers: np.ndarray) -> list[Aim]:
+        """The beams, shots, crosshairs and rockets in the present state of an environment; see ``looks_now``."""
+        aiming = geometry.entity_mover[np.isin(geometry.entity_type, kinds.AIMING)]
+        rows, now = np.empty((len(aiming), 3)), movers[aiming]
+        write_aims(movers, aiming, rows)
+        return _aims(now["type"], np.stack([now["x"], now["y"]], axis=1), rows)
 
     def looks_at(self, run: Run, frame: int) -> dict[DrawnEntity, EntityLook]:
         """The looks after ``frame`` frames of a run; 0 is its start."""
@@ -117,18 +152,28 @@ class Scene:
                 looks[entity] = start
                 continue
             at, active, state, closed = condition(place)
+            at = at if entity.kind in _MOVING else entity.at
             if entity.kind == kinds.EXIT:  # permanently barred if it has no switch
                 closed = entity.switch is None or condition(places[kinds.EXIT_SWITCH, entity.index])[1]
             looks[entity] = EntityLook(at, active, state, closed)
         return looks
 
-    def picture(self, looks: Looks, ninja: NinjaLook | None, *, movers: bool = True) -> "Image":
+    def picture(
+        self, looks: Looks, ninja: NinjaLook | None, aims: Sequence[Aim] = (), *, movers: bool = True
+    ) -> "Image":
         """The whole region."""
         picture = needed("PIL.Image", "video").new("RGB", (self.width, self.height))
         for top in range(0, self.height, _BAND * self.ppt):
             box = (0, top, self.width, min(top + _BAND * self.ppt, self.height))
             picture.paste(self.part(box, looks, (), ninja, movers=movers), box[:2])
+        self.add_aims(picture, aims)
         return picture
+
+    def add_aims(self, picture: "Image", aims: Sequence[Aim]) -> None:
+        """Draw beams, shots, crosshairs and rockets onto ``picture``, over what is there."""
+        for aim in aims:
+            for area in _aim_areas(aim):
+                self._draw_over(picture, area, partial(draw_aim, aim=aim))
 
     def repaint(
         self, picture: "Image", area: Area, looks: Looks, trace: np.ndarray, ninja: NinjaLook | None = None
@@ -154,8 +199,11 @@ class Scene:
 
     def add_ninja(self, picture: "Image", look: NinjaLook, opacity: float = 1.0) -> None:
         """Draw a ninja onto ``picture``, over what is there."""
-        box = self.box_of(around([look.at], NINJA_REACH))
-        if box is None:
+        self._draw_over(picture, around([look.at], NINJA_REACH), partial(draw_ninja, ninja=look), opacity)
+
+    def _draw_over(self, picture: "Image", area: Area, draw: Callable[[Canvas], None], opacity: float = 1.0) -> None:
+        """Draw onto the part of ``picture`` around ``area``."""
+        if (box := self.box_of(area)) is None:
             return
         image = needed("PIL.Image", "video")
         before = picture.crop(box)
@@ -164,7 +212,7 @@ class Scene:
         k = self.ppt / TILE
         origin = (left + box[0] / k, top + box[1] / k)
         canvas = Canvas(before.resize(size, image.Resampling.NEAREST), origin, k * OVERSAMPLE)
-        draw_ninja(canvas, look)
+        draw(canvas)
         picture.paste(image.blend(before, canvas.finish(), opacity), box[:2])
 
     def place(self, at: Point) -> Point:
@@ -281,8 +329,27 @@ def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaLook]:
 def touched(entity: DrawnEntity, look: EntityLook) -> Area:
     """The area that the drawing of an entity may touch."""
     if entity.kind in _MOVING:
-        return around([look.at, entity.at] if entity.kind == kinds.ROCKET_TURRET else [look.at], REACH)
+        return around([look.at], REACH)
     return around([entity.at] if entity.switch is None else [entity.at, entity.switch], REACH)
+
+
+def _aims(types: np.ndarray, places: np.ndarray, rows: np.ndarray) -> list[Aim]:
+    """The aims that there are.  rows: as ``write_aims`` writes them."""
+    return [
+        Aim(kind, (at[0], at[1]), (x, y), int(sign))
+        for kind, at, (x, y, sign) in zip(types.tolist(), places.tolist(), rows.tolist(), strict=True)
+        if sign != NO_AIM
+    ]
+
+
+def _aim_areas(aim: Aim) -> Iterable[Area]:
+    """Areas that contain the drawing of an aim: small ones along a slanting beam."""
+    if aim.sign in (CROSSHAIR, LOCKED):
+        return [around([aim.to], AIM_REACH)]
+    at, to = np.array(aim.at), np.array(aim.to)
+    count = max(math.ceil(np.abs(to - at).min() / _AIM_PX), 1)
+    ends = [at + (to - at) * i / count for i in range(count + 1)]
+    return [around(pair, AIM_REACH) for pair in itertools.pairwise(ends)]
 
 
 def around(points: np.ndarray | Sequence[Point], reach: float) -> Area:

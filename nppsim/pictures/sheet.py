@@ -60,7 +60,7 @@ def contact_sheet(
         for place, i in enumerate(row):
             left = _GAP + place * (width + _GAP)
             scene = Scene(levels[i], ppt, regions[i])
-            picture = scene.picture(scene.looks, NinjaLook(levels[i].spawn))
+            picture = scene.picture(scene.looks, NinjaLook(levels[i].spawn), scene.aims)
             page.paste(PALETTE.tile, (left, top, left + width, top + height))
             page.paste(picture, (left + (width - picture.width) // 2, top + (height - picture.height) // 2))
             lines = [(text, PALETTE.text) for text in captions[i]]

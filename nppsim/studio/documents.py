@@ -28,9 +28,9 @@ frame document: the state after a frame
     i          input byte of this frame; 0 at the start
     o          "running", "won" or "died"
     g          number of gold pieces collected
-    c          entities that changed since the previous frame document of the stream: {index: [bits, x, y]}.  Laser turrets
-               add two numbers, the end of the beam.  bits: as ``Run.entity_state`` (bit 0 active, bits 1 to 3 state of
-               mines, floor guards, thwumps and evil ninjas, bit 4 closed door)
+    c          entities that changed since the previous frame document of the stream: {index: [bits, x, y]}.  Lasers,
+               turrets and shooting drones add three numbers, as in ``Run.aims``.  bits: as ``Run.entity_state`` (bit 0
+               active, bits 1 to 3 state of mines, floor guards, thwumps and evil ninjas, bit 4 closed door)
     all        true if ``c`` contains all entities: at the start, and after a jump in time
 
 run document: a whole run; the page can draw any of its frames without the simulator
@@ -43,7 +43,8 @@ run document: a whole run; the page can draw any of its frames without the simul
     start      frame document of the first state
     track      base64 of little-endian int16[F, 8]: x, y (1/16 px), vx, vy (1/256 px per frame), state + 16 if airborne,
                floor normal x, y (1/16384), gold; row k is the state after frame k + 1
-    changes    [[frame, index, bits, x, y], ...] in order of time, positions rounded to 1/16 px; laser turrets as above
+    changes    [[frame, index, bits, x, y], ...] in order of time, positions rounded to 1/16 px; lasers, turrets and
+               shooting drones as above
 
 run part: frames added to a run in progress
     outcome, frames            of the run so far
@@ -62,6 +63,7 @@ from nppsim.levels import kinds
 from nppsim.levels.level import MODE, ORIENTATION, POSITION_UNIT, TYPE, Level, is_left_out
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.physics.aims import write_aims
 from nppsim.physics.state import CELEBRATING, DEAD, NINJA_DTYPE
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
@@ -157,10 +159,10 @@ class FrameWriter:
         self._mines = np.flatnonzero(np.isin(kind, kinds.MINES))
         self._moving = np.flatnonzero(mover >= 0)
         self._with_mover_state = np.flatnonzero(np.isin(kind, _STATE_OF_MOVER))
-        self._lasers = np.flatnonzero(kind == kinds.LASER)
+        self._aiming = np.flatnonzero(np.isin(kind, kinds.AIMING))
         self._mover = mover
-        self._numbers = np.where(kind == kinds.LASER, 4, 2).tolist()  # number of coordinates per entity
-        self._places = np.concatenate([geometry.entity_xy, np.zeros((self._count, 2))], axis=1)
+        self._numbers = np.where(np.isin(kind, kinds.AIMING), 5, 2).tolist()  # number of coordinates per entity
+        self._places = np.concatenate([geometry.entity_xy, np.zeros((self._count, 3))], axis=1)
         self.forget()
 
     def forget(self) -> None:
@@ -195,9 +197,10 @@ class FrameWriter:
         bits, places = self._bits(entities, movers), self._places.copy()
         moving = self._mover[self._moving]
         places[self._moving, 0], places[self._moving, 1] = movers["x"][moving], movers["y"][moving]
-        if len(self._lasers):
-            beams = self._mover[self._lasers]
-            places[self._lasers, 2], places[self._lasers, 3] = movers["target_x"][beams], movers["target_y"][beams]
+        if len(self._aiming):
+            aims = np.empty((len(self._aiming), 3))
+            write_aims(movers, self._mover[self._aiming], aims)
+            places[self._aiming, 2:] = aims
         if self._before is None:
             changed = np.arange(self._count)
         else:

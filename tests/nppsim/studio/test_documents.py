@@ -9,6 +9,7 @@ import pytest
 import nppsim
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
+from nppsim.physics import aims
 from nppsim.studio import documents
 from nppsim.studio.documents import FrameWriter, RunWriter, level_document, run_document
 from nppsim.studio.errors import StudioError
@@ -50,6 +51,7 @@ def test_frame_documents_add_up_to_the_run_that_the_simulator_records(kind):
         assert frame["g"] == run.gold[k]
         assert [looks[i][0] for i in range(len(looks))] == run.entity_state[k].tolist()
         assert [looks[i][1:3] for i in range(len(looks))] == run.entity_position[k].tolist()
+        assert [looks[i][3:] for i in range(len(looks)) if len(looks[i]) > 3] == run.aims[k].tolist()
     assert [frame["o"] for frame in frames] == ["running"] * (run.frames - 1) + [run.outcome]
 
 
@@ -93,8 +95,8 @@ def test_a_beam_ends_where_the_simulator_has_it():
     game.play(inputs)
     frame = writer.frame(game.ninja, game.entities, game.movers)
     lasers = [m for m in game.movers if m["type"] == kinds.LASER]
-    beams = [look[3:] for look in frame["c"].values() if len(look) == 5]
-    assert lasers and beams == [[m["target_x"], m["target_y"]] for m in lasers]
+    beams = [look[3:] for look in frame["c"].values() if len(look) == 6]
+    assert lasers and beams == [[m["target_x"], m["target_y"], aims.BEAM] for m in lasers]
 
 
 def test_level_documents_name_entities_in_the_order_of_a_run():

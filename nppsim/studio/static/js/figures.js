@@ -1,12 +1,14 @@
 /* Drawings of the entities; nppsim/pictures/figures.py draws the same in Python.
  *
  * Parts that block or kill are drawn at their true size.  Arguments: an entity of a level document, and its look
- * {x, y, active, closed, state, end}.  state: signed number of its own state.  end: end of a laser's beam, [x, y], or null.
+ * {x, y, active, closed, state, aim}.  state: signed number of its own state.
+ * aim: [x, y, sign] of a laser, turret or shooting drone as in nppsim/physics/aims.py, or null.
  */
 
 import { turned } from "./pen.js";
 
 const [ARMED, DORMANT] = [0, 1]; // states of mines
+const [LOCKED, WARNING, BEAM, TRACE, ROCKET] = [2, 3, 4, 5, 6]; // signs of an aim; 1 is a moving crosshair
 const UP = 6; // orientation in steps of 45 degrees, clockwise from right
 
 function mine(pen, entity, look) {
@@ -178,29 +180,58 @@ function deathBall(pen, entity, look) {
   pen.disc(at, 1.6, pale);
 }
 
-function laser(pen, entity, look) {
-  const at = [look.x, look.y];
-  if (look.end) {
-    pen.context.globalAlpha *= 0.35;
-    pen.line([at, look.end], pen.colours.red, 3);
-    pen.context.globalAlpha /= 0.35;
-    pen.line([at, look.end], pen.colours.red, 1);
+/** Beam, shot, crosshair or rocket of an entity.  colour: of a beam. */
+function drawAim(pen, { x, y, aim }, colour) {
+  if (!aim) return;
+  const { red, amber, pale } = pen.colours;
+  const [at, to, sign] = [[x, y], aim.slice(0, 2), aim[2]];
+  if (sign === BEAM || sign === TRACE) {
+    pen.context.globalAlpha *= 0.4;
+    pen.line([at, to], red, sign === BEAM ? 4 : 1.4);
+    pen.context.globalAlpha /= 0.4;
+    if (sign === BEAM) pen.line([at, to], colour, 1.4);
+  } else if (sign === WARNING) {
+    pen.line([at, to], red, 1.2);
+    pen.disc(at, 3.2, red);
+  } else if (sign === ROCKET) {
+    const angle = Math.atan2(to[1] - y, to[0] - x);
+    pen.polygon(turned([[-8, 0], [-4, -1.8], [-4, 1.8]], angle, at), amber);
+    pen.polygon(turned([[-4, -2.6], [2, -2.6], [6, 0], [2, 2.6], [-4, 2.6]], angle, at), red);
+    pen.disc(at, 1.2, pale);
+  } else {
+    crosshair(pen, to, sign === LOCKED ? red : amber);
   }
-  pen.disc(at, 5.9, pen.colours.ink);
-  pen.disc(at, 2.4, pen.colours.red);
 }
 
-/** Draw a turret, and its rocket in flight.  eye: name of a colour. */
+function crosshair(pen, [x, y], colour) {
+  pen.ring([x, y], 7, 1.4, colour);
+  for (const [dx, dy] of [[1, 0], [0, 1], [-1, 0], [0, -1]]) pen.line([[x + 4 * dx, y + 4 * dy], [x + 9.5 * dx, y + 9.5 * dy]], colour, 1.4);
+  pen.disc([x, y], 1.2, colour);
+}
+
+function laser(pen, entity, look) {
+  drawAim(pen, look, pen.colours.red);
+  pen.disc([look.x, look.y], 5.9, pen.colours.ink);
+  pen.disc([look.x, look.y], 2.4, pen.colours.red);
+}
+
+/** A drone with a square body, which does not kill by contact.  eye: name of the colour of its eye and shots. */
+const shootingDrone = (eye) => (pen, entity, look) => {
+  const { ink, steel, [eye]: colour } = pen.colours;
+  const at = [look.x, look.y];
+  pen.box(at, 7.5, ink, null, 0, 2);
+  pen.box(at, 6, steel, null, 0, 1.5);
+  pen.disc(at, 2.6, colour);
+  drawAim(pen, look, colour);
+};
+
+/** Draw a turret and what it aims at.  eye: name of a colour. */
 const turret = (eye) => (pen, entity, look) => {
-  const { ink, cyan, pale, red } = pen.colours;
   const at = [entity.x, entity.y];
-  pen.disc(at, 6, ink);
-  pen.disc(at, 4.4, cyan);
+  pen.disc(at, 6, pen.colours.ink);
+  pen.disc(at, 4.4, pen.colours.steel);
   pen.disc(at, 2, pen.colours[eye]);
-  if (look.x !== entity.x || look.y !== entity.y) {
-    pen.disc([look.x, look.y], 3, red);
-    pen.disc([look.x, look.y], 1.4, pale);
-  }
+  drawAim(pen, look, pen.colours.red);
 };
 
 const FIGURES = {
@@ -220,21 +251,21 @@ const FIGURES = {
   "shove thwump": shoveThwump,
   "zap drone": drone(7.5, "ink"),
   "chaser drone": drone(7.5, "red"),
-  "chaingun drone": drone(7.5, "gold-edge"),
-  "laser drone": drone(7.5, "red"),
+  "chaingun drone": shootingDrone("amber"),
+  "laser drone": shootingDrone("red"),
   "mini drone": drone(4, "ink"),
   "floor guard": floorGuard,
   "death ball": deathBall,
   "evil ninja": evilNinja,
   "laser turret": laser,
   "rocket turret": turret("red"),
-  "gauss turret": turret("gold-edge"),
+  "gauss turret": turret("amber"),
 };
 const ORDER = Object.keys(FIGURES); // from back to front
 export const MOVING = new Set([
   "bounce block", "thwump", "shove thwump", "zap drone", "chaser drone", "chaingun drone", "laser drone", "mini drone", "floor guard", "death ball", "evil ninja",
-  "laser turret", "rocket turret",
-]); // entities that move, or have a beam or rocket
+  "laser turret", "rocket turret", "gauss turret",
+]); // entities that move, or aim
 
 /** Return the indices of the drawn entities, from back to front. */
 export function drawingOrder(entities) {

@@ -26,8 +26,8 @@ export class World {
     this.frame = frame;
   }
 
-  /** Apply the new state of an entity: [bits, x, y], for laser turrets also the end of the beam. */
-  change(index, [bits, x, y, endX, endY]) {
+  /** Apply the new state of an entity: [bits, x, y], for lasers, turrets and shooting drones also the aim (figures.js). */
+  change(index, [bits, x, y, ...aim]) {
     const entity = this.level.entities[index];
     const own = (bits >> 1) & 7;
     this.looks[index] = {
@@ -36,7 +36,7 @@ export class World {
       active: (bits & 1) === 1,
       closed: entity.kind === "exit door" ? this.barred(entity) : ((bits >> 4) & 1) === 1,
       state: own > 3 ? own - 8 : own,
-      end: endX === undefined ? null : [endX, endY],
+      aim: aim[2] ? aim : null,
     };
     if (entity.exit !== undefined && this.looks[entity.exit]) {
       this.looks[entity.exit] = { ...this.looks[entity.exit], closed: (bits & 1) === 1 };
