@@ -1,11 +1,11 @@
-"""A/B of training: two sets of flags, the same seeds, alternating runs, and one comparison of speed and learning.
+"""A/B comparison of trainings: two sets of flags with the same seeds, compared in speed and learning.
 
     settings = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--skip-final-eval",), seeds=(1, 2, 3))
     run_all(settings, folder, script)  # scripts/train_and_compare.py; finished runs are reused, so a second call resumes
     comparison = compare_arms(settings, folder)
     write(comparison, folder)          # comparison.json, comparison.txt, success.png, return.png
 
-``a`` is the baseline.  Runs go A B, B A, A B, ..., one seed after the other, so that slow hours hit both.
+``a`` is the baseline.  Runs alternate (A B, B A, A B, ...), so that changes of the machine's speed affect both arms.
 """
 
 import subprocess
@@ -36,17 +36,22 @@ PLAN = "plan.json"
 RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # the comparison sets these
 _NO_TEST = "--skip-final-eval"
 GRID = 100  # points of a curve
-LAST_SHARE = 0.1  # of training: what counts as its end
-STOP_SECONDS = 120  # given to a run to write its checkpoint after Ctrl-C
+LAST_SHARE = 0.1  # share of training that counts as its end
+STOP_SECONDS = 120  # for a run to write its checkpoint after Ctrl-C
 
 
 class Curve(NamedTuple):
-    """A learning curve that is compared."""
+    """A learning curve to compare.
 
-    tag: str  # of the run's scalars
-    title: str  # of its picture
+    tag: of the scalar in the event files.
+    title, unit: of the picture.
+    factor: converts the scalar to the unit.
+    """
+
+    tag: str
+    title: str
     unit: str
-    factor: float  # from the scalar to the unit
+    factor: float
 
 
 CURVES = {
@@ -57,9 +62,11 @@ CURVES = {
 
 @dataclass(frozen=True)
 class ABSettings:
-    """Settings of a comparison: extra flags of A and of B, the flags of both, the seeds.
+    """Settings of a comparison.
 
-    test: evaluate on the test levels, too; without it no run plays them, because the result is used for a choice.
+    a, b: flags of one arm only.
+    common: flags of both arms.
+    test: also evaluate on the test levels.  They are not for choosing between the arms.
     """
 
     a: tuple[str, ...]
@@ -69,20 +76,20 @@ class ABSettings:
     test: bool = False
 
     def flags(self, arm: str, seed: int, folder: Path) -> list[str]:
-        """Flags of scripts/train_and_compare.py for one run; arm: "a" or "b"."""
+        """Return the flags of scripts/train_and_compare.py for one run.  arm: "a" or "b"."""
         own = ["--experiment-name", f"{arm}_seed{seed}", "--seeds", str(seed), "--output-dir", str(runs_folder(folder))]
         return [*self.common, *getattr(self, arm), *([] if self.test else [_NO_TEST]), *own]
 
     def check(self, folder: Path) -> dict[str, ExperimentConfig]:
-        """The configuration of both arms.  Raises ConfigError for flags that do not make one run each."""
+        """Return arm -> configuration; ConfigError for flags that do not make exactly one run per arm."""
         for name in ("common", "a", "b"):
             for flag in getattr(self, name):
                 if flag.split("=")[0] in RESERVED:
                     raise ConfigError("is set for each run by the comparison; leave it out (seeds: --seeds)", flag)
                 if not self.test and flag in ("--record-eval-videos", "--record-videos"):
-                    raise ConfigError("films the test levels, which are not played; add --test, or leave it out", flag)
+                    raise ConfigError("needs an evaluation on test levels; add --test, or leave it out", flag)
         if self.a == self.b:
-            raise ConfigError("A and B have the same flags: there is nothing to compare; change --a or --b")
+            raise ConfigError("A and B have the same flags; change --a or --b")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ConfigError("give at least one, and each only once", "--seeds", self.seeds)
         configs = {arm: resolve(self.flags(arm, self.seeds[0], folder)) for arm in ("a", "b")}
@@ -90,35 +97,35 @@ class ABSettings:
             if len(config.architectures) != 1 or len(config.conditions) != 1:
                 raise ConfigError(
                     f"{arm.upper()} trains {len(config.architectures)} architectures and {len(config.conditions)} "
-                    "conditions; a comparison needs one run each: one --architectures, no --test-pretraining"
+                    "conditions; a comparison needs one run each: give one of --architectures, and no --test-pretraining"
                 )
         if all(config.evaluation.in_training for config in configs.values()):
             episodes = {_dev_episodes(config) for config in configs.values()}
             if len(episodes) > 1:
                 raise ConfigError(
-                    "A and B would be evaluated on different dev levels or episodes; give both the same --dev-dataset "
-                    "(without it, levels of --train-dataset are used), --eval-episodes-per-category and --eval-seed"
+                    "A and B would be evaluated on different dev episodes; give both the same --dev-dataset (default: levels "
+                    "of --train-dataset), --eval-episodes-per-category and --eval-seed"
                 )
         return configs
 
 
 def _dev_episodes(config: ExperimentConfig) -> tuple[object, ...]:
-    """Return the settings that determine the evaluation episodes on the dev levels."""
+    """Return the settings that determine the dev episodes."""
     evaluation = config.evaluation
     levels = (config.dev_dataset,) if config.dev_dataset else (config.train_dataset, config.single_level)
     return (*levels, evaluation.periodic_episodes_per_category, evaluation.seed, evaluation.deterministic)
 
 
 def runs_folder(folder: Path) -> Path:
-    """Where the runs' own folders lie."""
+    """Return the folder that contains the folders of all runs."""
     return folder / "runs"
 
 
 def run_all(settings: ABSettings, folder: Path, script: Path, log: Callable[[str], None] = print) -> None:
-    """Run what has not been finished yet, each as a process of its own whose output goes to ``<folder>/logs``.
+    """Run the unfinished trainings, one process after the other, with output in ``<folder>/logs``.
 
-    Raises ConfigError if ``folder`` holds another comparison, or runs of another machine, other versions or sources;
-    ResultsError if a run fails; KeyboardInterrupt passes through, once the run has written its checkpoint.
+    Raises ConfigError if ``folder`` contains another comparison, or one of another machine, other versions or sources;
+    ResultsError if a run fails.  A KeyboardInterrupt is raised after the run has written its checkpoint.
     """
     settings.check(folder)
     with locked(folder):
@@ -127,7 +134,7 @@ def run_all(settings: ABSettings, folder: Path, script: Path, log: Callable[[str
         for seed, pair in zip(settings.seeds, timing.abba(len(settings.seeds)), strict=True):
             for arm in pair:
                 if done := finished(folder, arm, seed):
-                    log(f"{arm}_seed{seed}: finished already, in {done}")
+                    log(f"{arm}_seed{seed}: already finished in {done}")
                 else:
                     _run_one(settings, folder, script, arm, seed, log)
 
@@ -139,11 +146,11 @@ def _run_one(settings: ABSettings, folder: Path, script: Path, arm: str, seed: i
     status = _run([sys.executable, "-u", str(script), *settings.flags(arm, seed, folder)], log_file)
     if status or not finished(folder, arm, seed):
         last = log_file.read_text(encoding="utf-8").strip().splitlines()[-1:] or ["no output"]
-        raise ResultsError(f"{name}: ended with status {status}: {last[0]}; see {log_file}, mend it, and repeat")
+        raise ResultsError(f"{name}: ended with status {status}: {last[0]}; see {log_file}, fix the problem and repeat")
 
 
 def _settle(settings: ABSettings, folder: Path) -> None:
-    """Write what is compared, or check that it is what was begun here; seeds may be added or left out."""
+    """Write the settings of the comparison, or check them against those in the folder; the seeds may differ."""
     record: dict[str, dict] = {
         "plan": {name: list(getattr(settings, name)) for name in ("a", "b", "common")} | {"test": settings.test},
         "machine": machine.machine(),
@@ -153,7 +160,7 @@ def _settle(settings: ABSettings, folder: Path) -> None:
     file = folder / PLAN
     if not file.exists():
         if runs_folder(folder).exists():
-            raise ConfigError(f"holds runs, but no {PLAN}; choose another folder", "--out", folder)
+            raise ConfigError(f"contains runs, but no {PLAN}; choose another folder", "--out", folder)
         write_json(file, record)
         return
     different = machine.differences(record, _facts(file))
@@ -164,15 +171,15 @@ def _settle(settings: ABSettings, folder: Path) -> None:
 
 
 def _facts(file: Path) -> dict:
-    """Load the facts of the comparison that ``_settle`` has written."""
+    """Load the file that ``_settle`` has written."""
     facts: dict = read_json(file, ResultsError, "restore it, or begin again in another folder")
     if wrong := mismatch(facts, {...: {}}):
-        raise ResultsError(f"{file}: no facts of a comparison: {wrong}; restore it, or begin again in another folder")
+        raise ResultsError(f"{file}: is damaged: {wrong}; restore it, or begin again in another folder")
     return facts
 
 
 def _run(command: list[str], log_file: Path) -> int:
-    """Exit status of a command whose output goes to a file; after Ctrl-C it gets time to exit."""
+    """Run a command with output to a file; return its exit status.  After Ctrl-C it has STOP_SECONDS to exit."""
     with open(log_file, "w", encoding="utf-8") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         try:
@@ -183,7 +190,7 @@ def _run(command: list[str], log_file: Path) -> int:
 
 
 def finished(folder: Path, arm: str, seed: int) -> Path | None:
-    """The newest finished run of an arm and seed; a run is finished when its results.json names the seed."""
+    """Return the newest finished run of an arm and seed, or None.  A finished run has results of the seed."""
     for run in sorted(runs_folder(folder).glob(f"{arm}_seed{seed}_*"), reverse=True):
         if (run / "results.json").is_file() and str(seed) in _entries(load_results(run / "results.json")):
             return run
@@ -191,7 +198,7 @@ def finished(folder: Path, arm: str, seed: int) -> Path | None:
 
 
 def _entries(results: dict) -> dict[str, dict]:
-    """Seed -> entry of a run's results, which hold one architecture."""
+    """Return seed -> entry of a run's results."""
     (architecture,) = results["architectures"].values()
     return architecture["seeds"]
 
@@ -202,21 +209,28 @@ def _entries(results: dict) -> dict[str, dict]:
 
 @dataclass(frozen=True)
 class ABRun:
-    """One finished run."""
+    """One finished run.
 
-    arm: str  # "a" or "b"
+    arm: "a" or "b".
+    frames_per_s: upper limit, since episodes end within decisions.
+    share: phase -> share of the training time.
+    held_out: success in the final evaluation, None without one.
+    guarded: True if the best policy on the dev levels was delivered, not the last one.
+    """
+
+    arm: str
     seed: int
     folder: str
     decisions_per_s: float
-    frames_per_s: float  # game frames; at most, since episodes end inside decisions
-    share: dict[str, float]  # of the time of training, by phase
-    held_out: float | None  # success of the final evaluation; None if there was none
-    guarded: bool  # whether the best policy on the dev levels was delivered, not the last one
+    frames_per_s: float
+    share: dict[str, float]
+    held_out: float | None
+    guarded: bool
 
 
 @dataclass(frozen=True)
 class ABBand:
-    """A learning curve of one arm: mean over seeds with 95 % bootstrap bounds, at the same decisions for both arms."""
+    """A learning curve of one arm: mean over seeds and bounds of a 95 % bootstrap interval."""
 
     mean: list[float]
     low: list[float]
@@ -225,44 +239,53 @@ class ABBand:
 
 @dataclass(frozen=True)
 class ABRow:
-    """One quantity: the mean of each arm, and how B relates to A over pairs of equal seed."""
+    """One quantity: the mean of each arm, and the relation "B / A" or "B - A" over pairs of equal seed."""
 
     quantity: str
     a: float
     b: float
-    relation: str  # "B / A" or "B - A"
+    relation: str
     estimate: Estimate
 
 
 @dataclass(frozen=True)
 class ChangedPart:
-    """The part that B makes faster, for the line of Amdahl's law.  Raises TimingError for values out of range."""
+    """The part of the work that B speeds up, for Amdahl's law.  Raises TimingError for values out of range.
 
-    share: float  # of A's time, 0 to 1
-    speed_up: float  # how many times as fast the part was measured to be
+    share: of A's time, 0 to 1.
+    speed_up: of the part.
+    """
+
+    share: float
+    speed_up: float
 
     def __post_init__(self) -> None:
         timing.amdahl(self.share, self.speed_up)
 
     @property
     def expected(self) -> float:
-        """Speed-up of the whole."""
+        """Expected speed-up of the whole."""
         return timing.amdahl(self.share, self.speed_up)
 
 
 @dataclass(frozen=True)
 class ABComparison:
-    """All that is known of a comparison."""
+    """Result of a comparison.
+
+    rows: of the table.
+    decisions: x values of the curves.
+    bands: curve -> arm -> band.
+    """
 
     settings: ABSettings
     runs: list[ABRun]
-    rows: list[ABRow]  # what the table shows
-    decisions: list[float]  # where the curves have values
-    bands: dict[str, dict[str, ABBand]]  # curve -> arm -> band
+    rows: list[ABRow]
+    decisions: list[float]
+    bands: dict[str, dict[str, ABBand]]
     part: ChangedPart | None = None
 
     def to_dict(self) -> dict:
-        """Plain values for comparison.json."""
+        """Return plain values for comparison.json."""
         values = asdict(self)
         part = values.pop("part") or {"share": None, "speed_up": None}
         return {"plan": values.pop("settings"), **values, **part, "expected": self.part and self.part.expected}
@@ -291,7 +314,7 @@ def _read(folder: Path, arm: str, seed: int) -> ABRun:
 
 
 def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow]:
-    """Table rows of speed, shares of time and learning curves, over seeds."""
+    """Return the rows of speed, shares of time and learning curves, paired by seed."""
     rows = [
         _row(f"{unit}/s", [getattr(run, f"{unit}_per_s") for run in runs], "B / A") for unit in ("decisions", "frames")
     ]
@@ -304,7 +327,7 @@ def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow
 
 
 def _on_dev_levels(runs: Sequence[ABRun]) -> list[ABRow]:
-    """Of the table: success of what was delivered, over levels and seeds; nothing where a run has played no dev levels."""
+    """Return the row of the delivered policies' success on dev levels, or [] if a run has no evaluations on them."""
     found: dict[str, list[tuple[History, np.ndarray]]] = {"a": [], "b": []}
     for run in runs:
         history = read_history(_job_folder(run))
@@ -316,7 +339,7 @@ def _on_dev_levels(runs: Sequence[ABRun]) -> list[ABRow]:
 
 
 def _on_test_levels(runs: Sequence[ABRun]) -> list[ABRow]:
-    """Table row: success in the final evaluation, over levels and seeds; [] if a run has no final evaluation."""
+    """Return the row of success in the final evaluation, or [] if a run has none."""
     if any(run.held_out is None for run in runs):
         return []
     wins = {
@@ -333,29 +356,29 @@ def _paired(quantity: str, b: LevelWins, a: LevelWins) -> ABRow:
 
 
 def _job_folder(run: ABRun) -> Path:
-    """Of a run, which trained one architecture under one condition from one seed."""
+    """Return the folder of the run's only training."""
     found = next(iter(event_folders(run.folder)), None)
     return found.parent if found else Path(run.folder)
 
 
 def _row(quantity: str, values: Sequence[float] | np.ndarray, relation: str = "B - A") -> ABRow:
-    """values: of all runs, those of A first."""
+    """Compare the arms.  values: of all runs, those of A first."""
     a, b = np.split(np.asarray(values, float), 2)
     estimate = mean_of_ratios(b, a) if relation == "B / A" else mean_difference(b, a)
     return ABRow(quantity, float(a.mean()), float(b.mean()), relation, estimate)
 
 
 def _on_one_grid(runs: Sequence[dict[str, Scalars]]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Decisions float64[GRID] that all runs have reached, and each curve float64[runs, GRID] there, linear in between."""
+    """Interpolate all runs at the same decisions; return decisions float64[GRID] and curve -> values float64[runs, GRID]."""
     tags = {name: curve.tag for name, curve in CURVES.items()}
     for tag in tags.values():
         if not all(tag in scalars for scalars in runs):
-            raise ResultsError(f"a run has no {tag}: no episode ended in it; give more --total-timesteps")
+            raise ResultsError(f"a run has no {tag}, as no episode ended; give more --total-timesteps")
     needed = [scalars[tag] for scalars in runs for tag in tags.values()]
     first, end = max(s.steps[0] for s in needed), min(s.steps[-1] for s in needed)
     if first > end:
         raise ResultsError(
-            f"one run began to log at {first} decisions, another ended at {end}; give more --total-timesteps"
+            f"the curve of a run starts at {first} decisions, where another has ended ({end}); give more --total-timesteps"
         )
     grid = np.linspace(first, end, GRID)
     return grid, {
@@ -365,7 +388,7 @@ def _on_one_grid(runs: Sequence[dict[str, Scalars]]) -> tuple[np.ndarray, dict[s
 
 
 def _band(curve: np.ndarray) -> ABBand:
-    """curve: float64[seeds, GRID]."""
+    """Return mean and interval over seeds.  curve: float64[seeds, GRID]."""
     points = [bootstrap(lambda values: values.mean(axis=1), column) for column in curve.T]
     mean = [point.value for point in points]
     low = [point.value if point.low is None else point.low for point in points]  # a single seed has no interval
@@ -374,7 +397,7 @@ def _band(curve: np.ndarray) -> ABBand:
 
 
 def comparison_text(comparison: ABComparison) -> str:
-    """The comparison as a table, with the line of Amdahl's law if requested."""
+    """Return the comparison as text: flags, table, and Amdahl's law if ``part`` was given."""
     settings, part = comparison.settings, comparison.part
     header = ("quantity", "A", "B", "relation", "95 % interval")
     rows = [(r.quantity, _number(r.a), _number(r.b), r.relation, r.estimate) for r in comparison.rows]
@@ -388,8 +411,8 @@ def comparison_text(comparison: ABComparison) -> str:
     if part is not None:
         lines += [
             "",
-            f"Amdahl: {part.share:.0%} of the time made {part.speed_up:g} times as fast lets expect "
-            f"{part.expected:.3f}; measured {comparison.rows[0].estimate}",
+            f"Amdahl: expected speed-up {part.expected:.3f}, as {part.share:.0%} of the time is {part.speed_up:g} times as "
+            f"fast; measured {comparison.rows[0].estimate}",
         ]
     return "\n".join(lines)
 
@@ -399,7 +422,7 @@ def _number(value: float) -> str:
 
 
 def write(comparison: ABComparison, folder: Path) -> list[Path]:
-    """Write comparison.json, comparison.txt and a picture of each curve; returns the files."""
+    """Write comparison.json, comparison.txt and a picture of each curve; return the files."""
     facts = _facts(folder / PLAN)
     files = [folder / "comparison.json", folder / "comparison.txt"]
     write_json(files[0], facts | comparison.to_dict())

@@ -1,18 +1,12 @@
-"""Files of an experiment's folder: how they are written, read back, and compared when a run is resumed.
-
-Of one training:
-    run.json                       settings with their sources
-    plan.json                      sizes, threads and precision
-    pretrain/clone.safetensors     the BC policy; taught.safetensors: the same after distillation
-    eval_results.json, test_levels.csv   the final evaluation
-    finished.json                  all that results and report need of a finished training; written last
-Of the experiment: config.json, results.json, experiment.json with report.html, and summary.txt, which is written last.
+"""Files of an experiment's folder (docs/file_formats.md).
 
     record = ExperimentRecord(config, created=datetime.now(), ...)
     record = record.with_run(run)             # a RunRecord per training
     write_experiment(record, folder)
 
-``docs/file_formats.md`` describes the files.
+Files of a training: run.json, plan.json, pretrain/clone.safetensors (BC policy) and taught.safetensors (after distillation),
+eval_results.json, test_levels.csv, and last finished.json.
+Files of an experiment: config.json, results.json, experiment.json, report.html, and last summary.txt.
 """
 
 import base64
@@ -60,10 +54,10 @@ from rl.ppo.training_state import FINAL
 PLAN_FILE = "plan.json"
 BC_POLICY = f"pretrain/clone{checkpoint.SUFFIX}"
 DISTILLED_POLICY = f"pretrain/taught{checkpoint.SUFFIX}"
-SUMMARY = "summary.txt"  # written last: where it exists, the experiment is complete
+SUMMARY = "summary.txt"  # written last, so it marks a complete experiment
 LIBRARIES = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py", "tensorboard")
-_MAX_FINISHED_BYTES = 1 << 30  # the inputs of a million episodes
-_REMEDY = "restore the file, or remove it to repeat what it stores"
+_MAX_FINISHED_BYTES = 1 << 30  # inputs of a million episodes
+_REMEDY = "restore the file, or remove it to compute its content again"
 _SIZES = ("num_envs", "rollout_length", "minibatch_size", "epochs", "torch_threads", "simulator_threads")
 _PLAN: dict = {"settings": {name: {} for name in (*_SIZES, "precision", "device")}}  # shapes of JSON values
 _EPISODE = {"inputs": str, **dict.fromkeys(("level_index", "decisions", "gold"), int)}
@@ -71,23 +65,23 @@ _LENGTH = ("ppo.total_timesteps", "ppo.time_budget_minutes")
 
 
 class ResumeError(UserError, RuntimeError):
-    """A run that cannot be resumed; the message names the file, the problem and the remedy."""
+    """A run cannot be resumed."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, {} if there is no file; ResumeError for a damaged one."""
+    """Return the object in a JSON file, or {} without a file; ResumeError for a damaged file."""
     if not path.is_file():
         return {}
     found = read_json(path, ResumeError, _REMEDY, _MAX_FINISHED_BYTES)
     if not isinstance(found, dict):
-        raise ResumeError(f"{path}: not a JSON object; {_REMEDY}")
+        raise ResumeError(f"{path}: is not a JSON object; {_REMEDY}")
     return found
 
 
 def _decoded(kind: Any, plain: object, path: Path) -> Any:
     try:
         return from_plain(kind, plain)
-    except ValueError as error:  # PlainError, or a value that the class rejects
+    except ValueError as error:  # PlainError, or an error of the class
         raise _unreadable(path, error) from error
 
 
@@ -100,15 +94,15 @@ def _unreadable(path: Path, error: Exception) -> ResumeError:
 
 
 def save_plan(folder: Path, plan: hardware.Plan, plan_request: hardware.PlanRequest) -> None:
-    """Store the plan of a run with the request that it answers."""
+    """Store the plan of a run and its request."""
     write_json(folder / PLAN_FILE, {"wishes": asdict(plan_request), "plan": asdict(plan)})
 
 
 def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan | None:
-    """Return the stored plan of a run, None if there is none.
+    """Return the stored plan of a run, or None.
 
-    plan_request: the current one; it may differ from the stored one in the number of decisions and in the evaluator.
-    ResumeError for other differences, and where the run needs a GPU and there is none.
+    plan_request: current request, which may differ from the stored one in the number of decisions and the evaluator.
+    Raises ResumeError for other differences, and if the plan needs a GPU but there is none.
     """
     path = folder / PLAN_FILE
     stored = read_object(path)
@@ -119,8 +113,7 @@ def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan
     changed = {name for name, value in asdict(plan_request).items() if stored["wishes"].get(name) != value}
     if fixed := sorted(changed - {"total_timesteps", "evaluator"}):
         raise ResumeError(
-            f"{path}: the run began with another {' and '.join(fixed)}, which cannot change within a run, as its "
-            "environments and sizes depend on it; begin a new run"
+            f"{path}: the run began with another {' and '.join(fixed)}, which cannot change within a run; begin a new run"
         )
     plan: hardware.Plan = _decoded(hardware.Plan, stored["plan"], path)
     if plan.device == "cuda" and not torch.cuda.is_available():
@@ -129,17 +122,17 @@ def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan
 
 
 DEFAULT, GIVEN, PLANNED = "default", "command line", "hardware plan"  # sources of a setting
-_PLAN_SOURCES = {"flag": GIVEN, "default": PLANNED}  # the plan's own names of sources
-_PLAN_NAMES = {"precision": "mixed_precision"}  # settings of the plan with another name in the configuration
+_PLAN_SOURCES = {"flag": GIVEN, "default": PLANNED}  # source in the plan -> source in run.json
+_PLAN_NAMES = {"precision": "mixed_precision"}  # name in the plan -> name in the configuration
 
 
 def settings_with_sources(
     config: ExperimentConfig, settings: PPOConfig, plan: hardware.Plan
 ) -> dict[str, dict[str, Any]]:
-    """Dotted name -> {"value", "source"} of every setting and of everything that the hardware plan chose, for run.json.
+    """Return dotted name -> {"value", "source"} of every setting, and of the plan's values ("plan.NAME"), for run.json.
 
-    settings: the resolved PPO settings.
-    Where no source was recorded, a value other than the default counts as given on the command line.
+    settings: of PPO, with the plan's values for None.
+    Without a recorded source, the source is "default" for a default value, and "command line" for others.
     """
     found, plain = {}, config.to_dict()
     for _, section, known in known_settings():
@@ -167,13 +160,13 @@ def settings_with_sources(
 
 @dataclass(frozen=True)
 class PretrainedPolicy:
-    """A BC policy and how it was trained.
+    """A BC policy and its training.
 
     result: of imitation.
-    probe: held-out observations, on which PPO's policy must act the same after the weights are transferred.
+    probe: held-out observations, key -> [rows, ...], on which the BC policy and PPO's policy must agree.
     runs: level fingerprint -> actions int8[n] of its shortest demonstration.
     distillation_s: seconds of distillation.
-    spent_before: seconds of its training before the run was interrupted.
+    spent_before: seconds of training in earlier processes of a resumed run.
     """
 
     policy: NppPolicy
@@ -199,10 +192,10 @@ def save_pretrained(
 
 
 def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_POLICY) -> PretrainedPolicy | None:
-    """Load a stored BC policy, None if there is no file.
+    """Load a stored BC policy, or return None without a file.
 
     name: BC_POLICY or DISTILLED_POLICY.
-    CheckpointError for a damaged file, or one of another frame skip.
+    Raises CheckpointError for a damaged file or another frame skip.
     """
     path = folder / name
     if not path.is_file():
@@ -210,7 +203,7 @@ def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_P
     try:
         policy, data = checkpoint.load_policy(path)
     except checkpoint.CheckpointError as error:
-        raise checkpoint.CheckpointError(f"{error}; or remove it to repeat what made it") from error
+        raise checkpoint.CheckpointError(f"{error}; or remove it to train it again") from error
     checkpoint.check_frame_skip(path, data, frame_skip)
     made = data["training"]
     wrong = mismatch(made, {"result": {}, "probe": {}, "runs": {}, "taught_s": float})
@@ -237,19 +230,13 @@ def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_P
 class RunRecord:
     """Result of one training.
 
-    architecture: its name.
-    pretrained: True if imitation came before PPO.
-    label: the architecture, with the condition where an experiment has several.
-    title: the label, with the seed where there are several.
-    folder: of this run.
-    played: method ("random", "bc", "ppo") -> episodes of the final evaluation; [] if it was not run.
-    cloning, transfer: of the imitation; None without.
-    speed: as in results.json; ``share``: of the time of rollouts and updates, by phase.
-    plan: sizes and the source of each.
-    films: recorded episodes.
-    events: noteworthy moments of training, in words and numbers.
-    wall_time_s: of the whole run.
-    curriculum: strategy, counts and success by category, events with their reasons.
+    architecture, pretrained, label, title, seed, folder: as in ``Job``.
+    played: method ("random", "bc", "ppo") -> episodes of the final evaluation, [] if skipped.
+    cloning, transfer: results of imitation and of the weight transfer; None without.
+    speed: as in results.json.
+    events: evaluations, stage changes and the like, for the report.
+    wall_time_s: seconds of the training, including earlier processes.
+    curriculum: strategy, counts and success by category.
     settings: dotted name -> {"value", "source"}.
     """
 
@@ -272,34 +259,34 @@ class RunRecord:
 
     @property
     def delivered(self) -> str:
-        """Describe which policy the dev levels selected and why; "" without such a selection."""
+        """Description of the policy that was selected on the dev levels; "" without selection."""
         return next((event["delivered"] for event in self.events if "delivered" in event), "")
 
     @cached_property
     def results(self) -> dict[str, dict[str, Stats] | None]:
-        """Method -> statistics per category on the test levels; None: not run."""
+        """Method -> statistics per category on the test levels, None if skipped."""
         return {
             method: by_category_and_support(episodes) if episodes else None for method, episodes in self.played.items()
         }
 
     @cached_property
     def wins(self) -> dict[str, LevelWins]:
-        """Method -> wins on each test level, for the methods that were run."""
+        """Method -> wins on each test level, for evaluated methods."""
         return {method: LevelWins.count(episodes) for method, episodes in self.played.items() if episodes}
 
     @cached_property
     def checklist(self) -> list[Item]:
-        """Criteria of a sound training, evaluated on its curves."""
+        """Criteria of successful training and their verdicts."""
         return checklist(self.folder)
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
-        """PPO against the BC policy and random play, level by level."""
+        """PPO against the BC policy and random play, paired by level."""
         return _against_baselines(self.title, [self])
 
 
 def save_run(record: RunRecord) -> None:
-    """Store the record of a finished run; the last file that a run writes."""
+    """Store the record of a finished training."""
     plain = asdict(replace(record, played={}))
     del plain["folder"]
     episodes = {method: [_encode_episode(episode) for episode in played] for method, played in record.played.items()}
@@ -307,7 +294,7 @@ def save_run(record: RunRecord) -> None:
 
 
 def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
-    """Return the record of a finished run, None if it is not finished.  levels: of the final evaluation."""
+    """Return the record of a finished training, or None.  levels: of the final evaluation, in their order."""
     path = folder / FINISHED_FILE
     plain = read_object(path)
     if not plain:
@@ -320,7 +307,7 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
             sorted((one.level_index, one.category) for one in episodes) for episodes in played.values() if episodes
         ]
         if played.keys() != METHODS.keys() or any(one != tests[0] for one in tests):
-            raise ValueError(f"its policies should be {', '.join(METHODS)}, which have played the same levels")
+            raise ValueError(f"methods must be {', '.join(METHODS)}, evaluated on the same levels")
         run: RunRecord = from_plain(RunRecord, plain | {"folder": folder, "played": played})
         return run
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -328,7 +315,7 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
 
 
 def _encode_episode(episode: EpisodeRecord) -> dict[str, Any]:
-    left_out = ("level", "commands", "memory")  # the last two are needed only until films are made
+    left_out = ("level", "commands", "memory")  # the last two are for films only
     plain = {one.name: getattr(episode, one.name) for one in fields(episode) if one.name not in left_out}
     return plain | {
         "level": episode.level.fingerprint,
@@ -338,18 +325,18 @@ def _encode_episode(episode: EpisodeRecord) -> dict[str, Any]:
 
 def _decode_episode(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRecord:
     if odd := [name for name in ("level_index", "decisions", "gold") if not 0 <= plain[name] < 1 << 31]:
-        raise ValueError(f"{odd[0]} of an episode cannot be {plain[odd[0]]}")
+        raise ValueError(f"{odd[0]} of an episode is {plain[odd[0]]}")
     inputs = np.frombuffer(inflate(base64.b64decode(plain["inputs"]), MAX_BYTES), np.uint8)
     level = levels[plain["level_index"]]
     if plain["level"] != level.fingerprint:
-        raise ValueError(f"level {plain['level_index']} is another one now: restore the levels in their order")
+        raise ValueError(f"level {plain['level_index']} has changed; restore the levels and their order")
     more = {"inputs": inputs, "level": level, "commands": None, "memory": None}
     episode: EpisodeRecord = from_plain(EpisodeRecord, {**plain, **more})
     return episode
 
 
 def is_extended(folder: Path, ppo: PPOConfig) -> bool:
-    """Return True if PPO of a run is finished and the settings have more decisions or minutes, and less of neither."""
+    """Return True if PPO is finished, and its limit of decisions or minutes was raised and neither was lowered."""
     if not any(path.is_file() for path in _ends(folder)):
         return False
     begun = read_object(folder / RUN_FILE)
@@ -361,13 +348,13 @@ def is_extended(folder: Path, ppo: PPOConfig) -> bool:
 
 
 def reopen(folder: Path) -> None:
-    """Let PPO of a finished run continue from its newest checkpoint."""
+    """Remove the files that mark PPO as finished, so that it resumes from its newest checkpoint."""
     for path in _ends(folder):
         path.unlink(missing_ok=True)
 
 
 def _ends(folder: Path) -> tuple[Path, Path]:
-    """Files of which each marks PPO of a run as finished."""
+    """Return the files that mark PPO as finished."""
     return folder / FINISHED_FILE, folder / "checkpoints" / FINAL
 
 
@@ -377,14 +364,14 @@ def _ends(folder: Path) -> tuple[Path, Path]:
 
 @dataclass(frozen=True)
 class ExperimentRecord:
-    """An experiment and its finished runs; the files of the experiment are views of it.
+    """An experiment and its finished trainings, from which the experiment's files are made.
 
-    machine: in words.
-    versions: of Python, the libraries and the sources.
+    machine: description.
+    versions: of Python, libraries and sources.
     fingerprints: dataset -> digest of its levels.
-    audit: arithmetic of the rewards, per category.
-    circumstances: of the process, for config.json: host, environment, command.
-    resumed: an entry per resume: "at", "overrides" (name -> [before, after]), "machine", "versions" and circumstances.
+    audit: returns of winning, time-out and dying per category.
+    circumstances: host, environment and command of the process.
+    resumed: one entry per resume: "at", "overrides" (name -> [before, after]), "machine", "versions" and circumstances.
     """
 
     config: ExperimentConfig
@@ -398,12 +385,12 @@ class ExperimentRecord:
     resumed: Sequence[dict] = ()
 
     def with_run(self, run: RunRecord) -> "ExperimentRecord":
-        """Return the record with one more run."""
+        """Return the record with one more training."""
         return replace(self, runs=(*self.runs, run))
 
     @property
     def groups(self) -> dict[str, list[RunRecord]]:
-        """Label -> its runs, one for each seed."""
+        """Label -> its trainings, one per seed."""
         groups: dict[str, list[RunRecord]] = {}
         for run in self.runs:
             groups.setdefault(run.label, []).append(run)
@@ -411,7 +398,7 @@ class ExperimentRecord:
 
     @property
     def all_seeds(self) -> dict[str, dict[str, dict[str, Stats] | None]]:
-        """Label -> results over all of its seeds, for labels with several."""
+        """Label -> results over all seeds, for labels with several seeds."""
         return {
             label: {
                 method: by_category_and_support(*(run.played[method] for run in runs))
@@ -425,10 +412,10 @@ class ExperimentRecord:
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
-        """Comparisons over all seeds.
+        """Comparisons over all seeds: between architectures, between conditions, and between methods.
 
-        Architectures under the same condition; conditions of the same architecture; and, for labels with several seeds,
-        PPO against the BC policy and random play.
+        Labels are compared if they differ in architecture or condition only.  PPO is compared with the BC policy and
+        random play for labels with several seeds.
         """
         several = {label: runs for label, runs in self.groups.items() if len(runs) > 1}
         found = [one for label, runs in several.items() for one in _against_baselines(label, runs)]
@@ -439,7 +426,7 @@ class ExperimentRecord:
 
 
 def _against_baselines(name: str, runs: Sequence[RunRecord]) -> list[Comparison]:
-    """PPO against the BC policy and random play, over some seeds of one label."""
+    """Compare PPO with the BC policy and random play, over trainings of one label."""
     return [
         compare(f"{name} {METHODS['ppo']}", METHODS[method], _over(runs, "ppo"), _over(runs, method))
         for method in ("bc", "random")
@@ -448,7 +435,7 @@ def _against_baselines(name: str, runs: Sequence[RunRecord]) -> list[Comparison]
 
 
 def _between(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> list[Comparison]:
-    """PPO of one label against PPO of another, over the seeds that both have finished."""
+    """Compare PPO of two labels over their common seeds."""
     sides = [{run.seed: run for run in runs if "ppo" in run.wins} for runs in (first, second)]
     seeds = [seed for seed in sides[0] if seed in sides[1]]
     if not seeds:
@@ -462,23 +449,18 @@ def _over(runs: Sequence[RunRecord], method: str) -> LevelWins:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and the libraries; commit of the sources where they are a git checkout."""
+    """Return versions of Python, libraries, and the sources if they are a git checkout."""
     return {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()} | git_state()
 
 
 def circumstances() -> dict[str, object]:
-    """Circumstances that results may depend on, besides settings, data and versions; secrets are redacted.
-
-    host: processor, cores, system; speed is compared only between equal hosts.
-    environment: variables that influence the computation.
-    command: command line of the process.
-    """
+    """Return host, environment variables and command line of the process, without secrets."""
     command = [redact(argument) for argument in sys.argv]
     return {"host": machine(), "environment": environment(), "command": command}
 
 
 def write_experiment(record: ExperimentRecord, folder: Path) -> None:
-    """Write every file that is a view of the record; only config.json before the first run is finished."""
+    """Write all files of the record; before the first finished training only config.json."""
     write_json(folder / "config.json", config_view(record))
     if not record.runs:
         return
@@ -493,14 +475,14 @@ def write_experiment(record: ExperimentRecord, folder: Path) -> None:
 
 
 def config_view(record: ExperimentRecord) -> dict:
-    """Content of config.json: the resolved configuration and everything else that a run depends on."""
+    """Return the content of config.json: configuration, data, versions and circumstances."""
     begun = {"created": record.created.isoformat(timespec="seconds"), "resumed": list(record.resumed)}
     settings = record.config.to_dict() | {"data": record.fingerprints}
     return settings | begun | _where(record) | record.circumstances
 
 
 def results_view(record: ExperimentRecord) -> dict:
-    """Content of results.json: success per architecture, seed, suite and category, and comparisons."""
+    """Return the content of results.json: success per architecture, seed, suite and category, and comparisons."""
     architectures: dict[str, dict[str, dict]] = {
         label: {"seeds": {str(run.seed): _results_entry(run) for run in runs}} for label, runs in record.groups.items()
     }
@@ -529,7 +511,7 @@ def _suites(results: Mapping[str, dict[str, Stats] | None]) -> dict:
 
 
 def report_view(record: ExperimentRecord) -> dict:
-    """Content of experiment.json, from which report.html is made; see ``rl.experiment.report``."""
+    """Return the content of experiment.json, the input of ``rl.experiment.report``."""
     audit = [asdict(row) for row in record.audit]
     return {
         "name": record.config.experiment_name,
@@ -568,7 +550,7 @@ def _where(record: ExperimentRecord) -> dict:
 
 
 def summary(record: ExperimentRecord, folder: Path) -> str:
-    """Text of summary.txt: a table per run, comparisons, and the paths of films and report."""
+    """Return the text of summary.txt: tables, comparisons, and paths of films and report."""
     parts = []
     for run in record.runs:
         lines = [comparison.sentence for comparison in run.comparisons]

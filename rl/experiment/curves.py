@@ -1,4 +1,4 @@
-"""The learning curves of a run: what is shown, and a chart of each."""
+"""Charts of learning curves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STAGE = "curriculum/current_stage_idx"
-_OF_STAGE = ("curriculum_stages/", "_share")  # around the name of a stage, in a tag that every stage has
+_OF_STAGE = ("curriculum_stages/", "_share")  # before and after the stage's name in a tag
 
 
 class Stage(NamedTuple):
-    """A stage of the curriculum.  begin: decisions played until then."""
+    """A stage of the curriculum.  begin: decisions of training before it."""
 
     begin: int
     name: str
@@ -28,12 +28,11 @@ class Stage(NamedTuple):
 class Chart:
     """One chart of learning curves.
 
-    title, unit: of the chart.
-    tags: shown in it; the first is solid, further ones dashed or dotted.
-    factor: values are multiplied by it.
-    smooth: width of the running mean, in points.
-    steps: drawn as a staircase, a step per stage.
-    since_start: each value is a rate over all that came before, and is shown as the rate since the value before.
+    tags: scalars to draw, the first as a solid line, others dashed or dotted.
+    factor: of the values.
+    smooth: width of the running mean in points.
+    steps: draw a step function of the curriculum's stages.
+    since_start: the values are average rates since the start, and are converted to rates between points.
     """
 
     title: str
@@ -46,8 +45,8 @@ class Chart:
 
 
 CHARTS = (
-    Chart("Success on dev levels, always the same", ("eval/all_success",), "%", 100.0),
-    Chart("Success on the levels that are drawn", ("rollout/success_rate",), "%", 100.0),
+    Chart("Success on dev levels", ("eval/all_success",), "%", 100.0),
+    Chart("Success on training levels", ("rollout/success_rate",), "%", 100.0),
     Chart("Return per episode", ("rollout/ep_rew_mean",)),
     Chart("Episode length", ("rollout/ep_len_mean",), "decisions"),
     Chart("Entropy of the policy", ("train/entropy_loss",), "nats", -1.0),
@@ -57,13 +56,13 @@ CHARTS = (
     Chart("Curriculum stage", (STAGE,), steps=True),
     Chart("Speed", ("time/fps",), "decisions/s", smooth=5, since_start=True),
 )
-_PLACE = "_place"  # likewise, of a stage's place among them, where they come one after the other
+_PLACE = "_place"  # end of the tag with a stage's position in the order of stages
 _STYLES = ("-", "--", ":")
 _STAGE_NAME: dict[str, Any] = {"rotation": 90, "va": "top", "ha": "right", "fontsize": 7, "color": INK}
 
 
 def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
-    """The stages of a run's curriculum, as they came; none where it had no stages."""
+    """Return the stages of a run in the order of training, [] without a curriculum of stages."""
     if STAGE not in scalars:
         return []
     names = stage_names(scalars)
@@ -73,7 +72,7 @@ def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
 
 
 def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
-    """Return the names of the stages in order; in older runs the categories, with unknown ones last."""
+    """Return the names of the stages in order.  Older runs do not log it; for them, unknown categories come last."""
     before, after = _OF_STAGE
     found = {
         tag.removeprefix(before).removesuffix(after)
@@ -88,10 +87,10 @@ def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
 def curve_chart(
     chart: Chart, runs: Mapping[str, Mapping[str, Scalars]], marks: Mapping[str, Sequence[Stage]] | None = None
 ) -> bytes | None:
-    """PNG of one chart with a line per run and tag; runs: name -> tag -> Scalars.  None where no run has any tag.
+    """Return a PNG with a line per run and tag, or None if no run has any of the tags.
 
-    marks: name -> stages, whose beginnings are marked; they are named if it is one run's.  Runs have the colours that
-        ``coloured`` gives them, in all charts the same, and are not named in the chart.
+    runs: name -> tag -> Scalars.  Colours are those of ``coloured``, so they are equal in all charts.
+    marks: name -> stages, whose beginnings are marked, with names if there is only one run.
     """
     if not any(tag in scalars for scalars in runs.values() for tag in chart.tags):
         return None
@@ -123,7 +122,7 @@ def curve_chart(
 
 
 def shown_line(chart: Chart, line: Scalars) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the points of one tag in a chart: steps int64[n], values float64[n], and their running mean or None."""
+    """Return steps int64[n], values float64[n] and their running mean float64[n] or None, as drawn in a chart."""
     steps, values = _since_start(line) if chart.since_start else line
     values = chart.factor * values
     smooth = chart.smooth > 1 and len(values) > chart.smooth
@@ -131,7 +130,7 @@ def shown_line(chart: Chart, line: Scalars) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _mark_stages(axes: "Axes", runs: Mapping[str, object], marks: Mapping[str, Sequence[Stage]]) -> None:
-    """A line where a stage begins, in the run's colour; with its name if there is one run."""
+    """Draw a vertical line at the beginning of each stage."""
     for colour, name, _ in coloured(runs):
         for stage in marks.get(name, ())[1:]:
             axes.axvline(stage.begin, color=colour if len(runs) > 1 else INK, linewidth=0.8, linestyle=":", alpha=0.7)
@@ -140,7 +139,7 @@ def _mark_stages(axes: "Axes", runs: Mapping[str, object], marks: Mapping[str, S
 
 
 def _since_start(line: Scalars) -> Scalars:
-    """Rates since the value before, of rates since the start; the first, in which everything began, is left out."""
+    """Convert average rates since the start to rates between points, without the first point."""
     steps, rates = line
     keep = np.flatnonzero(rates > 0)
     steps, seconds = steps[keep], steps[keep] / rates[keep]
@@ -150,7 +149,7 @@ def _since_start(line: Scalars) -> Scalars:
 
 
 def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Mean of the last ``width`` values (fewer at the start)."""
+    """Return the mean of the last ``width`` values, fewer at the start."""
     total = np.cumsum(np.concatenate([[0.0], values]))
     end = np.arange(1, len(values) + 1)
     start = np.maximum(end - width, 0)

@@ -1,4 +1,4 @@
-"""Data of an experiment: levels, their checks before training, demonstrations, evaluations."""
+"""Data of an experiment: levels, demonstrations and evaluation suites."""
 
 import hashlib
 import math
@@ -25,20 +25,20 @@ from rl.policy.architectures import Architecture
 from rl.ppo.vec_env import BatchVecEnv
 
 RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics without demonstrations
-Log = Callable[[str], None]  # receives lines for people
-Pairs = list[tuple[Level, str]]  # levels with their categories
+Log = Callable[[str], None]  # receives messages
+Pairs = list[tuple[Level, str]]  # levels with categories
 
 
 @dataclass(frozen=True)
 class Data:
-    """The levels of an experiment; no level, mirrored or not, is in two of the lists.
+    """Levels of an experiment.  No level or its mirror image is in two lists, except with --single-level.
 
-    train: for training.
-    dev: for evaluations during training, on which all choices depend.
-    test: for the final evaluation only.
-    bank: the training levels, compiled.
-    families: fingerprint of a training level -> name of the generator's family; "" if it was not generated.
-    folders: "train: FOLDER" and so on -> digest, where a list comes from several folders.
+    train: training levels.
+    dev: levels of evaluations during training, for all choices.
+    test: levels of the final evaluation only.
+    bank: compiled training levels.
+    families: fingerprint of a training level -> generator family, "" if it was not generated.
+    folders: "train: FOLDER" etc. -> digest of its levels, if a list comes from several folders.
     """
 
     train: Pairs
@@ -58,7 +58,7 @@ class Data:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Digest of each dataset's levels, independent of their order, and of each of several folders."""
+        """Dataset or folder -> digest of its levels, independent of their order."""
         lists = {"train": self.train, "dev": self.dev, "test": self.test}
         digests = {name: _digest(level.fingerprint for level, _ in pairs) for name, pairs in lists.items()}
         return digests | dict(self.folders)
@@ -69,7 +69,7 @@ def _digest(fingerprints: Iterable[str]) -> str:
 
 
 def load_data(config: ExperimentConfig, log: Log) -> Data:
-    """Read and compile the levels; LevelError or LevelSetError names levels that cannot be used."""
+    """Read and compile the levels; LevelError or LevelSetError for unusable ones."""
     if config.single_level is not None:
         level = Level.load(config.single_level)
         for odd in oddities([level]):
@@ -80,7 +80,7 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     given = {"train": config.train_dataset, "dev": config.dev_dataset, "test": config.test_dataset}
     bad: list[str] = []
     sets = {name: [readable(LevelSet.at(place), bad) for place in places] for name, places in given.items()}
-    if bad and not skip:  # one message names all bad levels
+    if bad and not skip:  # the message shall name all bad levels
         bad += without_path(LevelBank([level for one in sets["train"] for level in one]))
     leave_out(bad, skip, log)
     check_disjoint(*sets.values())
@@ -89,8 +89,8 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         train, dev = hold_back(train)
     if config.evaluation.in_training and not dev:
         raise ConfigError(
-            "no category has two levels, of which one could be held out for evaluations during training; give "
-            "--dev-dataset, or --eval-freq 0",
+            "has no category with a second level to hold out for evaluations during training; give --dev-dataset, or "
+            "--eval-freq 0",
             "--train-dataset",
             " ".join(map(str, config.train_dataset)),
         )
@@ -104,7 +104,7 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     train, bank = _with_path(train, bank, skip, log)
     if unknown := sorted({category for _, category in train} - {*CATEGORIES, *config.curriculum.stage_order}):
         log(
-            f"categories that the curriculum does not know: {', '.join(unknown)}; as stages they come last, in this order "
+            f"categories of unknown difficulty: {', '.join(unknown)}; as stages they come last, in this order "
             "(--curriculum-stage-order sets another)"
         )
     folders = {
@@ -114,11 +114,11 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         for place, one in zip(given[name], split, strict=True)
     }
     entries = [(one.fingerprint(i), entry.generator) for one in sets["train"] for i, entry in enumerate(one.entries)]
-    return Data(train, dev, test, bank, dict(reversed(entries)), folders)  # the first of equal levels counts
+    return Data(train, dev, test, bank, dict(reversed(entries)), folders)  # duplicates: the first entry counts
 
 
 def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
-    """Return the set without unreadable levels, whose errors are added to ``bad``; LevelSetError if all are unreadable."""
+    """Return the set without unreadable levels, and add their errors to ``bad``; LevelSetError if all are unreadable."""
     good, errors = [], []
     for i, entry in enumerate(levels.entries):
         try:
@@ -134,7 +134,7 @@ def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
 
 
 def leave_out(bad: Sequence[str], skip: bool, log: Log) -> None:
-    """Log the levels that cannot be used; LevelSetError if there are any and skip is False."""
+    """Log the errors of unusable levels, or raise them as a LevelSetError unless ``skip``."""
     if bad and not skip:
         raise LevelSetError(
             f"{len(bad)} levels cannot be used: {'; '.join(bad)}; fix or remove them, or leave them out with "
@@ -145,13 +145,13 @@ def leave_out(bad: Sequence[str], skip: bool, log: Log) -> None:
 
 
 def without_path(bank: LevelBank) -> list[str]:
-    """Return a message for each level in which no path leads from the start to the exit."""
+    """Return a message for each level without a path from the start to the exit."""
     lost = (level for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok)
     return [f"{level.name}: no path from the start to the exit" for level in lost]
 
 
 def _with_path(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pairs, LevelBank]:
-    """Return the training levels that have a path from the start to the exit, and their bank."""
+    """Return the training levels with a path from the start to the exit, and their bank."""
     lost = without_path(bank)
     if not lost:
         return train, bank
@@ -164,10 +164,10 @@ def _with_path(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pai
 
 
 def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = False) -> Pairs:
-    """Return the levels of all sets with their categories; log what is odd, and what is left out.
+    """Return the levels of all sets with their categories, and log oddities and omitted levels.
 
-    Left out are duplicates, and levels with entities that the simulator leaves out, unless ``allow_unsupported``.
-    Raises LevelSetError if nothing is left.
+    Duplicates are omitted, and without ``allow_unsupported`` also levels with unsupported entities.
+    Raises LevelSetError if no level is left.
     """
     pairs: Pairs = []
     unsupported: list[Level] = []
@@ -177,7 +177,7 @@ def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = Fals
         for i, entry in enumerate(levels.entries):
             level, category, file = levels[i], levels.category(i), levels.path / entry.file
             if category == ALL:
-                raise LevelSetError(f'{levels.path}: "{ALL}" names the total of all categories; rename the category')
+                raise LevelSetError(f'{levels.path}: category "{ALL}" is reserved for the total; rename it')
             if level.support == UNSUPPORTED and not allow_unsupported:
                 unsupported.append(level)
             elif level.fingerprint in first:
@@ -198,9 +198,10 @@ def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = Fals
 
 
 def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
-    """Split into training and dev levels: of each category DEV_SHARE, rounded up, DEV_LEVELS at most, and never all.
+    """Split levels into training and dev levels.
 
-    The choice depends on the levels alone: those of the lowest fingerprints.  A level and its mirror image stay together.
+    Of each category, DEV_SHARE (rounded up), but at most DEV_LEVELS and never all, become dev levels: those with the
+    lowest fingerprints.  A level and its mirror image stay together.
     """
     contents = [symmetric_fingerprint(level) for level, _ in train]
     of_category: dict[str, set[str]] = {}
@@ -217,11 +218,11 @@ def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
 
 
 def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward.AuditRow]:
-    """Return the arithmetic of the rewards per category; log warnings where it does not add up, or where dying pays."""
+    """Return the returns of winning, time-out and dying per category; warn if their order is wrong."""
     names = np.array(data.train_categories)
     lengths = {name: data.bank.path_length[names == name].tolist() for name in dict.fromkeys(data.train_categories)}
     rows = []
-    for name, some in lengths.items():  # each with the discount of its stage
+    for name, some in lengths.items():  # each stage may have its own discount
         gamma = config.curriculum.changes_in(name).get("gamma") or config.ppo.gamma
         rows += reward.audit(config.reward.weights, gamma, config.frame_skip, {name: some})
     problems = [problem for row in rows for problem in row.problems]
@@ -233,13 +234,12 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
         log(f"rewards in order on {len(rows)} categories; smallest difference on {_described(least)}")
     elif config.reward.is_default and "rewards" not in config.silence:
         log(
-            f"warning: rewards: the rewards do not add up on these levels: {problems[0]}; raise --gamma towards 1, train on "
-            "shorter levels, or --silence rewards"
+            f"warning: rewards: {problems[0]}; raise --gamma towards 1, train on shorter levels, or use --silence rewards"
         )
     deadly = [row for row in rows if row.death_return > min(row.win_return, row.timeout_return + reward.TIE)]
     if deadly and not config.reward.force and "dying" not in config.silence:
         log(
-            f"warning: dying: dying pays on {_described(deadly[0])}, so that may be learned: lower --reward-death, raise "
+            f"warning: dying: dying pays on {_described(deadly[0])}, so it may be learned; lower --reward-death, raise "
             f"--reward-time towards 0, or accept it with --force (--reward-preset {config.reward.preset})"
         )
     return rows
@@ -251,29 +251,28 @@ def _described(row: reward.AuditRow) -> str:
 
 
 class Suites:
-    """Evaluations of an experiment, compiled on first use: one per list of levels and set of observations."""
+    """Evaluation suites of an experiment, made on first use."""
 
     def __init__(self, config: ExperimentConfig, data: Data):
         self.config, self.data = config, data
         self._made: dict[tuple, EvaluationSuite] = {}
 
     def final(self, network: Architecture) -> EvaluationSuite:
-        """Return the final evaluation, on the test levels, with the network's observations."""
+        """Return the suite of the final evaluation, on the test levels, with the network's observations."""
         categories = len({category for _, category in self.data.test})
         return self._get("test", network, self.config.evaluation.episodes_per_category(categories))
 
     def periodic(self, network: Architecture) -> EvaluationSuite:
-        """Return the smaller evaluation between updates, on the dev levels."""
+        """Return the suite of evaluations during training, on the dev levels."""
         return self._get("dev", network, self.config.evaluation.periodic_episodes_per_category)
 
     def all(self, network: Architecture) -> dict[str, EvaluationSuite]:
-        """Return the evaluations that this run will make: "dev" and "test"."""
+        """Return "dev" and "test" -> suite, for the evaluations that are enabled."""
         evaluation = self.config.evaluation
         made = {"dev": self.periodic(network)} if evaluation.in_training else {}
         return made if evaluation.skip_final_eval else made | {"test": self.final(network)}
 
     def _get(self, levels: str, network: Architecture, episodes: int) -> EvaluationSuite:
-        """levels: "dev" or "test"."""
         key = (levels, network.observations, network.stacking, episodes)
         if key not in self._made:
             self._made[key] = make_suite(self.config, getattr(self.data, levels), network, episodes)
@@ -283,7 +282,7 @@ class Suites:
 def make_suite(
     config: ExperimentConfig, levels: Pairs, network: Architecture, episodes: int, threads: int | None = None
 ) -> EvaluationSuite:
-    """Make an evaluation with the network's observations.  episodes: per category; threads: of its simulator."""
+    """Make a suite with the network's observations.  episodes: per category; threads: of the simulator."""
     return EvaluationSuite(
         levels,
         episodes_per_category=episodes,
@@ -300,10 +299,10 @@ def make_suite(
 def load_demonstrations(
     config: ExperimentConfig, data: Data, observations: tuple[str, ...], seed: int, log: Log
 ) -> demonstrations.BCDataset:
-    """Return the demonstrations as a dataset, from the cache next to the experiments if it has the same.
+    """Return the demonstrations as a dataset, from the cache in ``output_dir`` if possible.
 
-    Demonstrations of dev levels that were held out from training are skipped.  Those of other dev or test levels are an
-    error, unless one level is used for everything.
+    Demonstrations of dev levels that were held out from training are skipped.  Those of other dev and test levels are an
+    error, except with --single-level.
     """
     settings = demonstrations.DatasetConfig(
         config.frame_skip,
@@ -328,7 +327,7 @@ def load_demonstrations(
 
 
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
-    """Means and standard deviations of the observations of random play on the training levels."""
+    """Return statistics of the observations in random play on the training levels."""
     sim, rng = env.sim, np.random.default_rng(seed)
     statistics = ObservationStatistics(sim.keys)
     env.reset()

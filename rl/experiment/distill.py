@@ -2,7 +2,7 @@
 
     pretrained = distill_teacher(job, plan, pretrained, path)
 
-The result replaces the BC policy: PPO starts from it, and the KL penalty refers to it.
+The result replaces the BC policy as the start of PPO and the reference of the KL penalty.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,12 +27,12 @@ from rl.policy.policy import NppPolicy
 from rl.ppo.logs import BOARD, DISTILLATION, cut_events
 
 UNFINISHED = f"pretrain/unfinished_lessons{checkpoint.SUFFIX}"
-SAVE_SECONDS = 60.0  # interval between saved states to resume from
-LOG_LINES = 8  # number of log lines without a progress bar
+SAVE_SECONDS = 60.0  # between saved states to resume from
+LOG_LINES = 8  # number of log lines without a terminal
 
 
 def teacher_of(job: Job) -> Path | None:
-    """Checkpoint of the job's teacher; None without distillation.  DistillationError if that agent cannot be a teacher."""
+    """Return the checkpoint of the job's teacher, None without distillation; DistillationError for an unsuitable teacher."""
     teacher = job.config.teacher
     if teacher.name in (None, job.architecture.name) or not job.pretrained:
         return None
@@ -43,7 +43,7 @@ def teacher_of(job: Job) -> Path | None:
 
 
 def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
-    """Load a teacher; DistillationError if its frame skip or architecture does not suit, CheckpointError if damaged."""
+    """Load a teacher; DistillationError for an unsuitable frame skip or architecture, CheckpointError for a damaged file."""
     policy, facts = checkpoint.load_policy(path)
     if facts["frame_skip"] != frame_skip:
         raise DistillationError(
@@ -52,14 +52,14 @@ def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
         )
     if policy.stacking or policy.commander is not None or policy.memory is not None:
         raise DistillationError(
-            f"{path}: {policy.architecture} uses stacked frames, subtasks or a memory; a teacher is evaluated on single "
-            "states of the student's episodes: give one without"
+            f"{path}: {policy.architecture} uses stacked frames, subtasks or a memory, but a teacher must act on single "
+            "observations; give another"
         )
     return policy.requires_grad_(False)
 
 
 def distill_teacher(job: Job, plan: hardware.Plan, pretrained: PretrainedPolicy, path: Path) -> PretrainedPolicy:
-    """Distil the teacher at ``path`` into the policy, or load the result of an earlier call."""
+    """Distil the teacher at ``path`` into the policy, or load the stored result."""
     done = load_pretrained(job.folder, plan.device, job.config.frame_skip, DISTILLED_POLICY)
     if done is not None:
         job.log(f"distillation is done: {job.folder / DISTILLED_POLICY}")
@@ -91,7 +91,7 @@ def distill_teacher(job: Job, plan: hardware.Plan, pretrained: PretrainedPolicy,
 
 
 def make_distiller(job: Job, plan: hardware.Plan, student: NppPolicy, teacher: NppPolicy) -> Distiller:
-    """Make the distiller with environments of its own, which show what either network reads."""
+    """Make the distiller with separate environments, which provide the observations of both networks."""
     env = make_env(
         job.config,
         job.data,
@@ -108,7 +108,7 @@ def make_distiller(job: Job, plan: hardware.Plan, student: NppPolicy, teacher: N
 
 
 def train(job: Job, distiller: Distiller) -> None:
-    """Train to the limit on decisions or minutes; log the metrics and store a state to resume from every minute."""
+    """Train up to the limit of decisions or minutes; log metrics, and save a state to resume from every minute."""
     cut_events(job.folder / BOARD, 0, distillation=distiller.updates)
     with EventWriter(job.folder / BOARD) as writer, _progress(job, distiller) as show:
         saved = distiller.seconds
@@ -125,15 +125,15 @@ def train(job: Job, distiller: Distiller) -> None:
 
 
 def check_worth(job: Job, student: NppPolicy, teacher: NppPolicy, path: Path) -> None:
-    """Raise DistillationError unless the teacher finishes more dev levels than the student, if these are evaluated."""
+    """Raise DistillationError if the teacher wins no more dev levels than the student; skipped without evaluations."""
     if not job.config.evaluation.in_training:
         return
     theirs, mine = _success(job, teacher), _success(job, student)
     job.log(f"teacher {path}: {teacher.architecture}, finishes {theirs:.0%} of the dev levels, the student {mine:.0%}")
     if theirs <= mine:
         raise DistillationError(
-            f"{path}: finishes {theirs:.1%} of the dev levels, the student {mine:.1%}: there is nothing to learn; give a "
-            "better teacher, or leave out --teacher"
+            f"{path}: finishes {theirs:.1%} of the dev levels, no more than the student ({mine:.1%}); give a better "
+            "teacher, or leave out --teacher"
         )
 
 
@@ -144,7 +144,7 @@ def _success(job: Job, policy: NppPolicy) -> float:
 
 @contextmanager
 def _progress(job: Job, distiller: Distiller) -> Iterator[Callable[[DistillationMetrics], None]]:
-    """Show metrics in a progress bar, or in LOG_LINES log lines without a terminal."""
+    """Yield a function that shows metrics in a progress bar, or in LOG_LINES log lines without a terminal."""
     logged = int(LOG_LINES * distiller.progress)
     with progress_bar(total=100, title="distillation", unit="%") as bar:
 

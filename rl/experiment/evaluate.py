@@ -1,9 +1,9 @@
-"""Evaluation of a checkpoint or an exported network (``scripts/evaluate.py``): success per category, and films.
+"""Evaluation of a checkpoint or an exported network (``scripts/evaluate.py``).
 
     run(*parse(argv))
 
-Writes ``results.json`` (per category, level and episode), ``replays.h5`` with every episode, and with --record-eval-videos
-``videos/`` and ``route_visualizations/``, into ``<output-dir>/evaluate_<time>/``.
+Writes ``<output-dir>/evaluate_<time>/`` with ``results.json`` (per category, level and episode), ``replays.h5`` (all
+episodes), and with --record-eval-videos ``videos/`` and ``route_visualizations/``.
 """
 
 import argparse
@@ -46,10 +46,8 @@ from rl.policy.policy import NppPolicy
 from rl.seeds import own_seed
 
 REPLAYS = "replays.h5"  # all episodes
-BATCH_EPISODES = (
-    128  # per batch, about; the last episodes of a small batch are slow, and few batches occupy few processes
-)
-MIN_PARALLEL = 8  # batches; fewer are played faster in one process
+BATCH_EPISODES = 128  # per batch, about: larger batches are faster, but fewer batches occupy fewer processes
+MIN_PARALLEL = 8  # number of batches from which several processes are faster
 
 Levels = Sequence[tuple[Level, str]]
 Progress = Callable[[int], None]
@@ -57,7 +55,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Job:
-    """Settings of the command, without those of the films."""
+    """Settings of the command, except those of films."""
 
     checkpoint: Path
     levels: tuple[Path, ...] = setting(
@@ -93,7 +91,7 @@ class Job:
 
 
 def run(job: Job, video: VideoConfig) -> None:
-    """Play, print the tables, write results and films."""
+    """Evaluate, print the tables, and write results and films."""
     check_output_folder(job.output_dir, "--output-dir", video.expected_bytes())
     video.check_packages()
     plugins.load(job.plugins)
@@ -198,7 +196,7 @@ class PlaySettings:
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes of the agent, of random play and of doing nothing, in the order of the levels."""
+    """Episodes of the agent, random play and doing nothing, in the order of the levels."""
 
     agent: list[EpisodeRecord] = field(default_factory=list)
     random: list[EpisodeRecord] = field(default_factory=list)
@@ -213,10 +211,9 @@ def play(
     workers: int | None = None,
     cluster: str | None = None,
 ) -> Episodes:
-    """Play every level, in batches that several processes share.
+    """Play every level, in batches.  Results do not depend on the number of processes.
 
-    The sampled actions depend on the levels of a batch, so results are independent of the number of processes.
-    progress: called with the number of the agent's episodes that have just ended.
+    progress: called with the number of the agent's newly finished episodes.
     workers, cluster: as in ``nppsim.cluster.Workers``.
     Raises ConfigError without levels or if a worker dies, and ClusterError.
     """
@@ -244,7 +241,7 @@ def _lists(played: Episodes) -> tuple[list[EpisodeRecord], ...]:
 
 
 def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[int, Levels]) -> Episodes:
-    """Play one batch.  progress: None in one of several processes, which has one core."""
+    """Play one batch.  progress: None in one of several processes, which uses one thread."""
     number, levels = batch
     suite = EvaluationSuite(
         levels,
@@ -268,7 +265,7 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
 
 
 def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
-    """Load the policy of a checkpoint or an exported network; return it with its frame skip."""
+    """Load the policy of a checkpoint or an exported network; return (policy, frame skip)."""
     if is_onnx(path):
         if device != "cpu":
             raise ConfigError("exported networks run on the CPU; leave out this flag", "--device", device)
@@ -281,7 +278,7 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
 
 
 def levels_of(places: Sequence[Path], skip_bad_levels: bool, allow_unsupported: bool) -> list[tuple[Level, str]]:
-    """Read the levels of folders and files, each once, with categories.  LevelSetError names all that cannot be read."""
+    """Read levels with their categories from folders and files, without duplicates; LevelSetError for unreadable levels."""
     bad: list[str] = []
     sets = [readable(LevelSet.at(place), bad) for place in places]
     leave_out(bad, skip_bad_levels, print)
@@ -289,7 +286,7 @@ def levels_of(places: Sequence[Path], skip_bad_levels: bool, allow_unsupported: 
 
 
 def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:
-    """Write all episodes as a replay set, with their outcomes as metadata."""
+    """Write all episodes as a replay set."""
     with ReplayWriter(path) as writer:
         for episode in episodes:
             replay = Replay(episode.level, episode.inputs, episode.won, episode.level_name, frame_skip)
@@ -297,10 +294,10 @@ def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int
 
 
 def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
-    """Counts of each level, in the order of the level set.
+    """Return one dict per level, in the order of the levels.
 
-    frames, time: of the fastest win, or None.
-    score: the highest, or None.
+    frames, time: of the fastest win, None without a win.
+    score: highest score, None without a win.
     """
     of_level: dict[int, list[EpisodeRecord]] = {}
     for episode in episodes:
@@ -324,14 +321,14 @@ def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
 
 
 def wins_text(stats: Stats) -> str:
-    """One line about time and score of the wins, as the game shows them; "" without wins."""
+    """Return a line with mean time and score of the wins; "" without wins."""
     if stats["mean_time"] is None or stats["mean_score"] is None:
         return ""
     return f"wins: mean time {stats['mean_time']:.3f} s, mean score {stats['mean_score']:.3f}"
 
 
 def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
-    """One line about the levels that were never won."""
+    """Return a line with the levels that were never won.  most: number of names."""
     names = [
         f"{level['id']} {level['title']}" if level["id"] else str(level["level"])
         for level in levels
@@ -344,7 +341,7 @@ def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
 
 
 def episode_entry(number: int, episode: EpisodeRecord, ending: Ending) -> dict[str, object]:
-    """Entry of one episode in the results file."""
+    """Return the entry of an episode in results.json."""
     return {
         "level": episode.level_name,
         "category": episode.category,
@@ -362,7 +359,7 @@ def episode_entry(number: int, episode: EpisodeRecord, ending: Ending) -> dict[s
 
 def parse(argv: Sequence[str]) -> tuple[Job, VideoConfig]:
     """Parse the command line."""
-    parser = Parser(prog="evaluate.py", description="Evaluate a checkpoint, against random play and doing nothing.")
+    parser = Parser(prog="evaluate.py", description="Evaluate a checkpoint, random play and doing nothing.")
     parser.add_argument(
         "checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training, or by export.py (*.onnx)"
     )
@@ -373,7 +370,7 @@ def parse(argv: Sequence[str]) -> tuple[Job, VideoConfig]:
         dest="deterministic_eval",
         action="store_false",
         default=argparse.SUPPRESS,
-        help="sample actions",
+        help="evaluate sampled actions (the default)",
     )
     parser.add_settings(Job)
     parser.add_settings(VideoConfig)

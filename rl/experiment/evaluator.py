@@ -5,7 +5,7 @@
         ...                                 # train
         found, seconds = remote.result()    # waits for the result
 
-The process ends with the training.  Policies are sent as checkpoints.  Signals of the terminal do not reach it.
+Policies are sent as checkpoint files.  The process ends with the training, and ignores the terminal's signals.
 """
 
 import multiprocessing
@@ -33,13 +33,13 @@ from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.ppo.model_selection import Evaluation
 
-ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # in the run's folder, during its evaluation
-POLL_S = 0.2  # between checks for a request to stop
-END_S = 10.0  # time limit for its exit
+ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # policy to evaluate, in the run's folder
+POLL_S = 0.2  # seconds between checks for a request to stop
+END_S = 10.0  # seconds to wait for the exit of a dead process
 
 
 def stop_if(stop: StopRequest) -> None:
-    """Raise KeyboardInterrupt if a signal has requested the end of the program."""
+    """Raise KeyboardInterrupt after a signal that requests the end of the program."""
     if stop.by:
         raise KeyboardInterrupt(f"by {stop.by}")
 
@@ -47,7 +47,10 @@ def stop_if(stop: StopRequest) -> None:
 def play_dev_levels(
     suite: EvaluationSuite, policy: NppPolicy, deterministic: bool, progress: Callable[[int], None] | None = None
 ) -> tuple[Evaluation, LevelWins]:
-    """Success of a policy on the dev levels, in total and level by level.  progress: as of ``EvaluationSuite.run``."""
+    """Evaluate a policy on the dev levels; return its success and its wins on each level.
+
+    progress: as in ``EvaluationSuite.run``.
+    """
     episodes = suite.run(policy, deterministic=deterministic, progress=progress)
     rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
     wins = LevelWins.count(episodes)
@@ -55,17 +58,12 @@ def play_dev_levels(
 
 
 class EvaluatorError(UserError, RuntimeError):
-    """Failure or death of the evaluating process."""
+    """The evaluating process has failed or died."""
 
 
 @dataclass(frozen=True)
 class DevTask:
-    """Settings of the evaluating process.
-
-    levels: the dev levels.
-    architecture, device: of the policies.
-    simulator_threads: do not affect results.
-    """
+    """Settings of the evaluating process: the dev levels, and architecture and device of the policies."""
 
     config: ExperimentConfig
     levels: Pairs
@@ -76,11 +74,7 @@ class DevTask:
 
 @dataclass(frozen=True)
 class _Result:
-    """Result of one order.
-
-    decisions: as ordered.
-    seconds: duration.
-    """
+    """Result of one order.  seconds: its duration."""
 
     decisions: int
     evaluation: Evaluation
@@ -90,17 +84,17 @@ class _Result:
 
 @dataclass(frozen=True)
 class _Failure:
-    """message: for users.  trace: traceback for ``--debug``."""
+    """Error of the evaluating process.  trace: its traceback, for ``--debug``."""
 
     message: str
     trace: str
 
 
 class Evaluator:
-    """Interface of the training to the evaluating process.
+    """The training's interface to the evaluating process.
 
-    folder: of the run, for checkpoints and the history.
-    stop: request to stop the program, which also ends waiting.
+    folder: of the run, for checkpoints and the history of evaluations.
+    stop: request to stop the program, which interrupts waiting.
     """
 
     def __init__(self, task: DevTask, folder: Path, stop: StopRequest):
@@ -110,17 +104,17 @@ class Evaluator:
         self._frame_skip = task.config.frame_skip
         self._arrived: _Result | None = None
         self._failed: _Failure | None = None
-        context = multiprocessing.get_context("spawn")  # the training has threads, which do not survive a fork
+        context = multiprocessing.get_context("spawn")  # the training's threads would not survive a fork
         self._pipe, there = context.Pipe()
         self.process = context.Process(target=serve, args=(task, there), daemon=True)
         self.process.start()
         there.close()
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
-        """Start an evaluation of the current policy.  decisions: of training so far."""
+        """Start the evaluation of a policy.  decisions: of its training."""
         self.check()
         checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
-        with suppress(BrokenPipeError):  # ``check`` notices the end of the process
+        with suppress(BrokenPipeError):  # reported by the next ``check``
             self._pipe.send((self.path, decisions))
 
     def check(self) -> None:
@@ -128,9 +122,9 @@ class Evaluator:
         self._listen(0.0)
 
     def result(self) -> tuple[Evaluation, float]:
-        """Wait for the ordered evaluation; return it with its duration in seconds, and add it to the run's history.
+        """Wait for the result, add it to the run's history, and return it with its duration in seconds.
 
-        Raises EvaluatorError if the process fails or dies, KeyboardInterrupt at a request to stop.
+        Raises EvaluatorError if the process fails or dies, and KeyboardInterrupt at a request to stop.
         """
         while self._arrived is None:
             stop_if(self.stop)
@@ -141,7 +135,7 @@ class Evaluator:
         return result.evaluation, result.seconds
 
     def _listen(self, seconds: float) -> None:
-        """Receive a result within this time; EvaluatorError after a failure, at every call."""
+        """Wait this time for a result; after a failure, raise EvaluatorError at every call."""
         if self._failed is None:
             try:
                 if not self._pipe.poll(seconds):
@@ -154,15 +148,15 @@ class Evaluator:
                 return
             self._failed = result
         raise EvaluatorError(
-            f"{self._failed.message}. Resume with --resume-from, which repeats the evaluation; add "
-            "--resume-override remote-evaluation=off to evaluate in the training's process"
+            f"{self._failed.message}. Resume with --resume-from to repeat the evaluation; add --resume-override "
+            "remote-evaluation=off to evaluate in the training process"
         ) from _Cause(self._failed.trace)
 
     def _death(self) -> _Failure:
         self.process.join(END_S)
         status = self.process.exitcode or 0
         reason = f"signal {-status}, perhaps for lack of memory" if status < 0 else f"exit status {status}"
-        return _Failure(f"the process that evaluates beside training died ({reason})", "no traceback")
+        return _Failure(f"the process of --remote-evaluation died ({reason})", "no traceback")
 
     def close(self) -> None:
         """Kill the process."""
@@ -173,7 +167,7 @@ class Evaluator:
 
 
 class _Cause(Exception):
-    """Traceback of the other process, shown by ``--debug``."""
+    """Traceback of the evaluating process, shown by ``--debug``."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -181,7 +175,7 @@ class _Cause(Exception):
 
 @contextmanager
 def evaluator(task: DevTask, folder: Path, stop: StopRequest) -> Iterator[Evaluator]:
-    """Evaluator whose process ends with the block."""
+    """Make an evaluator whose process ends with the block."""
     made = Evaluator(task, folder, stop)
     try:
         yield made
@@ -190,12 +184,12 @@ def evaluator(task: DevTask, folder: Path, stop: StopRequest) -> Iterator[Evalua
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# In the other process
+# In the evaluating process
 
 
 def serve(task: DevTask, pipe: Connection) -> None:
-    """Run the orders from the training's end of the pipe, and send results to it."""
-    if hasattr(os, "setsid"):  # signals of the terminal and of the training's process group are the training's
+    """Receive orders from the training and send results, until the training ends."""
+    if hasattr(os, "setsid"):  # signals to the training's process group must not end this process
         os.setsid()
     begin_work()
     try:
@@ -208,15 +202,15 @@ def serve(task: DevTask, pipe: Connection) -> None:
             pipe.send(_Result(decisions, found, wins, time.monotonic() - began))
     except (EOFError, BrokenPipeError):  # the training has ended
         return
-    except Exception as error:  # noqa: BLE001  # reported to the training
+    except Exception as error:  # noqa: BLE001  # reported by the training
         message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        pipe.send(_Failure(f"the evaluation beside training failed: {message}", traceback.format_exc()))
+        pipe.send(_Failure(f"--remote-evaluation failed: {message}", traceback.format_exc()))
 
 
 def prepare(task: DevTask) -> EvaluationSuite:
-    """Compile the dev levels and set the threads of this process."""
+    """Load plugins, compile the dev levels, and set the threads of this process."""
     plugins.load(task.config.plugins)
-    torch.set_num_threads(1)  # as in training: rounding depends on it
+    torch.set_num_threads(1)  # as in training, since rounding depends on it
     config, network = task.config, get_architecture(task.architecture)
     episodes = config.evaluation.periodic_episodes_per_category
     return make_suite(config, task.levels, network, episodes, threads=task.simulator_threads)

@@ -1,10 +1,9 @@
-"""The doctor's three jobs (``scripts/doctor.py``): examine an experiment before it runs, its folder afterwards, or an agent.
+"""Checks of ``scripts/doctor.py``: of an experiment before it runs, of its folder afterwards, or of an agent.
 
     doctor = rehearse(config, print)     # doctor.failed, doctor.findings
 
-A rehearsal runs the main job's own functions on the experiment's data, at a size of seconds and in a temporary folder:
-levels, a few demonstrations of each category, imitation, the weight transfer, some updates of PPO of which the first trains
-the critic alone, an evaluation on dev levels, checkpoints.
+A rehearsal runs the main job on the experiment's data at a size of seconds, in a temporary folder.  It covers imitation,
+weight transfer, some updates of PPO, an evaluation on dev levels, and checkpoints.
 """
 
 import tempfile
@@ -35,37 +34,34 @@ from rl.policy import checkpoint
 from rl.policy.player import player_of
 from rl.ppo.logs import BOARD
 
-Only = tuple[str, ...] | None  # names of the checks to make; None: all
+Only = tuple[str, ...] | None  # names of the checks to run; None: all
 Result = TypeVar("Result")
-CATEGORIES = ("simplest", "simple", "medium", "mine_heavy")  # of the levels on which an agent is examined
+CATEGORIES = ("simplest", "simple", "medium", "mine_heavy")  # of the levels for checks of an agent
 DEFAULT_FLAGS = (
     *("--experiment-name", "doctor", "--architectures", "mlp_baseline", "--use-curriculum"),
     *("--dev-dataset", "datasets/dev", "--replay-data-dir", "datasets/demonstrations"),
 )
 # Sizes of a rehearsal.
-DEMONSTRATIONS = 6  # of each category
-UPDATES = 8  # the second is the actor's first, while it is still regularised towards the BC policy
+DEMONSTRATIONS = 6  # per category
+UPDATES = 8  # the first trains only the critic
 NUM_ENVS, ROLLOUT, MINIBATCH = 32, 32, 256  # enough environments for several threads
-EPOCHS, BATCH, RATE = 5, 64, 1e-3  # of imitation: so few demonstrations make few steps
+EPOCHS, BATCH, RATE = 5, 64, 1e-3  # of imitation, adapted to few demonstrations
 
 
 def examine_config(path: Path | None, log: Log, only: Only = None) -> Doctor:
-    """Rehearse the experiment of a config.json; None: the main job's defaults on the shipped data.
+    """Rehearse the experiment of a config.json, or with None a default experiment on the shipped data.
 
-    ConfigError for an invalid file, or one that names files that do not exist.
+    Raises ConfigError for an invalid configuration or missing files.
     """
     return rehearse(resolve(DEFAULT_FLAGS) if path is None else read_config(path), log, only)
 
 
 def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
-    """Check the files of each run of an experiment, then rehearse the experiment.
-
-    ConfigError for a folder in which no run has begun.
-    """
+    """Check the files of all trainings of an experiment, then rehearse it; ConfigError for a folder without trainings."""
     config = read_config(folder / "config.json")
     runs = sorted({path.parent for name in (RUN_FILE, BOARD) for path in folder.rglob(name)})
     if not runs:
-        raise ConfigError("no training has begun there; give the folder of an experiment that has", "--run", folder)
+        raise ConfigError("contains no training; give the folder of an experiment", "--run", folder)
     stored = Doctor(log, only=only)
     for run in runs:
         log(f"{run}")
@@ -106,10 +102,10 @@ def _examine_agent(doctor: Doctor, path: Path) -> None:
 
 
 def read_config(path: Path) -> ExperimentConfig:
-    """Read the configuration in a config.json; ConfigError if it is invalid, or names files that do not exist."""
+    """Read the configuration of a config.json; ConfigError if it is invalid or names missing files."""
     data = read_json(path, ConfigError, "give the config.json of a run")
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: no configuration; give the config.json of a run")
+        raise ConfigError(f"{path}: is not a JSON object; give the config.json of a run")
     config = config_from_dict(data, str(path))
     try:
         check_prepared(config)
@@ -119,7 +115,7 @@ def read_config(path: Path) -> ExperimentConfig:
 
 
 def rehearse(config: ExperimentConfig, log: Log, only: Only = None) -> Doctor:
-    """Rehearse every architecture of an experiment, with its first seed; return the doctor with its findings."""
+    """Rehearse every architecture of an experiment with its first seed; return the doctor with its findings."""
     doctor = Doctor(log, only=only, rehearses=True)
     with tempfile.TemporaryDirectory(prefix="rehearsal_") as folder:
         data = _attempt(doctor, "levels", lambda: load_data(config, log))
@@ -139,16 +135,16 @@ def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: D
 
 
 def _attempt(doctor: Doctor, name: str, step: Callable[[], Result]) -> Result | None:
-    """Return the result of a step; a failure becomes a finding, and the result None."""
+    """Return the result of a step; record an exception as a finding, and return None."""
     try:
         return step()
-    except Exception as error:  # noqa: BLE001  # whatever stops the rehearsal would stop the run
+    except Exception as error:  # noqa: BLE001  # any error would also stop the run
         doctor.record_failure(BEFORE, name, error)
         return None
 
 
 def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
-    """Return the same experiment at a size of seconds: one seed, one condition, no films, no upload."""
+    """Return the experiment at a size of seconds: one seed, one condition, no films, no upload."""
     two_updates = 2 * NUM_ENVS * ROLLOUT
     return replace(
         config,

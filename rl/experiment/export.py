@@ -1,8 +1,8 @@
-"""Export of a checkpoint (``scripts/export.py``): an ONNX file, and a folder with a model card for a model hub.
+"""Export of a checkpoint (``scripts/export.py``) to an ONNX file, or to a folder with a model card for a model hub.
 
     run(parse(argv))
 
-Settings and figures of the card come from the checkpoint and from ``--results``.
+The card's settings come from the checkpoint, and its figures from ``--results``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from rl.policy.onnx import SUFFIX, ExportError, OnnxPolicy, facts_of, signature,
 from rl.policy.policy import NppPolicy
 
 AGENT, NETWORK, CONFIG, CARD = "agent.safetensors", "agent.onnx", "config.json", "README.md"
-MAX_DIFFERENCE = 1e-3  # of logits and values; differences in rounding are about 1e-5
+MAX_DIFFERENCE = 1e-3  # of logits and values; rounding causes about 1e-5
 _COMPARED_DECISIONS, _ENVS = 25, 20
 _EVALUATION = {"suites": {...: {...: STATS_SHAPE}}, "settings": {}}
 Tables = Mapping[str, Mapping[str, Stats] | None]  # method -> category -> statistics
@@ -68,7 +68,7 @@ class Job:
         if self.hub is None:
             for flag in ("name", "license", "results"):
                 if getattr(self, flag):
-                    raise ConfigError("is part of the model card; add --hub FOLDER", f"--{flag}", getattr(self, flag))
+                    raise ConfigError("is for the model card; add --hub FOLDER", f"--{flag}", getattr(self, flag))
         elif self.hub.exists() and (not self.hub.is_dir() or any(self.hub.iterdir())):
             raise ConfigError("is not empty; give a new folder", "--hub", self.hub)
         else:
@@ -76,7 +76,7 @@ class Job:
 
 
 def run(job: Job) -> None:
-    """Export, compare with the policy, write the files, and print their names."""
+    """Export, compare outputs with the policy, write the files, and print their names."""
     needed("onnxruntime", "onnx")
     plugins.load(job.plugins)
     policy, fields = checkpoint.load_policy(job.checkpoint, precision="float32")
@@ -100,7 +100,7 @@ def run(job: Job) -> None:
 
 @torch.no_grad()
 def largest_difference(policy: NppPolicy, network: OnnxPolicy, levels: LevelSet, frame_skip: int) -> float:
-    """Largest difference of logits and (relative) values on observations of random play; infinite if one is not finite.
+    """Return the largest difference of logits and (relative) values in random play; infinite for outputs that are not finite.
 
     policy: on the CPU, in float32 and evaluation mode.
     """
@@ -150,7 +150,7 @@ class Card:
 
 
 def write_hub(folder: Path, data: bytes, card: Card) -> None:
-    """Write the network, the weights without training state, the settings and the model card."""
+    """Write network, weights, settings and model card."""
     policy, fields = card.policy, card.fields
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / NETWORK, data)
@@ -168,8 +168,8 @@ def write_hub(folder: Path, data: bytes, card: Card) -> None:
 def methods_of(path: Path, architecture: str) -> Tables:
     """Read the tables in ``results.json`` of an experiment or of ``scripts/evaluate.py``.
 
-    architecture: to read, of an experiment.
-    Raises ResultsError if the file is missing or has no results of this architecture.
+    architecture: whose results are read from an experiment.
+    Raises ResultsError if the file is missing or has no results of the architecture.
     """
     data = read_json(path, ResultsError, "give the results.json of an experiment or of scripts/evaluate.py")
     if isinstance(data, dict) and "architectures" in data:
@@ -181,14 +181,14 @@ def methods_of(path: Path, architecture: str) -> Tables:
 
 def _of_experiment(data: Mapping[str, Any], path: Path, architecture: str) -> Tables:
     known = data["architectures"]
-    runs = {  # with several conditions, each is named behind the architecture
+    runs = {  # labels are "ARCHITECTURE" or "ARCHITECTURE, CONDITION"
         f"{label}, seed {seed}".removeprefix(f"{architecture}, "): entry
         for label in known
         if label == architecture or label.startswith(f"{architecture}, ")
         for seed, entry in known[label]["seeds"].items()
     }
     if not runs:
-        raise ResultsError(f"{path}: results of {', '.join(known)}, not of {architecture}: give those of the same run")
+        raise ResultsError(f"{path}: has results of {', '.join(known)}, not of {architecture}; give those of its run")
     found: dict[str, Any] = {}
     for name, entry in runs.items():
         before = entry.get("baselines", {})
@@ -197,12 +197,12 @@ def _of_experiment(data: Mapping[str, Any], path: Path, architecture: str) -> Ta
         imitation = "imitation alone" if len(runs) == 1 else f"{name}, imitation alone"
         found |= {name: entry["suites"].get("test"), imitation: before.get("bc")}
     first: Mapping[str, Any] = next(iter(runs.values()))
-    found["random play"] = first.get("baselines", {}).get("random")  # the same episodes in all
+    found["random play"] = first.get("baselines", {}).get("random")  # equal in all runs
     return {name: tables for name, tables in found.items() if tables}
 
 
 def published(config: object) -> object:
-    """Settings without private parts: absolute paths are cut to their last part; uploads and setting files are left out."""
+    """Return settings for publication: absolute paths become file names, and uploads and sources are omitted."""
     if isinstance(config, Mapping):
         return {name: published(value) for name, value in config.items() if name not in ("upload", "sources")}
     if isinstance(config, list | tuple):
@@ -215,7 +215,7 @@ def published(config: object) -> object:
 
 
 def card_text(card: Card) -> str:
-    """Model card as Markdown, with the header of model hubs."""
+    """Return the model card as Markdown with a YAML header."""
     parts = (_header(card), _about(card), _data(card), _figures(card), _limits(card), _use(card), _licence(card))
     return "\n\n".join(parts) + "\n"
 
@@ -249,7 +249,7 @@ def _data(card: Card) -> str:
         ("demonstrations", config.get("replay_data_dir")),
         ("passes over them", imitation.get("epochs") if config.get("replay_data_dir") else None),
         ("decisions of PPO", ppo.get("total_timesteps")),
-        ("minutes of PPO, at most", ppo.get("time_budget_minutes")),
+        ("time budget of PPO in minutes", ppo.get("time_budget_minutes")),
         ("rewards", config.get("reward_preset") or (config.get("reward") or {}).get("preset")),
         ("seeds of the run", config.get("seeds")),
         ("statistics of the normaliser", f"{card.policy.statistics.count:,} observations"),  # type: ignore[union-attr]
@@ -273,18 +273,18 @@ def _figures(card: Card) -> str:
 def _limits(card: Card) -> str:
     keys = card.policy.observations
     lines = [
-        "It observes the exact state of the simulator, which the game does not expose: it plays in nppsim, and its runs "
-        "can be watched in the game as replays.",
+        "It observes the exact state of the simulator, which the game does not expose. It plays in nppsim only; the game can "
+        "show its runs as replays.",
         "Its success on levels unlike those of training and evaluation is unknown.",
     ]
     if "foresight" in keys:
-        lines.append("It observes simulator look-ahead for each action: it cannot play without a simulator.")
+        lines.append("It observes simulator look-ahead for each action, so it cannot play without a simulator.")
     if not {"player_frame", "global_view"} & set(keys):
         lines.append("It observes no image of the level, only its other observations.")
     if card.policy.precision != "float32":
         lines.append(f"It was trained in {card.policy.precision}; {NETWORK} computes in float32.")
     lines.append(
-        f"Observations have the layout `{layout.fingerprint(keys)}`; versions of nppsim with another layout do not load it."
+        f"The layout of its observations is `{layout.fingerprint(keys)}`. Versions of nppsim with another layout refuse it."
     )
     return "\n".join(["## Limits", "", *(f"* {line}" for line in lines)])
 

@@ -1,10 +1,9 @@
-"""A process of a distributed training other than the first: it collects rollouts, computes gradients and serves commands.
+"""Processes of a distributed training other than the first: they collect rollouts and compute gradients.
 
-follow(config, ranks)             # in every process but the first, which does the job (``rl.experiment.run``)
+follow(config, ranks)             # in every process but the first, which calls ``rl.experiment.run``
 
-It reads the same levels as the first, writes nothing, evaluates nothing, and has environments, draws and random numbers of
-its own.  It looks at its rollouts and updates as the first does (``rl.ppo.alarms``), and ends the job where one cannot be
-right.
+They read the same levels as the first process, but have their own environments and random numbers.  They neither write files
+nor evaluate policies.
 """
 
 import copy
@@ -33,15 +32,14 @@ from rl.seeds import own_seed
 
 @dataclass(frozen=True)
 class Task:
-    """One training, as the first process describes it to the others.
+    """One training, as sent by the first process to the others.
 
-    architecture: of the network.
     settings: of PPO.
-    plan: of one process.
-    seed: of the run.
-    data: digests of the levels.
-    statistics: for the policy's normaliser.
-    weights, reference: of the policy, and of the one that it is pulled towards; None: none.
+    plan: sizes of one process.
+    data: digests of the levels, to compare.
+    statistics: of the policy's normaliser.
+    weights: of the policy.
+    reference: weights of the KL penalty's reference, or None.
     runs: level fingerprint -> actions int8[n] of a demonstration, for start states.
     """
 
@@ -57,16 +55,13 @@ class Task:
 
 
 def follow(config: ExperimentConfig, ranks: Ranks) -> None:
-    """Take part in every training of an experiment, until the first process says that it is over.
-
-    Raises RanksError, and whatever a training raises, with this process's name.
-    """
+    """Take part in all trainings of an experiment; RanksError names this process."""
     try:
         data = load_data(config, lambda line: None)
         while (task := ranks.serve(None)) is not None:
             take_part(config, data, task, ranks)
     except RanksError as error:
-        if ranks.stop.by:  # the first has ended because it was asked to, as this one was
+        if ranks.stop.by:  # a signal has ended all processes
             raise KeyboardInterrupt(f"{ranks.name}, by {ranks.stop.by}") from error
         raise
     except UserError as error:
@@ -74,11 +69,10 @@ def follow(config: ExperimentConfig, ranks: Ranks) -> None:
 
 
 def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) -> None:
-    """One training, from its first update or its newest checkpoint to its end."""
+    """Take part in one training."""
     if other_levels(task.data, data.fingerprints):
         raise RanksError(
-            f"{ranks.name}: its levels are not those of process 0: give all machines the same datasets, or a folder that "
-            "they share"
+            f"{ranks.name}: its levels differ from those of process 0; give all machines the same datasets"
         )
     plan = task.plan
     torch.set_num_threads(1)
@@ -119,9 +113,9 @@ def make_env(
     observations: Sequence[str] | None = None,
     curriculum: CurriculumConfig | None = None,
 ) -> BatchVecEnv:
-    """The training levels as environments of this process, drawn by the curriculum.
+    """Make the environments of this process, with training levels drawn by the curriculum.
 
-    plan: of one process.  Curricula of all processes start in the same state but draw different levels.
+    plan: sizes of one process.
     observations, curriculum: override those of the architecture and the configuration.
     """
     sim = BatchSimulator(

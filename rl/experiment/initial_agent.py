@@ -1,10 +1,10 @@
-"""Start of PPO from a trained agent (``--init-from CHECKPOINT``) in place of imitation.
+"""Start of PPO from a trained agent (``--init-from CHECKPOINT``) instead of imitation.
 
-    agent = load_initial_agent(path, architecture, frame_skip)     # ConfigError unless every tensor fits
+    agent = load_initial_agent(path, architecture, frame_skip)
     report = start_from(agent, ppo)
 
-PPO then begins as after imitation: with the agent's policy, value and normaliser weights, a fresh optimiser, a warm-up of
-the critic and a KL penalty to the agent (``--bc-kl-coef``).
+PPO uses the agent's policy, value and normaliser weights.  As after imitation, the optimiser is new, the critic has a
+warm-up, and a KL penalty refers to the agent (``--bc-kl-coef``).
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from rl.policy.weight_map import TransferReport, WeightTransferError, transfer
 from rl.ppo.ppo import PPO
 
 OPTION = "--init-from"
-COPY = f"pretrain/initial{checkpoint.SUFFIX}"  # in the folder of a run, which then resumes without the original
+COPY = f"pretrain/initial{checkpoint.SUFFIX}"  # in the run's folder, so that resuming does not need the original
 
 
 @dataclass(frozen=True)
 class InitialAgent:
-    """A trained agent.  fresh: prefixes of tensors that it lacks and that keep their initial values."""
+    """A trained agent.  fresh: prefixes of tensors that the agent lacks and PPO initialises."""
 
     path: Path
     policy: NppPolicy
@@ -39,15 +39,15 @@ class InitialAgent:
 def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) -> InitialAgent:
     """Load an agent for a network.
 
-    CheckpointError for a missing or damaged file; ConfigError for another frame skip, and for tensors that do not fit, by
-    name.  An agent without subtasks fits its network with subtasks: the high level is then new.
+    An agent without subtasks fits its network with subtasks, whose high level is then initialised randomly.
+    Raises CheckpointError for a missing or damaged file; ConfigError for another frame skip or tensors that do not fit.
     """
     policy, stored = checkpoint.load_policy(path)
     if stored["frame_skip"] != frame_skip:
         advice = f"acts every {stored['frame_skip']} frames, this run every {frame_skip}; give --frame-skip "
-        raise ConfigError(f"{advice}{stored['frame_skip']}, or another agent", OPTION, path)
+        raise ConfigError(f"{advice}{stored['frame_skip']} or another agent", OPTION, path)
     fresh = architecture.fresh if policy.architecture == architecture.imitated.name else ()
-    with torch.random.fork_rng(devices=[]):  # drawing weights to compare with must not change those of the run
+    with torch.random.fork_rng(devices=[]):  # this comparison must not change the run's random numbers
         target = build_policy(architecture.name)
     try:
         transfer(policy.state_dict(), target, fresh=fresh)
@@ -62,14 +62,14 @@ def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) 
 
 
 def check_initial_agent(config: ExperimentConfig) -> None:
-    """Raise the errors of ``load_initial_agent`` for any network of a new experiment."""
+    """Raise the errors of ``load_initial_agent`` for each network of a new experiment."""
     if config.init_from is not None and config.resume_from is None:
         for name in config.networks:
             load_initial_agent(config.init_from, get_architecture(name), config.frame_skip)
 
 
 def initial_agent_of(config: ExperimentConfig, architecture: Architecture, folder: Path) -> InitialAgent | None:
-    """Load the agent that a run starts from, and copy its file into the run's folder; None without ``--init-from``."""
+    """Copy the agent of ``--init-from`` into the run's folder, and load it; None without the flag."""
     if config.init_from is None:
         return None
     copy = folder / COPY
@@ -81,7 +81,7 @@ def initial_agent_of(config: ExperimentConfig, architecture: Architecture, folde
 
 
 def start_from(agent: InitialAgent, ppo: PPO) -> TransferReport:
-    """Copy the agent's weights into PPO's policy, and make it the reference of the KL penalty."""
+    """Copy the agent's weights into PPO's policy, and set the reference of the KL penalty."""
     report = transfer(agent.policy.state_dict(), ppo.policy, fresh=agent.fresh)
     ppo.set_reference(ppo.policy)
     return report

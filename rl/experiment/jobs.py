@@ -1,4 +1,4 @@
-"""The trainings of an experiment: one per architecture, condition (with or without imitation) and seed."""
+"""Trainings of an experiment: one per architecture, condition (with or without imitation) and seed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,16 +17,17 @@ from rl.upload import Uploader
 
 @dataclass(frozen=True)
 class Job:
-    """One training and everything that it needs.
+    """One training and its inputs.
 
-    config, data, suites, machine, uploader, log: the same in all jobs of an experiment.
-    pretrained: True if imitation comes before PPO.
-    label: the architecture, with the condition where the experiment has several.
-    title: the label, with the seed where there are several.
-    root, folder: of the experiment, and of this job in it.
-    doctor: checks the training; its findings are in the folder's ``doctor.json``.
-    previous_checkpoint: resume from the checkpoint before the newest.
-    ranks: the processes that train together, of which this is the first.
+    config, data, suites, machine, uploader, log: shared by all jobs of an experiment.
+    pretrained: True if imitation precedes PPO.
+    label: the architecture, and the condition if the experiment has several.
+    title: the label, and the seed if there are several.
+    root: folder of the experiment.
+    folder: folder of this training.
+    doctor: checks of the training, with results in ``doctor.json``.
+    previous_checkpoint: resume from the second newest checkpoint.
+    ranks: processes that train together, of which this is the first.
     """
 
     config: ExperimentConfig
@@ -57,7 +58,7 @@ def make_jobs(
     previous_checkpoint: bool = False,
     ranks: SingleProcess = SINGLE_PROCESS,
 ) -> Iterator[Job]:
-    """Make the jobs of an experiment: every architecture, under every condition, from every seed."""
+    """Yield a job for every architecture, condition and seed."""
     suites = Suites(config, data)
     for name in config.networks:
         for condition in config.conditions:
@@ -85,7 +86,10 @@ def make_jobs(
 
 
 def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, seed: int) -> Path:
-    """Folder of a run: the one where it began, as the experiment may have had fewer seeds or conditions then."""
+    """Return the folder of a training.
+
+    A resumed experiment may have more seeds or conditions than before, so an existing folder takes precedence.
+    """
     parent = root / name / condition if len(config.conditions) > 1 else root / name
     usual = parent / f"seed_{seed}" if len(config.seeds) > 1 else parent
     places = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]

@@ -16,14 +16,13 @@ LOG_FILE = "log.txt"
 
 
 class LogFile:
-    """Passes messages on, and writes them to ``log.txt``; those before ``open`` follow when it is called.
+    """Passes messages to ``log``, and writes them with the local time to ``log.txt``.  Secrets are redacted.
 
     with LogFile(print) as log:
         log("a line")
-        log.open(folder)     # appends to an existing file
+        log.open(folder)     # writes earlier messages, too
 
-    Every line of the file begins with its local time, 2026-01-31 23:59:59.  The error that ends the block is written as well.
-    Secrets are redacted.
+    The error that ends the block is also written.
     """
 
     def __init__(self, log: Log):
@@ -38,15 +37,14 @@ class LogFile:
         try:
             self._log(text)
         except OSError as error:
-            if error.errno != errno.EIO:  # the terminal has closed: SIGHUP decides what follows, not the next line
+            if error.errno != errno.EIO:  # after a closed terminal, only SIGHUP ends the program
                 raise
         self._write(text)
 
     def open(self, folder: Path, check: Callable[[], None] = lambda: None) -> None:
-        """Write to this folder from now on, starting with the messages so far.
+        """Write to this folder, starting with earlier messages.
 
-        check: called before each line; raises an error if the folder was removed, so that no training writes to a new
-            folder of the same name.
+        check: called before each message; raises an error if the folder was removed.
         """
         self._check = check
         self._path = folder / LOG_FILE
@@ -70,5 +68,5 @@ class LogFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and self._path is not None and self._path.exists():
-            with suppress(OSError):  # it would replace the error that ended the block
+            with suppress(OSError):  # must not replace the error that ended the block
                 self._write(redact("".join(traceback.format_exception(error)).rstrip()))

@@ -1,6 +1,6 @@
-"""Hardware plans from measurements on this machine: of a training, and for ``python -m hardware plan --measure``.
+"""Hardware plans from measurements on this machine, for trainings and for ``python -m hardware plan --measure``.
 
-plan = plan_of(job)                  # stored in the run's folder; a resumed run uses it again
+plan = plan_of(job)                  # stored in the run's folder, for resuming
 report = measured("vision_free", hardware.PlanRequest(), hardware.detect())
 print(report)
 """
@@ -29,11 +29,11 @@ from rl.ppo import make_ppo
 from rl.ppo.update_benchmark import UpdateBenchmark, stored_timings
 from rl.ppo.vec_env import BatchVecEnv
 
-TIMED_UPDATES = 2  # after one that warms up
+TIMED_UPDATES = 2  # after a warm-up update
 
 
 def plan_of(job: Job) -> hardware.Plan:
-    """Return sizes, precision and threads: those stored in the run's folder, or new ones from measured updates."""
+    """Return the stored plan of a run, or make one from measured updates and store it."""
     plan_request = job.config.plan_request
     condition = "with imitation" if job.pretrained else "without imitation"
     heading = f"\n{job.architecture.name}, {condition}, seed {job.seed}"
@@ -41,7 +41,7 @@ def plan_of(job: Job) -> hardware.Plan:
     if plan is not None:
         job.log(f"{heading}: resumes with its stored plan\n{plan}")
         if plan.machine.cpu != job.machine.cpu:
-            job.log(f"the run began on {plan.machine.name}; another processor may round differently")
+            job.log(f"warning: the run began on {plan.machine.name}; results may differ in rounding")
     else:
         planned = planner(job.architecture, plan_request, job.machine.times(job.ranks.machines))
         first = planned()  # device and precision to measure memory with
@@ -49,14 +49,14 @@ def plan_of(job: Job) -> hardware.Plan:
         plan = planned(probe=probe.peak_bytes, benchmark=stored_timings(probe, job.machine))
         job.log(f"{heading}\n{plan}")
         save_plan(job.folder, plan, plan_request)
-    torch.set_num_threads(1)  # single operations are too short to be split; a pool shares out minibatches
+    torch.set_num_threads(1)  # parallel minibatch parts (``ThreadPool``) are faster than parallel operations
     return plan
 
 
 def planner(
     network: Architecture, plan_request: hardware.PlanRequest, machine: hardware.Machine
 ) -> Callable[..., hardware.Plan]:
-    """Return a function that plans for the network and this request; it takes the other arguments of ``hardware.plan``."""
+    """Return ``hardware.plan`` with the arguments for a network and a request."""
     return partial(
         hardware.plan,
         network.observations,
@@ -68,7 +68,7 @@ def planner(
 
 
 def measured(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> PlanReport:
-    """Report the plan that a training would use here, with measured memory, threads and speed."""
+    """Return the plan for this machine, with measured memory, threads and speed."""
     network = get_architecture(architecture)
     planned = planner(network, plan_request, machine)
     figures = stored_figures(architecture, network.observations, network.stacking)
@@ -80,14 +80,14 @@ def measured(architecture: str, plan_request: hardware.PlanRequest, machine: har
         plan = planned(update=update, benchmark=stored_timings(probe, machine, measure=True))
     except PlanError as error:
         return PlanReport(architecture, error, update)
-    source = f"measured here just now, {TIMED_UPDATES} updates on the levels of the package"
+    source = f"measured on this machine, {TIMED_UPDATES} updates on the levels of the package"
     return PlanReport(architecture, plan, update, Speed(decisions_per_s(architecture, plan), source))
 
 
 def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
-    """Measure the speed of rollouts and updates with these sizes, on the levels of the package."""
+    """Measure the speed of PPO with this plan on the levels of the package."""
     torch.set_num_threads(1)
-    settings = PPOConfig(target_kl=None).settled(plan)  # no update ends early
+    settings = PPOConfig(target_kl=None).settled(plan)  # without early ends of updates
     levels = LevelSet.open(STARTER_LEVELS)
     network = get_architecture(architecture)
     sim = BatchSimulator(

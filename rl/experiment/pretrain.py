@@ -1,4 +1,4 @@
-"""Imitation only (``scripts/pretrain_bc.py``): replays -> dataset -> a pretrained policy, and its success.
+"""Imitation without PPO (``scripts/pretrain_bc.py``): trains a policy on replays and evaluates it.
 
     run(parse(argv))
 
@@ -42,7 +42,7 @@ from rl.seeds import LARGEST_SEED
 
 @dataclass(frozen=True)
 class Job:
-    """Settings of the command, besides those of training (bc), data (dataset) and machine (plan_request)."""
+    """Settings of the command.  bc: of training.  dataset: of the data.  plan_request: of the hardware plan."""
 
     bc: BCConfig
     dataset: DatasetConfig
@@ -82,27 +82,27 @@ class Job:
         check_folders(self, needed=("replay_data_dir",), others=("test_dataset",))
         known = get_architecture(self.architecture)
         if known.subtasks:
-            advice = f"demonstrations show no subtasks; give {known.imitated.name}, training adds them to its weights"
+            advice = f"demonstrations contain no subtasks; give {known.imitated.name}, to which PPO adds them"
             raise ConfigError(advice, "architecture", self.architecture)
 
 
 def run(job: Job) -> None:
-    """Train; an interruption names the file with the best weights so far."""
+    """Train and evaluate; a KeyboardInterrupt names the file with the best weights so far."""
     check_output_folder(job.output_dir, "--output-dir", RUN_BYTES)
     folder = new_folder(job.output_dir / f"pretrain_{job.architecture}_{datetime.now():%Y%m%d_%H%M%S}")
     best = folder / "bc_best.safetensors"
     try:
         train(job, folder, best)
     except KeyboardInterrupt:
-        where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"
+        where = f"the best weights so far are in {best}" if best.exists() else "no weights were saved"
         raise KeyboardInterrupt(where) from None
     finally:
-        with suppress(OSError):  # it is not empty
+        with suppress(OSError):  # the folder is not empty
             folder.rmdir()
 
 
 def train(job: Job, folder: Path, best: Path) -> None:
-    """Clone the demonstrations, write weights and results, print the tables."""
+    """Train on the demonstrations, write weights and results, and print tables."""
     network = get_architecture(job.architecture)
     suite = held_out_suite(job) if job.test_dataset else None
     dataset = load_or_build(job.replay_data_dir, job.output_dir / "cache", job.dataset, progress=progress_bar)
@@ -141,7 +141,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
 
 
 def held_out_suite(job: Job) -> EvaluationSuite:
-    """Evaluation on the levels of --test-dataset."""
+    """Make the suite of the levels of --test-dataset."""
     return EvaluationSuite(
         joined([LevelSet.at(place) for place in job.test_dataset], print),
         episodes_per_category=job.episodes_per_category,
@@ -154,7 +154,7 @@ def held_out_suite(job: Job) -> EvaluationSuite:
 
 def parse(argv: Sequence[str]) -> Job:
     """Parse the command line."""
-    parser = Parser(prog="pretrain_bc.py", description="Imitation only: replays -> dataset -> a pretrained policy.")
+    parser = Parser(prog="pretrain_bc.py", description="Train a policy on replays by imitation, without PPO.")
     parser.add_settings(Job)
     for name in ("epochs", "batch_size", "learning_rate", "class_weight_power"):
         parser.add_setting(BCConfig, name, aliases=(name.replace("_", "-"),))
@@ -171,7 +171,7 @@ def parse(argv: Sequence[str]) -> Job:
         type=is_bfloat16,
         default=argparse.SUPPRESS,
         metavar="NAME",
-        help="bf16: the same as --mixed-precision; float32: as --no-mixed-precision",
+        help="bf16 (--mixed-precision) or float32 (--no-mixed-precision)",
     )
     arguments = parser.parse_args(argv)
     plugins.load(getattr(arguments, "plugin", ()))

@@ -1,37 +1,30 @@
-"""The report of an experiment: one self-contained HTML page (charts and pictures inside, no network).
+"""Report of an experiment: one self-contained HTML page, from ``nppsim/report/templates/experiment.html``.
 
     write_report(experiment, folder / "report.html")
 
-``experiment`` is a plain dictionary, as stored in ``experiment.json``; every key is optional, and a section without
-its data says "not run":
+``experiment`` is the content of ``experiment.json``.  All keys are optional:
 
-    name, created         text for the heading
-    config                dict: the resolved configuration
-    machine               text, or dict with "name" and more
+    name, created         texts for the heading
+    config                dict: configuration
+    machine               text, or dict with "name"
     versions              dict: name -> text
     architectures         dict: name -> dict with
-        results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``results.aggregate``
-                          (None: not run)
-        comparisons       PPO against what came before it, as below
-        checklist         list of dicts with criterion, verdict and figure: ``rl.doctor.checks_run``
-        delivered         text: which policy of the run was delivered, and why
-        bc                ``bc.BCResult.as_dict()``: validation, training, baselines (dicts with accuracy,
-                          change_accuracy, loss), history (list of dicts), closed_loop and more
+        results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``results.aggregate``, or None
+        comparisons       PPO against the BC policy and random play, as below
+        checklist         list of ``rl.doctor.checks_run.Item.to_dict()``
+        delivered         text: the delivered policy, and the reason for its selection
+        bc                ``bc.BCResult.as_dict()``
         transfer          dict, e.g. {"copied": 41, "fresh": [...]}
-        speed             {"decisions": n, "decisions_per_s": x, ...,
-                           "share": {"environment": s, "inference": s, "update": s, "rest": s}}
+        speed             dict of figures, and "share": phase -> share of the time
         audit             reward audit: text, dict, or list of dicts
         plan              hardware plan: text or dict
         wall_time_s       seconds
-        events            list of dicts: what happened during training
+        events            list of dicts: events of training
         settings          dict: dotted name -> {"value", "source"}
         paths             {"tensorboard": folder, "run": folder, "films": [dicts of ``rl.evaluation.video.Film``]}; relative
-                          paths are looked up in the report's folder, then in the working directory; a film's in "run"
+                          to the report's folder or the working directory, those of films to "run"
     all_seeds             dict: name -> results as above, over several seeds
     comparisons           list of ``rl.evaluation.comparison.Comparison.to_dict()``: architectures and conditions
-
-The page is ``nppsim/report/templates/experiment.html``.  Values that are no texts, numbers, lists or dictionaries are
-shown as ``str`` gives them.
 """
 
 import io
@@ -52,26 +45,26 @@ from rl.evaluation.results import ALL, categories
 from rl.events import EventsError, Scalars, read_scalars
 from rl.experiment.curves import CHARTS, Chart, curve_chart, stages
 
-METHODS = {"ppo": "after PPO", "bc": "before PPO", "random": "random play"}  # what matters first
-_LOSSES = {"train_loss": "training", "validation_loss": "validation"}  # in the history of cloning -> label
+METHODS = {"ppo": "after PPO", "bc": "before PPO", "random": "random play"}  # in the order of columns
+_LOSSES = {"train_loss": "training", "validation_loss": "validation"}  # key in the history of imitation -> label
 _ACCURACIES = {
     "train_accuracy": "training",
     "validation_accuracy": "validation",
     "validation_change_accuracy": "validation, on changes",
 }
-THUMBNAIL_WIDTH = 640  # px of the route pictures in the page
+THUMBNAIL_WIDTH = 640  # px
 
-Architectures = Mapping[str, Mapping[str, Any]]  # of an experiment: name -> entry
+Architectures = Mapping[str, Mapping[str, Any]]  # name -> entry, see above
 
 
 def write_report(experiment: Mapping, path: str | os.PathLike) -> Path:
-    """Write the page atomically and return its path.  experiment: see the head of this file."""
+    """Write the page atomically and return its path.  experiment: see above."""
     path = Path(path)
     return write_page(render_report(experiment, path.parent), path)
 
 
 def render_report(experiment: Mapping, folder: Path) -> str:
-    """Return the page as text.  folder: its folder, from which paths are resolved and links made."""
+    """Return the page as text.  folder: of the page, for relative paths and links."""
     architectures: Architectures = experiment.get("architectures") or {}
     machine = experiment.get("machine")
     machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
@@ -99,7 +92,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
 
 
 def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
-    """Return the sections of one architecture; None or empty for parts that were not run."""
+    """Return section -> content of one architecture; None or empty without data."""
     return {
         "bc": _cloning(entry.get("bc") or {}, entry.get("events") or ()),
         "settings": _settings(entry.get("settings") or {}),
@@ -110,7 +103,7 @@ def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
 
 
 def _parts(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[str, Any]]]:
-    """Section -> (title, content): a pair for all runs in which it is the same, without a title if that is all of them."""
+    """Return section -> [(title, content)], with one pair for all runs of equal content, and no title for a single pair."""
     parts: dict[str, list[tuple[list[str], Any]]] = {}
     for name, contents in sections.items():
         for key, content in contents.items():
@@ -124,7 +117,7 @@ def _parts(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[st
 
 
 def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]] | None:
-    """Return rows of settings: those chosen by the user or for the machine, and the defaults."""
+    """Return the rows of chosen settings and of defaults."""
     if not settings:
         return None
     rows = [{"setting": name, "value": one["value"], "from": one["source"]} for name, one in settings.items()]
@@ -140,7 +133,7 @@ def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]
 
 
 def _verdicts(experiment: Mapping, architectures: Architectures) -> list[str]:
-    """A text for each architecture, then a sentence for each comparison between them."""
+    """Return a text per architecture, and a sentence per comparison between them."""
     texts = []
     for name, entry in architectures.items():
         delivered = [f"Delivered: {entry['delivered']}."] if entry.get("delivered") else []
@@ -150,7 +143,7 @@ def _verdicts(experiment: Mapping, architectures: Architectures) -> list[str]:
 
 
 def verdict(name: str, results: Mapping | None) -> str:
-    """One sentence on an architecture: success after PPO."""
+    """Return a sentence about an architecture's success after PPO."""
     ppo = ((results or {}).get("ppo") or {}).get(ALL)
     if not ppo or not ppo["episodes"]:
         return f"{name}: not evaluated after PPO."
@@ -160,8 +153,10 @@ def verdict(name: str, results: Mapping | None) -> str:
 
 
 def _results(methods_of: Mapping[str, Mapping | None]) -> dict[str, Any]:
-    """Groups of columns, (name of a run, titles), and a row per category; its cells: the statistics of each column, None
-    where there are none.  Random play that was the same for all stands once, at the end.  Empty if there is nothing."""
+    """Return a table with a group of columns per run, a column per method, and a row per category; {} without results.
+
+    Random play gets a single column if all runs have the same results of it.
+    """
     tables = {(name, method): (results or {}).get(method) for name, results in methods_of.items() for method in METHODS}
     if not any(tables.values()):
         return {}
@@ -180,7 +175,7 @@ def _results(methods_of: Mapping[str, Mapping | None]) -> dict[str, Any]:
 
 
 def _comparisons(experiment: Mapping, architectures: Architectures) -> dict[str, Any]:
-    """The titles of all comparisons, and a row per category with a difference for each; empty if there are none."""
+    """Return a table with a column per comparison, and a row per category; {} without comparisons."""
     found = [one for entry in architectures.values() for one in entry.get("comparisons") or ()]
     found += experiment.get("comparisons") or ()
     names = categories({str(number): one["categories"] for number, one in enumerate(found)})
@@ -209,7 +204,7 @@ def _evaluated(table: Mapping | None, category: str) -> Mapping | None:
 
 
 def _scalars(architectures: Architectures, folder: Path) -> tuple[dict[str, dict[str, Scalars]], list[str]]:
-    """(name -> tag -> Scalars of the architectures that have event files, notes on those that have not)."""
+    """Return name -> tag -> Scalars of the event files, and notes about architectures without event files."""
     runs, notes = {}, []
     for name, entry in architectures.items():
         tensorboard = (entry.get("paths") or {}).get("tensorboard")
@@ -229,7 +224,7 @@ def _curves(runs: Mapping[str, Mapping[str, Scalars]]) -> list[tuple[Chart, byte
 
 
 def _distillation(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
-    """Return two charts of distillation per run that had a teacher."""
+    """Return two charts per run with distillation."""
     plots = []
     for name, scalars in runs.items():
         for tag, what, unit, factor in (
@@ -243,7 +238,7 @@ def _distillation(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
 
 
 def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
-    """Rewards by term: a chart per run that logged them."""
+    """Return a chart of rewards by term per run."""
     plots = []
     for name, scalars in runs.items():
         terms = {
@@ -258,7 +253,7 @@ def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
 
 
 def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
-    """events: of the run, of which the first evaluation is the BC policy's."""
+    """Return the section of imitation.  events: of training; the first evaluation is of the BC policy."""
     if not bc:
         return None
     metrics = {"policy, validation": bc.get("validation"), "policy, training": bc.get("training")}
@@ -287,7 +282,7 @@ def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
 
 
 def _of_the_clone(events: Sequence[Mapping]) -> dict[str, str | None] | None:
-    """Success per category on the dev levels, before PPO."""
+    """Return the BC policy's success per category on the dev levels."""
     first = next((event["evaluation"] for event in events if event.get("at") == 0 and "evaluation" in event), None)
     return first and {category: _percent(success) for category, success in first.items()}
 
@@ -295,7 +290,7 @@ def _of_the_clone(events: Sequence[Mapping]) -> dict[str, str | None] | None:
 def _history_lines(
     history: Sequence[Mapping], labels: Mapping[str, str], factor: float = 1
 ) -> dict[str, tuple[list, list]]:
-    """label -> (epochs from 1, values) of the keys that the history has; labels: key -> label."""
+    """Return label -> (epochs from 1, values).  labels: key in the history -> label."""
     lines = {}
     for key, label in labels.items():
         known = [(i, factor * epoch[key]) for i, epoch in enumerate(history, start=1) if epoch.get(key) is not None]
@@ -309,7 +304,7 @@ def _percent(share: float | None) -> str | None:
 
 
 def _speed(speed: Mapping, wall_time_s: float | None) -> dict[str, Any] | None:
-    """Figures, and (colour, name, share) of each part of the time."""
+    """Return figures, and (colour, name, share) of each phase."""
     if not speed:
         return None
     figures = {key: value for key, value in speed.items() if key != "share"}
@@ -319,7 +314,7 @@ def _speed(speed: Mapping, wall_time_s: float | None) -> dict[str, Any] | None:
 
 
 def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The films of each category, with links and pictures as far as the files are there."""
+    """Return category -> films, with links and pictures if the files exist."""
     base = _place(folder, paths.get("run") or "")
     groups: dict[str, list[dict[str, Any]]] = {}
     for film in paths.get("films") or ():
@@ -340,13 +335,13 @@ def _has_players(films: Mapping[str, Sequence[Mapping]]) -> bool:
 
 
 def _player(replay: Path, label: str) -> str:
-    """Return the data of an interactive player of a run."""
+    """Return the data of an interactive player of a replay."""
     run = Replay.load(replay)
     return player_data(LevelRuns(run.level, [(label, run.inputs)]))
 
 
 def _place(folder: Path, path: str) -> Path:
-    """A path of the experiment: in the report's folder if it is there, else as the working directory sees it."""
+    """Return a path relative to the report's folder if it exists there, else unchanged."""
     inside = folder / path
     return inside if inside.exists() else Path(path)
 

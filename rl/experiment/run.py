@@ -1,10 +1,9 @@
-"""The main job: for each architecture, condition and seed one training, then one report.
+"""The main job: one training per architecture, condition and seed, then one report.
 
-    run(resolve(argv))        # writes <output>/<name>_<time>/, prints the table, returns the folder
+    run(resolve(argv))        # writes <output>/<name>_<time>/ (docs/file_formats.md), prints the table, returns the folder
 
-With ``resume_from`` it resumes the experiment of that folder: finished trainings stay unchanged, an interrupted one
-continues, the others begin.  The folder is described in ``docs/file_formats.md``.  What can be checked is checked before
-the first training.
+With ``resume_from`` it resumes the experiment in that folder: finished trainings stay unchanged, an interrupted one
+continues, and the others begin.
 """
 
 from contextlib import nullcontext
@@ -47,10 +46,11 @@ from rl.upload import Uploader
 
 
 def run(config: ExperimentConfig, log: Log = print, ranks: SingleProcess = SINGLE_PROCESS) -> Path:
-    """Run or resume an experiment; return its folder.  Messages go to ``log`` and to the folder's log.txt.
+    """Run or resume an experiment; return its folder.
 
-    ranks: the processes that train together, of which this is the first; the others ``follow``.
-    Raises the named errors of the package for invalid input, before training; KeyboardInterrupt names the flag to resume.
+    log: receives messages, which are also written to log.txt.
+    ranks: processes that train together, of which this is the first; the others call ``follow``.
+    Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag to resume.
     """
     with LogFile(log) as log_file:
         return _run(config, log_file, ranks)
@@ -60,7 +60,7 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
     check_packages()
     if config.hardware.processes != ranks.size:
         raise ConfigError(
-            f"{ranks.size} here: start such a run with scripts/train_and_compare.py or torchrun (docs/long_runs.md)",
+            f"this run has {ranks.size}; start several with scripts/train_and_compare.py or torchrun (docs/long_runs.md)",
             "num_processes",
             config.hardware.processes,
         )
@@ -95,12 +95,12 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
         write_text(folder / SUMMARY, summary(record, folder) + "\n")
         log(summary(record, folder))
         if uploader:
-            uploader.sync(folder)  # the summary, which marks the copy as complete
+            uploader.sync(folder)  # last the summary, which marks the copy as complete
     return folder
 
 
 def dry_run(config: ExperimentConfig, log: Log = print) -> None:
-    """Check everything that can be checked before training, demonstrations included; write nothing."""
+    """Check everything that can be checked before training, including demonstrations, without writing files."""
     check_packages()
     if config.resume_from is not None:
         config = resumed_config(config)
@@ -119,7 +119,7 @@ def dry_run(config: ExperimentConfig, log: Log = print) -> None:
 
 
 def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine) -> dict[str, hardware.Plan]:
-    """Return a plan of each network; an error for agents, sizes or a plan that do not fit comes before any folder is made."""
+    """Return network -> hardware plan; raise UserErrors for agents and sizes that do not fit."""
     check_initial_agent(config)
     if config.teacher.file is not None and config.resume_from is None:
         load_teacher(config.teacher.file, config.frame_skip)
@@ -133,18 +133,18 @@ def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine)
 
 
 def warn_about_networks(config: ExperimentConfig, log: Log) -> None:
-    """Log known weaknesses of the networks to train, and settings of which one wins over another."""
+    """Log known weaknesses of the networks, and flags that override others."""
     if not config.ppo.schedules and config.ppo.anneal_learning_rate and "ppo.anneal_learning_rate" in config.sources:
-        log("warning: --no-schedules wins over --enable-lr-annealing: the learning rate stays as at the start")
+        log("warning: --no-schedules overrides --enable-lr-annealing: the learning rate stays constant")
     networks = [get_architecture(name) for name in config.networks]
     if stacked := [network.name for network in networks if network.stacking]:
         log(f"warning: {', '.join(stacked)}: {ADVICE}")
     if subtasks := [network.name for network in networks if network.subtasks]:
-        log(f"warning: {', '.join(subtasks)}: subtasks did not improve success where measured (docs/architectures.md)")
+        log(f"warning: {', '.join(subtasks)}: subtasks did not improve success in our tests (docs/architectures.md)")
 
 
 def train_or_load(job: Job, config: ExperimentConfig) -> RunRecord:
-    """Run or resume one training; load its record if it is finished."""
+    """Run or resume one training, or load its record if it is finished."""
     if is_extended(job.folder, config.ppo):
         job.log(f"{job.title}: PPO was finished and continues; the test levels are played at its end")
         reopen(job.folder)
@@ -152,15 +152,15 @@ def train_or_load(job: Job, config: ExperimentConfig) -> RunRecord:
     if done is None:
         return run_stages(job).record
     job.log(f"{job.title}: is finished" + (" and stays unchanged" if config.resume_override else ""))
-    return replace(done, label=job.label, title=job.title)  # there may be more seeds than when it was trained
+    return replace(done, label=job.label, title=job.title)  # the number of seeds may have changed
 
 
 def begin_record(
     config: ExperimentConfig, now: datetime, machine: hardware.Machine, data: Data, log: Log
 ) -> ExperimentRecord:
-    """Return the record of an experiment without runs: a new one, or the one stored in the folder to resume.
+    """Return the record of a new experiment, or the stored one of the experiment to resume, without runs.
 
-    Raises ConfigError if the levels are not those that the experiment began with.
+    Raises ConfigError if the levels differ from those of the experiment to resume.
     """
     audit = audit_rewards(config, data, log)
     settings = replace(

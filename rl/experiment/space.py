@@ -1,10 +1,10 @@
-"""Search space of a sweep: settings, each with a range or a list of values.
+"""Search space of a sweep: settings with ranges or lists of values.
 
-    initial-lr=1e-4..1e-2:log       a number from a range, evenly on a logarithmic scale
-    ppo.gae_lambda=0.9..0.99        by its place in the configuration
-    minibatch-size=1024,2048,4096   one of several values
+    initial-lr=1e-4..1e-2:log       a range, uniform on a logarithmic scale
+    ppo.gae_lambda=0.9..0.99        a field of the configuration instead of a flag
+    minibatch-size=1024,2048,4096   a list of values
 
-In a TOML file the same as texts, or lists: ``initial-lr = "1e-4..1e-2:log"``, ``minibatch-size = [1024, 2048]``.
+The same in a TOML file: ``initial-lr = "1e-4..1e-2:log"``, ``minibatch-size = [1024, 2048]``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,11 +27,11 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Dimension:
-    """One setting that is swept.
+    """One setting to sweep.
 
-    name: its flag without dashes, or its place in the configuration.
+    name: flag without dashes, or field of the configuration.
     values: lowest and highest number of a range, or the texts to choose from.
-    is_range, log: whether it is a range, and drawn evenly on a logarithmic scale.
+    log: draw uniformly on a logarithmic scale.
     """
 
     name: str
@@ -46,14 +46,14 @@ class Dimension:
         return f"{self.name}={','.join(self.values)}"
 
     def draw(self, trial: "optuna.Trial") -> Any:
-        """A value for a trial: a number, or one of the texts."""
+        """Draw a value for a trial: a number, or one of the texts."""
         if not self.is_range:
             return trial.suggest_categorical(self.name, self.values)
         draw = trial.suggest_int if self.known.kind is int else trial.suggest_float
         return draw(self.name, *self.values, log=self.log)
 
     def toml(self, value: Any) -> str:
-        """A value as a settings file has it; ConfigError for a text that is none."""
+        """Return a drawn value as TOML; ConfigError for an invalid text."""
         if self.is_range:
             return repr(value)
         text = ",".join(value.split()) if self.known.many else value
@@ -71,11 +71,11 @@ def read_space(texts: Sequence[str], file: Path | None = None) -> Space:
     space = tuple(_dimension(name, value, place) for place, name, value in given)
     if not space:
         if file is not None:
-            raise ConfigError(f"holds nothing to sweep; {_REMEDY}", "--sweep-file", file)
+            raise ConfigError(f"contains no settings; {_REMEDY}", "--sweep-file", file)
         raise ConfigError("nothing to sweep; give --sweep NAME=VALUES, or --sweep-file")
     swept = [(one.known.name, one.known.flag) for one in space]
     if doubled := [place for i, (place, *_) in enumerate(given) if swept[i] in swept[:i]]:
-        raise ConfigError("sweeps a setting for the second time; give each once", "--sweep", doubled[0])
+        raise ConfigError("sweeps a setting twice; give each once", "--sweep", doubled[0])
     return space
 
 
@@ -87,7 +87,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 
 def _read_file(path: Path) -> Iterable[tuple[str, str]]:
-    """(name, values as ``--sweep`` has them) of each line."""
+    """Yield (name, values in the form of ``--sweep``) of each line."""
     for key, value in read_toml(path, ConfigError, _MAX_BYTES, _REMEDY).items():
         table = {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
         for name, one in table.items():
@@ -116,7 +116,7 @@ def _dimension(name: str, value: str, place: str) -> Dimension:
         return Dimension(name, known, texts)
     high, colon, scale = rest.partition(":")
     if known.kind not in (int, float) or known.many or (colon and scale != "log"):
-        raise ConfigError(f"no range of such values; {_FORM}", "--sweep", place)
+        raise ConfigError(f"is not a valid range; {_FORM}", "--sweep", place)
     try:
         ends = known.read(low), known.read(high)
     except ValueError as error:
@@ -127,12 +127,12 @@ def _dimension(name: str, value: str, place: str) -> Dimension:
 
 
 def drawn(space: Space, trial: "optuna.Trial") -> dict[str, Any]:
-    """Name -> value for a trial."""
+    """Draw name -> value for a trial."""
     return {one.name: one.draw(trial) for one in space}
 
 
 def toml_text(space: Space, values: Mapping[str, Any]) -> str:
-    """The settings of a trial as a file for ``--config``."""
+    """Return the settings of a trial as text of a ``--config`` file."""
     lines: list[str] = []
     tables: dict[str, list[str]] = {}
     for one in space:

@@ -1,11 +1,10 @@
-"""One training as a list of stages over one state.
+"""One training as a sequence of stages.
 
     training = run_stages(job)               # imitate -> distill -> ppo -> evaluate -> report
-    run_stages(job, last="imitate")          # only as far as this stage
+    run_stages(job, last="imitate")          # up to this stage
 
-Each stage is a function of a ``Training``: it reads what earlier stages put there, and adds its own result.  Results are
-also in the run's folder, and a stage whose result is there loads it.  So a training can end after any stage, or in the
-middle of one, and continue later.
+Each stage is a function that adds its result to a ``Training`` and stores it in the run's folder.  A stage whose result is
+stored loads it instead, so an interrupted training resumes.
 """
 
 import time
@@ -65,20 +64,23 @@ from rl.ppo.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
 
 UNFINISHED = f"pretrain/unfinished{checkpoint.SUFFIX}"
-PROBE_ROWS = 512  # held-out decisions on which the transferred policy must act like the BC policy
+PROBE_ROWS = 512  # held-out decisions on which the BC policy and PPO's policy must agree
 
 
 @dataclass
 class Training:
     """State of one training.
 
-    plan: of all processes; own_plan: of this one.
-    settings: of PPO, settled by the plan.  sources: the same and all others, with their sources, for run.json.
-    teacher: checkpoint of the agent to distil, None without distillation.
+    plan: sizes of all processes together.
+    own_plan: sizes of this process.
+    settings: of PPO, with the plan's values for None.
+    sources: all settings with their sources, for run.json.
     started: ``time.monotonic`` at the start.
+    teacher: checkpoint of the agent to distil, None without distillation.
     pretrained: result of ``imitate`` and ``distill``; None without imitation.
     agent, transfer, events, speed: results of ``ppo``.
-    played, films: results of ``evaluate``: method -> episodes on the test levels, [] if it was not run.
+    played: result of ``evaluate``: method -> episodes on the test levels, [] if skipped.
+    films: result of ``evaluate``.
     record: result of ``report``.
     """
 
@@ -101,7 +103,7 @@ class Training:
 
 
 def run_stages(job: Job, last: str = "report") -> Training:
-    """Run the stages up to ``last``, or what is left of them; return the state with their results."""
+    """Run or resume the stages up to ``last``; return their results."""
     training = prepare(job)
     for stage in STAGES:
         stage(training)
@@ -111,7 +113,7 @@ def run_stages(job: Job, last: str = "report") -> Training:
 
 
 def prepare(job: Job) -> Training:
-    """Plan a training, write its settings, make its environments, and check all that can be checked before training."""
+    """Plan a training, write run.json, make the environments, and run the checks that need no training."""
     started = time.monotonic()
     job.folder.mkdir(parents=True, exist_ok=True)
     plan = plan_of(job)
@@ -122,7 +124,7 @@ def prepare(job: Job) -> Training:
     write_settings(job.folder / BOARD, sources)
     own_plan = plan.of_each(job.ranks.size)
     if job.architecture.memory:
-        segment_length(settings, own_plan)  # sizes that do not fit are refused before imitation, not after it
+        segment_length(settings, own_plan)  # raises errors about sizes before imitation
     env = make_env(job.config, job.data, job.architecture, own_plan, job.seed, job.ranks)
     training = Training(job, plan, own_plan, settings, sources, env, started)
     examine_before_training(training)
@@ -131,14 +133,14 @@ def prepare(job: Job) -> Training:
 
 
 def examine_before_training(training: Training) -> None:
-    """Check data and settings before training; provide what later checks need."""
+    """Run the checks of data and settings, and provide the inputs of later checks."""
     job = training.job
     if job.pretrained:
         job.doctor.provide(replays=job.config.replay_data_dir)
     else:
         absent = ("replays", "dataset", "statistics", "clone", "cloning", "probe")
         job.doctor.lack(**dict.fromkeys(absent, "no imitation in this run"))
-    if not job.doctor.rehearses:  # a rehearsal is smaller, and has provided the full-size ones
+    if not job.doctor.rehearses:  # a rehearsal has provided those of the full size
         job.doctor.provide(full_config=job.config, full_plan=training.plan)
     job.doctor.provide(
         config=job.config,
@@ -157,7 +159,7 @@ def examine_before_training(training: Training) -> None:
 
 
 def imitate(training: Training) -> None:
-    """Clone the demonstrations, unless that is done; their memory is free again afterwards."""
+    """Train the BC policy, or load it."""
     job, plan = training.job, training.plan
     if not job.pretrained:
         return
@@ -174,7 +176,7 @@ def imitate(training: Training) -> None:
     statistics = dataset.statistics()
     job.doctor.provide(statistics=statistics)
     job.doctor.examine(IMITATION, dataset=dataset)
-    torch.manual_seed(job.seed)  # for the initial weights
+    torch.manual_seed(job.seed)  # of the initial weights
     policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     result, before = clone_behaviour(job, policy, dataset, ThreadPool(plan.torch_threads))
     job.log(result.table())
@@ -185,10 +187,10 @@ def imitate(training: Training) -> None:
 
 
 def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, pool: ThreadPool) -> tuple[BCResult, float]:
-    """Fit the policy to the demonstrations, from the last finished epoch; return the result and seconds spent before.
+    """Fit the policy to the demonstrations, resuming after the last finished epoch.
 
-    The best weights so far are always in ``bc_best.safetensors``, the latest ones with the training state in
-    ``unfinished.safetensors``.
+    Writes the best weights so far to ``bc_best.safetensors``, and the state to resume from to ``unfinished.safetensors``.
+    Returns the result, and the seconds of training before it was resumed.
     """
     unfinished, board = job.folder / UNFINISHED, job.folder / BOARD
 
@@ -222,7 +224,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, pool: Threa
 
 
 def distill(training: Training) -> None:
-    """Distil the teacher into the BC policy, if the experiment has one, unless that is done."""
+    """Distil the teacher into the BC policy, or load the result; do nothing without a teacher."""
     if training.pretrained is not None and training.teacher is not None:
         training.pretrained = distill_teacher(training.job, training.plan, training.pretrained, training.teacher)
 
@@ -232,15 +234,15 @@ def distill(training: Training) -> None:
 
 
 def ppo(training: Training) -> None:
-    """Train with PPO, from the newest checkpoint if there is one.
+    """Train with PPO, resuming from the newest checkpoint.
 
-    A first Ctrl-C ends it after the update in progress, with a checkpoint; a second one immediately.  KeyboardInterrupt
-    names the newest checkpoint.
+    The first Ctrl-C ends training after the current update, with a checkpoint; a second one immediately.  The
+    KeyboardInterrupt names the newest checkpoint.
     """
     job = training.job
     training.agent = make_agent(training)
     with (
-        deferred_signals(lambda name: job.log(f"{name}: ends after this update, with a checkpoint")) as stop,
+        deferred_signals(lambda name: job.log(f"{name}: training ends after this update, with a checkpoint")) as stop,
         remote_evaluator(training, stop) as remote,
     ):
         evaluate_dev = dev_evaluation(job, stop)
@@ -261,7 +263,7 @@ def ppo(training: Training) -> None:
 
 
 def make_agent(training: Training) -> PPO:
-    """Make PPO's agent, with the weights of the BC policy or of --init-from, here and in the other processes."""
+    """Make PPO's agent in all processes, with the weights of the BC policy or of --init-from."""
     job, pretrained = training.job, training.pretrained
     initial = initial_agent_of(job.config, job.architecture, job.folder)
     source = pretrained or initial
@@ -299,10 +301,7 @@ def make_agent(training: Training) -> PPO:
 
 
 def transfer_weights(job: Job, pretrained: PretrainedPolicy, agent: PPO) -> TransferReport:
-    """Copy the BC policy's weights to PPO's policy, check that both act the same, and set the KL penalty's reference.
-
-    The reference is PPO's own policy at this moment; it may have parts, still without effect, that the BC policy lacks.
-    """
+    """Copy the BC policy's weights to PPO's policy, check that both act equally, and set the KL penalty's reference."""
     report = transfer(pretrained.policy.state_dict(), agent.policy, fresh=job.architecture.fresh)
     agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)
     count = len(next(iter(pretrained.probe.values())))
@@ -313,7 +312,7 @@ def transfer_weights(job: Job, pretrained: PretrainedPolicy, agent: PPO) -> Tran
 
 
 def add_start_states(job: Job, pretrained: PretrainedPolicy | None, env: BatchVecEnv) -> dict[str, np.ndarray]:
-    """With --start-states, add the demonstrations of training levels to the curriculum; return them, else {}."""
+    """Add the demonstrations of training levels to the curriculum, and return them; {} without --start-states."""
     starts = env.sampler.starts
     if starts is None:
         return {}
@@ -321,14 +320,14 @@ def add_start_states(job: Job, pretrained: PretrainedPolicy | None, env: BatchVe
     levels = [level.fingerprint for level, _ in job.data.train if level.fingerprint in demonstrated]
     runs = {level: demonstrated[level] for level in levels}
     job.log(
-        f"start states: demonstrations of {starts.add(runs)} of {len(job.data.train)} training levels, elsewhere the agent's "
-        "own best runs"
+        f"start states: demonstrations of {starts.add(runs)} of {len(job.data.train)} training levels, the agent's best runs "
+        "on the others"
     )
     return runs
 
 
 def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
-    """Train from the newest checkpoint to the end, here and in the other processes; returns immediately if that is done."""
+    """Train in all processes, from the newest checkpoint to the end; return immediately if training is finished."""
     finished = monitor.begin(agent, job.previous_checkpoint)
     if not agent.updates and not job.previous_checkpoint:
         check_lost_checkpoints(job)
@@ -344,22 +343,22 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
 
 
 def check_lost_checkpoints(job: Job) -> None:
-    """For a run without a checkpoint: CheckpointError if one was written before, as the digest trail shows."""
+    """Raise CheckpointError if a run without checkpoints must have written one, according to its digest trail."""
     decisions = [row.get("decisions", 0) for row in read_trail(job.folder)]
     if len(decisions) < 2:  # no update was finished
         return
     changes = [entry["overrides"].get("save-freq", [0]) for entry in stored_facts(job.root)["resumed"]]
     longest = max([job.config.save_freq, *(before for before, *_ in changes)])
-    if len(decisions) > 2 and decisions[-2] >= longest:  # one was written before the last update began
+    if len(decisions) > 2 and decisions[-2] >= longest:  # a checkpoint was written before the last update
         raise checkpoint.CheckpointError(
-            f"{job.folder}: the run had {decisions[-1]:,} decisions, but its checkpoints are missing: restore "
-            f"{job.folder / 'checkpoints'}, or begin a new run"
+            f"{job.folder}: checkpoints of {decisions[-1]:,} decisions are missing; restore {job.folder / 'checkpoints'}, or "
+            "begin a new run"
         )
-    job.log(f"PPO had {decisions[-1]:,} decisions and left no checkpoint: it starts from the beginning")
+    job.log(f"PPO left no checkpoint of its first {decisions[-1]:,} decisions: it starts from the beginning")
 
 
 def callbacks_of(job: Job, monitor: TrainingMonitor) -> list[BaseCallback]:
-    """Callbacks of PPO: profilers, digests, audit, the doctor's checks of the first update, and the monitor."""
+    """Return the callbacks of PPO."""
     config = job.config
     audit = [] if config.audit == "off" else [Audit(config.audit, job.folder, monitor.warn, config.silence)]
     examine = [ExamineFirstUpdate(job.doctor)] if job.doctor.rehearses else []
@@ -367,7 +366,7 @@ def callbacks_of(job: Job, monitor: TrainingMonitor) -> list[BaseCallback]:
 
 
 class ExamineFirstUpdate(PPOCallback):
-    """Run the doctor's checks after the first update in which the actor learned."""
+    """Runs the doctor's checks after the first update of the actor."""
 
     def __init__(self, doctor: Doctor):
         super().__init__()
@@ -383,7 +382,7 @@ class ExamineFirstUpdate(PPOCallback):
 
 
 def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
-    """Return the function that plays the dev levels in this process; a stop request ends it."""
+    """Return the function that evaluates policies on the dev levels; a stop request interrupts it."""
     suite = job.suites.periodic(job.architecture)
     history = DevHistory(job.folder)
 
@@ -397,32 +396,32 @@ def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
 
 @contextmanager
 def remote_evaluator(training: Training, stop: StopRequest) -> Iterator[Evaluator | None]:
-    """Process that plays the dev levels during training, with --remote-evaluation; else None."""
+    """Start the process of --remote-evaluation for the block; None without the flag."""
     job, plan = training.job, training.plan
     if not job.config.evaluation.remote:
         yield None
         return
-    threads = plan.evaluator_threads or 1  # None where --resume-override added the evaluator
+    threads = plan.evaluator_threads or 1  # None if --resume-override added the evaluator
     task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, threads)
     with evaluator(task, job.folder, stop) as made:
         yield made
 
 
 def save_agent(job: Job, agent: PPO) -> None:
-    """Write the delivered policy as agent.safetensors and, without a memory, as an archive of Stable-Baselines3."""
+    """Write the delivered policy to agent.safetensors, and for Stable-Baselines3 to final_model.zip."""
     path = job.folder / "agent.safetensors"
     checkpoint.save(path, agent.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict())
     if agent.policy.memory is None:
         training_state.save_sb3_zip(agent, job.folder / "final_model.zip")
     else:
         job.log(
-            f"{job.architecture.name}: no final_model.zip, as PPO of Stable-Baselines3 carries no memory; the policy is in "
-            "agent.safetensors"
+            f"{job.architecture.name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies; the policy "
+            "is in agent.safetensors"
         )
 
 
 def speed_of(agent: PPO) -> dict:
-    """Decisions and seconds of PPO; decisions per second, mean cores in use and share of each phase without evaluations."""
+    """Return the figures of "speed" in results.json; rates and shares exclude evaluations."""
     seconds = max(agent.seconds, 1e-9)
     share = {part: agent.phase_seconds[part] / seconds for part in PHASES}
     rest = max(0.0, 1.0 - sum(share.values()))
@@ -440,10 +439,7 @@ def speed_of(agent: PPO) -> dict:
 
 
 def evaluate(training: Training) -> None:
-    """Play the test levels once with each policy, and record films of PPO's episodes if requested.
-
-    No other stage plays the test levels.
-    """
+    """Evaluate each policy on the test levels, which no other stage plays, and record films of PPO's episodes."""
     job, pretrained = training.job, training.pretrained
     evaluation, video = job.config.evaluation, job.config.video
     policies: dict[str, Policy | None] = {
@@ -469,7 +465,7 @@ def evaluate(training: Training) -> None:
 
 
 def report(training: Training) -> None:
-    """Store the record of the training; its file, finished.json, is the last one that a run writes."""
+    """Make the record of the training, and store it in finished.json, the last file that a training writes."""
     job, pretrained, agent = training.job, training.pretrained, training.agent
     before = agent.elapsed_before_s + (pretrained.spent_before if pretrained else 0.0)
     training.record = RunRecord(

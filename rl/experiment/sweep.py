@@ -1,11 +1,11 @@
-"""A sweep: settings drawn by Optuna, each trial a run of the main job, scored by its success on the dev levels.
+"""Hyperparameter sweeps with Optuna.  Each trial is a run of the main job, scored by its success on the dev levels.
 
     sweep = Sweep(read_space(["initial-lr=1e-4..1e-2:log"]), common=("--architectures", "vision_free"), seeds=(0, 1))
     study = run_trials(sweep, folder, script)     # scripts/train_and_compare.py; a second call continues
     print(report(study, sweep, folder))
 
-The folder holds study.db (Optuna's, SQLite), sweep.json (its settings), trials/ (settings of each trial), runs/, logs/, and
-results.json and best.toml after each trial.  Test levels are never played.
+The folder contains study.db (Optuna), sweep.json (settings), trials/ (settings of each trial), runs/, logs/, results.json and
+best.toml.  Test levels are never played.
 """
 
 import subprocess
@@ -32,14 +32,12 @@ if TYPE_CHECKING:
     import optuna
 
 STUDY, PLAN, BEST = "study.db", "sweep.json", "best.toml"
-RESERVED = options_of(
-    "experiment-name", "output-dir", "seeds", "resume-from", "config", "skip-final-eval"
-)  # a sweep's own
+RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from", "config", "skip-final-eval")  # set here
 POLL_SECONDS = 1.0  # between checks of a running trial
 STOP_SECONDS = 300.0  # for a trial to end after SIGTERM
 STARTING_TRIALS = 4  # drawn at random and never pruned
 FAILURES = 3  # consecutive failures that end the sweep
-STEPS = 10_000  # offset between the evaluations of two seeds in the pruner's steps; larger than their number
+STEPS = 10_000  # of the pruner per seed, more than evaluations
 Log = Callable[[str], None]
 
 
@@ -48,10 +46,10 @@ class Sweep:
     """Settings of a sweep.
 
     space: settings to draw.
-    common: flags of scripts/train_and_compare.py for every trial.
-    seeds: every trial trains once with each.
+    common: flags of scripts/train_and_compare.py for all trials.
+    seeds: each trial trains once per seed.
     trials: total number.
-    pruning: end trials early that do worse than the median of earlier ones.
+    pruning: end trials that are worse than the median of earlier ones.
     """
 
     space: Space
@@ -61,7 +59,7 @@ class Sweep:
     pruning: bool = True
 
     def check(self, folder: Path) -> None:
-        """Raise ConfigError for invalid flags, and for invalid settings at either end of a range."""
+        """Raise ConfigError for invalid flags, and for invalid values at the ends of ranges."""
         for one in self.space:
             if not RESERVED.isdisjoint(options(one.known)):
                 raise ConfigError(f"{one.name} is set for each trial by the sweep; leave it out", "--sweep")
@@ -71,7 +69,7 @@ class Sweep:
             if flag.split("=")[0] in options(*(one.known for one in self.space)):
                 raise ConfigError("is swept; leave it out of the flags for every trial", flag)
             if flag in ("--record-eval-videos", "--record-videos"):
-                raise ConfigError("films the test levels, which a sweep never plays; leave it out", flag)
+                raise ConfigError("needs test levels, which a sweep never plays; leave it out", flag)
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ConfigError("give at least one, and each only once", "--seeds", self.seeds)
         config = self.resolved({one.name: one.values[0] for one in self.space}, folder)
@@ -80,8 +78,8 @@ class Sweep:
                 self.resolved({other.name: other.values[0] for other in self.space} | {one.name: value}, folder)
         if len(config.architectures) != 1 or len(config.conditions) != 1:
             raise ConfigError(
-                f"a trial would train {len(config.architectures)} architectures and {len(config.conditions)} conditions; a "
-                "sweep needs one of each: one --architectures, no --test-pretraining"
+                f"a trial would train {len(config.architectures)} architectures and {len(config.conditions)} conditions; "
+                "give one of --architectures, and no --test-pretraining"
             )
         if not config.evaluation.in_training:
             raise ConfigError(
@@ -89,7 +87,7 @@ class Sweep:
             )
 
     def resolved(self, values: Mapping[str, Any], folder: Path) -> ExperimentConfig:
-        """Configuration of a trial with these values, by name.  Raises ConfigError for invalid ones."""
+        """Return the configuration of a trial with these values (name -> value); ConfigError for invalid values."""
         file = folder / "trials" / "check.toml"
         write_text(file, toml_text(self.space, values))
         try:
@@ -100,16 +98,16 @@ class Sweep:
             file.unlink()
 
     def flags(self, name: str, settings: Path, folder: Path) -> list[str]:
-        """Flags of scripts/train_and_compare.py for a trial with its settings in a file."""
+        """Return the flags of scripts/train_and_compare.py for a trial.  settings: TOML file of its values."""
         own = ["--experiment-name", name, "--seeds", *map(str, self.seeds), "--output-dir", str(folder / "runs")]
         return [*self.common, "--skip-final-eval", "--config", str(settings), *own]
 
 
 def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "optuna.Study":
-    """Train the remaining trials, one process after the other; return the study.
+    """Run the remaining trials, one process after the other; return the study.
 
-    Raises ConfigError if ``folder`` holds another sweep; ResultsError after several trials in a row that failed;
-    KeyboardInterrupt is raised after the trial has written its checkpoint.
+    Raises ConfigError if ``folder`` contains another sweep; ResultsError after FAILURES consecutive failures, or if all
+    trials have failed.  A KeyboardInterrupt is raised after the trial has written its checkpoint.
     """
     import optuna
 
@@ -131,13 +129,13 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
             write_results(study, sweep, folder)
             if failures == FAILURES:
                 raise ResultsError(
-                    f"the last {FAILURES} trials have failed; see {folder / 'logs'}, mend it, and repeat, with as many more "
-                    "--trials, as these count as tried"
+                    f"the last {FAILURES} trials have failed; see {folder / 'logs'}, fix the problem, and repeat with "
+                    f"{FAILURES} more --trials, as failed trials count"
                 )
         if all("failed" in trial.user_attrs for trial in over(study)):
             raise ResultsError(
-                f"no trial has succeeded; see {folder / 'logs'}, mend it, and repeat with more --trials than "
-                f"{len(over(study))}, as these count as tried"
+                f"no trial has succeeded; see {folder / 'logs'}, fix the problem, and repeat with more --trials than "
+                f"{len(over(study))}, as failed trials count"
             )
     return study
 
@@ -165,7 +163,7 @@ def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
     storage = optuna.storages.RDBStorage(url.render_as_string())
     known = optuna.study.get_all_study_names(storage)
     done = len(optuna.load_study(study_name=known[0], storage=storage).trials) if known else 0
-    # Another seed after a resume: with the same one the sampler would repeat its first draws.
+    # A resumed sweep needs another seed, or the sampler would repeat its first draws.
     sampler = optuna.samplers.TPESampler(n_startup_trials=STARTING_TRIALS, seed=done)
     median = optuna.pruners.MedianPruner(n_startup_trials=STARTING_TRIALS)
     return optuna.create_study(
@@ -179,7 +177,7 @@ def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
 
 
 def _retry_interrupted(study: "optuna.Study") -> None:
-    """Enqueue interrupted trials again; they resume in their folders."""
+    """Enqueue interrupted trials again, which resume in their folders."""
     from optuna.trial import TrialState
 
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
@@ -188,7 +186,7 @@ def _retry_interrupted(study: "optuna.Study") -> None:
 
 
 def over(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
-    """Finished trials: complete, pruned or failed, without those that were retried."""
+    """Return complete, pruned and failed trials."""
     from optuna.trial import TrialState
 
     done = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -205,7 +203,7 @@ class _Trial:
         self.reported: set[int] = set()
 
     def run(self, script: Path, study: "optuna.Study") -> bool:
-        """Train and report the result to the study; False if the run failed."""
+        """Run the trial and report its result to the study; return False if the run failed."""
         from optuna.trial import TrialState
 
         began = time.monotonic()
@@ -237,12 +235,12 @@ class _Trial:
         return True
 
     def begun(self) -> Path | None:
-        """Folder of the run once it can be resumed, or None."""
+        """Return the folder of the run if it can be resumed, or None."""
         runs = sorted((self.folder / "runs").glob(f"{self.name}_*/config.json"))
         return runs[-1].parent if runs else None
 
     def histories(self) -> list[History]:
-        """Evaluations of each started seed, in the order of the seeds."""
+        """Return the evaluations of each started seed, in the order of the seeds."""
         begun = self.begun()
         files = sorted(begun.rglob(HISTORY_FILE), key=lambda file: file.stat().st_ctime) if begun else []
         by_seed = {file.parent.name: file.parent for file in files}
@@ -254,11 +252,11 @@ class _Trial:
 
     @cached_property
     def config(self) -> ExperimentConfig:
-        """Configuration of the trial, which has started: invalid values would have ended its process."""
+        """Configuration of the trial."""
         return self.sweep.resolved(self.values, self.folder)
 
     def success(self) -> list[float]:
-        """Return the success on the dev levels of the policy that each started seed would deliver now."""
+        """Return the dev success of the policy that would be delivered now, for each started seed."""
         return [self._delivered(history) for history in self.histories()]
 
     def _delivered(self, history: History) -> float:
@@ -267,7 +265,7 @@ class _Trial:
     def evaluations(self) -> Iterator[tuple[int, float]]:
         """Yield (step, mean success of this and earlier seeds) of each evaluation, for the pruner.
 
-        Steps count scheduled evaluations, so they are equal in trials of other sizes.
+        A step is the number of scheduled evaluations, which is comparable between trials with different batch sizes.
         """
         before: list[float] = []
         for number, history in enumerate(self.histories()):
@@ -279,7 +277,7 @@ class _Trial:
             before.append(self._delivered(history))
 
     def _watch(self, command: list[str], log_file: Path) -> tuple[int, bool]:
-        """Run the command and end it if it does worse than other trials; return (exit status, whether it was ended)."""
+        """Run the command, and terminate it if the pruner says so; return (exit status, True if pruned)."""
         pruned = False
         with open(log_file, "w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
@@ -296,16 +294,16 @@ class _Trial:
             except KeyboardInterrupt as interruption:
                 end_interrupted(process, interruption, STOP_SECONDS)
                 raise
-            except BaseException:  # it would continue unwatched
+            except BaseException:  # the process must not outlive the sweep
                 process.kill()
                 raise
             status = process.wait()
         if not pruned:
-            self._should_end()  # report the latest evaluations, too, with which later trials are compared
+            self._should_end()  # reports the last evaluations to the pruner
         return status, pruned
 
     def _should_end(self) -> bool:
-        """Report new evaluations to the pruner; return True if it would prune at any of them."""
+        """Report new evaluations to the pruner; return True if it prunes at any of them."""
         worse = False
         for step, value in self.evaluations():
             if step not in self.reported:
@@ -320,7 +318,7 @@ class _Trial:
 
 
 def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:
-    """Write results.json, a row for each trial, and best.toml, the settings of the best one."""
+    """Write results.json (all trials) and best.toml (settings of the best trial)."""
     rows = [
         {
             "trial": trial.number,
@@ -339,7 +337,7 @@ def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:
 
 
 def _ranked(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
-    """Complete trials, best first."""
+    """Return complete trials, best first."""
     from optuna.trial import TrialState
 
     complete = study.get_trials(states=(TrialState.COMPLETE,))
@@ -347,7 +345,7 @@ def _ranked(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
 
 
 def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
-    """Table of trials, best first, and the command to train with the best settings."""
+    """Return a table of trials, best first, and the command to train with the best settings."""
     ranked = _ranked(study)
     rest = [trial for trial in over(study) if trial not in ranked]
     names = [one.name for one in sweep.space]
@@ -366,15 +364,15 @@ def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
         common = " ".join(sweep.common)
         lines += [
             "",
-            f"best: trial {ranked[0].number}. Its success is biased upwards, as it was selected on the dev levels; train "
-            "with its settings and evaluate on the test levels, once:",
+            f"best: trial {ranked[0].number}. Its success is biased upwards, as it was selected on the dev levels. Train "
+            "with its settings, and evaluate once on the test levels:",
             f"python scripts/train_and_compare.py {common} --config {folder / BEST} --experiment-name NAME --seeds SEED ...",
         ]
     return "\n".join(lines)
 
 
 def _percent(shares: list[float]) -> str:
-    """Mean, and the value of each seed if there are several."""
+    """Format the mean, and the value of each seed if there are several."""
     if not shares:
         return "–"
     each = f" ({', '.join(f'{share:.1%}' for share in shares)})" if len(shares) > 1 else ""

@@ -1,4 +1,4 @@
-"""Start the main job: from Python or a notebook with ``train``, from the command line with ``start``.
+"""Entry points of the main job: ``train`` for Python and notebooks, ``start`` for the command line.
 
 from rl.experiment.train import train
 
@@ -24,16 +24,16 @@ from rl.experiment.data import Log
 from rl.experiment.follower import follow
 from rl.experiment.run import dry_run, run
 
-PYTHON = "Python"  # source of these settings in the record of a run
+PYTHON = "Python"  # source of a setting
 
 
 @dataclass(frozen=True)
 class Finished:
     """A finished experiment.
 
-    folder: of its files (docs/file_formats.md).
+    folder: described in docs/file_formats.md.
     results: content of results.json.
-    agents: the delivered policies, one of each training.
+    agents: checkpoint of the delivered policy of each training.
     """
 
     folder: Path
@@ -41,10 +41,10 @@ class Finished:
     agents: tuple[Path, ...]
 
     def success(self, label: str, category: str = "all") -> float:
-        """Share of the test levels' episodes that were won, mean over the seeds.
+        """Return the mean over seeds of the share of won episodes on the test levels.
 
-        label: the architecture, as in results.json.
-        KeyError for others, and where the final evaluation was skipped.
+        label: architecture as in results.json.
+        Raises KeyError for an unknown label or category, and without a final evaluation.
         """
         seeds = self.results["architectures"][label]["seeds"].values()
         return sum(seed["suites"]["test"][category]["success"] for seed in seeds) / len(seeds)
@@ -58,13 +58,13 @@ def train(
     log: Log = print,
     **settings: Any,
 ) -> Finished:
-    """Run an experiment to its end.
+    """Run an experiment.
 
     recipe, config, resume_from: as the flags of these names.
-    log: receives messages, line by line.
-    settings: flags with _ for -, or parts of the configuration as dicts, as in a TOML file (docs/configuration.md);
-        these override files, and files override the recipe.
-    Raises ConfigError for settings that cannot work, and the other UserErrors of the main job.
+    log: receives messages, one line per call.
+    settings: flags with _ instead of -, or sections as dicts, as in a TOML file (docs/configuration.md).  They override
+        files, and files override the recipe.
+    Raises ConfigError for invalid settings, and other UserErrors.
     """
     given = recipe_settings(recipe) if recipe else {}
     for path in config:
@@ -84,7 +84,7 @@ def train(
 
 
 def _plain(value: Any) -> Any:
-    """Value as in a TOML file."""
+    """Return a value as in a TOML file."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -95,9 +95,9 @@ def _plain(value: Any) -> Any:
 
 
 def start(argv: Sequence[str], program: str | Path) -> int:
-    """Run the experiment of a command line, in one process or in several; return the exit status.
+    """Run the experiment of a command line in one or several processes; return the exit status.
 
-    program: path of the script, which further processes run as well.
+    program: path of the script that all processes run.
     """
     config, started = resolve(argv), Started.from_environment()
     if f"--{DRY_RUN}" in argv:
@@ -108,7 +108,7 @@ def start(argv: Sequence[str], program: str | Path) -> int:
     settings = config.hardware
     if settings.distributed_backend and settings.processes == 1:
         raise ConfigError(
-            "a single process needs none; add --num-gpus or --num-processes, or leave it out", "--distributed-backend"
+            "needs several processes; add --num-gpus or --num-processes, or leave it out", "--distributed-backend"
         )
     if started is None and settings.processes > 1:
         check_gpus(config)
@@ -124,15 +124,15 @@ def start(argv: Sequence[str], program: str | Path) -> int:
 
 
 def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
-    """Return the configuration of a process that torchrun started; after a restart, it resumes the unfinished run.
+    """Return the configuration of a process started by torchrun; after a restart, it resumes the unfinished run.
 
-    ConfigError if it is for another number of processes.
+    Raises ConfigError if the configuration is for another number of processes.
     """
     settings = config.hardware
     given = settings.processes > 1 or settings.num_processes is not None or config.resume_from is not None
     if given and settings.processes != started.size:
         raise ConfigError(
-            f"torchrun started {started.size} processes, and a run keeps the number that it began with",
+            f"torchrun started {started.size} processes, but the number cannot change within a run",
             "--num-processes",
             settings.processes,
         )
@@ -145,7 +145,7 @@ def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
 
 
 def unfinished(config: ExperimentConfig) -> Path | None:
-    """Folder of the newest unfinished experiment with this name and these settings; None if there is none."""
+    """Return the folder of the newest unfinished experiment with this name and these settings, or None."""
     for folder in sorted(config.output_dir.glob(f"{config.experiment_name}_*"), reverse=True):
         begun = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
         if begun and not changes(stored_config(folder), config):

@@ -1,9 +1,9 @@
-"""Studio in a separate process during training (``--visualize-training``); it reads the files of the run.
+"""Studio in a separate process during training (``--visualize-training``).
 
     with viewed(folder, log):
         ...                             # train; the studio ends with the block
 
-It reads files only, so it does not affect the training.
+The studio only reads the files of the run, so it does not affect the training.
 """
 
 import os
@@ -19,8 +19,8 @@ from queue import Empty, Queue
 from nppsim.errors import UserError
 from rl.experiment.data import Log
 
-START_S = 300  # time limit for its start, which may include compiling
-END_S = 10
+START_S = 300  # time limit of the start, which may include compilation
+END_S = 10  # time limit of the end
 _NICE = 10  # lower priority than the training
 _SAID = "the studio is at "
 
@@ -33,7 +33,7 @@ class ViewerError(UserError, RuntimeError):
 def viewed(folder: Path, log: Log) -> Iterator[None]:
     """Show an experiment's folder in the studio during the block.
 
-    The address grants access, so it is printed on the terminal only: logs may be shared or uploaded.
+    Its address grants access, so it is printed on the terminal but not logged.
     Raises ViewerError if the studio does not start.
     """
     command = [sys.executable, "-m", "nppsim", "studio", "--run", str(folder), "--port", "0", "--no-browser"]
@@ -49,7 +49,7 @@ def viewed(folder: Path, log: Log) -> Iterator[None]:
     try:
         if hasattr(os, "setpriority"):
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
-        print(f"watch it: {_address(process)} (until the training ends)", flush=True)
+        print(f"watch the training: {_address(process)}", flush=True)
         log("the studio shows this training; its address is on the terminal only")
         yield
     finally:
@@ -62,7 +62,7 @@ def viewed(folder: Path, log: Log) -> Iterator[None]:
 
 
 def _address(process: subprocess.Popen) -> str:
-    """Address of the page.  A thread goes on reading the output, so the process never blocks on it."""
+    """Return the address of the page.  A thread keeps reading the output, so that the process never blocks on it."""
     lines: Queue[str] = Queue()
 
     def read() -> None:

@@ -392,7 +392,7 @@ def stored(config, tmp_path, monkeypatch):
 
 
 def test_a_folder_in_which_nothing_was_trained_is_refused(stored):
-    with pytest.raises(ConfigError, match="--run .*: no training has begun there"):
+    with pytest.raises(ConfigError, match="--run .*: contains no training"):
         examination.examine_run(stored, str)
 
 

@@ -109,7 +109,7 @@ def test_runs_alternate_and_are_compared(runs):
     }
     assert (stored["share"], stored["speed_up"]) == (0.3, 2.0)
     assert {"machine", "versions", "build", "runs", "rows", "decisions", "bands"} <= set(stored)
-    assert "lets expect 1.176; measured 1.200" in files[1].read_text()
+    assert "expected speed-up 1.176" in files[1].read_text()
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files[2:])
 
 
@@ -149,7 +149,7 @@ def test_a_failed_run_is_named_with_its_last_words(runs):
         ({"common": (*COMMON, "mlp_baseline")}, "unexpected argument .mlp_baseline"),
         ({"common": ("--architectures", "vision_free", "mlp_baseline", *COMMON[2:])}, "one run each"),
         ({"seeds": (1, 1)}, "each only once"),
-        ({"b": ("--eval-episodes-per-category", "7")}, "different dev levels or episodes"),
+        ({"b": ("--eval-episodes-per-category", "7")}, "different dev episodes"),
         ({"common": (*COMMON, "--out", "elsewhere")}, "--out: is set for each run"),
     ],
 )

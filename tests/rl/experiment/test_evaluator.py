@@ -73,9 +73,7 @@ def test_request_to_stop_and_killed_process(tmp_path):
             remote.result()
         remote.process.kill()
         message = str(await_failure(remote))
-        assert message.startswith(
-            "the process that evaluates beside training died (signal 9, perhaps for lack of memory). "
-        )
+        assert message.startswith("the process of --remote-evaluation died (signal 9, perhaps for lack of memory). ")
     assert not list(tmp_path.iterdir())
 
 

@@ -190,7 +190,7 @@ def test_a_space_has_ranges_and_lists_of_any_settings(tmp_path):
         ("initial-lr=0..1:log", "the lower one first, above 0"),
         ("initial-lr=a..b", "'a' is no number"),
         ("n-epochs=1..2.5", r"'2\.5' is no whole number"),
-        ("architectures=a..b", "no range of such values"),
+        ("architectures=a..b", "is not a valid range"),
         ("n-epochs=1,1", "names a value twice"),
         ("resume-from=a,b", "is not a setting"),
     ],
@@ -213,7 +213,7 @@ def test_what_cannot_be_swept_is_named(text, message):
         (["skip-final-eval=on,off"], COMMON, "--sweep: skip-final-eval is set for each trial"),
         (["gamma=0.9..0.99"], (*COMMON, "--eval-freq", "0"), "scored by evaluations during training"),
         (["gamma=0.9..0.99"], (*COMMON, "--architectures", "gcn"), "2 architectures"),
-        (["gamma=0.9..0.99"], (*COMMON, "--record-eval-videos"), "films the test levels"),
+        (["gamma=0.9..0.99"], (*COMMON, "--record-eval-videos"), "needs test levels"),
     ],
 )
 def test_a_sweep_that_makes_no_trial_is_refused_before_anything_is_trained(texts, common, message, tmp_path):
