@@ -1,6 +1,6 @@
 """Command ``python -m hardware plan``: print sizes, memory and duration of a training run on this or another machine.
 
-One architecture gives the complete plan; several, or none for all, give a table with a row each.
+For one architecture, the complete plan is printed; for several or all of them, a table with one row per architecture.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from nppsim.settings import Parser, Setting
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the plan and return the exit status: 2 if there is none."""
+    """Print the plans and return the exit status: 2 if there is no plan for any architecture, else 0."""
 
     def job() -> int:
         arguments = _parser().parse_args(argv)
@@ -49,7 +49,7 @@ def _parser() -> Parser:
         "--architecture",
         nargs="+",
         metavar="NAME",
-        help="as in scripts/train_and_compare.py (default: all, a row each)",
+        help="architectures, as in scripts/train_and_compare.py (default: all)",
     )
     command.add_argument(
         "--plugin",
@@ -57,38 +57,33 @@ def _parser() -> Parser:
         action="extend",
         default=[],
         metavar="FILE",
-        help="Python files, or modules that are installed, to import first: they register networks of your own "
-        "(docs/own_network.md)",
+        help="Python files or installed modules to import first, which register your own networks (docs/own_network.md)",
     )
     flag = command.add_flag
-    flag(Setting("decisions of the run", flag="total-timesteps", kind=int, low=1))
-    command.add_argument(
-        "--profile", "--hardware-profile", default="auto", metavar="NAME", help=", ".join(PROFILE_NAMES)
-    )
-    flag(Setting("environments stepped together", flag="num-envs", kind=int, low=1))
+    flag(Setting("length of the run in decisions", flag="total-timesteps", kind=int, low=1))
+    profiles = f"hardware profile: {', '.join(PROFILE_NAMES)} (default: auto)"
+    command.add_argument("--profile", "--hardware-profile", default="auto", metavar="NAME", help=profiles)
+    flag(Setting("number of parallel environments", flag="num-envs", kind=int, low=1))
     flag(Setting("decisions per environment and update", flag="rollout-length", kind=int, low=1))
     flag(Setting("decisions per gradient step", flag="minibatch-size", kind=int, low=1))
     command.add_argument(
         "--measure",
         action="store_true",
-        help="measure memory and speed on this machine, a few seconds per network after compilation; "
-        "default: stored figures, printed with the machine they were measured on",
+        help="measure memory and speed on this machine, which takes a few seconds per network after compilation; "
+        "default: use stored figures of another machine, which is printed with them",
     )
-    command.add_argument("--json", action="store_true")
-    other = command.add_argument_group("another machine (defaults: this machine, or the one of the profile)")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    other = command.add_argument_group("another machine (defaults: this machine, or the machine of the profile)")
     flag(Setting("processor cores", flag="cores", kind=int, low=1), other)
-    flag(Setting("host memory; 1 GB = 1e9 bytes", flag="memory-gb", kind=float, above=0), other)
+    flag(Setting("host memory in GB (1e9 bytes)", flag="memory-gb", kind=float, above=0), other)
     flag(Setting("number of GPUs", flag="gpus", kind=int, low=0), other)
-    flag(Setting("memory of each GPU", flag="gpu-memory-gb", kind=float, above=0), other)
+    flag(Setting("memory of each GPU in GB (1e9 bytes)", flag="gpu-memory-gb", kind=float, above=0), other)
     other.add_argument("--gpu", metavar="NAME", help=f"model of the GPUs: {', '.join(KNOWN_GPUS)}")
     return parser
 
 
 def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
-    """Plan one architecture.
-
-    ``rl`` is imported here only: the package ``hardware`` does not depend on it, this command line does.
-    """
+    """Plan one architecture.  Only this command line depends on ``rl``; the package ``hardware`` does not."""
     from rl.policy.architectures import get_architecture
 
     architecture = get_architecture(name)
@@ -119,7 +114,7 @@ def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
 
 
 def _load_plugins(files: list[str]) -> None:
-    if files:  # the configuration needs torch, plans do not
+    if files:  # importing this module needs torch, which plans without plug-ins do not need
         from rl import plugins
 
         plugins.load(files)
@@ -142,7 +137,7 @@ def _plan_request(arguments: argparse.Namespace) -> PlanRequest:
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
-    """Return this machine, or the profile's if it has more GPUs, as changed by the flags."""
+    """Return this machine, or the machine of the profile if that has more GPUs, with the changes given by flags."""
     here = detect()
     profile = find_profile(arguments.profile)
     machine = profile.machine() if profile is not None and len(profile.gpus) > len(here.gpus) else here

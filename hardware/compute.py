@@ -1,7 +1,7 @@
-"""Choice of precision and number of threads on the CPU, by timing updates of the network where a benchmark is given.
+"""Choice of precision and number of threads for updates on the CPU, by timing updates if a benchmark is given.
 
-Timing is needed: bf16 is three times as fast as float32 with AVX512-BF16, and slower without.
-Timings of threads are only meaningful while the cores are otherwise idle.
+bf16 is three times as fast as float32 on CPUs with AVX512-BF16, but slower on others, so it has to be measured.
+Timings of thread counts are meaningful only while the cores are otherwise idle.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,23 +14,27 @@ from hardware.sizes import Chosen, Task
 MAX_THREADS = 16
 THREAD_GAIN = 1.05  # minimum speed-up for which the number of threads is doubled
 BF16_GAIN = 1.1  # minimum speed-up for which the rounding of bf16 is accepted
-BUSY = 0.1  # largest share of the cores that other programs may use while threads are compared
+BUSY = 0.1  # largest share of the cores that other programs may use while numbers of threads are compared
 
 
 class Candidate(NamedTuple):
-    """Configuration of an update on the CPU; precision: one of PRECISIONS."""
+    """Configuration of an update on the CPU.
+
+    precision: one of PRECISIONS.
+    threads: number of torch threads.
+    """
 
     precision: str
     threads: int
 
 
 class Timings(NamedTuple):
-    """Shortest update of each candidate, and the load of the machine during the measurement.
+    """Duration of the fastest update of each candidate, and the load of the machine during the measurement.
 
-    wall: seconds.
-    processor: seconds summed over all threads.
-    others: share of the cores that other programs used meanwhile.
-    date: ISO date of stored timings; "" for fresh ones.
+    wall: wall-clock time in seconds, by candidate.
+    processor: CPU time in seconds, summed over all threads, by candidate.
+    others: share of the cores that other programs used during the measurement.
+    date: ISO date of stored timings; "" for new timings.
     """
 
     wall: list[float]
@@ -39,13 +43,13 @@ class Timings(NamedTuple):
     date: str = ""
 
 
-Benchmark = Callable[[int, list[Candidate]], Timings]  # (decisions of a minibatch, candidates) -> timings
+Benchmark = Callable[[int, list[Candidate]], Timings]  # (decisions per minibatch, candidates) -> timings
 
 
 def choose_compute(task: Task, minibatch_size: int, benchmark: Benchmark | None) -> dict[str, Chosen]:
     """Choose ``torch_threads`` and ``precision``.
 
-    Without a benchmark: one thread per core, and bf16 where the hardware has instructions for it.
+    Without a benchmark, one thread per core is used, and bf16 if the hardware has instructions for it.
     """
     usual = {"torch_threads": _usual_threads(task), "precision": _usual_precision(task)}
     request = task.request
@@ -66,9 +70,9 @@ def choose_compute(task: Task, minibatch_size: int, benchmark: Benchmark | None)
 
 
 def _fastest(candidates: Sequence[Candidate], timings: Timings, minibatch_size: int) -> dict[str, Chosen]:
-    """Choose precision by processor time, which other programs hardly affect, and threads by wall time.
+    """Choose the precision by CPU time, which other programs hardly affect, and the number of threads by wall-clock time.
 
-    While other programs use the cores, wall time is meaningless: the largest number of threads is chosen.
+    If other programs use the cores, wall-clock time is meaningless, and the largest number of threads is chosen.
     """
     processor = dict(zip(candidates, timings.processor, strict=True))
     precision = min(
@@ -85,12 +89,12 @@ def _fastest(candidates: Sequence[Candidate], timings: Timings, minibatch_size: 
         threads = min(rivals, key=lambda c: wall[c] * THREAD_GAIN ** log2(c.threads)).threads
     return {
         "torch_threads": Chosen(threads, "measurement", note),
-        "precision": Chosen(precision, "measurement", "by the processor time of the same updates"),
+        "precision": Chosen(precision, "measurement", "by the CPU time of the same updates"),
     }
 
 
 def _counts(cores: int) -> list[int]:
-    """Return the powers of two up to the number of cores, and that number."""
+    """Return the numbers of threads to compare: the powers of two up to the number of cores, and that number."""
     most = min(cores, MAX_THREADS)
     return sorted({*(1 << n for n in range(most.bit_length()) if 1 << n < most), most})
 
@@ -111,8 +115,8 @@ def _describe(seconds: dict[Candidate, float]) -> str:
 
 def _usual_threads(task: Task) -> Chosen:
     if task.needs.gpus:
-        return Chosen(1, "default", "the GPU computes")
-    return Chosen(min(task.cores, MAX_THREADS), "default", "each takes a part of a minibatch")
+        return Chosen(1, "default", "updates run on the GPU")
+    return Chosen(min(task.cores, MAX_THREADS), "default", "each thread processes a part of the minibatch")
 
 
 def _usual_precision(task: Task) -> Chosen:

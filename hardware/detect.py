@@ -1,7 +1,7 @@
-"""Detection of the resources of this process: cores, host memory, GPUs, fast bf16.
+"""Detection of the resources available to this process: cores, host memory, GPUs, fast bf16.
 
-A container sees all cores and memory of its host, but its control group may limit them.  The limit is therefore the
-smallest of CPU affinity and the quotas of all enclosing control groups (versions 1 and 2).
+A container sees all cores and memory of its host, but its control group may limit their use.  The number of cores is
+therefore the minimum of CPU affinity and the quotas of all enclosing control groups (versions 1 and 2).
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ class Gpu:
 
     name: str
     memory_bytes: int
-    bf16: bool  # bf16 runs at full speed (``fast_bf16``)
+    bf16: bool  # True if bf16 runs at full speed (``fast_bf16``)
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Machine:
     cpu: str  # model name
     cores: int  # at least 1
     memory_bytes: int  # physical memory, or the control group's limit
-    available_bytes: int  # currently free
-    bf16: str = ""  # the CPU's instructions for bf16 numbers, "AMX" or "AVX512-BF16"; "" without
+    available_bytes: int  # currently free memory
+    bf16: str = ""  # bf16 instruction set of the CPU, "AMX" or "AVX512-BF16"; "" if it has none
     gpus: tuple[Gpu, ...] = ()
-    present: bool = True  # False: a description of another machine
+    present: bool = True  # False for a description of another machine
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class Machine:
 
 
 def detect() -> Machine:
-    """Return the machine that this process runs on.  Imports torch, if installed, to detect GPUs."""
+    """Return the machine that runs this process.  Imports torch, if installed, to detect GPUs."""
     cpu, flags = processor()
     total, available = usable_memory()
     return Machine(cpu, usable_cores(), total, available, bf16=_bf16(flags), gpus=_gpus())
@@ -74,7 +74,7 @@ def _bf16(flags: set[str]) -> str:
 def fast_bf16(capability: float) -> bool:
     """Return True if a GPU of this compute capability computes bf16 at full speed: 8.0 (Ampere) or later.
 
-    Older GPUs emulate bf16 many times slower than float32, although ``torch.cuda.is_bf16_supported`` is true.
+    Older GPUs emulate bf16, many times slower than float32, although ``torch.cuda.is_bf16_supported`` returns True.
     """
     return capability >= 8
 

@@ -1,6 +1,6 @@
-"""Stored memory and speed of each architecture, for plans without a measurement.
+"""Stored measurements of memory and speed of each architecture, for plans without a new measurement.
 
-``python -m hardware plan --measure`` measures the same on the current machine.
+``python -m hardware plan --measure`` measures the same quantities on the current machine.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ MACHINE = "two cores of an AMD EPYC (Zen 4, AVX512-BF16, no AMX)"
 class Figures:
     """Memory and speed of one architecture.
 
-    update: memory of a gradient step in float32, on the CPU.
-    decisions_per_s: speed of PPO, rollouts and updates included, with the sizes of a plan for MACHINE; None: not measured.
+    update: memory of a gradient step in float32 on the CPU.
+    decisions_per_s: speed of PPO with rollouts and updates, with the sizes of a plan for MACHINE; None: not measured.
     """
 
     update: UpdateMemory
@@ -45,10 +45,10 @@ FIGURES: dict[str, Figures] = {
     "attention": _figures(6_082_836, 73_625, 9_900),
 }
 
-# Additional (fixed bytes, bytes per sample) of a suffix behind the + of a name.  The same for all architectures, since the
-# layers before their heads are 256 wide.
+# Additional (fixed bytes, bytes per sample) for a suffix after the + in a name.  They are equal for all architectures,
+# because the layer before the heads always has 256 units.
 ADDED = {"gru": (1_562_624, 4_361), "subtasks": (767_584, 1_641)}
-# Bytes per sample and stacked byte: a gathered pixel, its crop and its patch.
+# Memory per byte of stacked frames: a gathered pixel, its crop and its patch.
 BYTES_PER_STACKED_BYTE = 3
 
 
@@ -58,11 +58,11 @@ def on_gpu(update: UpdateMemory) -> UpdateMemory:
 
 
 def stored_figures(architecture: str, observations: Iterable[str], stacking: Stacking = NO_STACKS) -> Figures | None:
-    """Return the figures of an architecture; None for one that is not shipped.
+    """Return the figures of a shipped architecture; None for others.
 
     observations, stacking: inputs of the architecture.
-    Recurrent memory, subtasks and frame stacks add their measured bytes; the speed of such networks was not measured.
-    Deep heads (NAME+deepN) need little more than plain ones.
+    Recurrent memory, subtasks and frame stacks add their measured bytes.  The speed of such networks was not measured.
+    Deep heads (NAME+deepN) need little more memory than plain ones; the difference is ignored.
     """
     plain, *suffixes = architecture.split("+")
     known = FIGURES.get(plain)
@@ -74,5 +74,5 @@ def stored_figures(architecture: str, observations: Iterable[str], stacking: Sta
     for name, (fixed_more, more) in ADDED.items():
         if any(part.startswith(name) for part in parts):
             fixed, per_sample = fixed + fixed_more, per_sample + more
-    source = f"{known.update.source} of {plain}, and of what +{'+'.join(parts)} adds"
+    source = f"{known.update.source} of {plain}, plus stored figures of +{'+'.join(parts)}"
     return Figures(UpdateMemory(fixed, per_sample, source), None)

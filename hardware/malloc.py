@@ -1,22 +1,22 @@
 """Settings of glibc's allocator for threads that allocate and free the same large arrays at every step.
 
-By default each thread has its own heap, which returns freed memory to the kernel.  Every array then waits for zeroed pages.
-With images this takes a third of an update, and a second thread gains nothing.
+By default each thread has its own heap, which returns freed memory to the kernel.  Each new array then waits for the kernel
+to provide zeroed pages.  With images this takes a third of the update time, and a second thread brings no speed-up.
 """
 
 import ctypes
 import sys
 
-# Of malloc.h; mallopt takes ints.
+# Constants of malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MAX_FREE = 2**30  # free bytes at the end of the heap above which memory is returned to the kernel
-_LARGEST = 2**25  # largest array on the heap, in bytes; the upper limit of glibc
+_LARGEST = 2**25  # size in bytes of the largest arrays on the heap; the maximum that glibc allows
 
 
 def keep_freed_memory() -> None:
-    """Use one heap for all threads that does not return freed memory; call before threads are started.
+    """Make all threads use one heap that does not return freed memory.  Call it before threads are started.
 
-    Without glibc nothing happens.  A rejected setting affects speed only, not results.
+    Without glibc the function does nothing.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -1,8 +1,8 @@
 """Memory model of a training run.
 
-Environments are in host memory.  The device (GPU, or host memory on a CPU) holds the rollout buffer of num_envs x
-rollout_length observations, the network, its optimiser and the activations of one minibatch.  Buffer and environments are
-computed from the sizes.  The network is measured by a probe update of the caller, or estimated.
+Environments are in host memory.  The rollout buffer of num_envs x rollout_length observations, the network, its optimiser and
+the activations of one minibatch are on the GPU, or in host memory without a GPU.  The memory of buffer and environments is
+computed from the sizes.  The memory of the network is measured by a probe update of the caller, or estimated.
 """
 
 import math
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
-# Bytes per transition beside the observation: action 8; value, reward, advantage and return 4 each; six log-probabilities
-# of the policy that played and six of the BC policy 24 each; end of the episode 1; rounded up.
+# Bytes per transition without the observation: action 8; value, reward, advantage and return 4 each; six log-probabilities
+# of the rollout policy 24, and of the BC policy 24; end of episode 1; rounded up.
 TRANSITION_BYTES = 80
-# State record, entities, movers and path fields of one environment, without its two observation rows (current and
-# final).  A rounded-up estimate: 0.1 GB for 1024 environments.
+# State record, entities, movers and path fields of one environment, without its two observations (current and final).
+# A rounded-up estimate: 0.1 GB for 1024 environments.
 ENVIRONMENT_BYTES = 100_000
-# One Python process with torch, Numba and compiled kernels (0.7 GB resident on Linux), with room for evaluation.
+# One Python process with torch, Numba and compiled kernels (0.7 GB resident on Linux), plus a reserve for evaluation.
 PROCESS_BYTES = 1_500_000_000
 
 FLOAT_BYTES = 4
-# Size of a graph network's cache of encoded graphs during a rollout, and bytes per graph (about 120 nodes).
+# Number of encoded graphs that a graph network caches during a rollout, and bytes per graph (about 120 nodes).
 MOST_REMEMBERED = 16_384
 REMEMBERED_BYTES = 40_000
 # Assumptions of ``estimate_update``.
@@ -30,15 +30,16 @@ PARAMETERS = 1_000_000
 PARAMETERS_WITH_IMAGES = 8_000_000
 LAYERS_BYTES = 64_000  # activations of the fully connected layers, per sample
 
-PROBE_SIZES = (64, 256)  # samples; two sizes separate the fixed part from the part per sample
+PROBE_SIZES = (64, 256)  # samples; two sizes are needed to separate fixed bytes from bytes per sample
 
 
 @dataclass(frozen=True)
 class UpdateMemory:
     """Memory of one gradient step: ``fixed_bytes + bytes_per_sample * minibatch size``.
 
-    fixed_bytes: parameters, gradients, optimiser.  bytes_per_sample: inputs and activations.
-    source: "measurement", "estimate", or "stored figure" with its circumstances.
+    fixed_bytes: parameters, gradients and optimiser state.
+    bytes_per_sample: inputs and activations.
+    source: "measurement", "estimate", or "stored figure" with details.
     """
 
     fixed_bytes: int
@@ -52,7 +53,11 @@ class UpdateMemory:
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """One row of the memory estimate.  where: "host" or "device" (each GPU); how: the formula with its numbers."""
+    """One row of the memory estimate.
+
+    where: "host" or "device" (each GPU).
+    how: formula with its numbers.
+    """
 
     where: str
     name: str
@@ -64,12 +69,12 @@ class MemoryRow:
 class MemoryNeeds:
     """Memory of a run as a function of its sizes.
 
-    observations: keys.
+    observations: observation keys.
     update: memory of one gradient step.
-    gpus: 0 trains on the CPU, so that the update counts as host memory.
-    cpu_processes: training processes without GPUs.
-    evaluators: additional evaluation processes.
-    carried_bytes: recurrent state or subtask stored with each decision.
+    gpus: number of GPUs; 0: training on the CPU, in host memory.
+    cpu_processes: number of training processes if there are no GPUs.
+    evaluators: number of additional evaluation processes.
+    carried_bytes: bytes of recurrent state or subtask that are stored with each decision.
     """
 
     observations: tuple[str, ...]
@@ -82,7 +87,7 @@ class MemoryNeeds:
 
     @property
     def processes(self) -> int:
-        """Number of training processes: one per GPU."""
+        """Number of training processes: one per GPU, or ``cpu_processes``."""
         return self.gpus or self.cpu_processes
 
     @property
@@ -95,13 +100,13 @@ class MemoryNeeds:
         seen, carried = observation_bytes(self.observations), self.carried_bytes
         extra = f" + {carried} B carried" if carried else ""
         stacks = self.stacking.bytes(self.stacking.stacked(self.observations))
-        stored = -(-num_envs // (self.gpus or 1))  # environments whose rollout is on one device
+        stored = -(-num_envs // (self.gpus or 1))  # number of environments whose rollout is stored on one device
         before = f", + {stored} x {stacks} B of frames before it" if stacks else ""
-        # Inference during a rollout has one batch of all environments; it needs less than an update of that size.
+        # A rollout evaluates one batch of all environments, which needs less memory than an update of the same size.
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"
         graphs = min(num_envs * rollout_length, MOST_REMEMBERED) if "graph_state" in self.observations else 0
-        copies = 1 if self.gpus else self.processes  # a GPU's memory is counted for each
+        copies = 1 if self.gpus else self.processes  # "device" is the memory of one GPU, "host" that of all processes
         rows = [
             MemoryRow(
                 device,
@@ -142,16 +147,16 @@ def total(rows: Iterable[MemoryRow], where: str) -> int:
 
 
 def observation_bytes(observations: Iterable[str], stacking: Stacking = NO_STACKS) -> int:
-    """Return the bytes of one observation of these keys or short names, frame stacks included."""
+    """Return the bytes of one observation with its frame stacks.  observations: keys or short names."""
     return stacking.bytes(layout.observation_keys(observations))
 
 
 def estimate_update(observations: Iterable[str], stacking: Stacking = NO_STACKS) -> UpdateMemory:
     """Estimate an upper bound of UpdateMemory from the observation layout.
 
-    Per sample: six times the inputs as float32 (inputs, convolution outputs and their gradients; a Nature CNN on the
-    player's frame stores 0.8 of its input per pass), and the fully connected layers.
-    Fixed: weight, gradient and two Adam moments of each parameter.
+    Bytes per sample: six times the inputs as float32, for inputs, convolution outputs and their gradients, plus the fully
+    connected layers.  (A Nature CNN on the player's frame stores 0.8 times its input per pass.)
+    Fixed bytes: weight, gradient and two Adam moments of each parameter.
     """
     keys = layout.observation_keys(observations)
     numbers = sum(math.prod(stacking.shape(key)) for key in keys)
@@ -164,18 +169,19 @@ def measure_update(
 ) -> UpdateMemory:
     """Measure UpdateMemory by two probe updates.
 
-    probe(minibatch_size) runs one update step on synthetic data and returns the peak bytes allocated on the device:
-    parameters, optimiser and activations.  Readings of host memory are coarse.  A sample is therefore assumed to need
-    at least three times its observation: the minibatch, its converted copy, one activation.
+    probe: function of the minibatch size that runs one update on synthetic data.  It returns the peak bytes allocated on
+        the device for parameters, optimiser and activations.
+    Host memory can only be measured coarsely.  Each sample is therefore assumed to need at least three times the bytes of
+    its observation: for the minibatch, its converted copy and one activation.
     """
     small, large = PROBE_SIZES
     peak_small, peak_large = probe(small), probe(large)
     slope = (peak_large - peak_small) / (large - small)
     per_sample = int(max(slope, 3 * observation_bytes(observations, stacking)))
-    # The line passes through the smaller reading, so that with a raised slope it is above both readings.
+    # The line passes through the smaller measurement, so that an increased slope puts it above both measurements.
     return UpdateMemory(max(peak_small - per_sample * small, 0), per_sample, "measurement")
 
 
 def has_images(observations: Iterable[str]) -> bool:
-    """Return True if an image is among the keys; images need convolutions and a thousand times the memory."""
+    """Return True if the observations include an image, which needs convolutions and far more memory."""
     return bool(set(layout.IMAGES) & set(layout.observation_keys(observations)))

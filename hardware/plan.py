@@ -1,7 +1,7 @@
-"""Plan of a training run: sizes, threads, precision and device, with the source of each and the memory needed.
+"""Plan of a training run: sizes, threads, precision and device, with the source of each value and the memory needed.
 
-Explicit requests take precedence over the profile, and the profile over the automatic choice.
-``hardware.sizes`` chooses the three sizes that share memory.
+Explicit requests take precedence over the profile, and the profile takes precedence over the automatic choice.
+``hardware.sizes`` chooses the number of environments, rollout length and minibatch size together.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,19 +30,20 @@ from nppsim.observe.stacking import NO_STACKS, Stacking
 
 EPOCHS = 3  # passes over the decisions of an update
 EPOCHS_IMAGES_ON_CPU = 2
-MAX_MINIBATCHES = 64  # per epoch; more are noisy and slow
-EVALUATOR_SHARE = 4  # an evaluation process beside training gets one simulator thread per this many cores
+MAX_MINIBATCHES = 64  # per epoch; with more, gradients are noisy and updates slow
+EVALUATOR_SHARE = 4  # cores per simulator thread of an evaluation process that runs during training
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of a training run, the source of each, and the memory needed.  ``str(plan)`` is a table.
+    """Sizes of a training run, the source of each value, and the memory needed.  ``str(plan)`` is a table.
 
-    settings: name of a property below -> its value and source.
+    settings: value and source of each property below, by name.
     gpus: number of GPUs used.
     memory: rows of the memory estimate.
-    host_budget, device_budget: upper limits in bytes; the latter per GPU, 0 without one.
-    total_timesteps: decisions, or None if unknown.
+    host_budget: upper limit of host memory in bytes.
+    device_budget: upper limit of memory per GPU in bytes; 0 without a GPU.
+    total_timesteps: length of the run in decisions, or None if unknown.
     stacking, carried_bytes: arguments of ``plan``; not stored in files.
     """
 
@@ -63,12 +64,12 @@ class Plan:
     rollout_length = property(lambda self: self.settings["rollout_length"].value)  # decisions
     minibatch_size = property(lambda self: self.settings["minibatch_size"].value)
     epochs = property(lambda self: self.settings["epochs"].value)
-    torch_threads = property(lambda self: self.settings["torch_threads"].value)  # that share a minibatch
+    torch_threads = property(lambda self: self.settings["torch_threads"].value)  # threads that share a minibatch
     simulator_threads = property(lambda self: self.settings["simulator_threads"].value)  # per process
     evaluator_threads = property(lambda self: self.settings["evaluator_threads"].value)  # None without an evaluator
-    precision = property(lambda self: self.settings["precision"].value)  # of PRECISIONS
-    device = property(lambda self: self.settings["device"].value)  # of DEVICES
-    learning_rate = property(lambda self: self.settings["learning_rate"].value)  # None leaves it to PPO's settings
+    precision = property(lambda self: self.settings["precision"].value)  # one of PRECISIONS
+    device = property(lambda self: self.settings["device"].value)  # one of DEVICES
+    learning_rate = property(lambda self: self.settings["learning_rate"].value)  # None: the default of PPO
 
     @property
     def batch_size(self) -> int:
@@ -91,7 +92,7 @@ class Plan:
         return total(self.memory, "device")
 
     def of_each(self, processes: int) -> "Plan":
-        """Return the plan of one of ``processes`` training processes."""
+        """Return the plan for each of ``processes`` training processes."""
         parts = {
             name: replace(self.settings[name], value=self.settings[name].value // processes)  # type: ignore[operator]
             for name in ("num_envs", "minibatch_size")
@@ -148,16 +149,17 @@ def plan(
     probe: Callable[[int], int] | None = None,
     benchmark: Benchmark | None = None,
 ) -> Plan:
-    """Return a plan that fits the machine; raise PlanError, naming what to lower, if there is none.
+    """Return a plan that fits the machine.
 
-    observations: keys or short names that the architecture reads.
+    observations: keys or short names of the observations that the architecture reads.
     request: sizes and settings fixed by the user; None: none.
     stacking: frame stacking of the observations.
-    carried_bytes: recurrent state or subtask stored with each decision.
-    machine: default: the machine this process runs on.
-    update: memory of one gradient step, if known.
-    probe: minibatch size -> peak bytes of one update on the device.  Without probe and update, memory is estimated.
-    benchmark: measures candidates for threads and precision; without it, defaults by hardware are used.
+    carried_bytes: bytes of recurrent state or subtask that are stored with each decision.
+    machine: machine to plan for; None: the machine that runs this process.
+    update: memory of one gradient step; None: measured with ``probe``, or estimated without one.
+    probe: as for ``measure_update``; takes precedence over ``update``.
+    benchmark: measures candidates for threads and precision; None: defaults by hardware are used.
+    Raises PlanError if no plan fits; the message names the sizes to lower.
     """
     keys = layout.observation_keys(observations)
     request = PlanRequest() if request is None else request
@@ -187,16 +189,18 @@ def _choose_device(requested: str | None, profile: Profile | None, machine: Mach
         return Chosen(requested, "flag")
     if profile is not None:
         return Chosen("cuda" if profile.gpus else "cpu", f"profile {profile.name}")
-    return Chosen("cuda" if machine.gpus else "cpu", "default", "what the machine has")
+    return Chosen(
+        "cuda" if machine.gpus else "cpu", "default", "a GPU was found" if machine.gpus else "no GPU was found"
+    )
 
 
 def _gpus_used(profile: Profile | None, machine: Machine, processes: int | None) -> int:
-    """Number of GPUs to use: one per process; all GPUs of a machine that is only described."""
+    """Return the number of GPUs to use: one per process, or all GPUs of a machine that is only described."""
     if profile is None or not profile.gpus:
         wanted = processes or (1 if machine.present else len(machine.gpus))
         if wanted > len(machine.gpus):
             raise PlanError(
-                f"{wanted} processes need a GPU each, and this machine is {machine.name}; start fewer, or let them compute "
+                f"{wanted} processes need one GPU each, and this machine is {machine.name}; start fewer processes, or train "
                 "on the CPU (--num-gpus 0 --num-processes N)"
             )
         return wanted
@@ -233,9 +237,7 @@ def _choose_evaluator_threads(task: Task) -> Chosen:
     if not task.request.evaluator:
         return Chosen(None, "default")
     cores = task.machine.cores
-    return Chosen(
-        max(cores // EVALUATOR_SHARE, 1), "default", f"of its simulator, beside training on all {cores} cores"
-    )
+    return Chosen(max(cores // EVALUATOR_SHARE, 1), "default", f"training uses all {cores} cores at the same time")
 
 
 def _requested_or(requested: int | float | None, default: int | float | None, note: str = "") -> Chosen:
@@ -252,25 +254,25 @@ def _warnings(plan: Plan, profile: Profile | None) -> Iterator[str]:
     """Yield warnings about settings that are allowed but probably not intended."""
     if plan.machine.present and plan.gpus and len(plan.machine.gpus) > plan.gpus and not (profile and profile.gpus):
         found = len(plan.machine.gpus)
-        yield f"{found} GPUs found, {plan.gpus} used: --num-gpus {found} trains on all"
+        yield f"{found} GPUs were found and {plan.gpus} used: give --num-gpus {found} to train on all of them"
     if plan.updates is not None and plan.updates < WANTED_UPDATES:
         yield (
             f"only {plan.updates} updates ({plan.total_timesteps} decisions / {plan.batch_size} per update): the "
             f"policy learns little in fewer than {WANTED_UPDATES}; raise --total-timesteps or lower --num-envs"
         )
     if plan.evaluator_threads and plan.machine.cores == 1:
-        yield "one core: evaluations beside training take its time; without --remote-evaluation they do not take longer"
+        yield "evaluation and training share one core: --remote-evaluation saves no time"
     if plan.num_envs < MIN_ENVS:
-        yield f"only {plan.num_envs} environments: their decisions are correlated; {MIN_ENVS} or more are better"
+        yield f"only {plan.num_envs} environments: decisions in a rollout are correlated; use {MIN_ENVS} or more"
     if plan.rollout_length < MIN_ROLLOUT:
         yield (
             f"rollouts of {plan.rollout_length} decisions are short for credit assignment; use {MIN_ROLLOUT} or more"
         )
     minibatches = plan.batch_size // plan.minibatch_size
     if minibatches < 2:
-        yield f"the minibatch of {plan.minibatch_size} is as large as the batch: a smaller one learns faster"
+        yield f"the minibatch of {plan.minibatch_size} decisions is the whole batch: training is faster with a smaller one"
     if minibatches > MAX_MINIBATCHES:
-        yield f"{minibatches} minibatches of {plan.minibatch_size} per epoch are noisy and slow; raise --minibatch-size"
+        yield f"{minibatches} minibatches of {plan.minibatch_size} decisions are noisy and slow; raise --minibatch-size"
     slow = sorted({gpu.name for gpu in plan.machine.gpus[: plan.gpus] if not gpu.bf16})
     if plan.precision == "bf16" and slow:
         yield f"{' and '.join(slow)} has no fast bf16: float32 is faster there (--no-mixed-precision)"

@@ -16,13 +16,16 @@ MOST = 1 << 20  # upper limit of the search for the largest number of environmen
 
 @dataclass(frozen=True)
 class Speed:
-    """Training speed of PPO, rollouts and updates included.  source: description of the measurement."""
+    """Training speed of PPO, with rollouts and updates.
+
+    source: description of the measurement.
+    """
 
     decisions_per_s: float
     source: str
 
     def minutes(self, decisions: int) -> float:
-        """Return the duration of ``decisions`` decisions."""
+        """Return the training time for ``decisions`` decisions, in minutes."""
         return decisions / self.decisions_per_s / 60
 
 
@@ -31,7 +34,7 @@ class PlanReport:
     """Plan for one architecture, or the error that prevents it.
 
     update: memory of a gradient step, as used by the plan.
-    speed: None if unknown.
+    speed: training speed, or None if unknown.
     """
 
     architecture: str
@@ -47,7 +50,7 @@ class PlanReport:
         lines = [
             str(self.plan),
             "",
-            f"largest that fits, with the other sizes unchanged: {', '.join(sizes)}",
+            f"largest value of each size that fits, with the other sizes unchanged: {', '.join(sizes)}",
             self._duration(),
         ]
         return "\n".join(lines)
@@ -55,7 +58,7 @@ class PlanReport:
     def _duration(self) -> str:
         assert isinstance(self.plan, Plan)
         if self.speed is None:
-            return "duration: unknown for this network on this kind of machine; run with --measure there"
+            return "duration: unknown for this network on this kind of machine; run with --measure on it"
         steps = self.plan.total_timesteps
         time = f"{_minutes(self.speed.minutes(steps or MILLION))} for {steps or MILLION:,} decisions of PPO alone"
         return f"duration: {time} ({self.speed.decisions_per_s:,.0f} decisions/s; {self.speed.source})"
@@ -75,7 +78,10 @@ class PlanReport:
 
 
 def plan_table(reports: Sequence[PlanReport], total_timesteps: int | None) -> str:
-    """Format a table with a row per architecture.  total_timesteps: for the durations; None: one million decisions."""
+    """Format a table with one row per architecture.
+
+    total_timesteps: number of decisions for which durations are shown; None: one million.
+    """
     steps = total_timesteps or MILLION
     amount = f"{steps / MILLION:g} M" if steps >= MILLION else f"{steps:,}"
     header = (
@@ -107,10 +113,11 @@ def _minutes(minutes: float) -> str:
 
 
 def largest(plan: Plan, update: UpdateMemory) -> Sizes:
-    """Return the largest number of environments, rollout length and minibatch that fit, the other sizes unchanged.
+    """Return the largest value of each size that fits if the other sizes are unchanged.
 
-    update: as used by the plan.
-    Environments and rollout are doubled while they fit, so that the minibatch still divides the update.
+    update: memory of a gradient step, as used by the plan.
+    The number of environments and the rollout length are doubled while they fit, so that the minibatch size still divides
+    the number of decisions per update.
     """
     needs = MemoryNeeds(plan.observations, update, plan.gpus, plan.stacking, carried_bytes=plan.carried_bytes)
     planned = Sizes(plan.num_envs, plan.rollout_length, plan.minibatch_size)

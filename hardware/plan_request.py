@@ -15,16 +15,16 @@ class PlanRequest:
     Raises PlanError for an invalid value.
     """
 
-    total_timesteps: int | None = None  # decisions of the run
+    total_timesteps: int | None = None  # length of the run in decisions
     profile: str = AUTO  # a name of hardware.PROFILES, or "auto"
-    num_envs: int | None = None  # environments over all GPUs
+    num_envs: int | None = None  # number of environments, over all GPUs
     rollout_length: int | None = None  # decisions per environment and update
     minibatch_size: int | None = None  # decisions per gradient step, over all GPUs
     epochs: int | None = None  # passes over the decisions of an update
     torch_threads: int | None = None
     simulator_threads: int | None = None  # per process
-    processes: int | None = None  # training processes, one for each GPU; None: one
-    evaluator: bool | None = None  # an additional process evaluates during training
+    processes: int | None = None  # training processes, one per GPU; None: one process
+    evaluator: bool | None = None  # True if an additional process evaluates during training
     precision: str | None = None  # one of PRECISIONS
     device: str | None = None  # one of DEVICES
     learning_rate: float | None = None

@@ -1,8 +1,8 @@
-"""Named hardware profiles and known GPU models, for plans for other machines.
+"""Named hardware profiles, and GPU models for plans for other machines.
 
-Rollouts are short (64 decisions) with many environments, so that a run has hundreds of updates.  Learning rates grow with
-the square root of the minibatch.
-Compute capabilities of GPUs: https://developer.nvidia.com/cuda-gpus.
+Profiles have many environments and short rollouts (64 decisions), so that a run has hundreds of updates.  Learning rates
+grow with the square root of the minibatch size.
+Source of the compute capabilities of GPUs: https://developer.nvidia.com/cuda-gpus.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from hardware.detect import GB, Gpu, Machine, fast_bf16
 from nppsim.errors import UserError, did_you_mean
 
 BASE_LEARNING_RATE = 1e-3  # default of PPO
-BASE_MINIBATCH = 4_096  # decisions per minibatch for which that learning rate was tuned
-AUTO = "auto"  # no profile: sizes follow from the machine, the observations and the length of the run
+BASE_MINIBATCH = 4_096  # decisions per minibatch for which BASE_LEARNING_RATE was tuned
+AUTO = "auto"  # no profile: the plan chooses sizes by machine, observations and length of the run
 
 
 class PlanError(UserError, ValueError):
-    """No plan exists; the message names the number that does not fit and the remedy."""
+    """No plan fits, or a request is invalid; the message names the value and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Profile:
     num_envs: int
     rollout_length: int  # decisions
     minibatch_size: int
-    cores: int  # with memory_gb: of the host, for a plan for another machine
-    memory_gb: int
+    cores: int  # of the host; only used in plans for another machine
+    memory_gb: int  # of the host; only used in plans for another machine
     gpus: tuple[Gpu, ...] = ()
-    learning_rate: float | None = None  # None: PPO's own default
+    learning_rate: float | None = None  # None: the default of PPO
 
     def machine(self) -> Machine:
         """Return a description of the profile's machine (``present`` is False)."""
@@ -73,7 +73,7 @@ def known_gpu(name: str) -> Gpu:
 
 
 def _rate(minibatch_size: int) -> float:
-    """Scale the learning rate by the square root of the minibatch, which preserves the noise of Adam's steps.
+    """Scale the learning rate with the square root of the minibatch size, which preserves the noise of Adam's steps.
 
     Source: Malladi et al. 2022 (On the SDEs and scaling rules for adaptive gradient algorithms).
     """

@@ -1,10 +1,9 @@
 """Joint choice of the number of environments, rollout length and minibatch size.
 
-1. Decisions per update: 8 K to 32 K, fewer for short runs, so that there are some hundred updates.
-2. Environments: as many as leave rollouts of 64 decisions, long enough for credit assignment.
-3. Minibatch: an eighth of the update.
-Requested values are never changed.  If the rest does not fit into memory, other sizes are reduced, with a note, or PlanError
-is raised.
+1. Decisions per update: 8 K to 32 K; fewer for short runs, so that these still have hundreds of updates.
+2. Number of environments: chosen so that rollouts have 64 decisions, which is long enough for credit assignment.
+3. Minibatch size: an eighth of the decisions per update.
+Requested values are never changed.  Other sizes are reduced, with a note, if they do not fit into memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,9 +16,9 @@ from hardware.memory import MemoryNeeds, MemoryRow, has_images, total
 from hardware.plan_request import PlanRequest
 from hardware.profiles import PlanError, Profile
 
-WANTED_UPDATES = 200  # per run; with fewer, the policy changes too rarely to learn much
+WANTED_UPDATES = 200  # updates per run; with fewer, the policy changes too rarely to learn much
 MIN_ENVS = 64  # with fewer, the decisions of a rollout are strongly correlated
-# Length of a rollout, in decisions; the horizon of gamma 0.995 is about 200.
+# Rollout lengths in decisions.  For comparison, the horizon of gamma 0.995 is about 200 decisions.
 MIN_ROLLOUT = 32
 USUAL_ROLLOUT = 64
 MAX_ROLLOUT = 256
@@ -27,16 +26,16 @@ MAX_ROLLOUT = 256
 MIN_BATCH = 8_192
 MAX_BATCH = 32_768
 MAX_BATCH_IMAGES_ON_CPU = 8_192  # 5 s at 1,500 decisions/s
-# Decisions per gradient step.
-MINIBATCHES = 8  # per epoch
+# Decisions per minibatch.
+MINIBATCHES = 8  # minibatches per epoch
 MIN_MINIBATCH = 32
 MAX_MINIBATCH = 4_096
 MAX_MINIBATCH_IMAGES_ON_CPU = 1_024
 MAX_MINIBATCH_PER_GPU = 8_192
 TRIAL_BATCH = 512  # decisions per update of the shortest run
 
-HOST_SHARE = 0.8  # usable share of host memory; the system, evaluation and video need the rest
-DEVICE_SHARE = 0.9  # usable share of a GPU's memory; the rest is for fragmentation and CUDA
+HOST_SHARE = 0.8  # usable share of host memory; the operating system, evaluation and video need the rest
+DEVICE_SHARE = 0.9  # usable share of GPU memory; fragmentation and CUDA need the rest
 
 _REMEDIES = {
     "rollout buffer": "lower --num-envs or the rollout length",
@@ -48,7 +47,7 @@ _REMEDIES = {
 
 
 class Sizes(NamedTuple):
-    """Totals over all processes; rollout_length in decisions."""
+    """Sizes of a run; num_envs and minibatch_size are totals over all processes, rollout_length is in decisions."""
 
     num_envs: int
     rollout_length: int
@@ -57,7 +56,11 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Chosen:
-    """A chosen value.  source: "default", "profile NAME", "measurement", "flag" or "memory limit"; note: why."""
+    """A chosen value.
+
+    source: "default", "profile NAME", "measurement", "flag" or "memory limit".
+    note: reason for the choice.
+    """
 
     value: int | float | str | None
     source: str
@@ -66,7 +69,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Task:
-    """Input of the plan: request, its profile, the machine, and the memory that the run needs."""
+    """Input of the plan: request, profile, machine, and memory needs of the run."""
 
     request: PlanRequest
     profile: Profile | None
@@ -90,17 +93,17 @@ class Task:
         return int(DEVICE_SHARE * min(gpu.memory_bytes for gpu in gpus)) if gpus else 0
 
     def excess(self, rows: Iterable[MemoryRow]) -> int:
-        """Return the bytes over budget on host or device, whichever is worse; at most 0 if everything fits."""
+        """Return the bytes over budget on host or device, whichever is more; 0 or less if everything fits."""
         rows = tuple(rows)
         return max(total(rows, "host") - self.host_budget, total(rows, "device") - self.device_budget)
 
     def requested(self, name: str) -> int | None:
-        """Return the requested value of one of ``Sizes``."""
+        """Return the requested value of a field of ``Sizes``, or None."""
         return getattr(self.request, name)
 
 
 def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Chosen]]:
-    """Return the combination that fits and is nearest to the targets, and each value with its source."""
+    """Return the sizes that fit into memory and are nearest to the targets, and the source of each by name."""
     candidates = [sizes for _, sizes in sorted(_candidates(task))]
     if not candidates:
         raise _indivisible(task)
@@ -112,21 +115,21 @@ def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Chosen]]:
 
 
 def _setting(task: Task, name: str, value: int, unlimited: int) -> Chosen:
-    """Return a size with its source.  unlimited: the size without a memory limit."""
+    """Return a size with its source.  unlimited: the value that would be chosen without a memory limit."""
     if task.requested(name) is not None:
         return Chosen(value, "flag")
     if value != unlimited:
-        return Chosen(value, "memory limit", f"{unlimited} would be better, but does not fit")
+        return Chosen(value, "memory limit", f"{unlimited} would be better, but does not fit into memory")
     if task.profile is None:
         return Chosen(value, "default")
     usual = getattr(task.profile, name)
     if value == usual:
         return Chosen(value, f"profile {task.profile.name}")
-    return Chosen(value, "default", f"{usual} of profile {task.profile.name} does not go with the flags")
+    return Chosen(value, "default", f"{usual} of profile {task.profile.name} is incompatible with the flags")
 
 
 def _target_batch(task: Task) -> int:
-    """Return the decisions per update: the power of two nearest to WANTED_UPDATES updates, within the limits."""
+    """Return the decisions per update: a power of two that gives about WANTED_UPDATES updates, within the limits."""
     most = MAX_BATCH_IMAGES_ON_CPU if task.needs.slow_images else MAX_BATCH * (2 if task.needs.gpus > 1 else 1)
     steps = task.request.total_timesteps
     if steps is None:
@@ -144,7 +147,7 @@ def _largest_minibatch(task: Task) -> int:
 
 
 def _candidates(task: Task) -> Iterator[tuple[float, Sizes]]:
-    """Yield (distance from the targets in octaves, sizes) of every combination to consider."""
+    """Yield (distance from the targets in powers of two, sizes) for every combination to consider."""
     processes, largest = task.needs.processes, _largest_minibatch(task)
     requested = task.request.minibatch_size
     for num_envs in _environments(task):
@@ -169,18 +172,18 @@ def _rollouts(task: Task) -> set[int]:
     if task.request.rollout_length:
         return {task.request.rollout_length}
     if task.request.minibatch_size:
-        return set(range(MIN_ROLLOUT, MAX_ROLLOUT + 1))  # an odd minibatch may need an odd rollout
+        return set(range(MIN_ROLLOUT, MAX_ROLLOUT + 1))  # an unusual minibatch size may need an unusual rollout length
     return {32, 64, 128, 256}
 
 
 def _distance(task: Task, num_envs: int, rollout: int) -> float:
-    """Return the distance from the profile's sizes, or without one mainly from the targeted decisions per update."""
+    """Return the distance from the sizes of the profile; without one, from the targets of batch and rollout length."""
     preset = task.profile
     if preset is not None:
         distance = abs(log2(num_envs / preset.num_envs)) + abs(log2(rollout / preset.rollout_length))
     else:
         distance = abs(log2(num_envs * rollout / _target_batch(task))) + 0.25 * abs(log2(rollout / USUAL_ROLLOUT))
-    return distance + 0.01 * (rollout.bit_count() > 1)  # of two equals, the power of two
+    return distance + 0.01 * (rollout.bit_count() > 1)  # prefer powers of two
 
 
 def _divisors(batch: int) -> list[int]:
@@ -201,16 +204,16 @@ def _indivisible(task: Task) -> PlanError:
         batch, requested = request.num_envs * request.rollout_length, request.minibatch_size
         near = min(_divisors(batch), key=lambda d: abs(log2(d / requested)))
         return PlanError(
-            f"{_given(task)}: the minibatch does not divide the {batch} decisions of an update; try {near}"
+            f"{_given(task)}: the minibatch size does not divide the {batch} decisions of an update; try {near}"
         )
     return PlanError(
-        f"{_given(task)}: no rollout of {MIN_ROLLOUT} to {MAX_ROLLOUT} decisions is divided by this minibatch; "
-        "choose a power of two, or give num_envs, rollout_length and minibatch_size together"
+        f"{_given(task)}: with no rollout length from {MIN_ROLLOUT} to {MAX_ROLLOUT} does the minibatch size divide the "
+        "decisions of an update; choose a power of two, or give num_envs, rollout_length and minibatch_size together"
     )
 
 
 def _too_large(task: Task, candidates: Iterable[Sizes]) -> PlanError:
-    """Return the error with the smallest combination, the memory it needs, its largest part and the remedy."""
+    """Return an error that names the smallest sizes, the memory they need, its largest part and the remedy."""
     smallest = min(candidates, key=lambda sizes: task.excess(task.needs.rows(*sizes)))
     rows = task.needs.rows(*smallest)
     where, budget = "host", task.host_budget

@@ -2,8 +2,8 @@
 
     means, gradients = summed_gradients(ThreadPool(2), rows, loss, parameters)
 
-torch's own threads split single operations.  A small network has a hundred of them per step, and waking threads costs as
-much as it gains.  Here each thread passes a part of the rows through the complete network.
+Torch's own threads split single operations.  A small network has about a hundred operations per step, and waking the threads
+for each costs as much time as they save.  Here each thread passes a part of the rows through the complete network.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class ThreadPool:
-    """Pool of ``threads`` threads, the caller's included; torch uses one thread in each."""
+    """Pool of ``threads`` threads, including the thread of the caller.  Torch uses one thread in each of them."""
 
     def __init__(self, threads: int):
         self.threads = threads
@@ -27,9 +27,9 @@ class ThreadPool:
             self._others = ThreadPoolExecutor(threads - 1, "pool", torch.set_num_threads, (1,))
 
     def map_rows(self, rows: int, work: Callable[[slice], Result], begins: np.ndarray | None = None) -> list[Result]:
-        """Call ``work`` on one slice of 0..rows per thread, of nearly equal sizes; return the results in order.
+        """Divide 0..rows into one slice per thread, of nearly equal sizes; return ``work(slice)`` for each, in order.
 
-        begins: int64[S], ascending from 0: rows at which a slice may begin; None: any row.
+        begins: int64[S], rows at which a slice may begin, ascending from 0; None: any row.
         """
         edges = [rows * i // self.threads for i in range(self.threads + 1)]
         if begins is not None:
@@ -37,7 +37,7 @@ class ThreadPool:
             edges = [0, *inner.tolist(), rows]
         parts = [slice(*pair) for pair in pairwise(edges) if pair[0] < pair[1]]
         before = torch.get_num_threads()
-        torch.set_num_threads(1)  # also for a pool of one: torch's default is one thread per core
+        torch.set_num_threads(1)  # even for a single thread, since the default of torch is one thread per core
         try:
             if self._others is None or len(parts) < 2:
                 return [work(part) for part in parts]
@@ -54,13 +54,13 @@ def summed_gradients(
     parameters: Sequence[torch.Tensor],
     begins: np.ndarray | None = None,
 ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
-    """Compute means over a batch and the gradients of its loss in slices, summed in a fixed order.
+    """Compute the gradients of a loss over a batch, and means of other quantities, in slices summed in a fixed order.
 
-    rows: size of the batch.
-    loss: slice -> (loss, vector of other quantities), both means over the rows of the slice.
-    parameters: tensors to differentiate by.
-    begins: as in ``ThreadPool.map_rows``.
-    Returns the means of the other quantities, and the gradient of each parameter; None where the loss does not depend on it.
+    rows: number of rows of the batch.
+    loss: function of a slice that returns (loss, vector of other quantities), both as means over the rows of the slice.
+    parameters: tensors to differentiate with respect to.
+    begins: as for ``ThreadPool.map_rows``.
+    Returns the means of the other quantities, and the gradient of each parameter, or None if the loss does not depend on it.
     """
 
     def part(of: slice) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
@@ -74,5 +74,5 @@ def summed_gradients(
 
 def _sum(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
     known = [part for part in parts if part is not None]
-    # The fused optimiser needs the memory layout of the parameters.
+    # The fused optimiser requires gradients with the memory layout of the parameters.
     return sum(known[1:], known[0]).contiguous() if known else None

@@ -63,7 +63,7 @@ class Announcement(event.Listener):
         if not self._printed:
             self._began = self._printed = self._clock()
             self._print(
-                f"nppsim: compiling for this machine, once per version: up to {_functions()} functions; this takes one to two "
+                f"nppsim: compiling for this machine, once per version: up to {_functions()} functions; this takes 1 to 2 "
                 "minutes on a fast idle machine, and longer on a slow or busy one ...\n"
             )
         self._depth += 1

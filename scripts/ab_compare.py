@@ -1,11 +1,12 @@
-"""Train A and B with the same seeds, in alternation, and compare their speed and their learning curves.
+"""Train two settings A and B with the same seeds, alternately, and compare their speed and learning curves.
 
 python scripts/ab_compare.py --a "--frame-skip 4" --b "--frame-skip 2" --seeds 1 2 3 -- \\
     --architectures vision_free --total-timesteps 1000000
 
-Success is compared on the dev levels, because the result is used for a choice; --test also evaluates on the test levels.
-After ``--``: flags of scripts/train_and_compare.py for both.  With --out of an interrupted comparison, finished runs are
-reused.  Exit status: 0; 2 bad input or a failed run; 130 after Ctrl-C.  See docs/evaluate.md.
+Flags after ``--`` are flags of scripts/train_and_compare.py for both A and B.  Success is compared on the dev levels, so that
+the test levels stay unused for choices; --test also evaluates on the test levels.  To continue an interrupted comparison,
+give its folder with --out: finished runs are reused.
+Exit status: 0 success; 2 bad input or a failed run; 130 after Ctrl-C.  See docs/evaluate.md.
 """
 
 import argparse
@@ -23,11 +24,11 @@ SCRIPT = Path(__file__).with_name("train_and_compare.py")
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit status, see above."""
+    """Return the exit status, see above."""
 
     def job() -> None:
         arguments = parse(argv)
-        for package in ("torch", "matplotlib"):  # of the runs, and of the curves at the end
+        for package in ("torch", "matplotlib"):
             errors.needed(package, "train")
         run(arguments)
 
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train the missing runs; compare, print and write the results."""
+    """Train the missing runs, and print and write the comparison."""
     from rl.experiment import ab  # needs torch
 
     check_output_folder(arguments.out, "--out")
@@ -52,19 +53,22 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The flags, with ``common``, what follows "--"."""
+    """Parse the command line; ``common`` contains the flags after "--"."""
     end = argv.index("--") if "--" in argv else len(argv)
     own = list(argv[:end])
-    for arm in ("--a", "--b"):  # argparse takes a value that begins with a dash for a flag, unless it is joined
+    for arm in (
+        "--a",
+        "--b",
+    ):  # "--a VALUE" becomes "--a=VALUE", since argparse mistakes a VALUE with a dash for a flag
         if arm in own[:-1]:
             at = own.index(arm)
             own[at : at + 2] = [f"{arm}={own[at + 1]}"]
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--a", default="", metavar="FLAGS", help='flags of A, the baseline, in one text, e.g. --a "--frame-skip 4"')
-    add("--b", default="", metavar="FLAGS", help="flags of B, what is tried")
-    seeds = Setting("a run of each arm", flag="seeds", aliases=("seed",), kind=int, many=True, default=(1, 2, 3), low=0)
-    parser.add_flag(seeds)
+    add("--a", default="", metavar="FLAGS", help='flags of A, the baseline, as one argument: --a "--frame-skip 4"')
+    add("--b", default="", metavar="FLAGS", help="flags of B, the alternative, as one argument")
+    seeds = "random seeds; A and B are trained once with each"
+    parser.add_flag(Setting(seeds, flag="seeds", aliases=("seed",), kind=int, many=True, default=(1, 2, 3), low=0))
     add(
         "--out",
         "--output-dir",
@@ -72,11 +76,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
         metavar="DIR",
         help="folder of the comparison (default: experiments/ab_TIME)",
     )
-    final = "evaluate on the test levels, too: for a final result, not for a choice"
+    final = "also evaluate on the test levels, for a final result"
     parser.add_flag(Setting(final, flag="test", kind=bool, default=False))
-    share = "share of A's time that the changed part takes"
+    share = "share (0 to 1) of A's training time in the part of the program that B changes; needs --speedup"
     parser.add_flag(Setting(share, flag="share", kind=float, low=0, high=1))
-    parser.add_flag(Setting("how many times as fast that part was measured to be", flag="speedup", kind=float, above=0))
+    speedup = "measured speed-up factor of that part, to compare the expected and the measured gain; needs --share"
+    parser.add_flag(Setting(speedup, flag="speedup", kind=float, above=0))
     arguments = parser.parse_args(own)
     arguments.a, arguments.b = _split("--a", arguments.a), _split("--b", arguments.b)
     if (arguments.share is None) != (arguments.speedup is None):
@@ -87,7 +92,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _split(option: str, text: str) -> tuple[str, ...]:
-    """The flags in one text, as a shell would part them."""
+    """Split a string of flags as a shell would."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:

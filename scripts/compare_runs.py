@@ -1,12 +1,13 @@
-"""Compare trainings: settings, data and versions, the first divergence, learning and speed.
+"""Compare trainings: settings, data, versions, first divergence, learning and speed.
 
-python scripts/compare_runs.py OLD NEW                                # folders of experiments, or of single trainings
-python scripts/compare_runs.py OLD BROKEN FIXED                       # one table, and the last against the first
-python scripts/compare_runs.py RUN --reference BAND.json              # against the bands of earlier seeds
+python scripts/compare_runs.py OLD NEW                                # folders of experiments or of single trainings
+python scripts/compare_runs.py OLD BROKEN FIXED                       # each later one with the first
+python scripts/compare_runs.py RUN --reference BAND.json              # with reference bands of earlier seeds
 python scripts/compare_runs.py SEED1 SEED2 ... --write-reference BAND.json
 
-Runs may be of other versions of the project.  Exit status: 0 no difference beyond the tolerance; 1 a difference, or an
-alarm; 2 undecided, or bad input; 130 Ctrl-C.  See docs/evaluate.md.
+The runs may have been made by other versions of the project.
+Exit status: 0 no difference beyond the tolerance; 1 a difference, or a value outside its band; 2 undecided, or bad input;
+130 after Ctrl-C.  With three or more runs, the comparison of the last with the first decides.  See docs/evaluate.md.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
-    """Print all differences; compare every later side with the first; the last comparison decides the status."""
+    """Print all differences, compare each later side with the first, and return the exit status of the last comparison."""
     from rl.doctor.compare import Tolerance, compare_runs
     from rl.doctor.runs import COLUMNS, difference_table, differences
 
@@ -79,14 +80,16 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
 
 
 def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
-    """Print every training beside the bands of --reference."""
+    """Print the values of each training and the bands of --reference; return the exit status."""
     from rl.doctor.reference import check_run, load_reference
     from rl.evaluation.results import ResultsError
 
     reference = load_reference(arguments.reference)
     runs = [run for side in sides for run in side if run.label == reference["label"]]
     if not runs:
-        raise ResultsError(f"{arguments.reference}: no run of {reference['label']} was given; give one")
+        raise ResultsError(
+            f"{arguments.reference}: the reference is for {reference['label']}; give a run of that label"
+        )
     reports = [check_run(run, reference) for run in runs]
     if arguments.json:
         _print_json({"reference": str(arguments.reference), "runs": [report.to_dict() for report in reports]})
@@ -98,14 +101,14 @@ def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespa
 
 
 def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
-    """Write a reference made of all trainings."""
+    """Write a reference from all trainings."""
     from rl.doctor.reference import make_reference
 
     check_output_file(arguments.write_reference, "--write-reference", ".json")
     runs = [run for side in sides for run in side]
     places = [run.folder.resolve() for run in runs]
     if twice := [place for place in places if places.count(place) > 1]:
-        raise ConfigError("is given twice, and would count twice; give it once", "RUN", twice[0])
+        raise ConfigError("is given twice and would be counted twice; give it once", "RUN", twice[0])
     write_json(arguments.write_reference, make_reference(runs))
     print(f"written: {arguments.write_reference}")
     return 0
@@ -116,17 +119,18 @@ def _print_json(facts: dict) -> None:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Arguments, checked for contradictions."""
+    """Parse the command line.  Raises ConfigError for contradictory flags."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folder of an experiment, or of one training in it")
-    add("--reference", type=Path, metavar="BAND.json", help="compare every RUN with these bands instead of each other")
-    add("--write-reference", type=Path, metavar="BAND.json", help="write the bands of all RUNs, seeds of one label")
-    points = "accepted difference of success on the dev levels in points, even if the interval excludes 0"
+    add("--reference", type=Path, metavar="BAND.json", help="compare each RUN with these reference bands")
+    write = "write reference bands computed from all RUNs, which must be seeds of one label"
+    add("--write-reference", type=Path, metavar="BAND.json", help=write)
+    points = "accepted difference of success on the dev levels in percentage points, even if it is significant"
     parser.add_flag(Setting(points, flag="tolerance", kind=float, default=0.0, low=0, high=100))
     slower = "accepted difference of the time per decision in percent"
     parser.add_flag(Setting(slower, flag="speed-tolerance", kind=float, default=10.0, low=0, high=1000))
-    same = "also require a partner with an equal digest trail for each training"
+    same = "also require for each training one on the other side with an equal digest trail"
     parser.add_flag(Setting(same, flag="exact", kind=bool, default=False))
     parser.add_flag(Setting("print JSON", flag="json", kind=bool, default=False))
     arguments = parser.parse_args(argv)
@@ -136,7 +140,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if len(arguments.runs) < 2 and not one_is_enough:
         raise ConfigError("give two runs or more, or --reference")
     if one_is_enough and (arguments.exact or arguments.tolerance != 0.0 or arguments.speed_tolerance != 10.0):
-        raise ConfigError("--exact and tolerances are for comparing runs with each other; leave them out")
+        raise ConfigError("--exact and tolerances only apply to comparing runs with each other; leave them out")
     return arguments
 
 

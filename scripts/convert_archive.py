@@ -16,7 +16,7 @@ from nppsim.settings import Parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return the exit status: 0, or 2 for an archive that cannot be converted."""
+    """Return the exit status: 0 for success, 2 for an archive that cannot be converted, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> None:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             default=FRAME_SKIP,
             choices=range(1, FRAMES_PER_SECOND + 1),
             metavar="N",
-            help=f"frames per decision of the training; default: {FRAME_SKIP}",
+            help=f"frames per decision with which the policy was trained; default: {FRAME_SKIP}",
         )
         arguments = parser.parse_args(given)
         check_output_file(arguments.out, "--out", ".safetensors")

@@ -1,11 +1,11 @@
-"""Check the data, settings, network and first updates of an experiment, or the files of a run, and print what to do.
+"""Check the data, settings, network and first updates of an experiment, or the files of a run, and print remedies.
 
-python scripts/doctor.py                                     # the main job's default settings on the shipped data
+python scripts/doctor.py                                     # default settings of an experiment, shipped data
 python scripts/doctor.py --run-config experiments/x/config.json
 python scripts/doctor.py --checkpoint experiments/x/mlp_baseline/agent.safetensors
 python scripts/doctor.py --run experiments/x
 
-The experiment is rehearsed for a few small updates in a temporary folder.  Checks: docs/bad_run.md.
+The experiment is trained for a few small updates in a temporary folder.  docs/bad_run.md lists the checks.
 """
 
 import json
@@ -28,15 +28,23 @@ def main(argv: list[str]) -> int:
 
         parser = Parser(prog="doctor.py", description=__doc__.partition("\n")[0])
         what = parser.add_mutually_exclusive_group()
-        what.add_argument("--run-config", type=Path, metavar="FILE", help="config.json of an experiment to rehearse")
-        what.add_argument("--checkpoint", type=Path, metavar="FILE", help="agent to check")
         what.add_argument(
-            "--run", type=Path, metavar="DIR", help="folder of an experiment: check its files, then rehearse it"
+            "--run-config",
+            type=Path,
+            metavar="FILE",
+            help="config.json of an experiment to check in a short trial training",
+        )
+        what.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint of an agent to check")
+        what.add_argument(
+            "--run",
+            type=Path,
+            metavar="DIR",
+            help="folder of an experiment: check its files, then run a short trial training",
         )
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
         groups = ", ".join(f"{name} ({what_is_checked})" for name, what_is_checked in GROUPS.items())
         parser.add_argument(
-            "--only", nargs="+", metavar="NAME", help=f"checks to make, by name or group; groups: {groups}"
+            "--only", nargs="+", metavar="NAME", help=f"make only these checks or groups of checks; groups: {groups}"
         )
         parser.add_setting(ExperimentConfig, "plugins")
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")

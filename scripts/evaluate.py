@@ -1,11 +1,11 @@
-"""Evaluate a checkpoint: success with confidence intervals per category, and films.
+"""Evaluate a checkpoint: success rate with confidence interval per category, and videos.
 
 python scripts/evaluate.py CHECKPOINT --levels DIR [--record-eval-videos]
 
-CHECKPOINT may be a network that scripts/export.py has written (*.onnx), too.
+CHECKPOINT may also be a network written by scripts/export.py (*.onnx).
 
-Writes ``results.json`` (per category, level and episode), ``replays.h5`` with every episode, and with --record-eval-videos
-``videos/`` and ``route_visualizations/``, into ``<output-dir>/evaluate_<time>/``.
+Writes into ``<output-dir>/evaluate_<time>/``: ``results.json`` with results per category, level and episode, ``replays.h5``
+with every episode, and with --record-eval-videos the folders ``videos/`` and ``route_visualizations/``.
 """
 
 import sys
@@ -15,7 +15,7 @@ from nppsim import errors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0 for success, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> None:

@@ -2,8 +2,8 @@
 
 python scripts/export.py CHECKPOINT --onnx OUT.onnx [--hub FOLDER] [--results RESULTS.json] [--license MIT]
 
-Before the file is written, the exported network is compared with the policy on 500 observations
-(docs/search_and_export.md).  scripts/evaluate.py also evaluates OUT.onnx.
+Before the file is written, the outputs of the exported network are compared with those of the policy on 500 observations
+(docs/search_and_export.md).  scripts/evaluate.py accepts OUT.onnx.
 """
 
 import sys
@@ -13,7 +13,7 @@ from nppsim import errors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0 for success, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> None:

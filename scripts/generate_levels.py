@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Make a level set: ``python scripts/generate_levels.py --category simplest simpler --count 1000 --seed 1 --out DIR``.
+"""Generate a level set: ``python scripts/generate_levels.py --category simplest simpler --count 1000 --seed 1 --out DIR``.
 
-The planner, a search in the simulator, tries to finish each level.  Levels that it finishes are written to DIR, with the
-number of frames; the others to ``DIR/unfinished``.  Repeat an interrupted command with the same arguments to continue.
-``--report DIR`` prints the variety of the levels of an existing set instead.
+The planner, a search in the simulator, tries to finish each level.  Levels that it finishes are written to DIR with the
+number of frames it needed, and all others to ``DIR/unfinished``.  To continue an interrupted command, repeat it with the
+same arguments.  With ``--report DIR``, the script only prints the variety of the levels of an existing set.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from nppsim.settings import Parser, Setting
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0 for success, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
     return errors.run(lambda: run(*parse(given)), debug="--debug" in given)
 
 
 def run(arguments: argparse.Namespace, workers: Workers) -> None:
-    """Make levels and count them, or print the report."""
+    """Generate levels and print their numbers, or print the report of a level set."""
     if arguments.report is not None:
         level_set = LevelSet.open(arguments.report)
         print(variety_table(variety((level_set.category(i), level) for i, level in enumerate(level_set))))
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, workers: Workers) -> None:
 
 
 def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
-    """Generate and return the level set; a KeyboardInterrupt carries a message on how to continue."""
+    """Generate and return the level set.  The message of a KeyboardInterrupt explains how to continue."""
     check_output_folder(arguments.out, "--out")
     exclude = [LevelSet.open(path) for path in arguments.exclude]
     known = len(LevelSet.open(arguments.out, may_be_empty=True)) if (arguments.out / INDEX).exists() else 0
@@ -66,14 +66,12 @@ def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
         )
         check_made(level_set, arguments.difficulty, exclude, known)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"{arguments.out} contains what was finished; run the same command again to continue"
-        ) from None
+        raise KeyboardInterrupt(f"finished levels are in {arguments.out}; repeat the command to continue") from None
     return level_set
 
 
 def counter(total: int) -> Callable[[str, int], None] | None:
-    """Return a callback (category, number of its levels) that updates a progress bar; None without a terminal."""
+    """Return a function of a category and its number of levels that updates a progress bar; None without a terminal."""
     if not sys.stderr.isatty():
         return None
     bar, done = progress_bar(total=total, unit="level"), {}
@@ -116,7 +114,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Workers]:
     )
     flag(
         Setting(
-            "0 (easiest) to 1 (hardest) levels of each category; default: all difficulties",
+            "0 (easiest) to 1 (hardest) within each category; default: all difficulties",
             flag="difficulty",
             kind=float,
             low=0,
@@ -130,9 +128,9 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Workers]:
         nargs="+",
         default=[],
         metavar="DIR",
-        help="level sets with which no level may coincide, mirrored or not",
+        help="generate no level that is in these level sets, mirrored or not",
     )
-    add("--report", metavar="DIR", help="generate nothing; print the variety of the levels of this set")
+    add("--report", metavar="DIR", help="only print the variety of the levels of this set")
     add("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
     if arguments.report is None and None in (arguments.count, arguments.seed, arguments.out):

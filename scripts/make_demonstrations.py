@@ -1,8 +1,8 @@
-"""Search a run that finishes each level of a level set, and write the runs as demonstrations, one file per category.
+"""Find a run that finishes each level of a level set, and write the runs as demonstrations, one file per category.
 
 python scripts/make_demonstrations.py --levels datasets/train --out datasets/demonstrations
 
-Repeat an interrupted command with the same arguments to continue.
+To continue an interrupted command, repeat it with the same arguments.
 """
 
 import argparse
@@ -20,13 +20,13 @@ from nppsim.settings import Parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return the exit status: 0, 1 if a level has no run, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0 for success, 1 if no run was found for a level, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
     return errors.run(lambda: run(*parse(given)), debug="--debug" in given)
 
 
 def run(arguments: argparse.Namespace, settings: PlannerSettings, workers: Workers) -> int:
-    """Search the runs and print a summary; a KeyboardInterrupt carries a message on how to continue."""
+    """Find runs and print a summary.  The message of a KeyboardInterrupt explains how to continue."""
     check_output_folder(arguments.out, "--out")
     try:
         made = make_demonstrations(
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, settings: PlannerSettings, workers: Worke
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"{arguments.out} contains what was finished; run the same command again to continue"
+            f"finished demonstrations are in {arguments.out}; repeat the command to continue"
         ) from None
     print_summary(made)
     return 1 if made.unfinished else 0

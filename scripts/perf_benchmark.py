@@ -1,4 +1,4 @@
-"""Measure the speed of the environment without learning, in rounds of random or recorded play; compare with earlier results.
+"""Measure the speed of the environment without learning, with random or recorded actions, and compare with earlier results.
 
 python scripts/perf_benchmark.py                                             # print the speed
 python scripts/perf_benchmark.py --profile                                   # ... and a table of phases
@@ -6,9 +6,9 @@ python scripts/perf_benchmark.py --phase before --output results/before.json # .
 python scripts/perf_benchmark.py --phase after --baseline results/before.json
 python scripts/perf_benchmark.py --report results
 
-Exit status: 0 good; 1 unstable (coefficient of variation of 20 % or more; nothing is stored); 2 validation found a
-mismatch, or compared nothing; 3 slower than a baseline by more than --threshold; 4 bad input, or a comparison that is
-refused; 130 after Ctrl-C.  Where several hold: 4, 2, 1, 3.  See docs/evaluate.md.
+Exit status: 0 success; 1 unstable (the coefficient of variation is 20 % or more, and nothing is stored); 2 validation found a
+mismatch, or compared nothing; 3 slower than a baseline by more than --threshold; 4 bad input, or results that cannot be
+compared; 130 after Ctrl-C.  If several apply, the first of 4, 2, 1, 3 is returned.  See docs/evaluate.md.
 """
 
 import argparse
@@ -44,7 +44,7 @@ THRESHOLD = 0.1  # slow-down that counts as regression
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit status, see above."""
+    """Return the exit status, see above."""
 
     def job() -> int:
         arguments, amount = parse(argv)
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace, amount: Amount) -> int:
 
 
 def load_baselines(arguments: argparse.Namespace, work: Workload) -> dict[str, dict]:
-    """Load the stored results to compare with; raise TimingError for one that cannot be compared."""
+    """Load the stored results to compare with.  Raises TimingError for a result that cannot be compared."""
     baselines = {str(path): throughput.load_result(path) for path in arguments.baseline or ()}
     now = conditions() | {"settings": work.key}
     for name, baseline in baselines.items():
@@ -120,7 +120,7 @@ def check_regression(result: Mapping, baselines: Mapping[str, Mapping], threshol
 
 
 def profile(work: Workload) -> dict:
-    """Play extra rounds with profiling and print the phases; return the figures to store."""
+    """Run extra rounds with profiling and print the time of each phase; return the values to store."""
     profiled = throughput.side_by_side(work, profile=True)
     print(profiled.profile_table())
     print(f"time with profiling / without: {profiled.ratio}")
@@ -128,7 +128,7 @@ def profile(work: Workload) -> dict:
 
 
 def validate(work: Workload) -> tuple[dict, int]:
-    """Validate every step of extra rounds; return the figures to store, and GOOD or MISMATCH."""
+    """Run extra rounds in which every step is validated; return the values to store, and GOOD or MISMATCH."""
     shadowed = throughput.side_by_side(work, shadow=True)
     twins = shadowed.simulator.shadow
     assert twins is not None
@@ -161,7 +161,10 @@ def workload(arguments: argparse.Namespace, amount: Amount) -> Workload:
 
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
-    """Parse the command line; return the arguments (None: not given) and the amount of play.  ConfigError for idle flags."""
+    """Parse the command line; return the arguments (None: not given) and the number of environments, rounds and steps.
+
+    Raises ConfigError for flags without effect.
+    """
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _add_source_flags(parser)
     for field in fields(Amount):
@@ -171,15 +174,15 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
         "--profile",
         action="store_true",
         default=None,
-        help="play extra rounds with profiling, and print a table of phases",
+        help="run extra rounds with profiling, and print the time of each phase",
     )
-    add("--shadow", action="store_true", default=None, help="play extra rounds in which every step is validated")
+    add("--shadow", action="store_true", default=None, help="run extra rounds in which every step is validated")
     add("--phase", metavar="LABEL", help="label of the result, e.g. before")
     add("--output", "--out", type=Path, metavar="FILE.json", help="store the result")
     add("--baseline", type=Path, nargs="+", metavar="FILE.json", help="compare with stored results")
-    slow_down = f"slow-down that counts as regression; default: {THRESHOLD}"
+    slow_down = f"smallest slow-down that counts as regression, as a fraction; default: {THRESHOLD}"
     parser.add_flag(Setting(slow_down, flag="threshold", kind=float, above=0, below=1))
-    add("--report", type=Path, metavar="DIR", help="only print a summary of the results in a folder")
+    add("--report", type=Path, metavar="DIR", help="only print a summary of the results in this folder")
     arguments = parser.parse_args(argv)
     _check(arguments)
     return arguments, parser.build(Amount, arguments)
@@ -197,16 +200,14 @@ def _add_source_flags(parser: Parser) -> None:
         help=f"replays for recorded actions (default: {REPLAYS})",
     )
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--levels", type=Path, metavar="DIR", help="random actions on the levels of a folder")
-    source.add_argument(
-        "--category", choices=CATEGORIES, metavar="NAME", help=f"... on generated levels (default: {CATEGORY})"
-    )
-    source.add_argument(
-        "--density", type=float, metavar="X", help="... on random levels with this share of solid tiles"
-    )
-    entities = f"entities per tile with --density (default: {ENTITY_DENSITY})"
+    source.add_argument("--levels", type=Path, metavar="DIR", help="play random actions on the levels of this folder")
+    category = f"play random actions on generated levels of this category (default: {CATEGORY})"
+    source.add_argument("--category", choices=CATEGORIES, metavar="NAME", help=category)
+    density = "play random actions on random levels with this share of solid tiles (0 to 1)"
+    source.add_argument("--density", type=float, metavar="X", help=density)
+    entities = f"with --density: number of entities per tile (default: {ENTITY_DENSITY})"
     add("--entity-density", type=float, metavar="X", help=entities)
-    number = f"generated or random levels; default: {NUM_LEVELS}"
+    number = f"number of generated or random levels; default: {NUM_LEVELS}"
     parser.add_flag(Setting(number, flag="num-levels", kind=int, low=1))
 
 

@@ -1,9 +1,9 @@
-"""Imitation only: replays -> dataset -> a pretrained policy, and optionally its success on held-out levels.
+"""Train a policy by imitation of replays only, and optionally evaluate its success on held-out levels.
 
 python scripts/pretrain_bc.py --architecture mlp_baseline --replay-data-dir DIR [--test-dataset datasets/test]
 
-Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.safetensors`` (the best weights so far),
-``results.json`` and ``tensorboard/``.  The dataset is cached in ``<output-dir>/cache``.
+Writes ``bc_best.safetensors`` (the best weights so far), ``results.json`` and ``tensorboard/`` into
+``<output-dir>/pretrain_<architecture>_<time>/``.  The dataset is cached in ``<output-dir>/cache``.
 """
 
 import sys
@@ -13,7 +13,7 @@ from nppsim import errors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0 for success, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> None:

@@ -2,8 +2,8 @@
 
 python scripts/profile_multi_config.py [--json FILE.json] [--strict]
 
-For each configuration the same random play runs on two simulators, with profiling and without, in alternating rounds.
-Exit status: 0; 1 with --strict if a configuration was skipped; 2 bad input; 130 after Ctrl-C.
+For each configuration the same random actions run on two simulators, one with profiling and one without, in alternating
+rounds.  Exit status: 0 success; 1 with --strict if a configuration was skipped; 2 bad input; 130 after Ctrl-C.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from nppsim.measure.workload import Amount, random_levels, random_play
 from nppsim.observe import layout
 from nppsim.settings import Parser, Setting
 
-NUM_LEVELS = 40  # of each configuration
-ROUNDS = 10  # with profiling, and as many without
-USUAL = {"envs": 64, "warmup": 5_000}  # defaults of flags that differ from those of other measurements
+NUM_LEVELS = 40  # levels per configuration
+ROUNDS = 10  # rounds with profiling, and as many without
+USUAL = {"envs": 64, "warmup": 5_000}  # defaults of flags that differ from the defaults of ``Amount``
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Configuration:
     """Kind of levels and observations to profile."""
 
     name: str
-    levels: Callable[[int, int], list[Level]]  # function of seed and number
-    observations: tuple[str, ...] = layout.VISION_FREE  # keys
+    levels: Callable[[int, int], list[Level]]  # function of seed and number of levels
+    observations: tuple[str, ...] = layout.VISION_FREE  # observation keys
 
 
 def family(name: str, **parameters: object) -> Callable[[int, int], list[Level]]:
@@ -43,7 +43,7 @@ def family(name: str, **parameters: object) -> Callable[[int, int], list[Level]]
 
 
 def mixed(seed: int, count: int) -> list[Level]:
-    """Generate random levels with entities of all types of ``workload.STREWN``, and doors."""
+    """Generate random levels with doors and all entity types of ``workload.STREWN``."""
     return random_levels(count, seed, density=0.2, entity_density=0.04)
 
 
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace, amount: Amount) -> list[str]:
-    """Profile every configuration; returns those that were skipped, with the reason."""
+    """Profile every configuration; return the skipped ones, each with the reason."""
     if arguments.json:
         check_output_file(arguments.json, "--json")
     here = conditions()
@@ -90,7 +90,10 @@ def run(arguments: argparse.Namespace, amount: Amount) -> list[str]:
 
 
 def profile(configuration: Configuration, amount: Amount) -> dict:
-    """Profile one configuration and print its table; returns what is stored.  LevelError if its levels cannot be made."""
+    """Profile one configuration, print its table, and return the values to store.
+
+    Raises LevelError if the levels cannot be generated.
+    """
     levels = configuration.levels(amount.seed, NUM_LEVELS)
     work = random_play(levels, replace(amount, observations=configuration.observations), configuration.name)
     measured = side_by_side(work, profile=True)
@@ -108,18 +111,18 @@ def profile(configuration: Configuration, amount: Amount) -> dict:
 
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
-    """Parse the command line; return the arguments and the amount of play per configuration."""
+    """Parse the command line; return the arguments and the number of environments, rounds and steps per configuration."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("envs", "threads", "warmup", "seed"):
         parser.add_setting(Amount, name, default=(vars(Amount()) | USUAL)[name])
     parser.set_defaults(**USUAL)
-    steps = "steps with profiling, and as many without"
+    steps = f"number of steps with profiling, and as many without; a multiple of {ROUNDS}"
     parser.add_flag(Setting(steps, flag="steps", kind=int, default=15_000, low=1))
     parser.add_argument("--json", "--out", type=Path, metavar="FILE.json", help="store the result")
     parser.add_argument("--strict", action="store_true", help="fail if a configuration was skipped")
     arguments = parser.parse_args(argv)
     if arguments.steps % ROUNDS:
-        raise ConfigError(f"give a multiple of {ROUNDS}, for as many rounds", "--steps", arguments.steps)
+        raise ConfigError(f"give a multiple of {ROUNDS}, the number of rounds", "--steps", arguments.steps)
     iterations = arguments.steps // ROUNDS
     return arguments, parser.build(Amount, arguments, rounds=ROUNDS, iterations=iterations)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Real training under shadow validation: every step of every environment is computed a second time by slow twins.
+# Training with shadow validation: a slow second implementation recomputes every step of every environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,11 +9,11 @@ usage: scripts/run_training_validation.sh smoke|soak|N [flags of scripts/train_a
 
   smoke   under a minute:    32 environments, at least 576 comparisons in each
   soak    about 12 minutes: 128 environments, at least 10,000 comparisons in each
-  N       N environment steps in all, in 32 environments, at least N / 32 comparisons in each
+  N       a total of N environment steps in 32 environments, at least N / 32 comparisons in each
 
-Trains vision_free by PPO on the CPU with NPPSIM_SHADOW=1. Exit status 0: no mismatch, and at least as many comparisons as
-promised; anything else is a failure. Log, summary and run: runs/validation/MODE_DATE_TIME(.log, .json, /).
-What is compared: docs/development.md. PYTHON=... chooses the interpreter (default: .venv/bin/python).
+Trains vision_free by PPO on the CPU with NPPSIM_SHADOW=1. The exit status is 0 if there was no mismatch and at least the
+stated number of comparisons. Log, summary and run are in runs/validation/MODE_DATE_TIME(.log, .json, /).
+docs/development.md explains the validation. PYTHON=... selects the interpreter (default: .venv/bin/python).
 END
 }
 

@@ -1,9 +1,9 @@
-"""Search on top of a trained agent: finish levels and shorten runs.
+"""Find runs that finish levels, and shorten them, by search guided by a trained agent.
 
 python scripts/solve.py LEVEL --agent CHECKPOINT [--against REPLAY] [--out DIR]
 
-LEVEL is a level file, a replay or an attract file (for its level), or a folder of either.  Prints frames beside par and
-recording; writes replay, attract file, film and page into DIR (docs/search_and_export.md).
+LEVEL is a level file, a replay or attract file (whose level is used), or a folder of these.  Prints the length of each run,
+the par and the length of the recording.  Writes replay, attract file, video and page into DIR (docs/search_and_export.md).
 """
 
 import sys
@@ -13,7 +13,7 @@ from nppsim import errors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return the exit status: 0, 1 if a level was not solved, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0 for success, 1 if a level was not solved, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> int:

@@ -1,11 +1,12 @@
-"""Look for better settings: Optuna draws them, each trial trains, and success on the dev levels decides.
+"""Search for better settings: Optuna proposes them, each trial trains a policy, and success on the dev levels decides.
 
 python scripts/sweep.py --sweep initial-lr=1e-4..1e-2:log minibatch-size=1024,2048,4096 --trials 20 --seeds 0 1 \\
     --out experiments/sweep -- --architectures vision_free --total-timesteps 2000000
 
-After ``--``: flags of scripts/train_and_compare.py for every trial.  Trials that do worse than the median of those before
-are ended early.  With the --out of an interrupted sweep it goes on.  The test levels are never played.  Exit status: 0; 2 for
-bad input, after three trials in a row that failed, or where none has succeeded; 130 after Ctrl-C.  See docs/evaluate.md.
+Flags after ``--`` are flags of scripts/train_and_compare.py for every trial.  Trials that are worse than the median of
+earlier trials are stopped.  To continue an interrupted sweep, give its folder with --out.  The test levels are never played.
+Exit status: 0 success; 2 bad input, three failed trials in succession, or no successful trial; 130 after Ctrl-C.
+See docs/evaluate.md.
 """
 
 import argparse
@@ -21,7 +22,7 @@ SCRIPT = Path(__file__).with_name("train_and_compare.py")
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit status, see above."""
+    """Return the exit status, see above."""
 
     def job() -> None:
         arguments = parse(argv)
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train what is missing, and print the table."""
+    """Train the missing trials and print the table."""
     from rl import plugins
     from rl.experiment import sweep  # needs torch
     from rl.experiment.space import read_space
@@ -50,12 +51,12 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         study = sweep.run_trials(asked, arguments.out, SCRIPT, lambda line: print(line, flush=True))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"go on with the same command and --out {arguments.out}") from None
+        raise KeyboardInterrupt(f"to continue, repeat the command with --out {arguments.out}") from None
     print(sweep.report(study, asked, arguments.out))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The flags, with ``common``, what follows "--"."""
+    """Parse the command line; ``common`` contains the flags after "--"."""
     end = argv.index("--") if "--" in argv else len(argv)
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -64,24 +65,25 @@ def parse(argv: list[str]) -> argparse.Namespace:
         default=[],
         action="extend",
         metavar="NAME=VALUES",
-        help="NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C; names are flags, or places in the configuration",
+        help="ranges of settings: NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C; NAME is a flag without dashes or the "
+        "dotted name of a setting",
     )
-    parser.add_argument("--sweep-file", type=Path, metavar="FILE", help="the same in a TOML file")
+    parser.add_argument("--sweep-file", type=Path, metavar="FILE", help="TOML file with ranges of settings")
     parser.add_argument(
         "--plugin",
         nargs="+",
         action="extend",
         default=[],
         metavar="FILE",
-        help="Python files, or modules that are installed, to import first, here and in every trial: they register "
-        "networks, strategies and presets of your own (docs/own_network.md)",
+        help="Python files or installed modules to import first, here and in every trial, which register your own networks, "
+        "strategies and presets (docs/own_network.md)",
     )
     parser.add_flag(
-        Setting("in all, those of an interrupted sweep included", flag="trials", kind=int, default=20, low=1)
+        Setting("total number of trials, including earlier ones in --out", flag="trials", kind=int, default=20, low=1)
     )
-    seeds = Setting("each trial trains once with each", flag="seeds", aliases=("seed",), kind=int, many=True, low=0)
-    parser.add_flag(seeds)
-    pruning = "end trials early that do worse than the median of those before"
+    seeds = "random seeds; each trial trains once with each (default: 0)"
+    parser.add_flag(Setting(seeds, flag="seeds", aliases=("seed",), kind=int, many=True, low=0))
+    pruning = "stop trials that are worse than the median of earlier trials"
     parser.add_flag(Setting(pruning, flag="pruning", kind=bool, default=True, switch=True))
     parser.add_argument(
         "--out", "--output-dir", type=Path, metavar="DIR", help="folder of the sweep (default: experiments/sweep_TIME)"

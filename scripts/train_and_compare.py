@@ -1,8 +1,8 @@
-"""The main job: imitation -> PPO with curriculum -> evaluation with films -> report, for one or more networks.
+"""Train one or more networks by imitation and PPO with a curriculum, evaluate them, and write videos and a report.
 
 python scripts/train_and_compare.py --experiment-name first --architectures mlp_baseline --replay-data-dir DIR
 
-All flags: docs/flags.md.
+docs/flags.md lists all flags.
 """
 
 import sys
@@ -11,7 +11,7 @@ from nppsim import errors
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Return the exit status: 0 for success, 2 for bad input, 130 after Ctrl-C."""
 
     def job() -> int:
         errors.needed("torch", "train")

@@ -1,4 +1,4 @@
-"""Curricula: distributions over levels, adapted to the outcomes of episodes.
+"""Curricula: probability distributions over levels that adapt to the outcomes of episodes.
 
 manager = make_sampler(categories, config, seed)    # categories[i]: category of level i
 """
@@ -33,9 +33,12 @@ _SHIPPED = frozenset(STRATEGIES)
 
 
 def register(name: str, strategy: type[Strategy]) -> None:
-    """Register a strategy, replacing an earlier one of this name.  ConfigError for a shipped name."""
+    """Register a strategy under a name; an earlier one of that name is replaced.
+
+    Raises ConfigError for the name of a shipped strategy.
+    """
     if name in _SHIPPED:
-        raise ConfigError(f"strategy {name!r} is shipped with the project; register yours under another name")
+        raise ConfigError(f"strategy {name!r} is part of the project; register your own under another name")
     STRATEGIES[name] = strategy
     if name not in CURRICULA:
         CURRICULA.append(name)
@@ -50,13 +53,13 @@ def make_sampler(
     families: Sequence[str] | None = None,
     fingerprints: Sequence[str] | None = None,
 ) -> CurriculumManager:
-    """Make the manager with the configured strategy.
+    """Create the curriculum manager with the configured strategy.
 
-    categories: of each level.
-    difficulty: float[L], any scale; None: unknown.
+    categories: category of each of the L levels.
+    difficulty: float[L] on any scale; None: unknown.
     families: generator family of each level; None: unknown.
-    fingerprints: of each level; None: those of the simulator's levels.
-    Raises ConfigError.
+    fingerprints: fingerprint of each level; None: use the levels of the simulator.
+    Raises ConfigError for invalid settings.
     """
     levels = Levels.of(categories, difficulty, config.stage_order, families)
     rng = np.random.default_rng(seed)

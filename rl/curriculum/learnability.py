@@ -1,8 +1,9 @@
-"""Strategy "learnability": draw levels in proportion to p (1 - p), the variance of their outcome.
+"""Strategy "learnability": draw levels in proportion to p (1 - p), where p is the success rate of a level.
 
-Levels that are always won or always lost give no learning signal.  With some tens of episodes per level, its own success
-rate is mostly noise.  It is shrunk towards that of its cell (family and third of its difficulty axis); both decay.
-Source: Rutherford et al. 2024 (No Regrets), there with fresh rollouts in place of a posterior.
+Levels that are always won or always lost give no learning signal.  With a few dozen episodes per level, the measured success
+rate of a level is mostly noise.  It is therefore shrunk towards the success rate of a cell: all levels of the same generator
+family and the same third of its difficulty range.  Old outcomes lose weight exponentially.
+Source: Rutherford et al. 2024 (No Regrets), who estimate p from additional rollouts instead of a posterior.
 """
 
 from typing import ClassVar
@@ -13,16 +14,16 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 
 UNIFORM_SHARE = 0.2  # default fraction of uniform draws
-CELL_HALF_LIFE = 300.0  # episodes of a cell after which an outcome has half its weight
-LEVEL_HALF_LIFE = 20.0  # the same for the outcomes of a level, in episodes of the cell per level
-PRIOR_EPISODES = 20.0  # weight of the cell's success rate, in episodes of the level
+CELL_HALF_LIFE = 300.0  # episodes in a cell after which the weight of an outcome in the cell's counts has halved
+LEVEL_HALF_LIFE = 20.0  # episodes in a cell, per level of the cell, after which it has halved in the level's counts
+PRIOR_EPISODES = 20.0  # weight of the success rate of the cell, in episodes of the level
 
 
 class Learnability(Strategy):
-    """Beta posteriors with decaying counts.
+    """Beta posteriors of success rates, from decaying counts of wins and episodes.
 
-    cell_won, cell_played: float64[cells].
-    won, played: float64[L].
+    cell_won, cell_played: float64[cells], counts of each cell.
+    won, played: float64[L], counts of each level.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("cell_won", "cell_played", "won", "played")
@@ -49,11 +50,11 @@ class Learnability(Strategy):
         self.weigh(mixed(self.expected_variance(), self.share))
 
     def success(self) -> np.ndarray:
-        """Posterior mean float64[cells] of the success rate; 0.5 without episodes."""
+        """Return the posterior mean float64[cells] of the success rate of each cell; 0.5 without episodes."""
         return (self.cell_won + 1) / (self.cell_played + 2)
 
     def expected_variance(self) -> np.ndarray:
-        """Posterior expectation float64[L] of p (1 - p)."""
+        """Return the posterior expectation float64[L] of p (1 - p) of each level."""
         a = (PRIOR_EPISODES * self.success())[self.levels.cell]
         a += self.won
         both = self.played + PRIOR_EPISODES  # a + b

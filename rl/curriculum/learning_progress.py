@@ -1,14 +1,15 @@
 """Strategy "learning_progress": prefer levels whose success rate changes, up or down.
 
-Each level of a pool has a fast and a slow moving average of success; their distance is its learning progress.  A level from
-outside the pool, drawn by the uniform share, replaces one with little learning progress.
+Each level of a pool has a fast and a slow moving average of success.  The absolute difference of the two is the learning
+progress of the level.  A small share of draws is uniform over all levels.  A level from outside the pool that is drawn this
+way replaces a level with little learning progress.
 
-``--curriculum-formulas original`` uses the published formulas for comparison.  Their defects: scores have a floor that nearly
-all levels reach.  The reweighting, meant for probabilities, gets values from -1 to 1 and has a pole at 47 % success.  Levels
-without a score have weight 0.1, among weights of about 1 / levels.
-The corrected formulas remove the bias of initial values and the floor, and reweight values from 0 to 1.  They do not magnify
-tiny differences, and levels without a score have the mean weight of the others.
-Source: Portelas et al. 2019 and Kanitscheider et al. 2021 for learning progress of two averages.
+``--curriculum-formulas original`` selects the published formulas, for comparison.  They have three defects.  Scores have a
+lower limit, at which nearly all levels are.  The reweighting, which is meant for probabilities, is applied to values from -1
+to 1 and has a pole at a success rate of 47 %.  Levels without a score have weight 0.1, among weights of about 1 / levels.
+The corrected formulas remove the bias of initial values and the lower limit, and reweight values from 0 to 1.  They do not
+magnify tiny differences, and levels without a score have the mean weight of all others.
+Source: Portelas et al. 2019 and Kanitscheider et al. 2021 for learning progress from two averages.
 """
 
 from dataclasses import dataclass, replace
@@ -20,29 +21,29 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.statistics import gini
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 
-BASELINE_LIMIT = 0.75  # largest baseline, from the first success rate of a level
-LEAST_SPREAD = 0.02  # smallest standard deviation used for z-scores
-MIN_PLAYED_TO_LEAVE = 5  # episodes of a level before it may leave the pool
-LEAVING_SHARE = 0.4  # fraction of these levels, lowest scores first, that may leave
-SCORE_DIGITS = 9  # decimals of scores, so that rounding errors do not decide which level leaves
-RAW_SCORE = 0.1  # of a level without a score, in the original formulas
-BASIC_RATE = 0.2  # of the averages of success and of its square, in the basic variant
+BASELINE_LIMIT = 0.75  # upper limit of a level's baseline, which is its first success rate
+LEAST_SPREAD = 0.02  # lower limit of the standard deviation used for z-scores
+MIN_PLAYED_TO_LEAVE = 5  # number of episodes after which a level may leave the pool
+LEAVING_SHARE = 0.4  # fraction of these levels that may leave the pool, from the lowest score upwards
+SCORE_DIGITS = 9  # scores are rounded, so that floating-point errors do not decide which level leaves
+RAW_SCORE = 0.1  # weight of a level without a score in the original formulas
+BASIC_RATE = 0.2  # update rate of the averages of success and of its square in the basic variant
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Parameters of a variant; the basic one uses only the last five.
+    """Parameters of the strategy.  The basic variant uses only the last five.
 
-    timescale: rate of the fast average, per episode.
-    slow: rate of the slow average, as a fraction of ``timescale``.
-    early: theta of the reweighting, which emphasises progress near 0; 0.5: none.
-    exploration_bonus: floor of a score, only in the original formulas.
+    timescale: update rate of the fast average, per episode.
+    slow: update rate of the slow average, as a fraction of ``timescale``.
+    early: theta of the reweighting.  Values below 0.5 emphasise progress at low success rates; 0.5 disables it.
+    exploration_bonus: lower limit of scores, only in the original formulas.
     success_bonus: weight of the success rate in the score.
-    amplification: of z-scores before the logistic function.
-    temperature: if above 0, of a softmax instead.
-    uniform_share: fraction of uniform draws over all levels.
-    min_samples: episodes before a score counts.
-    pool: number of levels.
+    amplification: factor of z-scores before the logistic function.
+    temperature: if above 0, a softmax with this temperature is used instead of the logistic function.
+    uniform_share: fraction of draws that are uniform over all levels.
+    min_samples: number of episodes from which the score of a level is used.
+    pool: number of levels in the pool.
     """
 
     timescale: float = 0.1
@@ -58,7 +59,7 @@ class Preset:
 
     @staticmethod
     def of(config: CurriculumConfig) -> "Preset":
-        """Configured preset with individual overrides."""
+        """Return the configured preset with the parameters that are set individually."""
         own: dict[str, Any] = {
             "timescale": config.lp_timescale,
             "slow": config.lp_slow,
@@ -88,17 +89,21 @@ PRESETS = {
 
 
 class LearningProgress(Strategy):
-    """Fast and slow averages of the levels of a pool.
+    """Learning progress of the levels of a pool, from fast and slow averages of success.
 
-    active: bool[L], levels in the pool.  The following are 0 outside it:
-    played: int64[L], episodes since a level entered.
-    first: float64[L], mean success in the first ``min_samples`` episodes.
+    active: bool[L], True for levels in the pool.
+
+    The following arrays are 0 for levels outside the pool:
+    played: int64[L], episodes since the level entered the pool.
+    first: float64[L], mean success in the first ``min_samples`` of these episodes.
     fast, slow: float64[L], moving averages of success.
-    mean, square: moving averages of the basic variant.
-    entered: int64[L], update.
-    evictions: int64[C], levels of each category that left so far.
-    evicted: int64[C], levels that left at the latest update.
-    draws: int64[C], episodes of each category.
+    mean, square: float64[L], moving averages of success and its square for the basic variant.
+    entered: int64[L], update at which the level entered the pool.
+
+    The following arrays have an entry per category:
+    evictions: int64[C], number of levels that have left the pool.
+    evicted: int64[C], number of levels that left the pool at the latest update.
+    draws: int64[C], number of finished episodes.
     """
 
     saved: ClassVar[tuple[str, ...]] = (
@@ -136,16 +141,16 @@ class LearningProgress(Strategy):
         self._spread()
 
     def _admit(self, new: np.ndarray, played: np.ndarray) -> None:
-        """Add levels to the pool, in the order of ``new``, in place of those with the lowest scores.
+        """Add levels to the pool, in the order of ``new``, in place of the levels with the lowest scores.
 
-        Of equal scores, the most played level leaves.
-        new: int64[n], played levels outside the pool, in order of the end of their episodes.
+        If scores are equal, the most played level leaves.
+        new: int64[n], played levels outside the pool, in the order in which their episodes ended.
         played: int64[k], all played levels; these do not leave.
         """
         known = self.pool[self.played[self.pool] >= MIN_PLAYED_TO_LEAVE]
         if not len(new) or not len(known):
             return
-        new = new[np.sort(np.unique(new, return_index=True)[1])]  # each once
+        new = new[np.sort(np.unique(new, return_index=True)[1])]  # without duplicates, in the same order
         score = self.scores_of(known).round(SCORE_DIGITS)
         may_leave = (score <= np.quantile(score, LEAVING_SHARE)) & ~np.isin(known, played)
         known, score = known[may_leave], score[may_leave]
@@ -160,16 +165,16 @@ class LearningProgress(Strategy):
         self.entered[entering] = self.now
 
     def _average(self, levels: np.ndarray, won: np.ndarray) -> None:
-        """Add outcomes to the averages, vectorised: after k values, an old one has weight (1 - rate) ** k."""
+        """Add outcomes to the averages, vectorised: after k further values, the weight of a value is (1 - rate) ** k."""
         if not len(levels):
             return
-        keys = np.sort(levels << 32 | np.arange(len(levels)))  # by level, then time; faster than argsort
+        keys = np.sort(levels << 32 | np.arange(len(levels)))  # sorts by level, then time; faster than argsort
         value = won[keys & 0xFFFF_FFFF].astype(np.float64)
-        first = np.flatnonzero(np.diff(keys >> 32, prepend=-1))  # of each level's episodes
+        first = np.flatnonzero(np.diff(keys >> 32, prepend=-1))  # index of the first episode of each level
         touched, added = keys[first] >> 32, np.diff(first, append=len(keys))
-        row = np.repeat(np.arange(len(touched)), added)  # of each episode, in ``touched``
+        row = np.repeat(np.arange(len(touched)), added)  # index of each episode's level in ``touched``
         place = np.arange(len(levels)) - first[row]  # number of the episode within its level
-        remaining = added[row] - 1 - place  # later episodes of the level
+        remaining = added[row] - 1 - place  # number of later episodes of the level
         samples, played = self.preset.min_samples, self.played[touched]
         ordinal = played[row] + place
         total = self.first[touched] * np.minimum(played, samples)
@@ -210,7 +215,7 @@ class LearningProgress(Strategy):
         return values
 
     def scores_of(self, levels: np.ndarray) -> np.ndarray:
-        """Scores float64[n] of levels int64[n] in the pool."""
+        """Return the scores float64[n] of some levels int64[n] of the pool."""
         if self.config.basic_progress:
             mean, square = (self._unbiased(x[levels], BASIC_RATE, levels) for x in (self.mean, self.square))
             return np.sqrt(np.maximum(square - mean**2, 0))
@@ -235,7 +240,7 @@ class LearningProgress(Strategy):
         return fast / 2 + 0.5 if self.original else self._unbiased(fast, self.preset.timescale, levels)
 
     def _unbiased(self, average: np.ndarray, rate: float, levels: np.ndarray) -> np.ndarray:
-        """Correct an average for its initial value 0; the original formulas start at the first value instead."""
+        """Correct an average for its initial value 0.  Averages of the original formulas start at the first value."""
         if self.original:
             return average
         return average / np.maximum(1 - (1 - rate) ** self.played[levels], 1e-12)
@@ -280,7 +285,7 @@ class LearningProgress(Strategy):
 
 
 def _reweighted(p: np.ndarray, theta: float) -> np.ndarray:
-    """Reweight probabilities: theta below 0.5 emphasises changes near 0; 0.5 changes nothing."""
+    """Reweight probabilities: theta below 0.5 magnifies changes near 0; theta 0.5 returns ``p``."""
     if theta == 0.5:
         return p
     return p * (1 - theta) / (p + theta * (1 - 2 * p))
@@ -301,7 +306,7 @@ def _summary(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _pools(strategy: LearningProgress) -> dict[str, float]:
-    """Scalars by category: pool, episodes, evictions, mean score and success of played levels."""
+    """Scalars per category: pool size, episodes, evictions, mean score and success of played levels."""
     names, of = strategy.levels.names, strategy.levels.category
     columns = {
         "pool_composition": np.bincount(of[strategy.pool], minlength=len(names)),
@@ -322,7 +327,7 @@ def _pools(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _played(strategy: LearningProgress) -> np.ndarray:
-    """Played levels int64[n] of the pool; only these have a score."""
+    """Return the played levels int64[n] of the pool; only these have a score."""
     return strategy.pool[strategy.played[strategy.pool] > 0]
 
 
@@ -342,7 +347,7 @@ def _raw_scores(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _ginis(strategy: LearningProgress) -> dict[str, float]:
-    """Gini coefficients of scores, weights and draws, and the losses from each step to the next."""
+    """Gini coefficients of scores, weights and draws, and the decrease from each of these steps to the next."""
     pool, category, count = strategy.pool, strategy.levels.category, len(strategy.levels.names)
     score, weights, chances = strategy.scores_of(pool), strategy.weights_of(pool), strategy.probabilities()
 

@@ -1,14 +1,13 @@
 """Curriculum manager: draws the level of each episode and records outcomes.
 
     manager = make_sampler(categories, config, seed)
-    manager.start(sim)                  # episodes begin in every environment
-    ended = manager.next_episodes(sim)  # after each step: records of the episodes that ended; the next levels are drawn
+    manager.start(sim)                  # begin an episode in every environment
     manager.watch(sim, actions)         # before each step
-    manager.update(sim)                 # after each update of the policy: new distribution, next levels drawn again
+    ended = manager.next_episodes(sim)  # after each step: get records of ended episodes, draw the next levels
+    manager.update(sim)                 # after each update of the policy: new distribution, draw the next levels again
 
-The manager runs in the process of the simulator.  An episode costs O(log levels), an update O(levels + episodes) in numpy;
-memory is a few arrays of fixed size.  Statistics over all levels are computed at each update for up to LEVELS_PER_UPDATE
-levels, and less often with more levels.
+An episode takes O(log levels) operations, an update O(levels + episodes) in numpy.  Memory is a few arrays of fixed size.
+Statistics over all levels are computed at each update with up to LEVELS_PER_UPDATE levels, and less often with more levels.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from rl.curriculum.start_states import StartStates
 from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
-MASTERED = 0.95  # smallest success rate of a mastered level ...
+MASTERED = 0.95  # success rate from which a level counts as mastered ...
 MASTERED_EPISODES = 10  # ... after at least this number of episodes
 OWN = (
     "playing",
@@ -40,22 +39,23 @@ LEVELS_PER_UPDATE = 10_000  # levels in statistics over all levels, on average p
 
 
 class LevelMismatchError(UserError, RuntimeError):
-    """An episode on another level than the curriculum has drawn."""
+    """An episode was played on another level than the curriculum has drawn."""
 
 
 class CurriculumManager:
     """Draws levels with a strategy and records episodes.
 
-    levels: to draw from.
-    strategy: made for them.
-    rng: that the strategy draws with.
-    fingerprints: of the levels; None: those of the simulator's bank.
+    levels: levels to draw from.
+    strategy: strategy for these levels.
+    rng: random generator, shared with the strategy.
+    fingerprints: fingerprint of each level; None: use those of the simulator.
 
     stages: categories, easiest first.
-    stage_of: int32[L], index of each level's category.
-    updates: of the policy, so far.
-    starts: start states; None without.
-    true_starts: bool[k], episodes of the latest ``next_episodes`` that began at the true start.  Only these count.
+    stage_of: int32[L], index of the category of each level in ``stages``.
+    updates: number of policy updates so far.
+    starts: start states, or None if disabled.
+    true_starts: bool[k], True for the episodes of the latest ``next_episodes`` that began at the start of the level.  Only
+        these count in statistics and distributions.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class CurriculumManager:
         self.stages, self.stage_of = levels.names, levels.category
         self._rng = rng
         self._drawn_prints = None if fingerprints is None else _short(fingerprints)
-        self._bank_prints: np.ndarray | None = None  # of the levels in the simulator
+        self._bank_prints: np.ndarray | None = None  # fingerprints of the simulator's levels
         self.updates = 0
         self._playing = np.empty(0, np.int64)  # level drawn for the current episode of each environment
-        self._began = np.empty(0, np.int64)  # number of updates before this episode
-        self._drawn_at = np.empty(0, np.int64)  # number of updates before the next level was drawn
+        self._began = np.empty(0, np.int64)  # number of updates at the start of that episode
+        self._drawn_at = np.empty(0, np.int64)  # number of updates when the next level of each environment was drawn
         self._lag = 0  # largest number of updates between the draw of a level and the start of its episode
         self._waiting: list[tuple[np.ndarray, ...]] = []  # episodes since the latest update
-        self._settled = 0  # number of these entries already in the statistics
+        self._settled = 0  # number of entries of ``_waiting`` that are already in the statistics
         categories = len(levels.names)
         self._episodes = np.zeros(categories, np.int64)
         self._successes = Windows(categories, config.window)
@@ -94,7 +94,10 @@ class CurriculumManager:
     # With a simulator
 
     def start(self, sim: BatchSimulator, levels: np.ndarray | None = None) -> None:
-        """Begin an episode in each environment, and draw the next levels.  levels: int[N], -1 or None: drawn."""
+        """Begin an episode in each environment, and draw the levels of the next episodes.
+
+        levels: int[N], levels of the first episodes; -1 or None: draw them.
+        """
         drawn = self.draw(sim.num_envs)
         sim.reset(drawn if levels is None else np.where(levels < 0, drawn, levels))
         sim.next_level[:] = self.draw(sim.num_envs)
@@ -103,7 +106,7 @@ class CurriculumManager:
             self.starts.tracks.begin(sim, np.arange(sim.num_envs))
 
     def adopt(self, sim: BatchSimulator) -> None:
-        """Accept externally set environment states: treat current and next levels as drawn now."""
+        """Call this after environment states were set externally: current and next levels count as drawn now."""
         self._read_fingerprints(sim)
         self._playing = sim.level.astype(np.int64)
         self._began = np.full(sim.num_envs, self.updates)
@@ -112,25 +115,25 @@ class CurriculumManager:
             self.starts.adopt()
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
-        """Record actions before a step, for start states.  actions: int[N]."""
+        """Record the actions int[N] of the next step, for start states."""
         if self.starts:
-            if self._bank_prints is None:  # resumed run without start()
+            if self._bank_prints is None:  # in a resumed run, start() is not called
                 self._read_fingerprints(sim)
             self.starts.watch(sim, actions)
 
     def counts(self, env: int) -> bool:
-        """Return True if the current episode of an environment began at the true start."""
+        """Return True if the current episode of an environment began at the start of the level."""
         return self.starts is None or not self.starts.began[env]
 
     def credited(self, sim: BatchSimulator) -> np.ndarray:
-        """Level int32[N] of each environment; -1 for episodes from start states, which do not count."""
+        """Return the level int32[N] of each environment; -1 for episodes from start states, which do not count."""
         return np.where(self.starts.began > 0, -1, sim.level) if self.starts else sim.level
 
     def next_episodes(self, sim: BatchSimulator) -> np.ndarray:
-        """Return records EPISODE_DTYPE[k] of episodes ended in the latest step; draw the next levels of their environments.
+        """Return records EPISODE_DTYPE[k] of the episodes that ended in the latest step.
 
-        With start states, some new episodes are moved to a state further on.
-        LevelMismatchError for an episode on another level than the drawn one.
+        Draws the next levels of their environments.  With start states, some of the new episodes are moved to a later state.
+        Raises LevelMismatchError for an episode on another level than the drawn one.
         """
         finished = sim.finished
         ended = sim.episode.take(finished)  # seven times as fast as fancy indexing
@@ -155,13 +158,13 @@ class CurriculumManager:
         if self.starts:
             self.starts.attach(sim, prints, self._won_before())
         if self._drawn_prints is None or np.array_equal(self._drawn_prints, self._bank_prints):
-            self._drawn_prints = self._bank_prints  # the same object: no further comparison
+            self._drawn_prints = self._bank_prints  # the same object, so that ``_check`` need not compare them
 
     def _check(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         finished = sim.finished
         if len(self._playing) != sim.num_envs:
             raise RuntimeError("the curriculum has not started these environments: call start() or adopt() first")
-        if self._bank_prints is None:  # resumed run without start()
+        if self._bank_prints is None:  # in a resumed run, start() is not called
             self._read_fingerprints(sim)
         assert self._drawn_prints is not None and self._bank_prints is not None
         if not np.array_equal(sim.level[finished], sim.next_level[finished]):
@@ -181,10 +184,10 @@ class CurriculumManager:
             )
 
     def pool(self, all_gather: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Replace the episodes since the latest update by those of all processes.
+        """Replace the episodes since the latest update by the episodes of all processes.
 
-        all_gather: rows of this process -> rows of all processes in order of rank.
-        Call it before reading statistics, whose windows depend on the order.
+        all_gather: function that concatenates rows of all processes in order of rank.
+        Call this before reading statistics, because their sliding windows depend on the order of episodes.
         """
         new = self._waiting[self._settled :]
         none = Outcomes.none()
@@ -202,7 +205,7 @@ class CurriculumManager:
         """Update the strategy with the episodes since the previous update, and draw the next levels again.
 
         decided, advantages: level and advantage of each decision of the rollout, if ``wants_advantages``.
-        all_gather: as in ``pool``, so that all processes have the same distribution.
+        all_gather: as for ``pool``, so that all processes compute the same distribution.
         """
         counts = slice(None) if self.starts is None else self.starts.began == 0
         columns = (self._playing[counts], self._began[counts], decided, advantages)
@@ -211,7 +214,7 @@ class CurriculumManager:
         self._drawn_at = np.full(sim.num_envs, self.updates)
 
     # -----------------------------------------------------------------------------------------------------------------
-    # Without one
+    # Without a simulator
 
     @property
     def wants_advantages(self) -> bool:
@@ -219,11 +222,11 @@ class CurriculumManager:
         return self.strategy.wants_advantages
 
     def seed(self, seed: int) -> None:
-        """Reseed the draws; recorded episodes stay."""
+        """Reseed the random generator.  Recorded episodes are unchanged."""
         self._rng.bit_generator.state = np.random.default_rng(seed).bit_generator.state
 
     def draw(self, n: int) -> np.ndarray:
-        """Draw indices int32[n] of levels."""
+        """Draw ``n`` levels; return their indices int32[n]."""
         return self.strategy.draw(n)
 
     def record(
@@ -235,10 +238,10 @@ class CurriculumManager:
     ) -> None:
         """Record finished episodes.
 
-        levels: int[k].
-        wins: bool[k].
-        returns: float[k], undiscounted; None: 1 for a win, else 0.
-        began: int[k], number of updates before each start; None: the current number.
+        levels: int[k], level of each episode.
+        wins: bool[k], True for wins.
+        returns: float[k], undiscounted returns; None: 1 for a win, else 0.
+        began: int[k], number of updates at the start of each episode; None: the current number.
         """
         levels, wins = np.asarray(levels, np.int64), np.asarray(wins, bool)
         if levels.shape != wins.shape:
@@ -256,7 +259,10 @@ class CurriculumManager:
         decided: np.ndarray | None = None,
         advantages: np.ndarray | None = None,
     ) -> None:
-        """Part of ``update`` without the simulator; see ``Outcomes`` for the arguments."""
+        """Update the strategy with the recorded episodes; the part of ``update`` that needs no simulator.
+
+        Arguments: see ``Outcomes``.
+        """
         self._settle()
         none = Outcomes.none()
         ended = (np.concatenate(column) for column in zip(*self._waiting, strict=True)) if self._waiting else None
@@ -283,14 +289,14 @@ class CurriculumManager:
             self.starts.update(self._won)
 
     def _won_before(self) -> np.ndarray:
-        """Wins int64[L] of each level at the latest update."""
+        """Return the wins int64[L] of each level up to the latest update."""
         won = self._won.copy()
         for levels, wins, *_ in self._waiting[: self._settled]:
             np.subtract.at(won, levels[wins], 1)
         return won
 
     def _settle(self) -> None:
-        """Add recorded episodes to the statistics, together, as each step has only a few."""
+        """Add all newly recorded episodes to the statistics.  Faster than adding the few episodes of each step."""
         new = self._waiting[self._settled :]
         if not new:
             return
@@ -309,7 +315,7 @@ class CurriculumManager:
 
     @property
     def stage(self) -> str:
-        """Current category of a strategy with stages; else ""."""
+        """Current category of a strategy with stages, else ""."""
         return self.strategy.stage
 
     @property
@@ -319,20 +325,20 @@ class CurriculumManager:
 
     @property
     def episodes(self) -> np.ndarray:
-        """Finished episodes int64[C] of each category."""
+        """Number of finished episodes int64[C] of each category."""
         self._settle()
         return self._episodes.copy()
 
     def shares(self) -> np.ndarray:
-        """Probability float64[C] of each category in the next draw."""
+        """Return the probability float64[C] of each category in the next draw."""
         return np.bincount(self.stage_of, self.probabilities(), minlength=len(self.stages))
 
     def probabilities(self) -> np.ndarray:
-        """Probability float64[L] of each level in the next draw."""
+        """Return the probability float64[L] of each level in the next draw."""
         return self.strategy.probabilities()
 
     def metrics(self) -> dict[str, float]:
-        """Scalars by TensorBoard tag; those of a category begin with its first finished episode."""
+        """Return scalars by TensorBoard tag.  Success and return of a category are absent before its first episode ends."""
         self._settle()
         if not self._details or self.updates % (1 + len(self.levels) // LEVELS_PER_UPDATE) == 0:
             self._details = self._of_all_levels() | self.strategy.details()
@@ -379,7 +385,7 @@ class CurriculumManager:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Summary for results.json: categories, latest statistics, events."""
+        """Return a summary for results.json: categories, latest statistics, events."""
         self._settle()
         success, returns, shares = self._successes.means(), self._returns.means(), self.shares()
         rows = {
@@ -400,7 +406,7 @@ class CurriculumManager:
         return found | ({"start_states": self.starts.summary()} if self.starts else {})
 
     def state_dict(self) -> dict[str, Any]:
-        """State for ``load_state_dict``: plain values and copies of arrays; see ``statistics.as_json``."""
+        """Return the state as plain values and copies of arrays; ``statistics.as_json`` serialises it."""
         self._settle()
         return {
             "strategy": self.config.chosen,
@@ -424,12 +430,12 @@ class CurriculumManager:
         }
 
     def common_digest(self) -> str:
-        """Digest of the state that must be equal in all processes."""
+        """Return a digest of the part of the state that must be equal in all processes."""
         state = {name: value for name, value in self.state_dict().items() if name not in OWN}
         return hashlib.sha256(as_json(state).encode()).hexdigest()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore ``state_dict``; ConfigError for other levels or another strategy."""
+        """Restore ``state_dict``.  Raises ConfigError if it is of other levels or another strategy."""
         mine = dict(zip(self.stages, self.levels.counts.tolist(), strict=True))
         theirs = dict(zip(state["stages"], state["level_counts"], strict=True))
         if mine != theirs:
@@ -445,7 +451,9 @@ class CurriculumManager:
         self.updates, self._lag = state["updates"], state["lag"]
         self._playing, self._began = np.array(state["playing"], np.int64), np.array(state["began"], np.int64)
         if self._playing.size and not 0 <= self._playing.min() <= self._playing.max() < len(self.levels):
-            raise ConfigError("the saved curriculum refers to levels that do not exist: the file was changed")
+            raise ConfigError(
+                "the saved curriculum refers to levels that do not exist: the file was damaged or changed"
+            )
         self._drawn_at = np.array(state["drawn_at"], np.int64)
         waiting = tuple(unpacked(column) for column in state["waiting"])
         self._waiting = [waiting] if waiting else []
@@ -468,5 +476,5 @@ class CurriculumManager:
 
 
 def _short(fingerprints: Sequence[str]) -> np.ndarray:
-    """First 64 bits of each fingerprint, uint64[L]."""
+    """Return the first 64 bits of each fingerprint, uint64[L]."""
     return np.array([int(one[:16], 16) for one in fingerprints], np.uint64)

@@ -1,10 +1,10 @@
 """Strategy "plr": prioritized level replay.
 
-Played levels are drawn by the rank of their score (error of the critic) and by staleness.  New levels are drawn uniformly,
-with a probability proportional to their number.
+Levels played before are drawn by the rank of their score (mean error of the critic) and by staleness.  New levels are drawn
+uniformly, with a total probability equal to their share of all levels.
 Source: Jiang et al. 2021 (Prioritized Level Replay), with the score of Jiang et al. 2022 as an option.  Their rank
-temperature of 0.1 gives the first rank 99.9 % of the draws.  That suits scores that change after each episode; here all
-draws of an update share one distribution.
+temperature of 0.1 gives the first rank 99.9 % of the draws.  That suits scores that change after each episode.  Here, all
+draws between two updates have the same distribution, so a higher temperature is used.
 """
 
 from typing import Any, ClassVar
@@ -16,12 +16,12 @@ from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 
 
 class PrioritizedLevelReplay(Strategy):
-    """Rank prioritisation of scores, mixed with staleness.
+    """Prioritises levels by the rank of their score, mixed with staleness.
 
-    score: float32[L], >= 0, from the latest rollout with the level.
-    last: int32[L], update of this rollout; -1: never.
-    now: updates so far.
-    staleness: rho, fraction of draws in proportion to the updates since a level was last played.
+    score: float32[L], at least 0, from the latest rollout with the level.
+    last: int32[L], update of that rollout; -1: never played.
+    now: number of updates so far.
+    staleness: rho, the fraction of draws in proportion to the number of updates since a level was last played.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("score", "last", "now")
@@ -50,7 +50,7 @@ class PrioritizedLevelReplay(Strategy):
         self.weigh(mixed(weights, self.share) if self.share else weights)
 
     def _rescore(self, seen: np.ndarray, score: np.ndarray) -> None:
-        """Set new scores and ranks.  seen: int64[n], distinct levels."""
+        """Set the scores of some levels and update all ranks.  seen: int64[n], distinct levels."""
         self.score[seen] = score + np.float32(0)  # -0 becomes 0
         moves = np.zeros(len(self.levels), bool)
         moves[seen] = True
@@ -59,13 +59,16 @@ class PrioritizedLevelReplay(Strategy):
         self._ranked = np.sort(both, kind="stable")  # merges two sorted parts
 
     def _keys(self, levels: np.ndarray) -> np.ndarray:
-        """Keys uint64[n] that sort by falling score, then level; bits of floats >= 0 sort like the floats."""
+        """Return keys uint64[n] that sort levels by descending score, then by index.
+
+        The bits of non-negative floats sort like the floats.
+        """
         bits = np.uint32(0xFFFF_FFFF) - self.score[levels].view(np.uint32)
         return bits.astype(np.uint64) << np.uint64(32) | levels.astype(np.uint64)
 
     @property
     def _by_score(self) -> np.ndarray:
-        """Played levels int64[played], highest score first."""
+        """Played levels int64[played], in descending order of their scores."""
         return (self._ranked & np.uint64(0xFFFF_FFFF)).astype(np.int64)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -73,7 +76,7 @@ class PrioritizedLevelReplay(Strategy):
         self._ranked = np.sort(self._keys(np.flatnonzero(self.last >= 0)))
 
     def _weights(self) -> np.ndarray:
-        """float64[L], sums to 1."""
+        """Return the weights float64[L] of all levels, with sum 1."""
         count, played = len(self.levels), len(self._ranked)
         if not played:
             return np.full(count, 1 / count)

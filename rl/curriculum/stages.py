@@ -1,8 +1,8 @@
-"""Strategy "stages": categories in order of difficulty; success in one opens the next.
+"""Strategy "stages": one stage per category, in order of difficulty; success in a stage starts the next.
 
-A stage is evaluated once per update, on episodes that began in it.  Running episodes count as not won, as short episodes end
-first.  The criterion is the lower confidence bound of the success rate: with thousands of tests, the rate itself would
-exceed the threshold by chance.
+A stage is evaluated once per update, on episodes that began in it.  Unfinished episodes count as not won, since otherwise
+short episodes would be over-represented.  The criterion is the lower confidence bound of the success rate.  The rate itself
+would exceed the threshold by chance in one of the thousands of evaluations.
 """
 
 import math
@@ -15,29 +15,32 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.statistics import ONE_SIDED_95, wilson
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
-# (success in the stage below which, share of draws that come from earlier stages)
+# (upper limit of success in the current stage, share of draws from earlier stages below that limit)
 MIXING = ((0.50, 0.40), (0.65, 0.25), (0.80, 0.15), (np.inf, 0.05))
 FLOOR = 0.03  # smallest probability of a category
-RECENT = 1000  # latest episodes of a stage that are evaluated
-EARLY_SHARE = 0.5  # of min_episodes, for an early advancement
-MASTERED_FLOOR = 0.1  # after the last stage, categories are drawn in proportion to the failure rate plus this
-HALF_LIFE = 200.0  # episodes of a category after which an outcome has half its weight there
+RECENT = 1000  # number of latest episodes of a stage that are evaluated
+EARLY_SHARE = 0.5  # fraction of ``min_episodes`` needed for an early advancement
+MASTERED_FLOOR = (
+    0.1  # after the last stage, categories are drawn in proportion to their failure rate plus this constant
+)
+HALF_LIFE = 200.0  # number of episodes of a category after which the weight of an outcome has halved
 
 
 class Stages(Strategy):
-    """Stages in order, with some draws from all other categories.
+    """Draws mostly levels of the current stage, and some of all other categories.
 
-    If a stage does not end within ``config.adjustment_freq`` episodes, its threshold is lowered in steps, down to
-    ``config.min_threshold``.  After the last stage all categories are drawn, difficult ones more often.
+    Whenever a stage has not ended after another ``config.adjustment_freq`` episodes, its threshold is lowered by a step, down
+    to ``config.min_threshold``.  After the last stage all categories are drawn, difficult ones more often.
 
-    place: index of the stage.
-    threshold: for the lower confidence bound of success.
+    place: index of the current stage.
+    threshold: value that the lower confidence bound of success must reach.
     began: update at which the stage began.
-    now: updates so far.
-    recent: uint8[n <= RECENT], outcomes of episodes that began in the stage.
-    running: unfinished episodes of the stage.
-    in_stage, since_change: episodes since the stage began, and since its threshold changed.
-    won, played: float64[C], decaying counts of each category.
+    now: number of updates so far.
+    recent: uint8[n <= RECENT], outcomes of the latest episodes that began in the stage; 1: win.
+    running: number of unfinished episodes of the stage.
+    in_stage, since_change: episodes since the stage began, and since its threshold last changed.
+    mastered: True after the last stage.
+    won, played: float64[C], decaying counts of wins and episodes of each category.
     """
 
     saved: ClassVar[tuple[str, ...]] = (
@@ -60,8 +63,7 @@ class Stages(Strategy):
         absent = sorted(config.stages_named - set(levels.names))
         if absent:
             raise ConfigError(
-                f"the training dataset has no levels of {', '.join(absent)}, for which there are settings of PPO; it has "
-                f"{', '.join(levels.names)}",
+                f"the training dataset has no levels of {', '.join(absent)}; its categories are {', '.join(levels.names)}",
                 "--curriculum-stage-...",
             )
         self.place = 0 if start is None else levels.names.index(start)
@@ -77,7 +79,7 @@ class Stages(Strategy):
 
     @property
     def success(self) -> float:
-        """Success rate of the latest episodes; running ones count as not won."""
+        """Success rate of the latest episodes; unfinished episodes count as not won."""
         return int(self.recent.sum()) / max(1, len(self.recent) + self.running)
 
     def update(self, outcomes: Outcomes) -> None:
@@ -102,7 +104,7 @@ class Stages(Strategy):
         self.won = self.won * forget + np.bincount(category, outcomes.won, minlength=count)
 
     def _move(self) -> None:
-        """Advance, regress, or lower the threshold."""
+        """Go to the next or previous stage, or lower the threshold, if the criteria are met."""
         reason = self.reason_to_end()
         if reason:
             last = self.place + 1 == len(self.levels.names)
@@ -121,7 +123,7 @@ class Stages(Strategy):
                 self._lower_threshold()
 
     def reason_to_end(self) -> str:
-        """Reason to end the current stage: "threshold", "early" or "trend"; else ""."""
+        """Return the reason to end the current stage ("threshold", "early" or "trend"), or ""."""
         config, n = self.config, self.in_stage + self.running
         if n >= config.min_episodes and self.bound(self.recent, self.running) >= self.threshold:
             return "threshold"
@@ -141,11 +143,11 @@ class Stages(Strategy):
         return any(e["update"] == self.now and e["event"] in ("advance", "mastered") for e in self.events[-1:])
 
     def bound(self, outcomes: np.ndarray, running: int, sign: int = -1) -> float:
-        """One-sided 95 % confidence bound of success: lower (sign -1) or upper (sign 1)."""
+        """Return the one-sided 95 % confidence bound of success: lower for sign -1, upper for sign 1."""
         return wilson(int(outcomes.sum()), len(outcomes) + running, sign * ONE_SIDED_95)
 
     def _is_lost(self) -> bool:
-        """Return True if the upper bound of success is below the regression threshold."""
+        """Return True if the upper confidence bound of success is below the regression threshold."""
         limit = self.config.regression_threshold
         enough = self.place > 0 and self.in_stage >= self.config.min_episodes
         return limit is not None and enough and self.bound(self.recent, 0, 1) < limit
@@ -181,12 +183,12 @@ class Stages(Strategy):
         )
 
     def updates_to_minimum(self) -> int:
-        """Estimated updates until the stage has enough episodes to be evaluated."""
+        """Estimate the number of updates until the stage has enough episodes to be evaluated."""
         missing = max(0, self.config.min_episodes - self.in_stage - self.running)
         return math.ceil(missing * max(1, self.now - self.began) / max(1, self.in_stage))
 
     def earlier_share(self) -> float:
-        """Fraction of draws from earlier stages, before FLOOR is applied."""
+        """Return the fraction of draws from earlier stages, before FLOOR is applied."""
         if self.place == 0:
             return 0.0
         if self.config.mixing_share is not None:
@@ -194,7 +196,7 @@ class Stages(Strategy):
         return next(share for limit, share in MIXING if self.success < limit)
 
     def shares(self) -> np.ndarray:
-        """Probability float64[C] of each category."""
+        """Return the probability float64[C] of each category."""
         now, count = self.place, len(self.levels.names)
         if self.mastered:
             failure = 1 - (self.won + 1) / (self.played + 2) + MASTERED_FLOOR
@@ -202,7 +204,7 @@ class Stages(Strategy):
         else:
             shares = np.zeros(count)
             earlier = self.earlier_share()
-            if earlier:  # half for the previous stage, half for all earlier ones
+            if earlier:  # half of it for the previous stage, half for all earlier stages
                 shares[:now] += earlier / 2 / now
                 shares[now - 1] += earlier / 2
             if now + 1 < count:
@@ -212,7 +214,7 @@ class Stages(Strategy):
         return floor + (1 - floor * count) * shares
 
     def _spread(self) -> None:
-        """Set the weights; levels of one category are equally likely."""
+        """Set the weights of all levels; levels of the same category have equal weights."""
         self.weigh((self.shares() / self.levels.counts)[self.levels.category])
 
     def metrics(self) -> dict[str, float]:

@@ -1,16 +1,16 @@
-"""Start states: on levels not won yet, some episodes begin at a state along a stored run.
+"""Start states: on difficult levels, some episodes begin at a state along a stored run.
 
     starts = StartStates(config)
-    starts.add(runs)                          # level fingerprint -> actions that win it: demonstrations
+    starts.add(runs)                          # demonstrations: level fingerprint -> winning actions
     starts.watch(sim, actions)                # before each decision
-    starts.end(sim, ended)                    # episodes that ended ...
-    starts.begin(sim, sim.finished, rng)      # ... and those that begin, some from start states
+    starts.end(sim, ended)                    # record the episodes that ended
+    starts.begin(sim, sim.finished, rng)      # begin new episodes, some of them from start states
     starts.update(won)                        # once per update of the policy
 
-A run is a demonstration, or the agent's best attempt so far.  Episodes begin at nine tenths of it.  The start moves a tenth
-back after each win, and p / (1 - p) tenths forward after each loss, so it moves back while success is above a threshold p.
-Waiting for a number of trials at each position would take more episodes than a level has.
-Each win from the true start halves the fraction of these episodes.
+A run is a demonstration, or the best attempt of the agent so far.  At first, episodes begin at nine tenths of the run.  After
+a win the start moves back by a tenth of the run, after a loss forward by p / (1 - p) tenths.  On average it thus moves back
+while the success rate is above the threshold p.  A fixed number of trials per position would need too many episodes.
+Each win from the start of the level halves the fraction of such episodes.
 Sources: Salimans & Chen 2018 (backwards along one demonstration); Ecoffet et al. 2021 (returning to the best state so far);
 Kaernbach 1991 (weighted up-down method).
 """
@@ -29,26 +29,26 @@ from nppsim.outcomes import WON
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.statistics import unpacked
 
-STEPS = 10  # parts of a run; episodes begin at the end of a part
-MOST_LOSSES = 20  # in a row, after which an attempt of the agent is dropped
-LEAST_PROGRESS = 0.1  # smallest progress of a stored attempt, in units of ``unit``
-MARGIN = 0.02  # additional progress needed to replace it
-FADE = 0.5  # factor of the fraction for each win from the true start
-MOST_WINS = 4  # wins from the true start after which a level has no start states
-MOST_RUNS = 4096  # levels with a run
-RECENT = 100  # episodes of the reported success rate
-MOST_BYTES = 128 << 20  # of the cached states
+STEPS = 10  # number of equal parts of a run; episodes begin at the end of a part
+MOST_LOSSES = 20  # consecutive losses after which an attempt of the agent is dropped
+LEAST_PROGRESS = 0.1  # smallest progress of a stored attempt, as a multiple of ``unit``
+MARGIN = 0.02  # additional progress with which an attempt replaces the stored one, as a multiple of ``unit``
+FADE = 0.5  # factor of the fraction of episodes from start states, per win from the start of the level
+MOST_WINS = 4  # number of wins from the start of a level after which it has no start states
+MOST_RUNS = 4096  # largest number of levels with a run
+RECENT = 100  # number of episodes in the reported success rate
+MOST_BYTES = 128 << 20  # largest size of the cached states in bytes
 
 
 @dataclass
 class Run:
-    """A run through a level, and the position at which episodes begin.
+    """A run through a level, and the position along it at which episodes begin.
 
-    actions: uint8[n], one per decision, from the true start.
-    wins: they win the level; else they end at the largest progress of an attempt.
-    progress: of the attempt.
-    position: from STEPS - 1 to 0, the true start; rounded down.
-    losses: of episodes from this position, in a row.
+    actions: uint8[n], one per decision, from the start of the level.
+    wins: True if the actions win the level; False if they end where an attempt made most progress.
+    progress: progress of the attempt as a multiple of ``unit``; infinite for a winning run.
+    position: number of parts before the start state, from STEPS - 1 to 0 (the start of the level); rounded down for use.
+    losses: number of consecutive losses from start states of this run.
     """
 
     actions: np.ndarray
@@ -59,25 +59,27 @@ class Run:
 
     @property
     def stops(self) -> list[int]:
-        """Numbers of actions before the start, by position."""
+        """Number of actions before each of the STEPS positions."""
         return [len(self.actions) * step // STEPS for step in range(STEPS)]
 
     @property
     def prefix(self) -> np.ndarray:
-        """Actions uint8[k] before the current start."""
+        """Actions uint8[k] before the current start state."""
         return self.actions[: self.stops[int(self.position)]]
 
 
 class Tracks:
-    """Actions and progress of the current episode of N environments.
+    """Actions and progress of the current episodes of N environments.
 
-    Progress is the shaping potential, plus its range once the switch is taken, relative to the start of the level.
+    Progress is the increase of the shaping potential since the start of the level.  After the switch is taken, the range of
+    the potential is added.
 
-    actions: uint8[N, longest], from the start of the level, including those before a start state.
+    actions: uint8[N, longest], actions from the start of the level, including those before a start state.
     length: int64[N], number of actions.
     origin: float64[N], potential at the start of the level.
-    best, best_at: float64[N], int64[N], largest progress, and the number of actions before it.
-    known: bool[N], the actions are complete; False if the state was set externally.
+    best: float64[N], largest progress.
+    best_at: int64[N], number of actions before the largest progress.
+    known: bool[N], True if the actions are complete; False if the state was set externally.
     """
 
     STORED: ClassVar[tuple[str, ...]] = ("actions", "length", "origin", "best", "best_at", "known")
@@ -91,7 +93,7 @@ class Tracks:
         self.known = np.zeros(count, bool)
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
-        """Record the current progress and the next actions.  actions: int[N]."""
+        """Record the current progress, and the actions int[N] of the next step."""
         far = self._worth(sim, slice(None)) - self.origin
         better = far > self.best
         self.best[better], self.best_at[better] = far[better], self.length[better]
@@ -99,25 +101,25 @@ class Tracks:
         self.length += 1
 
     def begin(self, sim: BatchSimulator, envs: np.ndarray) -> None:
-        """Start tracks at the start of the level."""
+        """Begin to track episodes at the start of the level.  envs: int[k], indices of the environments."""
         self.length[envs] = self.best_at[envs] = 0
         self.best[envs] = 0.0
         self.origin[envs] = self._worth(sim, envs)
         self.known[envs] = True
 
     def follow(self, sim: BatchSimulator, env: int, actions: np.ndarray) -> None:
-        """Start a track at the state after these actions."""
+        """Begin to track an episode at the state after these actions."""
         self.actions[env, : len(actions)] = actions
         self.length[env] = self.best_at[env] = len(actions)
         self.best[env] = self._worth(sim, env) - self.origin[env]
 
     def forget(self) -> None:
-        """Mark all tracks as incomplete: environment states were set externally."""
+        """Mark the actions as incomplete, after environment states were set externally."""
         self.length[:] = self.best_at[:] = 0
         self.known[:] = False
 
     def run(self, env: int, length: int) -> np.ndarray:
-        """First actions uint8[length] of an episode."""
+        """Return the first actions uint8[length] of an episode."""
         return self.actions[env, :length].copy()
 
     @staticmethod
@@ -127,7 +129,7 @@ class Tracks:
         return potential[envs] + unit(sim) * switch[envs]
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the arrays."""
+        """Return copies of the arrays."""
         return {name: getattr(self, name).copy() for name in self.STORED}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -137,42 +139,42 @@ class Tracks:
 
 
 def unit(sim: BatchSimulator) -> float:
-    """Unit of progress: range of the shaping potential; 1 without shaping."""
+    """Return the unit of progress: the range of the shaping potential, or 1 without shaping."""
     return float(abs(sim.reward_config.shaping)) or 1.0
 
 
 class StartStateError(UserError, RuntimeError):
-    """A stored run whose playback differs from its recording."""
+    """A stored run does not play back as it was recorded."""
 
 
 class Prefixes:
-    """LRU cache of states by (level, actions).
+    """LRU cache of the states after given actions on given levels.
 
-    requests, hits: counts so far.
+    requests, hits: number of requested states, and how many of them were in the cache.
     """
 
     def __init__(self) -> None:
         self.requests = self.hits = 0
         self._states: OrderedDict[tuple[int, bytes], np.ndarray] = OrderedDict()
-        self._sim: BatchSimulator | None = None  # one environment with the same levels
+        self._sim: BatchSimulator | None = None  # a single environment, with the same levels
 
     def __len__(self) -> int:
         return len(self._states)
 
     def forget(self) -> None:
-        """Drop all states, as level indices may have changed."""
+        """Drop all states.  Call this if level indices may have changed."""
         self._states.clear()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the cached states."""
+        """Size of the cached states in bytes."""
         return sum(state.nbytes for state in self._states.values())
 
     def state(self, sim: BatchSimulator, level: int, actions: np.ndarray, stops: Collection[int] = ()) -> np.ndarray:
-        """Snapshot uint8[B] for ``sim`` after these actions, with counts of decisions and rewards reset.
+        """Return a snapshot uint8[B] for ``sim`` of the state after these actions.
 
-        The level's clock includes the actions.
-        stops: numbers of actions whose states are cached as well.
+        The counts of decisions and rewards are 0 in it, but the clock of the level includes the actions.
+        stops: numbers of actions after which the states are cached as well.
         Raises StartStateError if the actions end the episode.
         """
         key = (level, actions.tobytes())
@@ -194,15 +196,15 @@ class Prefixes:
             single.step(np.array([action]))
             if single.finished.size:
                 raise StartStateError(
-                    f"level {sim.bank.levels[level].fingerprint[:16]}: a stored run ends after decision {number} of "
-                    f"{len(actions)}, unlike its recording; start a new run, or train without --start-states"
+                    f"level {sim.bank.levels[level].fingerprint[:16]}: a stored run ends at decision {number} of "
+                    f"{len(actions)}, unlike when it was recorded; start a new training, or omit --start-states"
                 )
             if number in stops:
                 self._states[level, actions[:number].tobytes()] = _as_start(single)
 
 
 def _as_start(sim: BatchSimulator) -> np.ndarray:
-    """Snapshot of the environment with decisions and rewards set to 0."""
+    """Return a snapshot of the environment in which the counts of decisions and rewards are 0."""
     before = sim.snapshot(0)
     sim.state.progress["decisions"][0] = 0
     sim.state.terms[0] = 0.0
@@ -213,10 +215,12 @@ def _as_start(sim: BatchSimulator) -> np.ndarray:
 
 
 class StartStates:
-    """runs: by level fingerprint.
+    """Stored runs, and the choice of start states along them.
 
-    began: int64[N], decisions before the start of each current episode; 0: the true start.
-    episodes, reached: episodes from start states; number of times a start moved back to the true start.
+    runs: run of each level, by level fingerprint.
+    began: int64[N], number of decisions before the start of each current episode; 0: it began at the start of the level.
+    episodes: number of finished episodes from start states.
+    reached: number of times a start state has moved back to the start of the level.
     """
 
     def __init__(self, config: CurriculumConfig):
@@ -227,17 +231,20 @@ class StartStates:
         self._recent: deque[bool] = deque(maxlen=RECENT)
         self._prefixes = Prefixes()
         self._tracks: Tracks | None = None
-        self._stored_tracks: dict[str, Any] | None = None  # until environments are attached
+        self._stored_tracks: dict[str, Any] | None = None  # loaded state, until environments are attached
         self._prints: list[str] = []  # fingerprints of the environments' levels
-        self._place: dict[str, int] = {}  # index of each fingerprint
+        self._place: dict[str, int] = {}  # index of the level with each fingerprint
         self._unit = 1.0
-        self._won = np.empty(0, np.int64)  # wins of each level from the true start, at the latest update
-        self._chance = np.empty(0)  # probability of a start state, by level
-        self._bar = np.empty(0)  # progress needed to store an attempt, by level
-        self._back = np.empty(0, bool)  # levels whose start moved back to the true start
+        self._won = np.empty(0, np.int64)  # by level: wins from the start of the level, at the latest update
+        self._chance = np.empty(0)  # by level: probability that an episode begins at a start state
+        self._bar = np.empty(0)  # by level: progress needed to store an attempt
+        self._back = np.empty(0, bool)  # by level: True if the start state has moved back to the start of the level
 
     def add(self, runs: Mapping[str, np.ndarray]) -> int:
-        """Add winning runs by level fingerprint; return how many fit.  Actions: int[n], 0..5."""
+        """Add winning runs until MOST_RUNS is reached; return the number of added runs.
+
+        runs: actions int[n], each 0 to 5, by level fingerprint.
+        """
         room = list(runs.items())[: MOST_RUNS - len(self.runs)]
         for name, actions in room:
             self.runs[name] = Run(np.asarray(actions, np.uint8), wins=True)
@@ -245,7 +252,11 @@ class StartStates:
         return len(room)
 
     def attach(self, sim: BatchSimulator, prints: list[str], won: np.ndarray) -> None:
-        """Attach to environments.  prints: fingerprints of their levels.  won: as for ``update``."""
+        """Attach to environments.
+
+        prints: fingerprints of their levels.
+        won: as for ``update``.
+        """
         self._prints, self._place = prints, {name: level for level, name in enumerate(prints)}
         self._unit, self._tracks = unit(sim), Tracks(sim)
         self._prefixes.forget()
@@ -258,7 +269,7 @@ class StartStates:
 
     @property
     def tracks(self) -> Tracks:
-        """Tracks of the environments."""
+        """Actions and progress of the environments."""
         if self._tracks is None:
             raise RuntimeError("the curriculum has not started these environments: call start() or adopt() first")
         return self._tracks
@@ -267,16 +278,19 @@ class StartStates:
     # Episodes
 
     def adopt(self) -> None:
-        """Ignore the current episodes: environment states were set externally."""
+        """Ignore the current episodes, after environment states were set externally."""
         self.tracks.forget()
         self.began[:] = 0
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
-        """Record actions before a step.  actions: int[N]."""
+        """Record the actions int[N] of the next step."""
         self.tracks.watch(sim, actions)
 
     def end(self, sim: BatchSimulator, ended: np.ndarray) -> None:
-        """Update runs from finished episodes.  ended: EPISODE_DTYPE[k], of the environments ``sim.finished``."""
+        """Update runs and start states from finished episodes.
+
+        ended: records EPISODE_DTYPE[k] of the environments ``sim.finished``.
+        """
         envs, tracks = sim.finished, self.tracks
         further = tracks.known[envs] & (tracks.best[envs] > self._unit * self._bar[ended["level"]])
         for place in np.flatnonzero(further | (self.began[envs] > 0) | self._back[ended["level"]]).tolist():
@@ -286,7 +300,9 @@ class StartStates:
                 self.episodes += 1
                 self._recent.append(won)
             run = self.runs.get(name)
-            if run is not None and len(run.prefix) == self.began[env]:  # the start has not moved since
+            if (
+                run is not None and len(run.prefix) == self.began[env]
+            ):  # the start has not moved since the episode began
                 self._move(name, run, won)
                 run = self.runs.get(name)
             if won and self.began[env] and (run is None or not run.wins):
@@ -295,7 +311,7 @@ class StartStates:
                 self._store(env, name, int(tracks.best_at[env]), wins=False)
 
     def _move(self, name: str, run: Run, won: bool) -> None:
-        """Move the start of a level after an episode from its current position."""
+        """Move the start state of a level after an episode that began at it."""
         threshold = self.config.start_threshold
         run.losses = 0 if won else run.losses + 1
         if won:
@@ -321,7 +337,7 @@ class StartStates:
         self._set_chance(name)
 
     def begin(self, sim: BatchSimulator, envs: np.ndarray, rng: np.random.Generator) -> None:
-        """Begin episodes in these environments, some of them from start states."""
+        """Begin to track new episodes int[k] of environments; move some of them to start states."""
         tracks = self.tracks
         tracks.begin(sim, envs)
         self.began[envs] = 0
@@ -346,7 +362,7 @@ class StartStates:
     # Updates
 
     def update(self, won: np.ndarray) -> None:
-        """Set the probabilities of start states.  won: int64[L], wins of each level from the true start."""
+        """Set the probabilities of start states.  won: int64[L], wins of each level from its start."""
         self._won = won.copy()
         self._chance = np.zeros(len(won))
         self._bar = np.where(won == 0, LEAST_PROGRESS, np.inf)
@@ -355,10 +371,10 @@ class StartStates:
             self._set_chance(name)
 
     def _set_chance(self, name: str) -> None:
-        """Set the probability of a start state on a level, and the progress that replaces its run."""
+        """Set the probability of start states on a level, and the progress with which an attempt replaces its run."""
         level = self._place.get(name)
         if level is None:
-            return  # not in this dataset; it may be in a later one
+            return  # the level is not in this dataset, but may be in a later one
         wins, run = int(self._won[level]), self.runs.get(name)
         if wins >= MOST_WINS:
             self.runs.pop(name, None)
@@ -369,7 +385,7 @@ class StartStates:
         self._back[level] = run is not None and not wins and not len(run.prefix)
 
     def metrics(self) -> dict[str, float]:
-        """Scalars by TensorBoard tag."""
+        """Return scalars by TensorBoard tag."""
         active = [run for run in self.runs.values() if len(run.prefix)]
         found = {
             "start_states/levels": float(len(active)),
@@ -388,11 +404,11 @@ class StartStates:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """Summary for results.json."""
+        """Return a summary for results.json."""
         return {"episodes": self.episodes, "reached": self.reached, "levels": len(self.runs)}
 
     def state_dict(self) -> dict[str, Any]:
-        """State for ``load_state_dict``, without wins and random numbers: plain values and copies of arrays."""
+        """Return the state as plain values and copies of arrays, without wins and random generator."""
         runs = self.runs.values()
         tracks = self._stored_tracks if self._tracks is None else self._tracks.state_dict()
         return {
@@ -407,7 +423,7 @@ class StartStates:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore ``state_dict``; call ``update`` afterwards.  Level indices may have changed."""
+        """Restore ``state_dict``, also for another dataset.  Call ``update`` afterwards."""
         actions = unpacked(state["actions"])
         ends = np.cumsum([length for length, *_ in state["runs"]], dtype=np.int64)
         self.runs = {

@@ -1,4 +1,4 @@
-"""Statistics for curricula: sliding windows, confidence bounds, Gini coefficient, arrays as JSON."""
+"""Sliding windows, confidence bounds, Gini coefficients, and conversion of arrays to JSON, for curricula."""
 
 import base64
 import json
@@ -7,25 +7,31 @@ from typing import Any
 
 import numpy as np
 
-ONE_SIDED_95 = 1.645  # standard errors
+ONE_SIDED_95 = 1.645  # standard normal quantile of 95 %
 
 
 class Windows:
-    """Sliding windows over several series, with O(1) cost per value.
+    """Sliding windows over several series of values.
 
-    counts: int64[S], values in each window.
+    series: number of series S.
+    size: largest number of values in a window.
+    counts: int64[S], current number of values in each window.
     """
 
     def __init__(self, series: int, size: int):
         self.size = size
-        self._values = np.zeros((series, size), np.float32)  # rings
-        self._next = np.zeros(series, np.int64)  # where the next value goes
+        self._values = np.zeros((series, size), np.float32)  # ring buffers
+        self._next = np.zeros(series, np.int64)  # position of the next value
         self.counts = np.zeros(series, np.int64)
 
     def extend(self, series: np.ndarray, values: np.ndarray) -> None:
-        """Append values in order.  series: int[k], index of each value's series.  values: [k]."""
+        """Append values in order.
+
+        series: int[k], index of the series of each value.
+        values: [k], any numeric dtype.
+        """
         count = np.bincount(series, minlength=len(self.counts))
-        # small integers use radix sort, in linear time
+        # numpy sorts small integer types by radix sort, in linear time
         order = np.argsort(series.astype(np.min_scalar_type(len(count))), kind="stable")
         ends = np.cumsum(count)
         for one in np.flatnonzero(count).tolist():
@@ -36,23 +42,23 @@ class Windows:
             self.counts[one] = min(self.size, self.counts[one] + len(new))
 
     def values(self, series: int) -> np.ndarray:
-        """float32[count], oldest first."""
+        """Return the values float32[count] in a window, oldest first."""
         count = self.counts[series]
         return self._values[series, (self._next[series] - count + np.arange(count)) % self.size]
 
     def means(self) -> np.ndarray:
-        """float64[S]; NaN for an empty window."""
+        """Return the mean float64[S] of each window; NaN if it is empty."""
         found = [self.values(one) for one in range(len(self.counts))]
         return np.array([one.mean(dtype=np.float64) if len(one) else math.nan for one in found])
 
     def fill(self, series: int, values: np.ndarray) -> None:
-        """Replace the content of a window, oldest value first."""
+        """Replace the contents of a window by values, oldest first."""
         self._next[series] = self.counts[series] = 0
         self.extend(np.full(len(values), series), np.asarray(values, np.float32))
 
 
 def wilson(wins: float, episodes: int, z: float) -> float:
-    """Bound of Wilson's interval for a probability: the lower one for z < 0, the upper one for z > 0.
+    """Return a bound of the Wilson interval for a probability: the lower bound for z < 0, the upper bound for z > 0.
 
     Source: Wilson 1927.
     """
@@ -65,13 +71,16 @@ def wilson(wins: float, episodes: int, z: float) -> float:
 
 
 def gini(values: np.ndarray) -> float:
-    """Gini coefficient of numbers >= 0: 0 if all are equal, near 1 if one has everything; 0 for an empty array."""
+    """Return the Gini coefficient of non-negative numbers: 0 if all are equal, near 1 if all but one are 0.
+
+    The result is 0 for an empty array.
+    """
     total, n = float(values.sum()), len(values)
     if total <= 0:
         return 0.0
     if values.dtype.kind == "i" and values.max() <= 4 * n:  # counts need no sorting
         size = np.bincount(values).astype(np.float64)  # number of entries with each value
-        ranks = size * (2 * np.cumsum(size) - size + 1) / 2  # sum of ranks of each group
+        ranks = size * (2 * np.cumsum(size) - size + 1) / 2  # sum of the ranks of entries with each value
         weighted = ranks @ np.arange(len(size))
     else:
         weighted = np.arange(1, n + 1, dtype=np.float64) @ np.sort(values)
@@ -79,12 +88,12 @@ def gini(values: np.ndarray) -> float:
 
 
 def joined(*groups: dict[str, float]) -> dict[str, float]:
-    """Merge scalars by tag; TypeError for a value that is not a float, or a repeated tag."""
+    """Merge dictionaries of scalars.  Raises TypeError for a value that is not a float, and for a repeated tag."""
     found: dict[str, float] = {}
     for group in groups:
         for tag, value in group.items():
             if type(value) is not float:
-                raise TypeError(f"{tag} is {value!r}; a statistic is one float: take the mean, or one tag for each")
+                raise TypeError(f"{tag} is {value!r}; return a single float for each tag")
             if tag in found:
                 raise TypeError(f"{tag} is reported by two parts of the curriculum; rename one of them")
             found[tag] = value
@@ -92,18 +101,18 @@ def joined(*groups: dict[str, float]) -> dict[str, float]:
 
 
 def as_json(state: dict[str, Any]) -> str:
-    """Serialise a state of plain values and arrays; ``load_state_dict`` accepts the result of ``json.loads``."""
+    """Serialise a state of plain values and arrays as JSON.  ``load_state_dict`` accepts the result of ``json.loads``."""
     return json.dumps(state, default=packed)
 
 
 def packed(values: np.ndarray) -> dict[str, Any]:
-    """Convert an array to a JSON value, exactly; ``unpacked`` is the inverse."""
+    """Convert an array to a JSON value without loss; ``unpacked`` is the inverse."""
     data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
     return {"dtype": values.dtype.str, "shape": list(values.shape), "base64": data}
 
 
 def unpacked(state: dict[str, Any] | np.ndarray) -> np.ndarray:
-    """Inverse of ``packed``; copies a plain array."""
+    """Invert ``packed``; an array is copied."""
     if isinstance(state, np.ndarray):
         return state.copy()
     return np.frombuffer(base64.b64decode(state["base64"]), state["dtype"]).reshape(state["shape"]).copy()

@@ -1,4 +1,4 @@
-"""Base class of strategies: a distribution over levels, recomputed once per update from finished episodes.
+"""Base class of strategies: a probability distribution over levels, recomputed once per update from finished episodes.
 
     class Failures(Strategy):
         saved = ("lost",)  # attributes saved in checkpoints
@@ -11,8 +11,8 @@
             np.add.at(self.lost, outcomes.levels[~outcomes.won], 1)
             self.weigh(self.lost)
 
-A draw is a binary search in the running sum of the weights, O(log levels).  An update may take O(levels + episodes) in numpy:
-a few passes over all levels, no sorting of all of them.
+A draw is a binary search in the cumulative sum of the weights, O(log levels).  An update should take O(levels + episodes) in
+numpy: a few passes over all levels, without sorting them.
 """
 
 from abc import ABC, abstractmethod
@@ -29,17 +29,17 @@ from nppsim.generate import CATEGORIES
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.statistics import unpacked
 
-THIRDS = 3  # parts of the difficulty axis of a family
+THIRDS = 3  # number of parts into which the levels of a family are divided by difficulty
 
 
 @dataclass(frozen=True)
 class Levels:
     """The levels to draw from.
 
-    names: categories, easiest first: in the configured order, then that of ``nppsim.generate``, then others by name.
-    category: int32[L], index of each level's category in ``names``.
-    family: int32[L], generator family of each level, numbered through all categories.
-    third: int8[L], 0 to 2, third of its family by difficulty.
+    names: categories, easiest first: first the configured order, then the order of ``nppsim.generate``, then others by name.
+    category: int32[L], index of the category of each level in ``names``.
+    family: int32[L], number of the generator family of each level; families of different categories have different numbers.
+    third: int8[L], 0 to 2, third of the family that contains the level, by difficulty.
     """
 
     names: tuple[str, ...]
@@ -56,11 +56,11 @@ class Levels:
     ) -> "Levels":
         """Group levels by category, family and difficulty.
 
-        categories: of each level.
-        difficulty: [L], any scale; None: all levels are in the first third.
-        order: some categories, easiest first.
+        categories: category of each of the L levels.
+        difficulty: [L] on any scale; None: all levels are in the first third.
+        order: some of the categories, easiest first.
         families: generator family of each level; None: one family per category.
-        ConfigError without levels, and for unknown categories in ``order``.
+        Raises ConfigError if there are no levels, and for unknown categories in ``order``.
         """
         given = np.asarray(categories, dtype=str)
         if given.ndim != 1 or not len(given):
@@ -88,12 +88,12 @@ class Levels:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Number of levels int64[C] of each category."""
+        """Number of levels in each category, int64[C]."""
         return np.bincount(self.category, minlength=len(self.names))
 
     @cached_property
     def cell(self) -> np.ndarray:
-        """Cell int64[L] of each level: family and third."""
+        """Cell of each level, int64[L]: a number for the combination of family and third."""
         return self.family.astype(np.int64) * THIRDS + self.third
 
     @cached_property
@@ -104,13 +104,21 @@ class Levels:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Episodes since the previous update, in order of their end.
+    """Episodes since the previous update.
 
-    levels, won, returns, began: int64[k], bool[k], float64[k], int64[k]: level, win, undiscounted return, and number of
-        updates before the start, of each finished episode.
-    running, running_began: int64[N], int64[N]: level and start of each unfinished episode.
-    decided, advantages: int64[m], float32[m]: level and estimated advantage of each decision of the rollout; empty unless
-        ``wants_advantages``.
+    Finished episodes, in the order in which they ended:
+    levels: int64[k], level.
+    won: bool[k], True for wins.
+    returns: float64[k], undiscounted return.
+    began: int64[k], number of updates at the start of the episode.
+
+    Unfinished episodes, one per environment:
+    running: int64[N], level.
+    running_began: int64[N], number of updates at the start of the episode.
+
+    Decisions of the rollout, empty unless ``wants_advantages``:
+    decided: int64[m], level.
+    advantages: float32[m], estimated advantage.
     """
 
     levels: np.ndarray
@@ -124,18 +132,19 @@ class Outcomes:
 
     @staticmethod
     def none() -> "Outcomes":
-        """No episodes."""
+        """Return an object without episodes."""
         return Outcomes(np.empty(0, np.int64), np.empty(0, bool), np.empty(0), np.empty(0, np.int64))
 
 
 class Strategy(ABC):
-    """Draws levels by weights that ``update`` sets.
+    """Draws levels with weights that ``update`` sets.
 
-    levels: to draw from.
-    config: of the curriculum.
-    rng: shared with the manager, which seeds and saves it.
-    saved: names of attributes (arrays, plain values) saved in checkpoints.
-    events: e.g. stages, oldest first; a handful per run.
+    levels: levels to draw from.
+    config: settings of the curriculum.
+    rng: random generator, shared with the manager, which seeds and saves it.
+    saved: names of the attributes (arrays and plain values) that are saved in checkpoints.
+    wants_advantages: True if ``update`` needs the advantages of the rollout.
+    events: rare events such as changes of stage, oldest first.
     """
 
     _cumulative: np.ndarray
@@ -150,11 +159,11 @@ class Strategy(ABC):
         self.weigh(np.ones(len(levels)))
 
     def weigh(self, weights: np.ndarray) -> None:
-        """Set the distribution.  weights: float[L], >= 0, not all 0."""
+        """Set the distribution.  weights: float[L], non-negative and not all 0."""
         cumulative = np.cumsum(weights, dtype=np.float64)
         total = float(cumulative[-1])
         if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
-            raise ValueError(f"weights of levels must be finite, at least 0, not all 0; their sum is {total}")
+            raise ValueError(f"weights of levels must be finite, at least 0 and not all 0; their sum is {total}")
         self._draw_by(cumulative)
 
     def _draw_by(self, cumulative: np.ndarray) -> None:
@@ -162,37 +171,37 @@ class Strategy(ABC):
         self._last = int(np.searchsorted(cumulative, cumulative[-1]))  # last level with a positive weight
 
     def probabilities(self) -> np.ndarray:
-        """Probability float64[L] of each level in the next draw; read-only."""
+        """Return the probability of each level in the next draw, float64[L], read-only."""
         if self._chances is None:
             self._chances = np.diff(self._cumulative, prepend=0.0) / self._cumulative[-1]
             self._chances.flags.writeable = False
         return self._chances
 
     def draw(self, n: int) -> np.ndarray:
-        """Draw indices int32[n] of levels."""
+        """Draw ``n`` levels; return their indices int32[n]."""
         points = self.rng.random(n) * self._cumulative[-1]
-        # rounding may give the end of the range, which belongs to the last level with a weight
+        # a point that is rounded up to the end of the range belongs to the last level with a positive weight
         return np.minimum(places(self._cumulative, points), self._last, dtype=np.int32)
 
     @abstractmethod
     def update(self, outcomes: Outcomes) -> None:
-        """Learn from finished episodes and call ``weigh``; once per update of the policy."""
+        """Set new weights (``weigh``) from the latest episodes.  Called once per update of the policy."""
 
     @property
     def stage(self) -> str:
-        """Current category of strategies with stages; else ""."""
+        """Current category of a strategy with stages, else ""."""
         return ""
 
     def metrics(self) -> dict[str, float]:
-        """Scalars by TensorBoard tag at each update, without a pass over all levels."""
+        """Return scalars by TensorBoard tag that are cheap to compute.  Called at each update."""
         return {}
 
     def details(self) -> dict[str, float]:
-        """Scalars by TensorBoard tag that need a pass over all levels; less often with more levels (see the manager)."""
+        """Return scalars by TensorBoard tag that need a pass over all levels.  Called less often with many levels."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """State for ``load_state_dict``, without random numbers: plain values and copies of arrays."""
+        """Return the state as plain values and copies of arrays, without the random generator."""
         values = {name: getattr(self, name) for name in self.saved}
         return {
             "cumulative": self._cumulative.copy(),
@@ -201,11 +210,11 @@ class Strategy(ABC):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore ``state_dict``, with the same levels."""
+        """Restore ``state_dict``, which must be of the same levels."""
         cumulative = unpacked(state["cumulative"])
         rising = cumulative.shape == self._cumulative.shape and (np.diff(cumulative, prepend=0.0) >= 0).all()
         if not (rising and np.isfinite(cumulative[-1]) and cumulative[-1] > 0):
-            raise ConfigError("the saved curriculum has invalid weights: the file was changed")
+            raise ConfigError("the saved curriculum has invalid weights: the file was damaged or changed")
         self._draw_by(cumulative)
         self.events = [dict(event) for event in state["events"]]
         for name in self.saved:
@@ -215,7 +224,7 @@ class Strategy(ABC):
 
 
 def mixed(weights: np.ndarray, uniform_share: float) -> np.ndarray:
-    """Mix weights with a uniform distribution, float64[L] with sum 1; uniform if all weights are 0."""
+    """Mix weights with a uniform distribution; return float64[L] with sum 1, uniform if all weights are 0."""
     total, count = weights.sum(), len(weights)
     if total <= 0:
         return np.full(count, 1 / count)
@@ -225,11 +234,11 @@ def mixed(weights: np.ndarray, uniform_share: float) -> np.ndarray:
 
 
 def places(rising: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Number of entries <= each value, int32[n], as ``rising.searchsorted(values, side="right")``.
+    """Return ``rising.searchsorted(values, side="right")``, the number of entries <= each value, as int32[n].
 
-    Searches in lockstep, which is five times as fast, as memory accesses overlap.
+    All searches proceed together, which is five times as fast, since their memory accesses overlap.
 
-    rising: float64[k], contiguous, k at least 1 and less than 2 ** 31.
+    rising: float64[k], ascending, contiguous, 1 <= k < 2 ** 31.
     values: float64[n], contiguous.
     """
     found = np.zeros(len(values), np.int32)

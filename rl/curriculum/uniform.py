@@ -1,4 +1,4 @@
-"""Strategy "uniform": all levels are equally likely, the baseline for other strategies."""
+"""Strategy "uniform": all levels are equally likely; the baseline for other strategies."""
 
 from rl.curriculum.strategy import Outcomes, Strategy
 

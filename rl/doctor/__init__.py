@@ -1,1 +1,1 @@
-"""Checks of data, settings and runs for users, and comparison of runs."""
+"""Checks of data, settings and runs, and comparison of runs."""

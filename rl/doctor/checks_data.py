@@ -1,4 +1,4 @@
-"""Levels and demonstrations: complete, disjoint from the evaluation levels, and with rewards that are paid."""
+"""Checks of levels and demonstrations: categories, paths to the exit, wins, and rewards that are received."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,21 +19,23 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.ppo.vec_env import BatchVecEnv
 
 Levels = Mapping[str, Sequence[tuple[Level, str]]]  # "train", "dev", "test" -> (level, category) pairs
-IDLE = 1500  # decisions without input: as long as an episode can last
-REPLAYS_PLAYED = 20  # at most, spread over the folder
-DEMONSTRATIONS_PLAYED = 12  # of the dataset, at most
-PLANNED = 6  # levels, the shortest; a tenth of a second each
-PLANNER_BUDGET = 300_000  # frames that the planner simulates for one of them
+IDLE = 1500  # length of a run without input, in decisions; the longest possible episode
+REPLAYS_PLAYED = 20  # largest number of replays that are played back, evenly spaced over the folder
+DEMONSTRATIONS_PLAYED = 12  # largest number of demonstrations of the dataset that are played back
+PLANNED = 6  # number of levels for which runs are planned, the shortest ones; each takes about a tenth of a second
+PLANNER_BUDGET = 300_000  # frames that the planner simulates per level
 
 
 @check(BEFORE)
 def evaluated_categories_are_trained(levels: Levels) -> str:
-    """Every category of the dev and test levels has training levels."""
+    """Check that every category of the dev and test levels has training levels."""
     counts = {name: Counter(category for _, category in pairs) for name, pairs in levels.items()}
     found = "; ".join(f"{name}: {_counted(count)}" for name, count in counts.items())
     untrained = sorted((counts["dev"].keys() | counts["test"].keys()) - counts["train"].keys())
     if untrained:
-        raise CheckWarned(f"no training levels of {', '.join(untrained)} ({found})", "add training levels of these")
+        raise CheckWarned(
+            f"no training levels of {', '.join(untrained)} ({found})", "add training levels of these categories"
+        )
     return found
 
 
@@ -43,7 +45,7 @@ def _counted(counts: Counter[str]) -> str:
 
 @check(BEFORE)
 def exits_can_be_reached(bank: LevelBank, suites: Mapping[str, EvaluationSuite]) -> str:
-    """A path leads from the start over a switch to its exit in every level."""
+    """Check that in every level a path leads from the start to an exit switch and on to its exit."""
     banks = {"training": bank, **{name: suite.bank for name, suite in suites.items()}}
     lost = {name: [some.levels[i].name for i in np.flatnonzero(~some.reachable)] for name, some in banks.items()}
     require(not lost["training"], f"no path in training levels {', '.join(lost['training'][:3])}", "remove these")
@@ -55,7 +57,7 @@ def exits_can_be_reached(bank: LevelBank, suites: Mapping[str, EvaluationSuite])
 
 @check(BEFORE)
 def replays_reach_the_exit(replays: Places) -> str:
-    """Recorded replays, played back frame by frame, win."""
+    """Check that recorded replays win when they are played back."""
     files = [file for file in find_replays(replays) if file.replay.success is not False]
     chosen = files[:: max(1, len(files) // REPLAYS_PLAYED)][:REPLAYS_PLAYED]
     lost = {}
@@ -68,17 +70,19 @@ def replays_reach_the_exit(replays: Places) -> str:
         f"{len(lost)} of {len(chosen)} do not win, e.g. {next(iter(lost.items()), '')}",
         "they were recorded with other physics or other levels: run python -m bc check FOLDER",
     )
-    return f"{len(chosen) - len(lost)} of {len(chosen)} win, of {len(files)} in {places_text(replays)}"
+    return f"{len(chosen) - len(lost)} of {len(chosen)} win; there are {len(files)} in {places_text(replays)}"
 
 
 @check(IMITATION)
 def demonstrations_cover_the_trained_categories(dataset: BCDataset, levels: Levels) -> str:
-    """Demonstrations are of trained categories, and of the category in which their level is trained."""
+    """Check that demonstrations are of trained categories, and have the same category as their training level."""
     named = [dataset.categories[i] for i in dataset.category]
     counts, trained = Counter(named), {category for _, category in levels["train"]}
     found = _counted(counts)
     if not trained & counts.keys():
-        raise CheckWarned(f"none is of a trained category ({found})", "add demonstrations of training levels")
+        raise CheckWarned(
+            f"no demonstration is of a trained category ({found})", "add demonstrations of training levels"
+        )
     of_level = {level.fingerprint: category for level, category in levels["train"]}
     others = sum(
         name in trained and of_level.get(level, name) != name
@@ -95,10 +99,12 @@ def demonstrations_cover_the_trained_categories(dataset: BCDataset, levels: Leve
 
 @check(BEFORE)
 def planned_runs_earn_every_reward(config: ExperimentConfig, env: BatchVecEnv) -> str:
-    """Without demonstrations: winning runs of the planner on the shortest training levels earn every reward that has a
-    weight, and more than doing nothing does."""
+    """Check that planned winning runs receive every reward with a non-zero weight, and a higher return than idling.
+
+    Made only without demonstrations, on the shortest training levels.
+    """
     if config.pretraining and config.replay_data_dir:
-        raise CheckSkipped("demonstrations are played instead")
+        raise CheckSkipped("demonstrations are checked instead")
     bank = env.sim.bank
     order = np.argsort(np.where(bank.reachable, bank.path_length, np.inf), kind="stable")[:PLANNED]
     levels = [bank.levels[i] for i in order.tolist()]
@@ -113,7 +119,7 @@ def planned_runs_earn_every_reward(config: ExperimentConfig, env: BatchVecEnv) -
 
 @check(IMITATION)
 def demonstrations_earn_every_reward(dataset: BCDataset, replays: Places, env: BatchVecEnv) -> str:
-    """Demonstrations earn every reward that has a weight, penalties for dying aside, and more than doing nothing does."""
+    """Check that demonstrations receive every reward with a non-zero weight, except for deaths, and more than idling."""
     wanted = {name: i for i, name in enumerate(dataset.names)}
     step = max(1, len(wanted) // DEMONSTRATIONS_PLAYED)
     levels: dict[int, Level] = {}
@@ -129,7 +135,10 @@ def demonstrations_earn_every_reward(dataset: BCDataset, replays: Places, env: B
 
 
 def _require_rewards(like: BatchSimulator, bank: LevelBank, actions: Sequence[np.ndarray]) -> str:
-    """Rewards of ``actions``, one run per level of the bank; CheckFailed if one is never paid, or if idling pays more."""
+    """Describe the rewards of runs, one per level of the bank.
+
+    Raises CheckFailed if a reward with a non-zero weight is never received, or if idling has a higher return in half of them.
+    """
     sim = BatchSimulator(
         bank,
         len(actions),
@@ -142,14 +151,21 @@ def _require_rewards(like: BatchSimulator, bank: LevelBank, actions: Sequence[np
     idle, _ = _discounted(sim, [np.zeros(IDLE, np.int64)] * len(actions))
     wanted = [name for name in rewards.TERMS if name != "death" and getattr(like.reward_config, name)]
     silent = [name for name in wanted if not terms[rewards.TERMS.index(name)]]
-    found = f"return {earned.mean():+.2f} (nothing done: {idle.mean():+.2f}); {', '.join(wanted)}"
-    require(not silent, f"never paid: {', '.join(silent)}; {found}", "set the weights of these rewards to 0")
-    require(bool((earned > idle).mean() > 0.5), found, "winning must pay: choose --reward-preset default")
+    found = f"return {earned.mean():+.2f} (without input: {idle.mean():+.2f}); {', '.join(wanted)}"
+    require(not silent, f"never received: {', '.join(silent)}; {found}", "set the weights of these rewards to 0")
+    require(
+        bool((earned > idle).mean() > 0.5),
+        found,
+        "winning must have the highest return: choose --reward-preset default",
+    )
     return found
 
 
 def _discounted(sim: BatchSimulator, actions: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(discounted return float64[N] of each environment's first episode, how often each term was paid int64[8])."""
+    """Play one episode per environment.
+
+    Returns the discounted returns float64[N], and the number of episodes int64[8] in which each reward term was received.
+    """
     count = len(actions)
     sim.reset(np.arange(count))
     returns, running, terms = np.zeros(count), np.ones(count, bool), np.zeros(rewards.NUM_TERMS, np.int64)

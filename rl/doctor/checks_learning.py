@@ -1,4 +1,4 @@
-"""Learning: gradients, inputs and outputs of the network, imitation, the first updates and checkpoints, in a rehearsal."""
+"""Checks of learning in a short trial training: gradients, inputs and outputs of the network, imitation, first updates."""
 
 import copy
 import math
@@ -25,17 +25,19 @@ from rl.ppo.losses import kl_divergence
 from rl.ppo.ppo import PPO
 
 Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]
-SAMPLE = 256  # decisions of the rollout
-FITTED, STEPS, RATE = 64, 150, 1e-3  # decisions, steps and learning rate of the small batch
-MOST_MEAN = 3.0  # distance of a key's mean from that of the demonstrations, in their standard deviations
-MOST_SPREAD = 5.0  # ratio of standard deviations, and its inverse
-SMALL_SPREAD = 0.1  # added to both, so that what hardly varies is not compared
-MOST_CLAMPED = 0.2  # share of normalised numbers beyond what the network clamps to
-_OTHER_DATA = "the demonstrations differ from these levels: use demonstrations of such levels, or --no-pretraining"
+SAMPLE = 256  # number of decisions drawn from the rollout
+FITTED, STEPS, RATE = 64, 150, 1e-3  # decisions, steps and learning rate of ``a_small_batch_is_fitted``
+MOST_MEAN = (
+    3.0  # largest difference between a mean and that of demonstrations, in standard deviations of demonstrations
+)
+MOST_SPREAD = 5.0  # largest ratio of standard deviations; its inverse is the smallest
+SMALL_SPREAD = 0.1  # added to both standard deviations, so that nearly constant observations are not compared
+MOST_CLAMPED = 0.2  # largest share of normalised values outside the range to which the network clamps them
+_OTHER_DATA = "demonstrations and training levels differ: use demonstrations of such levels, or --no-pretraining"
 
 
 def parts_of(ppo: PPO) -> dict[str, Any]:
-    """Objects for the checks after an update; the sample is drawn from the rollout, without memory of earlier decisions."""
+    """Return the objects for the checks after an update.  The sample of the rollout has no recurrent states."""
     buffer = ppo.rollout_buffer
     index = np.random.default_rng(0).choice(len(buffer), min(SAMPLE, len(buffer)), replace=False)
     found = buffer.observations(torch.from_numpy(np.sort(index)).to(ppo.device))
@@ -44,7 +46,7 @@ def parts_of(ppo: PPO) -> dict[str, Any]:
 
 
 def _in_float32(policy: NppPolicy) -> NppPolicy:
-    """A copy that computes in float32: rounding must not hide differences."""
+    """Return a copy that computes in float32, so that rounding does not hide differences."""
     policy = copy.deepcopy(policy)
     policy.precision = "float32"
     return policy
@@ -52,10 +54,10 @@ def _in_float32(policy: NppPolicy) -> NppPolicy:
 
 @check(UPDATE)
 def every_parameter_gets_a_gradient(policy: NppPolicy) -> str:
-    """Every parameter is in the optimiser once, and the actor's first update leaves it a finite, non-zero gradient."""
+    """Check that every parameter is in the optimiser once and has a finite non-zero gradient after the first update."""
     names = {id(parameter): name for name, parameter in policy.named_parameters()}
     frozen = [name for name, parameter in policy.named_parameters() if not parameter.requires_grad]
-    require(not frozen, f"frozen: {', '.join(frozen)}", "set requires_grad, or take them out of the network")
+    require(not frozen, f"not trainable: {', '.join(frozen)}", "set requires_grad, or remove them from the network")
     optimised = Counter(id(p) for group in policy.optimizer.param_groups for p in group["params"])
     same = optimised == Counter(names.keys())
     require(same, "the optimiser has other parameters than the network", "create every layer in the constructor")
@@ -66,20 +68,20 @@ def every_parameter_gets_a_gradient(policy: NppPolicy) -> str:
     broken = [name for name, norm in norms.items() if not math.isfinite(norm)]
     require(not broken, f"gradients are not finite: {', '.join(broken)}", "lower --initial-lr")
     silent = [name for name, norm in norms.items() if norm == 0]
-    require(not silent, f"no gradient reaches {', '.join(silent)}", "connect them to the output, or take them out")
+    require(not silent, f"no gradient reaches {', '.join(silent)}", "connect them to the output, or remove them")
     weakest = min(norms, key=lambda name: norms[name])
     return f"{len(norms)} tensors; weakest {norms[weakest]:.1e} ({weakest})"
 
 
 @check(UPDATE, CHECKPOINT)
 def every_input_has_an_effect(policy: NppPolicy, sample: Observed) -> str:
-    """The gradients of logits and value by each component of the float observations are not all zero."""
+    """Check that logits or value have a non-zero gradient with respect to each component of the float observations."""
     obs = dict(sample)
     floats = policy.features_extractor.normalize.float_keys
     for key in floats:
         obs[key] = obs[key].clone().requires_grad_(True)
     logits, values = _in_float32(policy).logits_and_values(obs)
-    # a fixed mixture of the outputs, as their plain sum could cancel out
+    # a weighted sum of the outputs, since gradients could cancel out in a plain sum
     mixture = (logits * torch.linspace(-1, 1, logits.shape[1], device=logits.device)).sum() + 0.7 * values.sum()
     gradients = torch.autograd.grad(mixture, [obs[key] for key in floats], materialize_grads=True)
     unread = []
@@ -87,44 +89,42 @@ def every_input_has_an_effect(policy: NppPolicy, sample: Observed) -> str:
         silent = (gradient == 0).all(dim=0).flatten()
         unread += [f"{key}[{i}]" for i in torch.nonzero(silent).flatten().tolist()]
     found = f"{len(unread)} components have no effect: {', '.join(unread[:8])}"
-    require(not unread, found, "connect them to an encoder of the network, or leave the key out")
+    require(not unread, found, "connect them to an encoder of the network, or remove the observation key")
     return f"{sum(obs[key][0].numel() for key in floats)} components of {', '.join(floats)}"
 
 
 @check(UPDATE, CHECKPOINT)
 @torch.no_grad()
 def outputs_depend_on_observations(policy: NppPolicy, sample: Observed) -> str:
-    """Logits and values differ between observations, and the policy is not deterministic."""
+    """Check that logits and values differ between observations, and that the policy is not deterministic."""
     logits, values = policy.logits_and_values(sample)
     spread, value_spread = float(logits.std(dim=0).mean()), float(values.std())
     probabilities = torch.softmax(logits, dim=1)
     entropy = float(-(probabilities * torch.log(probabilities.clamp(min=1e-30))).sum(dim=1).mean())
-    require(spread > 1e-6, f"logits differ by {spread:.1e} only", "look for dead layers in the network")
-    require(value_spread > 0, "every state has the same value", "look for dead layers in the critic")
-    require(
-        entropy > 1e-3, f"the entropy is {entropy:.1e} nats", "give fewer --bc-epochs, or a higher --ent-coef-start"
-    )
+    require(spread > 1e-6, f"logits differ only by {spread:.1e}", "look for dead layers in the network")
+    require(value_spread > 0, "all observations have the same value", "look for dead layers in the critic")
+    require(entropy > 1e-3, f"the entropy is {entropy:.1e} nats", "lower --bc-epochs, or raise --ent-coef-start")
     return f"standard deviation of logits {spread:.2f}, of values {value_spread:.2f}; entropy {entropy:.2f} nats"
 
 
 @check(UPDATE)
 def imitation_beats_action_frequencies(cloning: BCResult) -> str:
-    """The BC policy predicts held-out decisions better than the frequencies of actions alone do."""
+    """Check that the BC policy predicts held-out decisions better than the frequencies of actions do."""
     shares = np.array(cloning.action_histogram) / sum(cloning.action_histogram)
     chance = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
     loss, trained = cloning.validation.loss or math.inf, cloning.training.loss or math.inf
     others = ", ".join(f"{name} {metrics.accuracy:.0%}" for name, metrics in cloning.baselines.items())
-    found = f"loss {loss:.2f} nats (frequencies alone {chance:.2f}), {cloning.validation.accuracy:.0%} right ({others})"
+    found = f"loss {loss:.2f} nats (frequencies: {chance:.2f}), accuracy {cloning.validation.accuracy:.0%} ({others})"
     require(trained < math.log(len(shares)) + 0.2, f"loss on training decisions {trained:.2f}", "lower --bc-lr")
     if loss >= chance:
-        raise CheckWarned(found, "give more --bc-epochs or more demonstrations")
+        raise CheckWarned(found, "raise --bc-epochs, or use more demonstrations")
     return found
 
 
 @check(UPDATE)
 @torch.no_grad()
 def the_first_update_stays_near_the_bc_policy(ppo: PPO, clone: NppPolicy, probe: dict[str, np.ndarray]) -> str:
-    """After its first update the actor is still close to the BC policy on held-out decisions."""
+    """Check that the policy is still close to the BC policy on held-out decisions after the first update of the actor."""
     mine, theirs = (
         torch.log_softmax(_in_float32(policy).logits_and_values(policy.to_tensors(probe))[0].cpu(), dim=1)
         for policy in (ppo.policy, clone)
@@ -139,7 +139,7 @@ def the_first_update_stays_near_the_bc_policy(ppo: PPO, clone: NppPolicy, probe:
 @check(UPDATE)
 @torch.no_grad()
 def the_rollout_resembles_the_demonstrations(ppo: PPO, statistics: ObservationStatistics) -> str:
-    """Range, mean and standard deviation of normalised observations in the rollout are near those of demonstrations."""
+    """Check that normalised observations of the rollout have similar statistics as in the demonstrations."""
     normalize, buffer = ppo.policy.features_extractor.normalize, ppo.rollout_buffer
     everything = torch.arange(len(buffer), device=buffer.device)
     z = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest].cpu().numpy()
@@ -155,7 +155,7 @@ def the_rollout_resembles_the_demonstrations(ppo: PPO, statistics: ObservationSt
         )
         require(float(means.mean()) < MOST_MEAN and clamped < MOST_CLAMPED, rows[-1], _OTHER_DATA)
         odd += [rows[-1]] if means.max() > 2 * MOST_MEAN else []
-    typical, few = float(np.median(ratios)), buffer.shape[1] < 2  # one level varies less than many do
+    typical, few = float(np.median(ratios)), buffer.shape[1] < 2  # observations of a single level vary less
     found = f"standard deviations × {typical:.2f}: {'; '.join(rows)}"
     require(few or 1 / MOST_SPREAD < typical < MOST_SPREAD, found, _OTHER_DATA)
     if odd:
@@ -165,12 +165,12 @@ def the_rollout_resembles_the_demonstrations(ppo: PPO, statistics: ObservationSt
 
 @check(REHEARSAL)
 def a_saved_policy_is_loaded_unchanged(policy: NppPolicy, sample: Observed, config: ExperimentConfig) -> str:
-    """A policy that is saved and loaded has the same logits and values, bit for bit, precision and frame skip."""
+    """Check that a saved and loaded policy has bit-identical outputs, and the same precision and frame skip."""
     with tempfile.TemporaryDirectory(prefix="doctor_") as folder:
         path = checkpoint.save(Path(folder) / "policy.safetensors", policy, frame_skip=config.frame_skip)
         loaded, facts = checkpoint.load_policy(path)
     same = facts["frame_skip"] == config.frame_skip and loaded.precision == policy.precision
-    require(same, f"frame skip {facts['frame_skip']}, {loaded.precision} after loading", "please report this error")
+    require(same, f"frame skip {facts['frame_skip']}, {loaded.precision} after loading", "please report this bug")
     with torch.no_grad():
         outputs = [one.logits_and_values(sample) for one in (policy, loaded.to(policy.device))]
     gap = max(float((a - b).abs().max()) for a, b in zip(*outputs, strict=True))
@@ -180,7 +180,7 @@ def a_saved_policy_is_loaded_unchanged(policy: NppPolicy, sample: Observed, conf
 
 @check(REHEARSAL)
 def a_small_batch_is_fitted(policy: NppPolicy, sample: Observed) -> str:
-    """A copy of the network learns random actions and values of a few decisions by heart."""
+    """Check that a copy of the network can fit random actions and values of a few decisions."""
     generator = np.random.default_rng(0)
     policy = _in_float32(policy)
     optimiser = torch.optim.Adam(policy.parameters(), lr=RATE)

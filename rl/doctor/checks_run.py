@@ -1,10 +1,9 @@
-"""Runs and agents: files that a run has written, and the checklist of how fast a sound run learns.
+"""Checks of the files of runs and agents, and a checklist that compares the learning of a run with that of good runs.
 
     for item in checklist(folder):
         print(item.mark, item.criterion, item.figure)
 
-Every figure is read from the run's scalars.  A criterion that cannot be evaluated, as its step was not reached or there
-are no stages, is neither met nor missed.
+Criteria are evaluated on the scalars of the run.  A criterion is undecided if, for example, its step was not reached.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,18 +30,18 @@ ALWAYS = (
     *(f"actions/frequency/{name}" for name in ACTION_TAGS),
     *("curriculum/episodes", "curriculum/levels_seen"),
 )
-MAY_BE_NAN = ("train/explained_variance",)  # where all returns of a rollout are equal
+MAY_BE_NAN = ("train/explained_variance",)  # NaN if all returns of a rollout are equal
 CHANGING = ("train/loss", "train/value_loss", "train/approx_kl", "train/grad_norm", "train/n_updates")
-EARLY, LATE = 100_000, 500_000  # decisions
-UPDATE_S = 30.0
-HOURS = 2.0  # for EARLY decisions
-MIN_POINTS = 8  # of a curve, to speak of a rise or fall
+EARLY, LATE = 100_000, 500_000  # decisions at which criteria are evaluated
+UPDATE_S = 30.0  # largest duration of an update
+HOURS = 2.0  # largest duration of EARLY decisions
+MIN_POINTS = 8  # number of values needed for a trend
 UNDECIDED = "undecided"
 
 
 @check(UPDATE, STORED)
 def scalars_are_complete(folder: Path) -> str:
-    """Every scalar that a run promises is in its one event tree, with finite numbers that change."""
+    """Check that all scalars of a run are in its event files, and that their values are finite and change."""
     scalars = require_tags(folder / BOARD, ALWAYS)
     if scalars["sim/episodes"].values.any():
         require_tags(folder / BOARD, [f"reward/{name}" for name in (*reward.TERMS, "return")])
@@ -50,12 +49,12 @@ def scalars_are_complete(folder: Path) -> str:
     require(not broken, f"not finite: {', '.join(broken[:6])}", "the run has diverged: lower --initial-lr")
     require_changes(scalars)
     backwards = [tag for tag, line in scalars.items() if (np.diff(line.steps) < 0).any()]
-    require(not backwards, f"steps go back: {', '.join(backwards[:6])}", "two runs have written into one folder")
+    require(not backwards, f"steps decrease: {', '.join(backwards[:6])}", "two runs have written into one folder")
     return f"{len(scalars)} tags, {max(len(line.values) for line in scalars.values())} rows"
 
 
 def require_changes(scalars: Mapping[str, Scalars]) -> None:
-    """CheckFailed for a constant scalar of updates; zeros do not count: the critic learns alone at first."""
+    """Raise CheckFailed for a constant scalar of updates.  Zeros are ignored, as the critic is first trained alone."""
     learned = {tag: scalars[tag].values[scalars[tag].values != 0] for tag in CHANGING}
     still = [tag for tag, values in learned.items() if len(values) > 2 and np.ptp(values) == 0]
     require(not still, f"constant: {', '.join(still)}", "nothing is learned: look at --initial-lr and the rewards")
@@ -63,17 +62,19 @@ def require_changes(scalars: Mapping[str, Scalars]) -> None:
 
 @check(STORED)
 def a_finished_run_has_its_agent(folder: Path) -> str:
-    """The agent of a finished run is there."""
+    """Check that the agent of a finished run exists."""
     if not (folder / FINISHED_FILE).is_file():
         raise CheckSkipped("the run has not finished")
     agent = folder / "agent.safetensors"
-    require(agent.is_file(), f"no {agent}", "restore it; final.safetensors in checkpoints has the same weights")
+    require(
+        agent.is_file(), f"no {agent}", "restore it from final.safetensors in checkpoints, which has the same weights"
+    )
     return agent.name
 
 
 @check(STORED)
 def the_run_did_not_slow_down(folder: Path) -> str:
-    """Rollouts in the last fifth of a run are at most a fifth slower than in the first, after the very first."""
+    """Check that rollouts in the last fifth of a run are at most a fifth slower than in the first fifth."""
     scalars = read_scalars(folder / BOARD)
     speed = scalars["sim/decisions_per_s"].values[1:] if "sim/decisions_per_s" in scalars else np.empty(0)
     if len(speed) < 20:
@@ -82,13 +83,13 @@ def the_run_did_not_slow_down(folder: Path) -> str:
     early, late = float(np.median(speed[:part])), float(np.median(speed[-part:]))
     found = f"{early:,.0f} decisions/s at first, {late:,.0f} at the end"
     if late < 0.8 * early:
-        raise CheckWarned(found, "look for other programs, or growing memory: scripts/perf_benchmark.py --profile")
+        raise CheckWarned(found, "look for other programs or growing memory; use scripts/perf_benchmark.py --profile")
     return found
 
 
 @check(CHECKPOINT)
 def the_agent_can_be_loaded(policy: NppPolicy, facts: dict) -> str:
-    """Format, checksums, architecture, layout and statistics of a checkpoint fit this version; its weights are finite."""
+    """Check that a checkpoint is valid for this version, and that its weights are finite."""
     broken = [name for name, tensor in policy.state_dict().items() if not torch.isfinite(tensor).all()]
     require(not broken, f"not finite: {', '.join(broken[:6])}", "use an earlier checkpoint")
     return f"{policy.architecture}, frame skip {facts['frame_skip']}, {policy.precision}"
@@ -100,7 +101,11 @@ def the_agent_can_be_loaded(policy: NppPolicy, facts: dict) -> str:
 
 @dataclass(frozen=True)
 class Item:
-    """One criterion: met (None if undecided), and the figure that was measured, in words."""
+    """Result of one criterion.
+
+    met: None if undecided.
+    figure: text with the measured value.
+    """
 
     criterion: str
     met: bool | None
@@ -108,20 +113,20 @@ class Item:
 
     @property
     def mark(self) -> str:
-        """✓, ✗ or UNDECIDED."""
+        """The result as ✓, ✗ or UNDECIDED."""
         return UNDECIDED if self.met is None else "✓" if self.met else "✗"
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, for results.json and the report."""
+        """Return plain values for results.json and the report."""
         return {"criterion": self.criterion, "verdict": self.mark, "figure": self.figure, "met": self.met}
 
 
 Curves = Mapping[str, Scalars]
-Outcome = tuple[bool | None, str]  # whether a criterion is met, and the figure
+Outcome = tuple[bool | None, str]  # ``met`` and ``figure`` of an Item
 
 
 def checklist(folder: Path) -> list[Item]:
-    """Evaluate CRITERIA on the run in a folder; without its scalars all are undecided."""
+    """Evaluate CRITERIA on the run in a folder.  Without scalars, all are undecided."""
     try:
         curves = read_scalars(folder / BOARD)
     except EventsError as error:
@@ -137,7 +142,7 @@ def checklist(folder: Path) -> list[Item]:
 
 
 def checklist_table(items: list[Item]) -> str:
-    """For printing."""
+    """Format the items as a table."""
     return table(("criterion", "", "measured"), [(one.criterion, one.mark, one.figure) for one in items], "lll")
 
 
@@ -159,11 +164,11 @@ def _success_on_simplest(wanted: float, curves: Curves) -> Outcome:
 
 
 def _update_time(curves: Curves) -> Outcome:
-    """Median time of a rollout and of its update."""
+    """Compare the median time of a rollout and its update with the limit."""
     speed = curves["sim/decisions_per_s"]
     rollout = float(np.median(np.diff(speed.steps, prepend=0) / np.maximum(speed.values, 1e-9)))
     seconds = rollout + float(np.median(curves["sim/update_s"].values))
-    return seconds < UPDATE_S, f"{seconds:.1f} s, {rollout:.1f} of them for the rollout"
+    return seconds < UPDATE_S, f"{seconds:.1f} s, including {rollout:.1f} s for the rollout"
 
 
 def _early_time(curves: Curves) -> Outcome:
@@ -183,7 +188,7 @@ def _first_stage(curves: Curves) -> Outcome:
 
 
 def _trend(tag: str, direction: int, curves: Curves) -> Outcome:
-    """Mean of the last quarter of a curve against that of its first."""
+    """Compare the means of the last and the first quarter of a curve.  direction: 1 for a rise, -1 for a fall."""
     values = curves[tag].values
     if len(values) < MIN_POINTS:
         return None, f"{len(values)} points of {tag}"
@@ -193,11 +198,11 @@ def _trend(tag: str, direction: int, curves: Curves) -> Outcome:
 
 
 def _returns(curves: Curves) -> Outcome:
-    """Returns rise on the same levels; after a change of stage they may fall."""
+    """Check that returns rise.  Undecided if they fall after a change of stage, which makes levels harder."""
     met, figure = _trend("rollout/ep_rew_mean", 1, curves)
     stage = curves.get("curriculum/current_stage_idx")
     if met is False and stage is not None and stage.values[-1] > stage.values[0]:
-        return None, f"{figure}, while the curriculum went on to harder levels"
+        return None, f"{figure}, while the curriculum advanced to harder levels"
     return met, figure
 
 

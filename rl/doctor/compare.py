@@ -1,10 +1,11 @@
-"""Comparison of two sides of trainings, seed by seed: first divergence and its cause, learning, speed.
+"""Comparison of two groups of trainings A and B, seed by seed: first divergence and its cause, learning, speed.
 
     comparison, = compare_runs(find_runs(old), find_runs(new), Tolerance())
     print(comparison.text())
-    comparison.different        # beyond the tolerance
+    comparison.different        # True if there is a difference beyond the tolerance
 
-Learning is success on the dev levels.  Differences are paired by level and seed; intervals are over levels and seeds.
+Learning is measured by success on the dev levels.  Differences are paired by level and seed, and confidence intervals are
+over levels and seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from rl.evaluation.comparison import Comparison, compare, format_difference
 from rl.evaluation.results import ALL, History, ResultsError, level_wins
 from rl.events import Scalars
 
-GRID = 50  # decisions at which learning curves are compared
+GRID = 50  # number of points at which learning curves are compared
 RETURN = "rollout/ep_rew_mean"
 DELIVERED = "success on dev levels, delivered policy, %"
 OVER_TRAINING = "success on dev levels, mean over training, %"
@@ -29,11 +30,11 @@ OVER_TRAINING = "success on dev levels, mean over training, %"
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Differences that are accepted.
+    """Accepted differences.
 
-    success: share of the dev levels, even where the interval excludes 0.
-    speed: share by which one side may be slower or faster.
-    exact: also require a partner of each training, with an equal digest trail.
+    success: accepted difference of the success rate on the dev levels (0 to 1), even if it is significant.
+    speed: accepted relative difference of the time per decision.
+    exact: True to also require for each training one on the other side with an equal digest trail.
     """
 
     success: float = 0.0
@@ -45,11 +46,11 @@ class Tolerance:
 class SeedTrail:
     """Comparison of the digest trails of two trainings.
 
-    seed: of both; None if different.
-    updates: that both have, the state before training included; 0 if one has no trail.
-    divergence: first difference; None without.
-    because: explanation of it.
-    alone: updates that only one has.
+    seed: common seed; None if the seeds differ.
+    updates: number of records that both trails have, including the state before training; 0 if one has no trail.
+    divergence: first difference, or None.
+    because: explanation of the divergence.
+    alone: number of records that only one trail has.
     """
 
     seed: int | None
@@ -67,16 +68,16 @@ class SeedTrail:
         seed = "" if self.seed is None else f"seed {self.seed}: "
         if not self.updates:
             return f"{seed}no digests to compare"
-        found = f"the same in all {self.updates} records of both"
+        found = f"the same in all {self.updates} common records"
         if self.divergence is not None:
             found = f"first divergence at {self.divergence}, {self.because}"
-        alone = f"; {self.alone} update{'s' if self.alone > 1 else ''} only one of them has" if self.alone else ""
+        alone = f"; {self.alone} update{'s' if self.alone > 1 else ''} only in one of them" if self.alone else ""
         return f"{seed}{found}{alone}"
 
 
 @dataclass(frozen=True)
 class SpeedRow:
-    """Seconds per million decisions in one phase, on both sides, and their ratio."""
+    """Seconds per million decisions in one phase of A and B, and their ratio B / A."""
 
     phase: str
     a: float
@@ -86,15 +87,15 @@ class SpeedRow:
 
 @dataclass(frozen=True)
 class RunsComparison:
-    """Two sides of one label (architecture and condition).
+    """Comparison of the trainings of one label (architecture and condition) in A and B.
 
-    seeds: pairs of trainings.
-    trails: one per pair.
-    learning: name -> success on dev levels, B against A.
-    curves: name -> (A, B, difference) of what is paired by seed only.
-    speed: total first, then phases.
-    unpaired: trainings of one side only.
-    notes: what could not be compared, and why.
+    seeds: number of pairs of trainings.
+    trails: comparison of the digest trails of each pair.
+    learning: name -> comparison of success on dev levels, B minus A.
+    curves: name -> (A, B, difference) of quantities that are paired by seed only.
+    speed: total, followed by the phases.
+    unpaired: trainings without a partner.
+    notes: omitted comparisons, with reasons.
     """
 
     label: str
@@ -109,7 +110,7 @@ class RunsComparison:
 
     @property
     def reasons(self) -> list[str]:
-        """Differences beyond the tolerance, in words."""
+        """Descriptions of the differences beyond the tolerance."""
         found = []
         if DELIVERED in self.learning:
             total = self.learning[DELIVERED].categories[ALL]
@@ -119,23 +120,23 @@ class RunsComparison:
         for row in self.speed[:1]:
             low, high, limit = row.ratio.low, row.ratio.high, self.tolerance.speed
             if low is not None and high is not None and (low > 1 + limit or high < 1 - limit):
-                found.append(f"speed ({row.ratio.value:.2f} times the time)")
+                found.append(f"speed ({row.ratio.value:.2f} times the time per decision)")
         if self.tolerance.exact:
             found += [str(trail) for trail in self.trails if not trail.same] + self.unpaired
         return found
 
     @property
     def decided(self) -> bool:
-        """True if learning was compared; equal digests need no comparison."""
+        """True if learning was compared, or need not be because all digest trails are equal."""
         return DELIVERED in self.learning or all(trail.same for trail in self.trails)
 
     @property
     def different(self) -> bool:
-        """True if anything differs beyond the tolerance."""
+        """True if there is a difference beyond the tolerance."""
         return bool(self.reasons)
 
     def text(self) -> str:
-        """The comparison as Markdown."""
+        """Format the comparison as Markdown."""
         lines = [f"## {self.label}, {self.seeds} seed{'s' if self.seeds > 1 else ''}", "", *map(str, self.trails)]
         rows = []
         for name, comparison in self.learning.items():
@@ -158,7 +159,7 @@ class RunsComparison:
         return "\n".join([*lines, "", verdict])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         plain = {name: getattr(self, name) for name in ("label", "seeds", "unpaired", "notes")}
         return plain | {
             "trails": [asdict(trail) | {"text": str(trail)} for trail in self.trails],
@@ -173,15 +174,15 @@ class RunsComparison:
 
 
 def compare_runs(a: Sequence[Run], b: Sequence[Run], tolerance: Tolerance) -> list[RunsComparison]:
-    """Compare B with A, label by label.  ResultsError if no trainings are comparable."""
+    """Compare B with A, label by label.  Raises ResultsError if no trainings can be paired."""
     pairs, unpaired = _pair_up(a, b)
     return [_compare(label, rows, tolerance, unpaired) for label, rows in pairs.items()]
 
 
 def _pair_up(a: Sequence[Run], b: Sequence[Run]) -> tuple[dict[str, list[tuple[Run, Run]]], list[str]]:
-    """(label -> pairs of trainings of equal seed, descriptions of those without a partner).
+    """Return the pairs of trainings with equal label and seed, by label, and descriptions of trainings without a partner.
 
-    Labels may differ if each side has a single one; so may seeds if each side has a single training.
+    Labels may differ if each side has a single label.  Seeds may differ if each side has a single training.
     """
     single_label = len({run.label for run in a}) == len({run.label for run in b}) == 1
     pairs: dict[str, list[tuple[Run, Run]]] = {}
@@ -194,7 +195,7 @@ def _pair_up(a: Sequence[Run], b: Sequence[Run]) -> tuple[dict[str, list[tuple[R
             pairs.setdefault(name, []).append((one, chosen[0]))
     if not pairs:
         raise ResultsError(
-            f"nothing to compare: {_names(a)} on one side, {_names(b)} on the other; give trainings of the same label "
+            f"no trainings to compare: {_names(a)} on one side, {_names(b)} on the other; give trainings with the same label "
             "and seed, or one on each side"
         )
     paired = {id(run) for rows in pairs.values() for pair in rows for run in pair}
@@ -212,10 +213,12 @@ def _compare(
     for one, other in pairs:
         if one.finished != other.finished:
             unfinished = other if one.finished else one
-            notes.append(f"{unfinished.folder}: this training is not over, and its partner is")
+            notes.append(f"{unfinished.folder}: this training has not finished, but its partner has")
     learning = _learning(pairs, notes)
     if len(pairs) == 1 and learning:
-        notes.append("one seed on each side: the intervals are about these two policies, not about other seeds")
+        notes.append(
+            "one seed on each side: the intervals are for these two policies and ignore variation between seeds"
+        )
     return RunsComparison(
         label,
         len(pairs),
@@ -242,12 +245,12 @@ def _trail(one: Run, other: Run) -> SeedTrail:
 
 
 def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, Comparison]:
-    """Success on dev levels: of the delivered policy, and over training on decisions that all have reached."""
+    """Compare success on dev levels, of the delivered policies and as mean over the part of training that all have."""
     runs = [run for side in zip(*pairs, strict=True) for run in side]
     histories = []
     for run in runs:
         if run.history is None or not len(run.history.decisions):
-            notes.append(f"{run.folder}: no success on dev levels, level by level: learning is not compared")
+            notes.append(f"{run.folder}: success on each dev level was not stored: learning is not compared")
             return {}
         histories.append(run.history)
     try:
@@ -258,7 +261,7 @@ def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, C
     counts = [len(history.decisions) for history in histories]
     if len(set(counts)) > 1:
         notes.append(
-            f"numbers of evaluations differ: {', '.join(map(str, counts))}; the best of more is biased upwards"
+            f"numbers of evaluations differ ({', '.join(map(str, counts))}): the best of more evaluations is biased upwards"
         )
     grid = _common_grid([history.decisions for history in histories])
     shares = {
@@ -273,19 +276,19 @@ def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, C
 
 
 def _guarded(run: Run) -> bool:
-    """True if the best weights on the dev levels were delivered, not the last ones."""
+    """Return True if the weights that were best on the dev levels were delivered, False for the last weights."""
     fact = run.facts["settings"].get("evaluation.retention_guard")
     return fact is None or fact.value == "True"
 
 
 def _common_grid(decisions: Sequence[np.ndarray]) -> np.ndarray:
-    """float64[GRID]: from the latest first evaluation to the earliest last one; a single number without overlap."""
+    """Return numbers of decisions float64[GRID] in the common range of several series; one number if there is none."""
     first, last = max(float(d[0]) for d in decisions), min(float(d[-1]) for d in decisions)
     return np.linspace(first, last, GRID) if first < last else np.array([min(first, last)])
 
 
 def _on_grid(history: History, grid: np.ndarray) -> np.ndarray:
-    """float64[G, L]: success at these decisions, linear between evaluations."""
+    """Interpolate success linearly between evaluations.  grid: decisions [G].  Returns float64[G, L]."""
     at = np.interp(grid, history.decisions, np.arange(len(history.decisions)))
     low = np.floor(at).astype(int)
     high = np.minimum(low + 1, len(history.decisions) - 1)
@@ -294,7 +297,7 @@ def _on_grid(history: History, grid: np.ndarray) -> np.ndarray:
 
 
 def _curves(pairs: Sequence[tuple[Run, Run]]) -> dict[str, tuple[float, float, Estimate]]:
-    """Mean return over training, paired by seed."""
+    """Compare the mean return over training, paired by seed."""
     if any(RETURN not in run.scalars for pair in pairs for run in pair):
         return {}
     series = [[run.scalars[RETURN] for run in pair] for pair in pairs]
@@ -308,14 +311,14 @@ def _curves(pairs: Sequence[tuple[Run, Run]]) -> dict[str, tuple[float, float, E
 
 
 def _speed(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> list[SpeedRow]:
-    """Total time of updates, then its phases; [] where the machines differ."""
+    """Compare the time per decision, in total and by phase; [] if the machines differ."""
     machines = {run.machine_key for pair in pairs for run in pair}
     if len(machines) > 1:
         notes.append(f"speed is not compared: {' / '.join(sorted(machines))}")
         return []
     costs = [[seconds_per_decision(run.scalars) for run in side] for side in zip(*pairs, strict=True)]
     if any(not len(cost) for side in costs for cost in side):
-        notes.append("speed is not compared: a training has logged no update")
+        notes.append("speed is not compared: a training has not logged any update")
         return []
     a, b = (np.concatenate(side) for side in costs)
     rows = [_speed_row("all", a.sum(axis=1), b.sum(axis=1))]
@@ -323,7 +326,7 @@ def _speed(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> list[SpeedRow]
     speeds = [[run.speed for run in pair if run.speed] for pair in pairs]
     if any(len(row) < 2 for row in speeds):
         return rows
-    for phase in speeds[0][0]["share"]:  # of finished trainings, paired by seed
+    for phase in speeds[0][0]["share"]:  # known for finished trainings only
         if all(phase in entry["share"] for row in speeds for entry in row):
             x, y = np.array([[entry["share"][phase] / entry["decisions_per_s"] for entry in row] for row in speeds]).T
             rows += [_speed_row(f"of these: {phase}", x, y)] if (x > 0).all() and (y > 0).all() else []
@@ -331,16 +334,16 @@ def _speed(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> list[SpeedRow]
 
 
 def _speed_row(phase: str, a: np.ndarray, b: np.ndarray) -> SpeedRow:
-    """a, b: seconds per decision."""
+    """Compare seconds per decision of A and B."""
     return SpeedRow(phase, 1e6 * float(a.mean()), 1e6 * float(b.mean()), ratio_of_means(b, a))
 
 
 def seconds_per_decision(scalars: Mapping[str, Scalars]) -> np.ndarray:
-    """float64[updates, 2]: seconds per decision of each rollout and its update, without the first, which warms up."""
+    """Return seconds per decision of each rollout and its update, float64[updates, 2], without the slow first update."""
     if not {"sim/decisions_per_s", "sim/update_s"} <= scalars.keys():
         return np.empty((0, 2))
     rates, updates = scalars["sim/decisions_per_s"], scalars["sim/update_s"]
-    # an update is logged with the rollout that follows it, the last one at the end of training
+    # an update is logged together with the next rollout, and the last update at the end of training
     count = min(len(rates.steps), len(updates.steps))
     sizes = np.diff(rates.steps, prepend=0)[:count]
     costs = np.stack([1 / rates.values[:count], updates.values[:count] / sizes], axis=1)

@@ -1,4 +1,4 @@
-"""First difference of two digest trails.
+"""First difference between two digest trails.
 
 print(first_divergence(read_trail(one), read_trail(other)))     # update 137, decision 12: log_probs
 """
@@ -11,13 +11,13 @@ from rl.ppo.digests import PARTS, STEP_DIGITS, Row
 
 @dataclass(frozen=True)
 class Divergence:
-    """First difference of two trails.
+    """First difference between two trails.
 
-    update: 0 is the state before training.
-    part: the first of PARTS that differs.
-    decision: number of the rollout's first decision that differs, from 1; None if unknown.
-    others: further parts that differ in this update.
-    schedule: name -> both values, of scheduled numbers that differ.
+    update: number of the update; 0: state before training.
+    part: first of PARTS that differs.
+    decision: number of the first decision of the rollout that differs, from 1; None if unknown.
+    others: other parts that differ in this update.
+    schedule: name -> both values of scheduled settings that differ.
     """
 
     update: int
@@ -32,7 +32,7 @@ class Divergence:
 
 
 def first_divergence(a: Sequence[Row], b: Sequence[Row]) -> Divergence | None:
-    """First difference of two trails in the updates and parts that both have; None without."""
+    """Return the first difference in the updates and parts that both trails have, or None."""
     theirs = {row["update"]: row for row in b}
     for row in a:
         other = theirs.get(row["update"])
@@ -44,13 +44,13 @@ def first_divergence(a: Sequence[Row], b: Sequence[Row]) -> Divergence | None:
 
 
 def _different(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
-    """Parts that differ, in the order of PARTS, unknown ones last."""
+    """Return the parts that differ, in the order of PARTS, with unknown parts last."""
     names = [*(part for part in PARTS if part in a), *(part for part in a if part not in PARTS)]
     return [name for name in names if name in b and a[name] != b[name]]
 
 
 def _first_part(a: Row, b: Row, parts: Sequence[str]) -> tuple[str, int | None]:
-    """(part, decision) in which two rows differ first: within a rollout the decision comes before the part."""
+    """Return (part, decision) of the first difference between two rows: earliest decision first, then order of parts."""
     steps = [
         (decision, parts.index(part), part)
         for part in parts
@@ -63,7 +63,7 @@ def _first_part(a: Row, b: Row, parts: Sequence[str]) -> tuple[str, int | None]:
 
 
 def _first_step(a: str, b: str) -> int | None:
-    """Number of the first decision whose digits differ; None without, or for rollouts of different lengths."""
+    """Return the index of the first decision whose digits differ; None if none does, or if the lengths differ."""
     if len(a) != len(b):
         return None
     return next((i // STEP_DIGITS for i in range(len(a)) if a[i] != b[i]), None)

@@ -1,4 +1,4 @@
-"""Checks of a user's data, settings, network and runs: how they are registered, made and reported.
+"""Framework for checks of data, settings, network and runs: registration, execution and report.
 
     @check(UPDATE)
     def every_parameter_gets_a_gradient(ppo: PPO) -> str:
@@ -7,9 +7,10 @@
         return "41 tensors"                      # what was measured
         # or: raise CheckFailed("no gradient reaches action_net.weight", "what to do")
 
-The name of the function is that of the check, its parameters are the objects that it needs, as with pytest's fixtures.
-Objects are added while a run proceeds (``Doctor.provide``).  A check is skipped where one of them will not exist
-(``Doctor.lack``).  A check that crashes, or that lacks an object, has failed.  Each file ``checks_GROUP.py`` is a group.
+The name of the function is the name of the check.  Its parameters are the names of the objects that it needs, as with pytest
+fixtures.  Objects are added while a run proceeds (``Doctor.provide``).  A check is skipped if one of its objects is declared
+absent (``Doctor.lack``).  A check fails if it crashes, or if one of its objects is missing for another reason.  The checks of
+a file ``checks_GROUP.py`` form a group.
 """
 
 import importlib
@@ -33,24 +34,28 @@ MARKS = {OK: "✓", WARNING: "!", FAILED: "✗", SKIPPED: "–"}
 GROUPS = {
     "data": "levels and demonstrations",
     "config": "settings, rewards, hardware and budget",
-    "learning": "network, imitation and the first updates",
-    "run": "files of a run, and agents",
+    "learning": "network, imitation and first updates",
+    "run": "files of runs and agents",
 }
 
-# When a check is made.  The main job makes those of the group "data" at the first two moments.
+# Moments at which checks are made.  Trainings make the checks of the group "data" at the first two moments.
 BEFORE = "before"  # before training
-IMITATION = "imitation"  # with the dataset of demonstrations
-UPDATE = "update"  # after the first update in which the actor learned
-REHEARSAL = "rehearsal"  # after a rehearsal's training
-STORED = "stored"  # files of a run
-CHECKPOINT = "checkpoint"  # an agent
+IMITATION = "imitation"  # when the dataset of demonstrations is complete
+UPDATE = "update"  # after the first update of the actor
+REHEARSAL = "rehearsal"  # after a short trial training
+STORED = "stored"  # when the files of a run are examined
+CHECKPOINT = "checkpoint"  # when an agent is examined
 MOMENTS = (BEFORE, IMITATION, UPDATE, REHEARSAL, STORED, CHECKPOINT)
 
 Check = Callable[..., str]
 
 
 class CheckFailed(Exception):
-    """Something is wrong.  found: what was measured.  remedy: what to do."""
+    """A check has failed.
+
+    found: description of the measurement.
+    remedy: advice to the user.
+    """
 
     def __init__(self, found: str, remedy: str):
         super().__init__(found, remedy)
@@ -58,11 +63,11 @@ class CheckFailed(Exception):
 
 
 class CheckWarned(CheckFailed):
-    """Training can go on, but the user should know."""
+    """A check has found a problem that does not prevent training."""
 
 
 class CheckSkipped(Exception):
-    """There is nothing to check; the message gives the reason."""
+    """A check does not apply; the message gives the reason."""
 
 
 class DoctorError(UserError, RuntimeError):
@@ -70,7 +75,7 @@ class DoctorError(UserError, RuntimeError):
 
 
 def require(good: bool, found: str, remedy: str) -> None:
-    """CheckFailed unless ``good``."""
+    """Raise CheckFailed unless ``good``."""
     if not good:
         raise CheckFailed(found, remedy)
 
@@ -79,10 +84,11 @@ def require(good: bool, found: str, remedy: str) -> None:
 class Finding:
     """Result of one check.
 
-    check, group, moment: its name, its group, when it was made.
+    check, group, moment: name and group of the check, and the moment at which it was made.
     status: OK, WARNING, FAILED or SKIPPED.
-    found: what was measured, or why it was skipped.
-    remedy: what to do; may be "".
+    found: description of the measurement, or the reason for skipping the check.
+    remedy: advice to the user, or "".
+    seconds: duration of the check.
     """
 
     check: str
@@ -95,13 +101,16 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """The finding in a line."""
+        """The finding as one line."""
         return f"{self.check}: {self.found}" + (f"; {self.remedy}" if self.remedy else "")
 
 
 @dataclass(frozen=True)
 class CheckInfo:
-    """A registered check: its name, group, moments, and the names of the objects that it needs."""
+    """A registered check.
+
+    parts: names of the objects that the function needs.
+    """
 
     name: str
     group: str
@@ -110,7 +119,11 @@ class CheckInfo:
     function: Check
 
     def examine(self, moment: str, parts: Mapping[str, Any], absent: Mapping[str, str]) -> Finding:
-        """Make the check.  absent: name of an object -> why it does not exist."""
+        """Make the check.
+
+        parts: objects by name.
+        absent: reasons by name for objects that will not exist.
+        """
         start = time.perf_counter()
         status, found, remedy = self._outcome(parts, absent)
         return Finding(self.name, self.group, moment, status, redact(found), remedy, time.perf_counter() - start)
@@ -120,7 +133,7 @@ class CheckInfo:
         if missing and missing[0] in absent:
             return SKIPPED, absent[missing[0]], ""
         if missing:
-            return FAILED, f"no {missing[0]} was provided", "please report this error of the program"
+            return FAILED, f"no {missing[0]} was provided", "please report this bug"
         try:
             return OK, self.function(**{name: parts[name] for name in self.parts}), ""
         except CheckWarned as warning:
@@ -129,14 +142,14 @@ class CheckInfo:
             return FAILED, failure.found, failure.remedy
         except CheckSkipped as skipped:
             return SKIPPED, str(skipped), ""
-        except Exception as crash:  # noqa: BLE001  # whatever breaks a check is a finding, never a pass
+        except Exception as crash:  # noqa: BLE001  # a check that crashes must never pass
             return FAILED, f"{type(crash).__name__}: {crash}", _where(crash)
 
 
 def _where(crash: Exception) -> str:
-    """File and line of an exception that is no message to the user."""
+    """Return advice for an exception: a reference to its message for a user error, else its file and line."""
     if isinstance(crash, UserError):
-        return "the message says what to do"
+        return "follow the message"
     frame = traceback.extract_tb(crash.__traceback__)[-1]
     return f"exception in {Path(frame.filename).name}, line {frame.lineno}"
 
@@ -145,7 +158,7 @@ _CHECKS: dict[str, CheckInfo] = {}
 
 
 def check(*moments: str) -> Callable[[Check], Check]:
-    """Register a function as a check that is made at these moments."""
+    """Return a decorator that registers a function as a check for these moments."""
 
     def register(function: Check) -> Check:
         name, group = function.__name__, function.__module__.rpartition("checks_")[2]
@@ -156,7 +169,7 @@ def check(*moments: str) -> Callable[[Check], Check]:
 
 
 def all_checks() -> list[CheckInfo]:
-    """Every check, in the order in which they are made."""
+    """Return all checks in the order in which they are made."""
     for group in GROUPS:
         importlib.import_module(f"rl.doctor.checks_{group}")
     groups = list(GROUPS)
@@ -166,11 +179,11 @@ def all_checks() -> list[CheckInfo]:
 class Doctor:
     """Makes the checks of one run, moment by moment.
 
-    log: receives lines for people.
-    path: JSON file to which the findings are written after each moment; None: none.
+    log: function that prints a line.
+    path: JSON file to which the findings are written after each moment; None: do not write them.
     only: names of checks or groups to make; None: all.
-    rehearses: whether this is a rehearsal, in which the first update is checked.
-    findings: so far.
+    rehearses: True in a short trial training, in which the first update is checked.
+    findings: all findings so far.
     """
 
     def __init__(
@@ -188,7 +201,7 @@ class Doctor:
             near = did_you_mean(name, known)
             raise DoctorError(f"there is no check {name!r}{near or '; scripts/doctor.py prints the names of all'}")
         self.findings: list[Finding] = []
-        self._earlier = read_findings(path) if path else []  # of a run that is resumed
+        self._earlier = read_findings(path) if path else []  # findings before the run was resumed
         self._parts: dict[str, Any] = {}
         self._absent: dict[str, str] = {}
 
@@ -197,11 +210,14 @@ class Doctor:
         self._parts |= parts
 
     def lack(self, **reasons: str) -> None:
-        """Skip checks of objects that will not exist, with the reason."""
+        """Declare that objects will not exist, with reasons; checks that need them are skipped."""
         self._absent |= reasons
 
     def examine(self, moment: str, **parts: Any) -> None:
-        """Make the checks of a moment; the random numbers of the run are left unchanged.  parts: objects for these only."""
+        """Make the checks of a moment, without changing the state of torch's random generator.
+
+        parts: additional objects for these checks only.
+        """
         with torch.random.fork_rng(devices=[]):
             new = [
                 info.examine(moment, self._parts | parts, self._absent)
@@ -221,7 +237,7 @@ class Doctor:
                 self.log(f"{MARKS[finding.status]} {finding.sentence}")
 
     def record_failure(self, moment: str, name: str, error: Exception) -> None:
-        """Record the failure of a step of the run; checks that need its result are skipped."""
+        """Record that a step of the run failed, and skip all later checks of objects that do not exist yet."""
         parts = {part for info in all_checks() for part in info.parts}
         self.lack(**dict.fromkeys(parts - self._absent.keys(), f"{name} failed before"))
         found = f"{type(error).__name__}: {error}"
@@ -234,13 +250,13 @@ class Doctor:
 
 
 def summary(findings: Iterable[Finding]) -> str:
-    """Number of findings of each status."""
+    """Describe the number of findings with each status."""
     counts = Counter(finding.status for finding in findings)
     return ", ".join(f"{counts[status]} {status}" for status in MARKS if counts[status]) or "nothing to check"
 
 
 def findings_table(findings: Iterable[Finding]) -> str:
-    """A row per check, then the remedies."""
+    """Format a table with one row per check, followed by the remedies."""
     findings = list(findings)
     rows = [
         (MARKS[one.status], one.group, one.check.replace("_", " "), one.found, f"{one.seconds:.1f}") for one in findings
@@ -251,28 +267,28 @@ def findings_table(findings: Iterable[Finding]) -> str:
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """Findings of a doctor.json; [] if there is no such file.  DoctorError for a file that is something else."""
+    """Read the findings of a doctor.json; [] if it does not exist.  Raises DoctorError for an invalid file."""
     if not path.is_file():
         return []
-    remedy = "delete the file, it will be written again"
+    remedy = "delete the file; it will be written again"
     data = read_json(path, DoctorError, remedy)
     try:
         found: list[Finding] = from_plain(list[Finding], data["findings"] if isinstance(data, dict) else None)
         if odd := [one for one in found if one.status not in MARKS or one.moment not in MOMENTS]:
             raise PlainError(f"status {odd[0].status!r}, moment {odd[0].moment!r}")
     except (KeyError, PlainError) as error:
-        raise DoctorError(f"{path}: no findings of the doctor ({error}); {remedy}") from error
+        raise DoctorError(f"{path}: invalid findings ({error}); {remedy}") from error
     return found
 
 
 def report_rows(findings: Iterable[Finding]) -> dict[str, Any] | None:
-    """Findings for the HTML report; None if there are none."""
+    """Return the findings for the HTML report, or None if there are none."""
     rows = [{"check": one.check, "": MARKS[one.status], "found": one.found, "to do": one.remedy} for one in findings]
     return {"summary": summary(findings), "findings": rows} if rows else None
 
 
 def to_dict(findings: Iterable[Finding]) -> dict[str, Any]:
-    """Plain values for doctor.json and ``--json``."""
+    """Return plain values for doctor.json and ``--json``."""
     findings = list(findings)
     failed = any(finding.status == FAILED for finding in findings)
     return {"passed": not failed, "findings": [asdict(finding) for finding in findings]}

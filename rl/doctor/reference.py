@@ -1,8 +1,8 @@
-"""Reference bands: what seeds of one configuration reach at fixed step counts, and how fast; runs outside them alarm.
+"""Reference bands: ranges of metrics at fixed step counts, and of speed, computed from several seeds of one configuration.
 
     write_json(path, make_reference(runs))       # several seeds of one label
     report = check_run(run, load_reference(path))
-    report.alarms, report.text()
+    report.alarms, report.text()                 # values on the wrong side of their bands; table
 
 Format of the file: ``docs/file_formats.md``.
 """
@@ -23,11 +23,11 @@ from rl.evaluation.results import ResultsError
 from rl.events import Scalars
 
 FORMAT, VERSION = "npp-reference", 1
-POINTS = 5  # step counts, evenly spaced up to the end of the shortest run
-SPEED_TOLERANCE = 0.1  # share by which a run may be slower than the slowest one of the reference
-# Half widths of a 99 % interval for one more value, in standard deviations of n values: Student's t with n - 1 degrees.
+POINTS = 5  # number of step counts, evenly spaced up to the end of the shortest run
+SPEED_TOLERANCE = 0.1  # fraction by which a run may be slower than the slowest run of the reference
+# Quantiles of Student's t with n - 1 degrees of freedom for a 99 % prediction interval, by the number of values n.
 _STUDENT = {2: 63.66, 3: 9.92, 4: 5.84, 5: 4.60, 6: 4.03, 7: 3.71, 8: 3.50, 9: 3.36, 10: 3.25}
-# Tag -> (least half width of its band, side of the band that alarms).
+# Tag -> (smallest half width of its band, side of the band on which values are alarms).
 TAGS = {
     "eval/all_success": (0.05, "below"),
     "rollout/success_rate": (0.05, "below"),
@@ -40,7 +40,11 @@ TAGS = {
 
 @dataclass(frozen=True)
 class BandCheck:
-    """A value and its band; verdict: "in", "worse", "better" or "not reached"."""
+    """A value and its band.
+
+    at: step count.
+    verdict: "in", "worse", "better" or "not reached".
+    """
 
     tag: str
     at: int
@@ -52,7 +56,10 @@ class BandCheck:
 
 @dataclass(frozen=True)
 class ReferenceReport:
-    """Values of a run and their bands; notes: what could not be compared, and settings that differ."""
+    """Values of a run and their bands.
+
+    notes: omitted comparisons, and settings that differ.
+    """
 
     name: str
     rows: list[BandCheck]
@@ -65,11 +72,11 @@ class ReferenceReport:
 
     @property
     def missing(self) -> list[BandCheck]:
-        """Values at step counts that the run has not reached; with any, the result is undecided."""
+        """Values at step counts that the run has not reached.  If there are any, the result is undecided."""
         return [row for row in self.rows if row.verdict == "not reached"]
 
     def text(self) -> str:
-        """Table, notes and verdict."""
+        """Format table, notes and verdict."""
         cells = []
         for row in self.rows:
             numbers = ("–" if x is None else f"{x:.4g}" for x in (row.value, row.low, row.high))
@@ -84,15 +91,15 @@ class ReferenceReport:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes), verdict])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return asdict(self) | {"alarms": [asdict(row) for row in self.alarms], "missing": len(self.missing)}
 
 
 def make_reference(runs: Sequence[Run]) -> dict[str, Any]:
-    """Reference of several seeds of one label.  ResultsError for fewer than two seeds, or several labels."""
+    """Compute reference bands.  Raises ResultsError for fewer than two runs, and for runs of several labels."""
     if len(runs) < 2 or len({run.label for run in runs}) > 1:
         names = ", ".join(f"{run.label} seed {run.seed}" for run in runs)
-        raise ResultsError(f"{names}: a reference is made of two or more seeds of one label (three or more are better)")
+        raise ResultsError(f"{names}: a reference needs two or more seeds of one label; three or more are better")
     metrics = {}
     for tag, (least, _) in TAGS.items():
         series = [run.scalars[tag] for run in runs if tag in run.scalars]
@@ -117,7 +124,7 @@ def make_reference(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _fixed_steps(series: Sequence[Scalars]) -> list[int]:
-    """Steps that all runs have reached."""
+    """Return up to POINTS step counts that all runs have reached."""
     first, last = max(int(s.steps[0]) for s in series), min(int(s.steps[-1]) for s in series)
     if last <= first:
         return [last]
@@ -136,7 +143,7 @@ def _value(scalars: Scalars, at: int) -> float:
 
 
 def load_reference(path: Path) -> dict[str, Any]:
-    """Read a reference file; ResultsError for anything else."""
+    """Read a reference file.  Raises ResultsError if it is invalid."""
     data = read_json(path, ResultsError, "make one with --write-reference")
     band = {"low": float, "high": float}
     wrong = mismatch(data, {"format": str, "version": int, "metrics": {...: [{"at": int} | band]}})
@@ -145,25 +152,25 @@ def load_reference(path: Path) -> dict[str, Any]:
     if not wrong and (data["format"], data["version"]) != (FORMAT, VERSION):
         wrong = f"format {data['format']!r}, version {data['version']!r}"
     if wrong:
-        raise ResultsError(f"{path}: no reference of version {VERSION} ({wrong}); make one with --write-reference")
+        raise ResultsError(f"{path}: not a reference of version {VERSION} ({wrong}); make one with --write-reference")
     return data
 
 
 def check_run(run: Run, reference: Mapping[str, Any]) -> ReferenceReport:
-    """Compare a run with a reference.  ResultsError if it has reached none of the step counts."""
+    """Compare a run with a reference.  Raises ResultsError if it has not reached any of the step counts."""
     rows = [
         _check(run.scalars.get(tag), tag, int(band["at"]), float(band["low"]), float(band["high"]))
         for tag, bands in reference["metrics"].items()
         for band in bands
     ]
     if all(row.verdict == "not reached" for row in rows):
-        raise ResultsError(f"{run.folder}: has reached none of the reference's step counts; train for longer")
+        raise ResultsError(f"{run.folder}: has not reached any step count of the reference; train for longer")
     notes = list(_different_settings(run, reference))
     speed = reference.get("seconds_per_million_decisions", {})
     cost = seconds_per_decision(run.scalars)
     if run.machine_key not in speed:
         machines = "; ".join(speed) or "none"
-        notes.append(f"speed is not compared: measured on {run.machine_key}, the reference on {machines}")
+        notes.append(f"speed is not compared: the run is from {run.machine_key}, the reference from {machines}")
     elif len(cost):
         low, high = (float(speed[run.machine_key][name]) for name in ("low", "high"))
         value, high = 1e6 * float(cost.sum(axis=1).mean()), high * (1 + SPEED_TOLERANCE)
@@ -174,7 +181,7 @@ def check_run(run: Run, reference: Mapping[str, Any]) -> ReferenceReport:
 
 def _check(scalars: Scalars | None, tag: str, at: int, low: float, high: float) -> BandCheck:
     if scalars is None:
-        return BandCheck(tag, at, None, low, high, "worse")  # a missing metric is an alarm, too
+        return BandCheck(tag, at, None, low, high, "worse")  # a missing metric is an alarm
     if at > scalars.steps[-1]:
         return BandCheck(tag, at, None, low, high, "not reached")
     value = _value(scalars, at)
@@ -186,12 +193,12 @@ def _check(scalars: Scalars | None, tag: str, at: int, low: float, high: float) 
 
 
 def _settings(run: Run) -> dict[str, str]:
-    """Settings without the seed and paths."""
+    """Return the settings without seed and paths."""
     return {name: fact.value for name, fact in run.facts["settings"].items() if name not in (*PLACES, "seed")}
 
 
 def _different_settings(run: Run, reference: Mapping[str, Any]) -> Iterator[str]:
-    """A note for each setting that differs from that of the reference, changed defaults included."""
+    """Yield a note for each setting that differs from the reference, also if its default has changed."""
     theirs, mine = reference.get("settings", {}), _settings(run)
     for name in dict.fromkeys((*theirs, *mine)):
         one, other = (settings.get(name, "unknown") for settings in (theirs, mine))

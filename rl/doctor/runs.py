@@ -1,4 +1,4 @@
-"""Stored runs, also of other versions of the project, and the settings, data and machines in which they differ.
+"""Stored runs of this and other versions of the project, and differences between their settings, data and machines.
 
     for run in find_runs(folder):                # folder of an experiment, or of one training in it
         run.label, run.seed                      # "vision_free", 1
@@ -6,7 +6,8 @@
     found = differences([old.facts, new.facts])
     explanation(divergence, found)               # "because ppo.gae_lambda 0.95 → 0.92"
 
-Only stored files are read.  What a version does not write is absent; settings unknown to this version are included.
+Only stored files are read.  Facts that another version did not store are absent.  Settings that this version does not know
+are included.
 """
 
 import re
@@ -24,22 +25,22 @@ from rl.evaluation.results import History, ResultsError, read_history
 from rl.events import Scalars, event_folders, read_scalars
 from rl.ppo.digests import Row, read_trail
 
-RUN_FILE = "run.json"  # of one training: its settings with their sources
-DEMONSTRATIONS_FILE = "demonstrations.json"  # in ``pretrain``: digest of the demonstrations
-# Parts of a run's facts, and the key of config.json that holds each.
+RUN_FILE = "run.json"  # settings of one training, with their sources
+DEMONSTRATIONS_FILE = "demonstrations.json"  # digest of the demonstrations, in the folder ``pretrain``
+# Parts of the facts of a run -> key in config.json.
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}
-# Keys of config.json that are no settings, or only name a run.
+# Keys of config.json that are not settings, or have no effect on training.
 _NO_SETTINGS = {
     *("machine", "command", "sources", "architectures"),
     *("experiment_name", "output_dir", "resume_from", "seeds", "debug", "config_files", "recipe"),
 }
-# Settings that are paths; "data" has digests of what is there.
+# Settings that are paths; the part "data" of the facts has digests of the contents.
 PLACES = ("train_dataset", "dev_dataset", "test_dataset", "single_level", "replay_data_dir")
 _SEED = re.compile(r"seed_(\d+)")
 
 
 class Fact(NamedTuple):
-    """A value in words, and its source ("default", "command line", "profile ...", ...; "" if unknown)."""
+    """A value as text, and its source ("default", "command line", "profile ...", ...; "" if unknown)."""
 
     value: str
     source: str = ""
@@ -48,19 +49,19 @@ class Fact(NamedTuple):
         return f"{self.value} ({self.source})" if self.source else self.value
 
 
-ABSENT = Fact("–")  # in a run of another version
+ABSENT = Fact("–")  # not stored by the version of the run
 
-Facts = dict[str, dict[str, Fact]]  # part of PARTS -> dotted name -> Fact
+Facts = dict[str, dict[str, Fact]]  # key of PARTS -> dotted name -> Fact
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """One training.
 
-    label: architecture, with the condition where the experiment has several.
-    seed: None if unknown.
-    machine: in words; "" if unknown.
-    speed: decisions_per_s, and share of each phase; None unless the training has finished.
+    label: architecture, followed by the condition if the experiment has several.
+    seed: random seed, or None if unknown.
+    machine: description of the machine, or "" if unknown.
+    speed: ``decisions_per_s``, and ``share`` of each phase; None unless the training has finished.
     """
 
     folder: Path
@@ -72,45 +73,45 @@ class Run:
 
     @cached_property
     def trail(self) -> list[Row]:
-        """Digest trail; [] without one."""
+        """Digest trail, or [] if there is none."""
         return read_trail(self.folder)
 
     @cached_property
     def history(self) -> History | None:
-        """Success on each dev level; None if not stored."""
+        """Success on each dev level, or None if it was not stored."""
         return read_history(self.folder)
 
     @cached_property
     def scalars(self) -> dict[str, Scalars]:
-        """Tag -> its values; {} without event files."""
-        own = self.folder / "tensorboard"  # below the folder there may be those of seeds that were added
+        """Scalars by tag; {} without event files."""
+        own = self.folder / "tensorboard"  # not all event files below the folder, which may belong to other seeds
         place = own if own.is_dir() else self.folder
         return read_scalars(place) if event_folders(place) else {}
 
     @property
     def finished(self) -> bool:
-        """True if the training, including its final evaluation, is over."""
+        """True if the training and its final evaluation have finished."""
         return (self.folder / FINISHED_FILE).is_file()
 
     @property
     def machine_key(self) -> str:
-        """Processor, cores and system; speeds are compared only where these are equal."""
+        """Processor, cores and operating system; speeds are compared only if these are equal."""
         host = self.facts["machine"]
         return ", ".join(fact.value for fact in host.values()) or self.machine
 
 
 def find_runs(folder: Path) -> list[Run]:
-    """Trainings in the folder of an experiment, or the one in a training's own folder.  ResultsError without any."""
+    """Return all trainings in the folder of an experiment or of a training.  Raises ResultsError if there are none."""
     if not folder.is_dir():
-        raise ResultsError(f"{folder}: no such folder; give that of an experiment, or of one training in it")
+        raise ResultsError(f"{folder}: no such folder; give the folder of an experiment, or of one training in it")
     folder = folder.absolute()
     root = next((place for place in (folder, *folder.parents[:3]) if (place / "config.json").is_file()), None)
     if root is None:
-        raise ResultsError(f"{folder}: no config.json there or above; give the folder of an experiment")
+        raise ResultsError(f"{folder}: no config.json in it or in a folder above; give the folder of an experiment")
     config = _read_json(root / "config.json")
     found = [place for place in (*sorted(folder.rglob("*")), folder) if _is_training(place)]
     if not found:
-        raise ResultsError(f"{folder}: no training has begun there; give the folder of an experiment that has")
+        raise ResultsError(f"{folder}: no training has begun in it; give the folder of another experiment")
     try:
         return [_read(root, place, config) for place in found]
     except (TypeError, KeyError, AttributeError) as error:
@@ -141,7 +142,11 @@ def _read(root: Path, folder: Path, config: dict) -> Run:
 
 
 def _settings(config: dict, own: dict) -> dict[str, Fact]:
-    """Every setting by dotted name; ``own`` settings of the training, with sources, win over those of the experiment."""
+    """Return all settings by dotted name.
+
+    config: contents of config.json of the experiment.
+    own: contents of run.json of the training, which takes precedence and has the sources.
+    """
     left_out = {*PARTS.values(), *_NO_SETTINGS}
     plain = _flat({name: value for name, value in config.items() if name not in left_out})
     resolved = {
@@ -153,7 +158,7 @@ def _settings(config: dict, own: dict) -> dict[str, Fact]:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Fact]:
-    """Nested values by dotted names."""
+    """Return nested values by dotted names."""
     found: dict[str, Fact] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -168,10 +173,10 @@ def _words(value: object) -> str:
 
 
 def _read_json(path: Path) -> dict:
-    """The object in a file; {} without that file."""
+    """Return the JSON object in a file; {} if the file does not exist."""
     if not path.is_file():
         return {}
-    data = read_json(path, ResultsError, "it was cut off or changed: use another run")
+    data = read_json(path, ResultsError, "it is damaged: use another run")
     if not isinstance(data, dict):
         raise ResultsError(f"{path}: not a JSON object; give the folder of an experiment")
     return data
@@ -181,14 +186,14 @@ def _read_json(path: Path) -> dict:
 # Differences
 
 COLUMNS = {2: ("old", "new"), 3: ("old", "broken", "fixed")}
-_LONGEST = 60  # characters of a value that are shown
+_LONGEST = 60  # largest number of characters of a value in tables
 _SIZES = tuple(f"settings.{part}.{name}" for name in ("num_envs", "rollout_length") for part in ("plan", "hardware"))
 _ARITHMETIC = tuple(f"settings.{name}" for name in ("plan.precision", "plan.device", "plan.torch_threads")) + (
     "settings.hardware.mixed_precision",
 )
 _START = ("settings.architecture", "settings.seed")
 _RETURNS = ("settings.ppo.gae_lambda", "settings.ppo.gamma")
-# Part of a digest trail -> beginnings of the names of facts that change it first, the most probable first.
+# Part of a digest trail -> prefixes of the names of facts that can change it first, in order of probability.
 CAUSES = {
     "observations": (*_START, "settings.frame_skip", *_SIZES, "data.train", "settings.curriculum."),
     "log_probs": (*_START, *_ARITHMETIC, *_SIZES),
@@ -212,7 +217,10 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact that differs between runs, with its value in each."""
+    """A fact that differs between runs.
+
+    values: the fact in each run.
+    """
 
     part: str
     name: str
@@ -223,7 +231,7 @@ class Difference:
 
 
 def differences(runs: Sequence[Facts]) -> list[Difference]:
-    """Facts in which runs differ; a fact that one of them lacks is ABSENT there."""
+    """Return the facts in which runs differ.  A fact that a run lacks is ABSENT."""
     found = []
     for part in PARTS:
         tables = [facts.get(part, {}) for facts in runs]
@@ -235,7 +243,7 @@ def differences(runs: Sequence[Facts]) -> list[Difference]:
 
 
 def difference_table(found: Sequence[Difference], columns: Sequence[str]) -> str:
-    """A row for each difference, with the source of each value where it is known."""
+    """Format a table with one row per difference, with the source of each value if it is known."""
     rows = [(row.part, row.name, *(_short(str(fact)) for fact in row.values)) for row in found]
     return table(("what", "name", *columns), rows, "l" * (2 + len(columns)))
 
@@ -245,7 +253,7 @@ def _short(text: str) -> str:
 
 
 def explanation(divergence: Divergence, found: Sequence[Difference]) -> str:
-    """Probable reason of a divergence among the recorded differences, beginning with "because", "perhaps" or "and"."""
+    """Return the probable reason for a divergence; the text begins with "because", "perhaps" or "and"."""
     known = [row for row in found if ABSENT not in row.values and row.name not in PLACES]
     for cause in CAUSES.get(divergence.part, ()):
         if chosen := [row for row in known if f"{row.part}.{row.name}".startswith(cause)]:
@@ -255,5 +263,5 @@ def explanation(divergence: Divergence, found: Sequence[Difference]) -> str:
             return f"perhaps because of different {part}: {', '.join(map(str, chosen[:3]))}"
     if divergence.schedule:
         values = ", ".join(f"{name} {a:g} → {b:g}" for name, (a, b) in divergence.schedule.items())
-        return f"because of the schedule ({values}): a time budget makes it follow the clock"
-    return "and no recorded fact differs: look for what does not repeat (threads, GPU, a fault), or a resume"
+        return f"because of scheduled settings ({values}), which depend on the clock if there is a time budget"
+    return "and no recorded fact differs: look for non-determinism (threads, GPU, hardware faults), or a resumed run"

@@ -1,4 +1,4 @@
-"""Search on top of a trained agent: finish levels that it does not finish alone, and shorten its runs.
+"""Search guided by a trained agent: find runs on levels that the agent does not finish itself, and shorten runs.
 
-``solve`` searches one level, ``command`` is ``scripts/solve.py``.  Results and cost: docs/search_and_export.md.
+``solve`` searches one level; ``command`` implements ``scripts/solve.py``.  docs/search_and_export.md has results and costs.
 """

@@ -2,7 +2,8 @@
 
     run(*parse(argv))
 
-Writes runs, videos, ``results.json`` and ``report.html`` into ``--out``, and with --demonstrations replay sets for training.
+Writes runs, videos, ``results.json`` and ``report.html`` into the folder of ``--out``, and replay sets for training into the
+folder of ``--demonstrations``, if given.
 """
 
 import re
@@ -39,13 +40,16 @@ from rl.search.guided_search import Agent
 from rl.search.levels import Task, read_tasks
 from rl.search.solve import Interrupted, Solution, SolveSettings, solve
 
-SOURCE = "solve"  # of a demonstration, in its metadata
-REPLAYS, FILMS, ROUTES = "replays", "films", "routes"  # folders of the files
+SOURCE = "solve"  # "source" in the metadata of demonstrations
+REPLAYS, FILMS, ROUTES = "replays", "films", "routes"  # sub-folders of --out
 
 
 @dataclass(frozen=True)
 class Solved:
-    """A level with its solution.  stem: file name without suffix."""
+    """A level with its solution.
+
+    stem: file name of the output files, without suffix.
+    """
 
     task: Task
     solution: Solution
@@ -53,7 +57,7 @@ class Solved:
 
     @property
     def frames(self) -> int | None:
-        """Length of the run, or None."""
+        """Length of the run in frames, or None."""
         return None if self.solution.run is None else self.solution.run.frames
 
     @cached_property
@@ -64,7 +68,7 @@ class Solved:
 
     @property
     def score(self) -> float | None:
-        """Score of the run as the game shows it, or None."""
+        """Score of the run in the game, or None."""
         return None if self.frames is None or self.gold is None else score(self.frames, self.gold)
 
     @property
@@ -74,12 +78,12 @@ class Solved:
 
     @property
     def replay(self) -> Replay:
-        """The run."""
+        """The run as a replay."""
         assert self.solution.run is not None
         return Replay(self.task.level, self.solution.run.inputs, success=True, name=self.task.name)
 
     def facts(self) -> dict[str, Any]:
-        """Entry of the results file."""
+        """Return the entry of the results file."""
         known = asdict(self.solution)
         del known["run"]
         task = self.task
@@ -92,16 +96,19 @@ class Solved:
 
 @dataclass(frozen=True)
 class Job:
-    """Settings of the command, without those of the search."""
+    """Settings of the command, except for the settings of the search."""
 
     level: Path
-    agent: Path = setting(MISSING, "file written by training", flag="agent", metavar="CHECKPOINT")
-    against: Path | None = setting(None, "recording of the level to compare with", flag="against", metavar="REPLAY")
-    out: Path = setting(Path("solved"), "new folder for runs, films and the page", flag="out", aliases=("output-dir",))
+    agent: Path = setting(MISSING, "checkpoint of the agent", flag="agent", metavar="CHECKPOINT")
+    against: Path | None = setting(None, "replay of a single LEVEL to compare with", flag="against", metavar="REPLAY")
+    out: Path = setting(Path("solved"), "new folder for runs, videos and report", flag="out", aliases=("output-dir",))
     demonstrations: Path | None = setting(
-        None, "new folder for the runs as replay sets, CATEGORY.h5, to train on", flag="demonstrations", metavar="DIR"
+        None,
+        "also write the runs to this new folder for training, as CATEGORY.h5",
+        flag="demonstrations",
+        metavar="DIR",
     )
-    films: int = setting(1, "films of each category, at most", flag="films", low=0)
+    films: int = setting(1, "largest number of videos per category", flag="films", low=0)
     video_fps: int = same_setting(VideoConfig, "video_fps", needs="")
     allow_unsupported: bool = same_setting(ExperimentConfig, "allow_unsupported", group="")
     workers: int | None = same_setting(Workers, "workers")
@@ -115,9 +122,10 @@ class Job:
 
 
 def run(job: Job, settings: SolveSettings) -> int:
-    """Solve, write and print; return 1 if a level was not solved.  An interruption saves the runs found so far.
+    """Solve levels, write and print the results; return 1 if a level was not solved, else 0.
 
-    If ``job.out`` is not empty, a new folder ``solved_2`` and so on is used.
+    If ``job.out`` is not empty, a new folder ``solved_2``, ``solved_3``, ... is used.  On Ctrl-C, the runs found so far are
+    saved.
     """
     agent, tasks = _prepare(job)
     for note in oddities(task.level for task in tasks):
@@ -137,7 +145,7 @@ def run(job: Job, settings: SolveSettings) -> int:
                         save_run(one, job.out)
                         demonstrate(one)
         except KeyboardInterrupt:
-            where = f"; the runs found are in {job.out}" if any(one.solution.run for one in solved) else ""
+            where = f"; runs found so far are in {job.out}" if any(one.solution.run for one in solved) else ""
             raise KeyboardInterrupt(f"{len(solved)} of {len(tasks)} levels were searched{where}") from None
         print(summary_text(solved))
         check()
@@ -153,21 +161,21 @@ def _prepare(job: Job) -> tuple[Shipped, list[Task]]:
     if job.demonstrations is not None:
         check_output_folder(job.demonstrations, "--demonstrations")
         if job.demonstrations.resolve() == job.out.resolve():
-            raise ConfigError("is the folder of --out; give one of its own", "--demonstrations", job.demonstrations)
+            raise ConfigError("is the folder of --out; give another folder", "--demonstrations", job.demonstrations)
         if _has_files(job.demonstrations):
             raise ConfigError("is not empty; give a new folder", "--demonstrations", job.demonstrations)
     plugins.load(job.plugins)
     agent = Shipped.of(Agent.load(job.agent), job.plugins)
     tasks = _supported(read_tasks(job.level, job.against), job.allow_unsupported)
     if job.cluster and len(tasks) == 1:
-        raise ConfigError("one level is searched on this machine; leave it out", "--cluster", job.cluster)
+        raise ConfigError("is only for several levels; leave it out", "--cluster", job.cluster)
     return agent, tasks
 
 
 def _supported(tasks: list[Task], allow_unsupported: bool) -> list[Task]:
-    """Leave out levels with entities that the simulator leaves out, and print their number.
+    """Remove levels with unsupported entities unless they are allowed, and print a note about them.
 
-    Raises LevelSetError if nothing is left.
+    Raises LevelSetError if no level is left.
     """
     unsupported = [task.level for task in tasks if task.level.support == UNSUPPORTED]
     if allow_unsupported or not unsupported:
@@ -190,9 +198,9 @@ def _solve_one(agent: Shipped, settings: SolveSettings, task: Task) -> Solution:
 def _solutions(
     job: Job, settings: SolveSettings, agent: Shipped, tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Solution]]:
-    """Yield each level with its solution: a single level uses all cores, several use one process each.
+    """Yield each level with its solution.  A single level is searched with all cores, several in one process each.
 
-    With a single level, Ctrl-C yields the best solution so far.
+    With a single level, the best solution so far is yielded on Ctrl-C.
     """
     if len(tasks) == 1:
         with progress_bar(title="searching", total=settings.budget, unit="frame") as bar:
@@ -216,7 +224,10 @@ def _solutions(
 
 @contextmanager
 def _demonstrations(folder: Path | None) -> Iterator[Any]:
-    """Function that adds a run to the replay set of its category; all sets are written at the end, also after errors."""
+    """Yield a function that adds a run to the replay set of its category.
+
+    The sets are written at the end of the block, also after an error.
+    """
     with ExitStack() as stack:
         writers: dict[str, ReplayWriter] = {}
         if folder is not None:
@@ -261,7 +272,7 @@ def file_stem(name: str, used: set[str]) -> str:
 
 
 def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
-    """A row per level."""
+    """Return the rows of the result table, one per level."""
     return [
         {
             "level": one.task.caption,
@@ -281,20 +292,20 @@ def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
 
 
 def summary(solved: Sequence[Solved]) -> list[str]:
-    """Results as sentences."""
+    """Return the results as sentences."""
     won = [one for one in solved if one.frames is not None]
     finders = Counter(one.solution.found_by for one in won)
     lines = [f"solved {len(won)} of {len(solved)}" + (f": {_counts(finders)}" if won else "")]
     modelled = sum(one.task.level.support == MODELLED for one in won)
     if modelled:
-        lines.append(f"{modelled} of {len(won)} runs are in modelled levels: they may end differently in the game")
+        lines.append(f"{modelled} of {len(won)} runs are on modelled levels: they may end differently in the game")
     ratios = [one.fraction_of_par for one in won if one.fraction_of_par is not None]
     if ratios:
         within = sum(ratio <= 1 for ratio in ratios)
-        lines.append(f"length in pars: median {median(ratios):.3f}; par or less on {within} of {len(ratios)}")
+        lines.append(f"length / par: median {median(ratios):.3f}; at most par on {within} of {len(ratios)} levels")
     beaten = [one.frames < one.task.recorded_frames for one in won if one.frames and one.task.recorded_frames]
     if beaten:
-        lines.append(f"faster than the recording: {sum(beaten)} of {len(beaten)}")
+        lines.append(f"faster than the recording on {sum(beaten)} of {len(beaten)} levels")
     finding, shortening, evaluated, foreseen = (
         mean(getattr(one.solution, name) for one in solved)
         for name in ("finding", "shortening", "evaluated", "foreseen")
@@ -311,7 +322,7 @@ def _counts(finders: Counter[str]) -> str:
 
 
 def summary_text(solved: Sequence[Solved]) -> str:
-    """Table and summary, and for a single level the difference between its run and the recording."""
+    """Format table and summary, and for a single level the comparison of its run with the recording."""
     found = rows(solved)
     shown = [[f"{value:,}" if isinstance(value, int) else "-" if value is None else value for value in row.values()]
              for row in found]  # fmt: skip
@@ -330,7 +341,7 @@ def save_run(one: Solved, folder: Path) -> None:
 
 
 def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
-    """Render a video and the route of the run, beside the recording's; return the entry of the page."""
+    """Record a video and draw the route of a run, and of the recording; return the entry of the report."""
     level, replay, name = one.task.level, one.replay, one.task.caption
     run = simulate(level, replay.inputs)
     if one.task.recorded is None:
@@ -350,7 +361,7 @@ def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
 def report_page(
     solved: Sequence[Solved], films: Sequence[Mapping[str, Any]], title: str, settings: Mapping[str, Any]
 ) -> str:
-    """The page as text."""
+    """Return the report as HTML."""
     return render_page(
         "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=films, settings=settings
     )
@@ -360,7 +371,7 @@ def parse(argv: Sequence[str]) -> tuple[Job, SolveSettings]:
     """Parse the command line."""
     parser = Parser(
         prog="solve.py",
-        description="Search on top of an agent: finish a level, or each of a folder, and find shorter runs.",
+        description="Find runs that finish a level, or each level of a folder, and shorten them, guided by a trained agent.",
     )
     parser.add_argument(
         "level", type=Path, metavar="LEVEL", help="level file, replay or attract file, or a folder of levels or replays"

@@ -1,14 +1,14 @@
 """Beam search and best-first search in the exact simulator, guided by a trained policy.
 
-**Beam search** advances all states by one decision.  The policy proposes: the most probable action sequences are simulated,
-about two per state.  The path distance selects: the resulting states nearest to the exit continue.  A beam of width 1 plays
-the policy's deterministic actions; the planner's beam (``nppsim.planner``) simulates all six actions of each state.
+**Beam search** advances all states of the beam by one decision.  It simulates the most probable action sequences under the
+policy, about two per state, and continues with the resulting states that are nearest to the exit by path distance.  A beam
+of width 1 plays the deterministic actions of the policy.  (The planner, ``nppsim.planner``, simulates all six actions.)
 
-**Best-first search** expands the most promising sequence of any length, which leads out of dead ends where a beam dies.
-Its order is PHS* of Orseau and Lelis, "Policy-guided heuristic search with guarantees" (AAAI 2021).
+**Best-first search** expands the most promising action sequence of any length.  It can leave dead ends in which a beam gets
+stuck.  Sequences are ordered as in PHS* (Orseau and Lelis, "Policy-guided heuristic search with guarantees", AAAI 2021).
 
-In both, states in one cell (``nppsim.planner.kernels.cell``) count as equal.  The critic is not used: as part of the beam's
-score it neither solved more levels nor shortened runs.
+Both treat states in the same cell (``nppsim.planner.kernels.cell``) as equal.  The critic is not used: as part of the score
+of the beam it neither solved more levels nor shortened runs.
 """
 
 import heapq
@@ -34,32 +34,32 @@ from nppsim.reward import MIN_PATH, RewardConfig
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy
 
-PACE = 1.5  # px per frame along the path, assumed by the best-first heuristic
-BATCH = 64  # nodes that the best-first search expands together
-_SHARE = RewardConfig(shaping=1.0)  # its potential is the covered fraction of the path
+PACE = 1.5  # speed along the path in px per frame that the best-first heuristic assumes
+BATCH = 64  # number of nodes that the best-first search expands together
+_SHARE = RewardConfig(shaping=1.0)  # with this weight, the shaping potential is the covered fraction of the path
 
 
 @dataclass(frozen=True)
 class Agent:
-    """A trained policy, in evaluation mode on the CPU, with its frame skip."""
+    """A trained policy in evaluation mode on the CPU, with its frame skip."""
 
     policy: NppPolicy
     frame_skip: int
 
     @classmethod
     def load(cls, path: Path) -> "Agent":
-        """Load a checkpoint.  Raises CheckpointError, also for a recurrent policy."""
+        """Load a checkpoint.  Raises CheckpointError for an invalid file and for a recurrent policy."""
         policy, facts = load_policy(path)
         if policy.memory is not None:
             raise CheckpointError(
                 f"{path}: {policy.architecture} is recurrent, and a search evaluates states out of order; give an agent "
-                "without a memory"
+                "without recurrent memory"
             )
         return cls(policy, facts["frame_skip"])
 
     @property
     def foreseen(self) -> int:
-        """Largest number of frames simulated for ``foresight`` of one state; 0 for an agent without it."""
+        """Largest number of frames simulated for the observation ``foresight`` of one state; 0 if it is not observed."""
         if "foresight" not in self.policy.observations:
             return 0
         onward = np.count_nonzero(np.arange(len(SAME_AS))[:, None] == SAME_AS)
@@ -67,18 +67,22 @@ class Agent:
 
     @torch.no_grad()
     def action_costs(self, observations: dict[str, np.ndarray], count: int) -> np.ndarray:
-        """-log probability float64[count, 6] of each action, nats, for the first ``count`` rows of raw observations."""
+        """Return the negative log-probability of each action, float64[count, 6], for the first ``count`` observations.
+
+        observations: raw observations by key.
+        """
         seen = {key: observations[key][:count] for key in self.policy.observations}
         logits, _ = self.policy.logits_and_values(self.policy.to_tensors(seen))
         return -torch.log_softmax(logits.double(), dim=1).numpy()
 
 
 class FrameBudget:
-    """Budget of one stage of a search.
+    """Budget of simulated frames for one stage of a search.
 
-    frames: simulated frames.
-    until: deadline (``time.monotonic``); None: no deadline.
-    progress: called with the number of newly simulated frames.
+    frames: largest number of simulated frames.
+    until: deadline (value of ``time.monotonic``); None: no deadline.
+    progress: function that is called with each number of newly simulated frames.
+    simulated: number of frames simulated so far.
     """
 
     def __init__(
@@ -88,7 +92,7 @@ class FrameBudget:
         self.simulated = 0
 
     def part(self, frames: int) -> "FrameBudget":
-        """Budget for a part of the stage, at most what is left."""
+        """Return a budget for a part of the stage, with at most the frames that are left."""
         return FrameBudget(min(frames, self.left), self._until, self.spend)
 
     def spend(self, frames: int) -> None:
@@ -98,20 +102,20 @@ class FrameBudget:
 
     @property
     def left(self) -> int:
-        """Frames left; 0 after the deadline."""
+        """Number of frames left; 0 after the deadline."""
         if self._until is not None and time.monotonic() >= self._until:
             return 0
         return max(self._frames - self.simulated, 0)
 
 
 class BeamSettings(NamedTuple):
-    """Parameters of a beam search.
+    """Parameters of a beam search.  Scores of states are in px of covered path.
 
-    width: states per decision.
-    branching: simulated actions per state, on average; 1 to 6.
-    speed_weight: weight of the speed along the path, frames.
-    cost_weight: penalty of improbable sequences, px per nat.
-    noise: random part of a score, px.
+    width: number of states in the beam.
+    branching: average number of simulated actions per state, 1 to 6.
+    speed_weight: weight of the speed along the path, in frames.
+    cost_weight: penalty for improbable sequences, in px per nat.
+    noise: largest random part of a score, in px.
     """
 
     width: int
@@ -122,13 +126,13 @@ class BeamSettings(NamedTuple):
 
 
 class GuidedSearch:
-    """Searches on one level; simulators are cached by size.
+    """Searches on one level.
 
-    rng: of the noise.
-    threads: of the simulators; None: all usable cores.
-    time_limit: of an episode, in frames.
+    rng: random generator for noise.
+    threads: number of threads of the simulators; None: all usable cores.
+    time_limit: length limit of an episode in frames.
     spawn: uint8[B], snapshot of the initial state.
-    evaluated: number of states evaluated by the policy.
+    evaluated: number of states evaluated by the policy so far.
     """
 
     def __init__(self, level: Level, agent: Agent, rng: np.random.Generator, threads: int | None = None):
@@ -139,12 +143,12 @@ class GuidedSearch:
         self.spawn = self.playing_envs(1).snapshot(0)
 
     def playing_envs(self, count: int) -> BatchSimulator:
-        """Environments for simulation, which observe only stacked frames."""
+        """Return environments for simulation, which only compute observations that are stacked."""
         policy = self.agent.policy
         return self._simulator(count, tuple(policy.stacking.stacked(policy.observations)) or ("game_state",))
 
     def observing_envs(self, count: int) -> BatchSimulator:
-        """Environments that compute the policy's observations of restored states."""
+        """Return environments that compute the observations of the policy for restored states."""
         return self._simulator(count, self.agent.policy.observations)
 
     def _simulator(self, count: int, observations: tuple[str, ...]) -> BatchSimulator:
@@ -169,9 +173,10 @@ class GuidedSearch:
         most_frames: int | None = None,
         start: np.ndarray | None = None,
     ) -> WinningRun | None:
-        """First win of a beam search from a snapshot (default: the spawn), or None.
+        """Return the first win that a beam search finds, or None.
 
-        most_frames: limit of the run's length, from the spawn.
+        most_frames: largest length of the run, counted from the initial state; None: time limit of the episode.
+        start: uint8[B], snapshot to start from; None: the initial state.
         """
         most_frames = self.time_limit if most_frames is None else most_frames
         beam = _Beam(self, settings, most_frames, self.spawn if start is None else start)
@@ -182,7 +187,7 @@ class GuidedSearch:
         return None
 
     def best_first(self, budget: FrameBudget) -> WinningRun | None:
-        """First win of a best-first search from the spawn, or None."""
+        """Return the first win that a best-first search from the initial state finds, or None."""
         search = _BestFirst(self)
         while budget.left and search.heap:
             won = search.advance(budget)
@@ -191,7 +196,7 @@ class GuidedSearch:
         return None
 
     def states_along(self, actions: np.ndarray, budget: FrameBudget) -> np.ndarray:
-        """Snapshots uint8[decisions, B] before each action of a run from the spawn."""
+        """Return snapshots uint8[decisions, B] of the states before each action of a run from the initial state."""
         simulator = self.playing_envs(1)
         simulator.restore(0, self.spawn)
         states = [self.spawn]
@@ -203,9 +208,9 @@ class GuidedSearch:
 
 
 class _Search:
-    """Common part of both searches: simulation, policy evaluation, duplicate detection, action sequences.
+    """Base class of both searches: simulation, policy evaluation, detection of duplicates, action sequences.
 
-    A stored state is a node, a number; the first one is 0.
+    The search tree has a numbered node per stored state; the root is node 0.
     """
 
     def __init__(self, search: GuidedSearch, envs: int, observing: int, most_frames: int):
@@ -213,11 +218,11 @@ class _Search:
         self.envs, self.observing = search.playing_envs(envs), search.observing_envs(observing)
         self.frame_skip = search.agent.frame_skip
         self.length = float(search.bank.path_length[0])  # px
-        self.visited: set[int] = set()  # cells
-        self._parents, self._actions = [-1], [-1]  # of each node
+        self.visited: set[int] = set()  # hashes of visited cells
+        self._parents, self._actions = [-1], [-1]  # parent of each node, and the action that leads from it to the node
 
     def play(self, rows: np.ndarray, actions: np.ndarray, budget: FrameBudget) -> int | None:
-        """Simulate one action from each state; return the environment of the fastest win, or None."""
+        """Simulate one action from each state; return the index of the environment with the fastest win, or None."""
         envs, count = self.envs, len(rows)
         envs.restore(slice(0, count), rows)
         before = envs.state.ninja["frame"][:count].copy()
@@ -234,18 +239,18 @@ class _Search:
         return int(winning[np.argmin(frames[winning])]) if winning.size else None
 
     def running(self, count: int) -> np.ndarray:
-        """bool[count]: episodes of the first environments that have not ended."""
+        """Return bool[count], True for each of the first environments whose episode has not ended."""
         return ~(self.envs.terminated[:count] | self.envs.truncated[:count])
 
     def covered(self, count: int) -> np.ndarray:
-        """Covered path length float64[count], px, in the first environments; negative behind the spawn."""
+        """Return the covered path length in px, float64[count], of the first environments; negative behind the start."""
         return self.envs.state.progress["potential"][:count] * max(self.length, MIN_PATH)
 
     def fresh(self, environments: Iterable[int], limit: int) -> np.ndarray:
-        """Select the first ``limit`` environments with unvisited cells, and mark these as visited."""
+        """Select the first ``limit`` environments whose states are in unvisited cells, and mark these cells as visited."""
         state, world = self.envs.state, self.search.bank.world
         found: list[int] = []
-        with np.errstate(over="ignore"):  # hashes, with NUMBA_DISABLE_JIT
+        with np.errstate(over="ignore"):  # with NUMBA_DISABLE_JIT, numpy warns about the overflow of hashes
             for i in environments:
                 if len(found) == limit:
                     break
@@ -256,20 +261,23 @@ class _Search:
         return np.array(found, np.int64)
 
     def evaluate(self, rows: np.ndarray) -> np.ndarray:
-        """-log probability float64[states, 6] of each action in these states, nats."""
+        """Return the negative log-probability of each action in these states, float64[states, 6]."""
         self.observing.restore(slice(0, len(rows)), rows)
         self.search.evaluated += len(rows)
         return self.search.agent.action_costs(self.observing.observe(np.arange(len(rows))), len(rows))
 
     def add_nodes(self, nodes: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Create a child of each node."""
+        """Create one child of each given node; return the new nodes."""
         first = len(self._parents)
         self._parents += nodes.tolist()
         self._actions += actions.tolist()
         return np.arange(first, len(self._parents))
 
     def actions_to(self, node: int, action: int, environment: int) -> WinningRun:
-        """Action sequence from the first state to a node and one action further; ``environment`` has the final state."""
+        """Return the action sequence from the root to a node, followed by ``action``.
+
+        environment: index of the environment that contains the final state.
+        """
         backwards = [action]
         while node:
             backwards.append(self._actions[node])
@@ -282,14 +290,14 @@ class _Search:
 
 
 class _Beam(_Search):
-    """State of a beam search.
+    """A beam search in progress.
 
-    rows: uint8[states, B], snapshots.
-    nodes: their nodes.
-    costs: -log probability of each sequence, nats, minus the smallest one.
-    covered_there: covered path length, px.
-    next_costs: float64[states, 6], -log probability of the next action.
-    frame: of the episode, equal for all states.
+    rows: uint8[states, B], snapshots of the states in the beam.
+    nodes: int64[states], their nodes.
+    costs: float64[states], negative log-probability of their action sequences, minus the smallest one.
+    covered_there: float64[states], covered path length in px.
+    next_costs: float64[states, 6], negative log-probability of each next action.
+    frame: frame of the episode, equal for all states.
     """
 
     def __init__(self, search: GuidedSearch, settings: BeamSettings, most_frames: int, start: np.ndarray):
@@ -306,7 +314,7 @@ class _Beam(_Search):
         self.next_costs = self.evaluate(self.rows)
 
     def advance(self, budget: FrameBudget) -> WinningRun | None:
-        """Advance by one decision; return the action sequence of a win, or None."""
+        """Advance the beam by one decision; return a winning run, or None."""
         costs = (self.costs[:, None] + self.next_costs).ravel()
         chosen = np.argsort(costs, kind="stable")[: self.envs.num_envs]
         parents, actions, costs = chosen // NUM_ACTIONS, chosen % NUM_ACTIONS, costs[chosen]
@@ -323,7 +331,7 @@ class _Beam(_Search):
         return None
 
     def ranked(self, parents: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """Environments with running episodes, best score first."""
+        """Return the environments with running episodes, in descending order of their scores."""
         covered, settings = self.covered(len(parents)), self.settings
         speed = (covered - self.covered_there[parents]) / self.frame_skip
         scores = covered + settings.speed_weight * speed - settings.cost_weight * costs
@@ -333,11 +341,12 @@ class _Beam(_Search):
 
 
 class _BestFirst(_Search):
-    """State of a best-first search from the spawn.
+    """A best-first search from the initial state in progress.
 
-    heap: (rank, number, node, action, cost, decisions) of the open sequences; the lowest rank is next.
-        cost: -log probability of the sequence, nats.  decisions: its length.
-    rows: snapshots of the nodes.
+    heap: (rank, number, node, action, cost, decisions) of each sequence that has not been expanded.  The sequence leads to
+        ``node`` and continues with ``action``; ``cost`` is its negative log-probability and ``decisions`` its length.  The
+        lowest rank is expanded next; ``number`` decides between equal ranks.
+    rows: snapshots of all nodes.
     """
 
     def __init__(self, search: GuidedSearch):
@@ -356,17 +365,17 @@ class _BestFirst(_Search):
         covered: np.ndarray,
         next_costs: np.ndarray,
     ) -> None:
-        """Add all actions of these nodes to the heap."""
+        """Add all actions from the given nodes to the heap."""
         ahead = np.maximum(self.length - covered, 0.0) / (PACE * self.frame_skip)  # decisions to the exit
         for node, cost, made, left, action_costs in zip(nodes, costs, decisions + 1, ahead, next_costs, strict=True):
             for action in range(NUM_ACTIONS):
                 total = cost + action_costs[action]
-                # PHS* assumes that the cost grows at the same rate until the exit
+                # the rank of PHS*, which assumes that the cost grows at the same rate until the exit
                 rank = np.log(made + left) + (1 + left / made) * total
                 heapq.heappush(self.heap, (rank, next(self._numbers), node, action, total, int(made)))
 
     def advance(self, budget: FrameBudget) -> WinningRun | None:
-        """Expand the best sequences; return the action sequence of a win, or None."""
+        """Expand the sequences with the lowest ranks; return a winning run, or None."""
         batch = [heapq.heappop(self.heap) for _ in range(min(BATCH, len(self.heap)))]
         _, _, *columns = zip(*batch, strict=True)
         nodes, actions, costs, decisions = (np.array(column) for column in columns)

@@ -1,4 +1,4 @@
-"""Levels to solve, with par and a recording to compare with."""
+"""Levels to solve, with the par and recording that results are compared with."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from nppsim.replays.playback import is_named_like_replays, read_file
 from nppsim.replays.replay import Replay, ReplayError, is_replay_set
 from nppsim.simulate import simulate
 
-RECORDED = "recorded"  # category of the level of a replay
+RECORDED = "recorded"  # category of levels that are read from replays
 
 
 @dataclass(frozen=True)
 class Task:
     """One level to solve.
 
-    name: file name within its set.
-    par_frames: from the index of the set, or None.
+    name: file name within its level set.
+    par_frames: par of the level from the index of the set, in frames, or None.
     recorded: a recorded run that finishes the level, or None.
-    recorded_frames: its length.
+    recorded_frames: length of the recorded run, or None.
     """
 
     name: str
@@ -36,16 +36,17 @@ class Task:
 
     @property
     def caption(self) -> str:
-        """Id and title of a level of the game, the name of others."""
+        """Id and title for a level of the game, else the name."""
         return self.level.caption if self.level.id else self.name
 
 
 def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
-    """Read the levels of a level file, a campaign file, a replay or replay set (also attract files), or a folder of these.
+    """Read the levels to solve.
 
-    A level file in a level set has the par of the set's index; a winning replay is the recording of its level.
-    The same run in two files, as ``solve`` writes it, is one task.
+    path: level file, campaign file, replay, attract file or replay set, or a folder of these.
     against: recording to compare with, for a single level.
+    A level file in a level set gets its par from the index of the set.  A winning replay is the recording of its level.
+    If several files contain the same run, such as the replay and attract file of ``solve``, only the first is used.
     Raises LevelError, LevelSetError, ReplayError, and ConfigError for a recording that cannot be compared.
     """
     tasks: list[Task] = []
@@ -58,7 +59,7 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
     if against is None:
         return tasks
     if len(tasks) > 1:
-        raise ConfigError(f"is for one level, and {path} has {len(tasks)}; name one of them", "--against", against)
+        raise ConfigError(f"is for a single level, and {path} has {len(tasks)}; give one of them", "--against", against)
     return [_with_recording(tasks[0], Replay.load(against), against)]
 
 
@@ -67,10 +68,10 @@ def _tasks(path: Path) -> Iterator[Task]:
         levels = LevelSet.at(path)
         yield from (Task(e.file, e.category, levels[i]) for i, e in enumerate(levels.entries))
         return
-    files: dict[Path, str] = {}  # file -> category, of a folder without an index of levels
+    files: dict[Path, str] = {}  # file -> category, for a folder without an index of levels
     if path.is_dir() and (not (path / INDEX).exists() or _format_of_index(path) == INDEX_FORMAT):
         files = {path / entry.file: entry.category for entry in scan_folder(path)}
-        # also in sub-folders with an index, which may list recordings
+        # scan_folder skips sub-folders with an index, but the index may be one of recordings
         files |= dict.fromkeys(files_below(path, ReplayError, is_named_like_replays), RECORDED)
     if path.is_dir() and not files:
         level_set = LevelSet.open(path)
@@ -90,7 +91,7 @@ def _tasks(path: Path) -> Iterator[Task]:
 
 
 def _format_of_index(folder: Path) -> object:
-    """Value of "format" in the index of a folder, or None."""
+    """Return the value of "format" in the index of a folder, or None."""
     index = read_json(folder / INDEX, LevelSetError, "restore it, or delete it to use the folder without an index")
     return index.get("format") if isinstance(index, dict) else None
 
@@ -100,8 +101,8 @@ def _holds_replays(path: Path) -> bool:
 
 
 def _is_attract(path: Path) -> bool:
-    """Test for an attract file, which has no suffix of its own."""
-    if not path.is_file():  # a line of a campaign file
+    """Return True for an attract file, which cannot be recognised by its name."""
+    if not path.is_file():  # the path may be that of a line in a campaign file
         return False
     try:
         Replay.from_bytes(path.read_bytes())
@@ -111,7 +112,7 @@ def _is_attract(path: Path) -> bool:
 
 
 def _of_replays(file: Path, name: str) -> Iterator[Task]:
-    """Yield the level of a replay, or of each replay of a set."""
+    """Yield the level of a replay, or of each replay in a set."""
     replays = list(read_file(file)) if file.is_file() else [Replay.load(file)]
     for number, replay in enumerate(replays):
         run = simulate(replay.level, replay.inputs)
@@ -120,7 +121,7 @@ def _of_replays(file: Path, name: str) -> Iterator[Task]:
 
 
 def _of_level(path: Path) -> Task:
-    """Read a level file, with category and par if it lies in a level set."""
+    """Read a level file, with category and par if it is in a level set."""
     level = Level.load(path)
     for folder in path.absolute().parents:
         if (folder / INDEX).exists() and _format_of_index(folder) == FORMAT:

@@ -18,8 +18,8 @@ from nppsim.planner.settings import PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
 from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
 
-# Searches in order, until one finds a run: name, beam width (0: best-first search), largest fraction of the budget.
-# Each beam needs four times the frames of the one before.
+# Searches, made in this order until one finds a run: (name, beam width or 0 for best-first search, largest fraction of the
+# budget).  Each beam needs four times as many frames as the previous beam.
 ATTEMPTS = (
     ("agent", 1, 1.0),
     ("beam of 4", 4, 1.0),
@@ -28,9 +28,9 @@ ATTEMPTS = (
     ("best-first", 0, 0.1),
     ("beam of 256", 256, 0.3),
 )
-PLANNER = "planner"  # tried last, with the rest of the budget
-GUIDED_FRAMES = 200_000  # budget of guided beams for shorter runs; the planner's beams get the rest
-# Parameters of beams for shorter runs: first these, then drawn from the lists.
+PLANNER = "planner"  # last search, with the rest of the budget
+GUIDED_FRAMES = 200_000  # frames for guided beams that search for shorter runs; the planner gets the rest of the budget
+# Parameters of beams that search for shorter runs: these first, then random combinations of the values below.
 FIRST_BEAMS = (BeamSettings(64), BeamSettings(64, cost_weight=0.0))
 WIDTHS = (16, 32, 64, 128)
 BRANCHINGS = (2, 3)
@@ -51,11 +51,11 @@ class SolveSettings:
     )
     seconds: float | None = setting(
         None,
-        "time limit per level (not within the planner); results then depend on the machine's speed",
+        "time limit per level in seconds, not checked within the planner; makes results depend on the speed of the machine",
         flag="seconds",
         above=0,
     )
-    seed: int = setting(0, "of the noise in the search", flag="seed", aliases=("seeds",), low=0)
+    seed: int = setting(0, "random seed of the search", flag="seed", aliases=("seeds",), low=0)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -65,12 +65,12 @@ class SolveSettings:
 class Solution:
     """Result for a level.
 
-    run: the shortest run, or None.
-    found_by: one of ATTEMPTS, or PLANNER; "" without a run.
-    first_frames: length of the first run.
-    finding, shortening: frames simulated to find a run, and to shorten it.
-    evaluated: states evaluated by the policy.
-    foreseen: upper bound of the frames simulated for ``foresight``, not counted above.
+    run: shortest run, or None.
+    found_by: name in ATTEMPTS, or PLANNER; "" without a run.
+    first_frames: length of the first run that was found, or None.
+    finding, shortening: number of frames simulated to find a run, and to shorten it.
+    evaluated: number of states evaluated by the policy.
+    foreseen: upper bound of the frames simulated for the observation ``foresight``, which are not counted above.
     """
 
     run: PlannedRun | None
@@ -83,7 +83,7 @@ class Solution:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while shortening a run; ``solution`` has the shortest one so far."""
+    """Ctrl-C while a run was being shortened; ``solution`` has the shortest run so far."""
 
     def __init__(self, solution: Solution):
         super().__init__()
@@ -95,10 +95,10 @@ def solve(
 ) -> Solution:
     """Find a run that finishes ``level``, then shorten it.
 
-    bar: progress bar (``nppsim.progress``).
-    threads: of the simulator; None: all usable cores.
+    bar: progress bar (``nppsim.progress``), or None.
+    threads: number of threads of the simulator; None: all usable cores.
     Without ``settings.seconds`` the result depends only on level, agent and settings.
-    Raises Interrupted on Ctrl-C once there is a run.
+    Raises Interrupted if Ctrl-C is pressed after a run was found.
     """
     until = None if settings.seconds is None else time.monotonic() + settings.seconds
     search = GuidedSearch(level, agent, np.random.default_rng(settings.seed), threads)
@@ -155,7 +155,7 @@ def _find(
 
 
 def _shorter_runs(search: GuidedSearch, best: WinningRun, budget: FrameBudget) -> Iterator[WinningRun]:
-    """Yield ever shorter runs from guided beams, which start alternately at the spawn and at a random decision."""
+    """Yield successively shorter runs, from guided beams that start at the initial state or at a random decision."""
     states = None
     for turn in range(budget.left):  # each beam simulates at least one frame
         if not budget.left:

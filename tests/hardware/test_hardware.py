@@ -150,7 +150,7 @@ def test_a_flag_overrides_the_profile():
     assert (chosen.learning_rate, sources["learning_rate"]) == (1e-3, "flag")
     assert (chosen.rollout_length, sources["rollout_length"]) == (64, "profile 1xA100-80GB")
     assert (chosen.minibatch_size, sources["minibatch_size"]) == (800, "default")
-    assert "does not go with the flags" in chosen.settings["minibatch_size"].note
+    assert "is incompatible with the flags" in chosen.settings["minibatch_size"].note
 
 
 def test_all_flags_override_the_profile():
@@ -177,7 +177,7 @@ def test_a_memory_limit_reduces_sizes_without_a_flag():
     small = replace(LAPTOP, memory_bytes=int(2.5 * GB), available_bytes=int(2.5 * GB))
     chosen = plan(layout.ALL, machine=small)
     assert chosen.settings["num_envs"].source == "memory limit"
-    assert chosen.settings["num_envs"].note == "128 would be better, but does not fit"
+    assert chosen.settings["num_envs"].note == "128 would be better, but does not fit into memory"
     assert chosen.num_envs < 128
 
 
@@ -344,14 +344,14 @@ def test_processes_without_gpus_share_cores_memory_and_sizes():
     assert three.host_bytes > alone.host_bytes
     with pytest.raises(PlanError, match="multiples of the 3 processes"):
         plan(layout.VISION_FREE, PlanRequest(processes=3, device="cpu", num_envs=64), machine=SERVER)
-    with pytest.raises(PlanError, match="2 processes need a GPU each"):
+    with pytest.raises(PlanError, match="2 processes need one GPU each"):
         plan(layout.VISION_FREE, PlanRequest(processes=2, device="cuda"), machine=SERVER)
 
 
 def test_auto_uses_one_of_several_gpus_and_warns():
     chosen = plan(layout.ALL, machine=replace(SERVER, gpus=(A100,) * 8))
     assert chosen.gpus == 1
-    assert any("8 GPUs found, 1 used: --num-gpus 8" in warning for warning in chosen.warnings)
+    assert any("8 GPUs were found and 1 used: give --num-gpus 8" in warning for warning in chosen.warnings)
 
 
 def test_a_gpu_profile_needs_its_gpu():
@@ -589,7 +589,9 @@ def test_the_command_accepts_suffixes_of_architectures(capsys):
     status, printed = run(capsys, "--architectures", *names, "--memory-gb", "16", "--gpus", "0", "--json")
     rows = {one["architecture"]: one for one in json.loads(printed.out)["architectures"]}
     update = {name: next(row for row in one["memory"] if row["name"] == "network update") for name, one in rows.items()}
-    assert status == 0 and update["vision_free+gru"]["how"].endswith("figure of vision_free, and of what +gru adds")
+    assert status == 0 and update["vision_free+gru"]["how"].endswith(
+        "figure of vision_free, plus stored figures of +gru"
+    )
     assert "256 B carried" in rows["vision_free+gru"]["memory"][0]["how"]
     assert [name for name in names if rows[name]["speed"]] == ["vision_free", "vision_free+deep2"], "none was measured"
 

@@ -98,7 +98,7 @@ def test_a_single_level_is_not_searched_on_a_cluster(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     level = next((ROOT / "datasets" / "dev" / "simplest").glob("*.map"))
     assert load_script("solve").main([str(level), "--agent", str(AGENT), "--cluster", "local"]) == 2
-    assert "--cluster local: one level is searched on this machine" in capsys.readouterr().err
+    assert "--cluster local: is only for several levels" in capsys.readouterr().err
 
 
 def test_a_machine_without_the_project_says_so(monkeypatch):

@@ -42,7 +42,7 @@ def test_a_sound_run_meets_every_criterion(tmp_path):
     items = checklist(tmp_path)
     assert [item.mark for item in items] == ["✓"] * 8, checklist_table(items)
     figures = " ".join(item.figure for item in items)
-    assert "4.0 s, 2.0 of them for the rollout" in figures
+    assert "4.0 s, including 2.0 s for the rollout" in figures
     assert "after 310,000 decisions" in figures
 
 

@@ -93,7 +93,7 @@ def test_equal_runs_show_no_difference(tmp_path, capsys):
     status, out, err = run(old, new, "--exact", capsys=capsys)
     assert (status, err) == (0, "")
     assert "settings, data, versions and machine are the same" in out
-    assert "seed 1: the same in all 4 records of both" in out
+    assert "seed 1: the same in all 4 common records" in out
     assert "No difference found between B and A (0.0 points on every level)" in out
     assert "no difference beyond the tolerance" in out
 
@@ -115,8 +115,8 @@ def test_an_unfinished_training_is_not_exactly_equal(tmp_path, capsys):
     for pair in ((whole, broken), (broken, whole)):
         status, out, _ = run(*pair, "--exact", capsys=capsys)
         assert status == 1
-        assert "seed 1: the same in all 4 records of both; 96 updates only one of them has" in out.splitlines()[-1]
-        assert f"note: {broken / 'vision_free'}: this training is not over, and its partner is" in out
+        assert "seed 1: the same in all 4 common records; 96 updates only in one of them" in out.splitlines()[-1]
+        assert f"note: {broken / 'vision_free'}: this training has not finished, but its partner has" in out
     for folder in (whole, broken):
         (folder / "vision_free" / HISTORY_FILE).unlink()
     status, out, _ = run(whole, broken, capsys=capsys)
@@ -179,7 +179,7 @@ def test_the_best_policy_is_compared_and_without_the_retention_guard_the_last(tm
 def test_speed_is_compared_on_the_same_machine_only(tmp_path, capsys):
     old = stored(tmp_path / "old")
     status, out, _ = run(old, stored(tmp_path / "slow", per_million=130.0), capsys=capsys)
-    assert status == 1 and "different: speed (1.30 times the time)" in out
+    assert status == 1 and "different: speed (1.30 times the time per decision)" in out
     assert "of these: environment" in out
     assert run(old, tmp_path / "slow", "--speed-tolerance", "50", capsys=capsys)[0] == 0
     elsewhere = stored(tmp_path / "elsewhere", per_million=130.0, host=HOST | {"cpu": "another"})

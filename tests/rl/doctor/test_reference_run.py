@@ -44,6 +44,6 @@ def test_a_divergence_is_explained_by_the_changed_setting(tmp_path, capsys):
     assert (
         compare_runs.main([str(tmp_path / "old"), str(tmp_path / "again"), "--exact", "--speed-tolerance", "999"]) == 0
     )
-    assert "the same in all 3 records of both" in capsys.readouterr().out
+    assert "the same in all 3 common records" in capsys.readouterr().out
     assert compare_runs.main([str(tmp_path / "old"), str(tmp_path / "new"), "--exact"]) == 1
     assert "first divergence at update 1: advantages, because ppo.gae_lambda 0.95 → 0.92" in capsys.readouterr().out

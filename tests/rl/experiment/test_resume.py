@@ -220,7 +220,7 @@ def test_a_run_with_a_memory_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp
     assert first_divergence(one, other) is None
     assert list(folder.rglob("*.mp4")) and not list(folder.rglob("final_model.zip"))
     assert any("no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies" in line for line in lines)
-    with pytest.raises(CheckpointError, match="give an agent without a memory"):
+    with pytest.raises(CheckpointError, match="give an agent without recurrent memory"):
         Agent.load(folder / "vision_free+gru" / "agent.safetensors")
 
 

@@ -64,7 +64,7 @@ def test_meaningless_stage_settings_are_an_error():
     ):
         with pytest.raises(ConfigError, match="give STAGE=X with X "):
             CurriculumConfig(strategy="stages", **{name: (text,)})
-    with pytest.raises(ConfigError, match="no levels of medium, for which there are settings of PPO"):
+    with pytest.raises(ConfigError, match="no levels of medium; its categories are"):
         make_sampler(["simple"], CurriculumConfig(strategy="stages", stage_gamma=("medium=0.99",)), 0)
     with pytest.raises(ConfigError, match="sets the learning rate in all stages"):
         ExperimentConfig(

@@ -233,7 +233,7 @@ def test_command_solves_a_folder_in_several_processes(script, place, capsys):
     assert script.main(command) == 0
     text = capsys.readouterr().out
     assert "solved 2 of 2" in text
-    assert "length in pars: median" in text
+    assert "length / par: median" in text
     for category, level in (("simplest", EASY), ("mined/odd", MINED)):
         runs = ReplaySet(place / "learn" / f"{category}.h5")
         alone = solve(level, AGENT, SolveSettings(polish=5000), threads=1)
@@ -271,7 +271,7 @@ def test_command_compares_with_a_folder_of_replays(script, place, capsys):
     assert script.main(["human", *QUICK, "--workers", "1", "--films", "0"]) == 0
     text = capsys.readouterr().out
     assert "solved 2 of 2" in text
-    assert "faster than the recording: 1 of 1" in text
+    assert "faster than the recording on 1 of 1 levels" in text
 
 
 def test_tasks_of_files_and_level_sets(place):
@@ -348,7 +348,7 @@ def test_interruption_saves_the_shortest_run(script, place, capsys, monkeypatch)
 
     monkeypatch.setattr(GuidedSearch, "beam", interrupted)
     assert script.main(command) == 130
-    assert "1 of 1 levels were searched; the runs found are in out" in capsys.readouterr().err
+    assert "1 of 1 levels were searched; runs found so far are in out" in capsys.readouterr().err
     replay = Replay.load(place / "out/replays/simplest_000000.replay")
     found, shorter = beams
     assert nppsim.simulate(EASY, replay.inputs).won
