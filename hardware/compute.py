@@ -18,29 +18,19 @@ BUSY = 0.1  # largest share of the cores that other programs may use while numbe
 
 
 class Candidate(NamedTuple):
-    """Configuration of an update on the CPU.
+    """Configuration of an update on the CPU."""
 
-    precision: one of PRECISIONS.
-    threads: number of torch threads.
-    """
-
-    precision: str
-    threads: int
+    precision: str  # one of PRECISIONS
+    threads: int  # number of torch threads
 
 
 class Timings(NamedTuple):
-    """Duration of the fastest update of each candidate, and the load of the machine during the measurement.
+    """Duration of the fastest update of each candidate, and the load of the machine during the measurement."""
 
-    wall: wall-clock time in seconds, by candidate.
-    processor: CPU time in seconds, summed over all threads, by candidate.
-    others: share of the cores that other programs used during the measurement.
-    date: ISO date of stored timings; "" for new timings.
-    """
-
-    wall: list[float]
-    processor: list[float]
-    others: float
-    date: str = ""
+    wall: list[float]  # wall-clock time in seconds, by candidate
+    processor: list[float]  # CPU time in seconds, summed over all threads, by candidate
+    others: float  # share of the cores that other programs used during the measurement
+    date: str = ""  # ISO date of stored timings; "" for new timings
 
 
 Benchmark = Callable[[int, list[Candidate]], Timings]  # (decisions per minibatch, candidates) -> timings

@@ -15,14 +15,10 @@ MACHINE = "two cores of an AMD EPYC (Zen 4, AVX512-BF16, no AMX)"
 
 @dataclass(frozen=True)
 class Figures:
-    """Memory and speed of one architecture.
+    """Memory and speed of one architecture."""
 
-    update: memory of a gradient step in float32 on the CPU.
-    decisions_per_s: speed of PPO with rollouts and updates, with the sizes of a plan for MACHINE; None: not measured.
-    """
-
-    update: UpdateMemory
-    decisions_per_s: float | None
+    update: UpdateMemory  # memory of a gradient step in float32 on the CPU
+    decisions_per_s: float | None  # of PPO, rollouts and updates, with the sizes of a plan for MACHINE; None: unknown
 
 
 def _figures(fixed_bytes: int, bytes_per_sample: int, decisions_per_s: float) -> Figures:

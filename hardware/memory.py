@@ -35,16 +35,11 @@ PROBE_SIZES = (64, 256)  # samples; two sizes are needed to separate fixed bytes
 
 @dataclass(frozen=True)
 class UpdateMemory:
-    """Memory of one gradient step: ``fixed_bytes + bytes_per_sample * minibatch size``.
+    """Memory of one gradient step: ``fixed_bytes + bytes_per_sample * minibatch size``."""
 
-    fixed_bytes: parameters, gradients and optimiser state.
-    bytes_per_sample: inputs and activations.
-    source: "measurement", "estimate", or "stored figure" with details.
-    """
-
-    fixed_bytes: int
-    bytes_per_sample: int
-    source: str
+    fixed_bytes: int  # parameters, gradients and optimiser state
+    bytes_per_sample: int  # inputs and activations
+    source: str  # "measurement", "estimate", or "stored figure" with details
 
     def total(self, samples: int) -> int:
         """Return the bytes for a minibatch of ``samples``."""
@@ -53,37 +48,25 @@ class UpdateMemory:
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """One row of the memory estimate.
+    """One row of the memory estimate."""
 
-    where: "host" or "device" (each GPU).
-    how: formula with its numbers.
-    """
-
-    where: str
+    where: str  # "host" or "device" (each GPU)
     name: str
     bytes: int
-    how: str
+    how: str  # formula with its numbers
 
 
 @dataclass(frozen=True)
 class MemoryNeeds:
-    """Memory of a run as a function of its sizes.
+    """Memory of a run as a function of its sizes."""
 
-    observations: observation keys.
-    update: memory of one gradient step.
-    gpus: number of GPUs; 0: training on the CPU, in host memory.
-    cpu_processes: number of training processes if there are no GPUs.
-    evaluators: number of additional evaluation processes.
-    carried_bytes: bytes of recurrent state or subtask that are stored with each decision.
-    """
-
-    observations: tuple[str, ...]
-    update: UpdateMemory
-    gpus: int = 0
+    observations: tuple[str, ...]  # observation keys
+    update: UpdateMemory  # memory of one gradient step
+    gpus: int = 0  # number of GPUs; 0: training on the CPU, in host memory
     stacking: Stacking = NO_STACKS
-    cpu_processes: int = 1
-    evaluators: int = 0
-    carried_bytes: int = 0
+    cpu_processes: int = 1  # number of training processes if there are no GPUs
+    evaluators: int = 0  # number of additional evaluation processes
+    carried_bytes: int = 0  # bytes of recurrent state or subtask that are stored with each decision
 
     @property
     def processes(self) -> int:

@@ -36,28 +36,19 @@ EVALUATOR_SHARE = 4  # cores per simulator thread of an evaluation process that 
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of a training run, the source of each value, and the memory needed.  ``str(plan)`` is a table.
-
-    settings: value and source of each property below, by name.
-    gpus: number of GPUs used.
-    memory: rows of the memory estimate.
-    host_budget: upper limit of host memory in bytes.
-    device_budget: upper limit of memory per GPU in bytes; 0 without a GPU.
-    total_timesteps: length of the run in decisions, or None if unknown.
-    stacking, carried_bytes: arguments of ``plan``; not stored in files.
-    """
+    """Sizes of a training run, the source of each value, and the memory needed.  ``str(plan)`` is a table."""
 
     machine: Machine
     observations: tuple[str, ...]
-    settings: Mapping[str, Chosen]
-    gpus: int
-    memory: tuple[MemoryRow, ...]
-    host_budget: int
-    device_budget: int
-    total_timesteps: int | None
+    settings: Mapping[str, Chosen]  # value and source of each property below, by name
+    gpus: int  # number of GPUs used
+    memory: tuple[MemoryRow, ...]  # rows of the memory estimate
+    host_budget: int  # upper limit of host memory in bytes
+    device_budget: int  # upper limit of memory per GPU in bytes; 0 without a GPU
+    total_timesteps: int | None  # length of the run in decisions, or None if unknown
     warnings: tuple[str, ...] = ()
-    stacking: Stacking = NO_STACKS
-    carried_bytes: int = 0
+    stacking: Stacking = NO_STACKS  # argument of ``plan``; not stored in files
+    carried_bytes: int = 0  # argument of ``plan``; not stored in files
 
     # num_envs and minibatch_size are totals over all processes.
     num_envs = property(lambda self: self.settings["num_envs"].value)

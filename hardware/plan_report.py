@@ -16,13 +16,10 @@ MOST = 1 << 20  # upper limit of the search for the largest number of environmen
 
 @dataclass(frozen=True)
 class Speed:
-    """Training speed of PPO, with rollouts and updates.
-
-    source: description of the measurement.
-    """
+    """Training speed of PPO, with rollouts and updates."""
 
     decisions_per_s: float
-    source: str
+    source: str  # description of the measurement
 
     def minutes(self, decisions: int) -> float:
         """Return the training time for ``decisions`` decisions, in minutes."""
@@ -31,16 +28,12 @@ class Speed:
 
 @dataclass(frozen=True)
 class PlanReport:
-    """Plan for one architecture, or the error that prevents it.
-
-    update: memory of a gradient step, as used by the plan.
-    speed: training speed, or None if unknown.
-    """
+    """Plan for one architecture, or the error that prevents it."""
 
     architecture: str
     plan: Plan | PlanError
-    update: UpdateMemory
-    speed: Speed | None = None
+    update: UpdateMemory  # memory of a gradient step, as used by the plan
+    speed: Speed | None = None  # training speed, or None if unknown
 
     def __str__(self) -> str:
         """Format the plan, the largest sizes and the duration; raise the PlanError if there is no plan."""

@@ -56,15 +56,11 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Chosen:
-    """A chosen value.
-
-    source: "default", "profile NAME", "measurement", "flag" or "memory limit".
-    note: reason for the choice.
-    """
+    """A chosen value."""
 
     value: int | float | str | None
-    source: str
-    note: str = ""
+    source: str  # "default", "profile NAME", "measurement", "flag" or "memory limit"
+    note: str = ""  # reason for the choice
 
 
 @dataclass(frozen=True)

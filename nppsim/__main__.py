@@ -83,10 +83,6 @@ def _parser() -> Parser:
     return parser
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# verify
-
-
 def _verify_flags(parser: Parser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE.h5", help="trace files")
 
@@ -104,10 +100,6 @@ def _verify(arguments: argparse.Namespace) -> int:
     cases, passed = sum(r.cases for _, r in themes), sum(r.exact for _, r in themes)
     print(f"{passed} of {cases} cases are bit-exact")
     return 0 if passed == cases > 0 else 1
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# levels
 
 
 def _levels_flags(parser: Parser) -> None:
@@ -149,10 +141,6 @@ def _levels(arguments: argparse.Namespace) -> int:
         f"{len(facts)} levels: {', '.join(f'{n} {grade}' for grade, n in counts.items())}; {unreachable} without a path"
     )
     return 0
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# simulate
 
 
 def _simulate_flags(parser: Parser) -> None:
@@ -198,10 +186,6 @@ def _simulate(arguments: argparse.Namespace) -> None:
     print(f"win fraction  {run.win_fraction!r}")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# replays
-
-
 def _replays_flags(parser: Parser) -> None:
     parser.add_argument(
         "paths", nargs="+", metavar="FILE|FOLDER", help="replays, replay sets (*.h5) or folders of these"
@@ -228,10 +212,6 @@ def _replays(arguments: argparse.Namespace) -> int:
     return 1 if any(one.ending == playback.UNREADABLE for one in played) else 0
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# diff
-
-
 def _diff_flags(parser: Parser) -> None:
     parser.add_argument("a", metavar="A", help="first replay")
     parser.add_argument("b", metavar="B", help="second replay, of the same level")
@@ -254,10 +234,6 @@ def _diff(arguments: argparse.Namespace) -> None:
 
         labels = Path(arguments.a).name, Path(arguments.b).name
         _save(render.draw_two_routes(a.level, runs, labels, parted=difference.positions_part), arguments.out)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# bench
 
 
 def _bench_flags(parser: Parser) -> None:
@@ -322,10 +298,6 @@ def _bench(arguments: argparse.Namespace) -> None:
         print(bench.results_table(workloads))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# render
-
-
 def _render_flags(parser: Parser) -> None:
     parser.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
     parser.add_argument("--replay", metavar="FILE", help="also draw the path of this replay")
@@ -385,10 +357,6 @@ def _save_and_say(picture: "Image", path: str | Path, more: str = "") -> None:
     print(f"{path}: {picture.width} x {picture.height}{more}")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# extract
-
-
 def _extract_flags(parser: Parser) -> None:
     parser.add_argument(
         "source", metavar="LEVEL|REPLAY", help="a level, a replay, or an entry of a set (SET.h5#7, S.txt#12)"
@@ -427,10 +395,6 @@ def _load_level(place: str) -> Level:
     return Replay.load(place).level if is_replay_set(place) else Level.load(place)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# film
-
-
 def _film_flags(parser: Parser) -> None:
     parser.add_argument("replay", metavar="REPLAY", help="a replay, or an entry of a set (SET.h5#7)")
     parser.add_argument("out", metavar="OUT.mp4", help="video file to write")
@@ -464,10 +428,6 @@ def _film(arguments: argparse.Namespace) -> None:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# page
-
-
 def _page_flags(parser: Parser) -> None:
     parser.add_argument("replays", nargs="+", metavar="REPLAY", help="replays, or entries of replay sets (SET.h5#7)")
     parser.add_argument("--out", metavar="OUT.html", default="run.html", help="page to write; default: %(default)s")
@@ -482,10 +442,6 @@ def _page(arguments: argparse.Namespace) -> None:
     text = page(runs_of_replays(arguments.replays), arguments.title or "")
     write_text(arguments.out, text)
     print(f"{arguments.out}: {len(arguments.replays)} runs, {len(text) / 1024:.0f} KiB")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# generate
 
 
 def _generate_flags(parser: Parser) -> None:
@@ -514,10 +470,6 @@ def _generate(arguments: argparse.Namespace) -> None:
         seeds = range(arguments.seed, arguments.seed + arguments.count)
         LevelSet.write(arguments.out, (generate(arguments.category, seed, arguments.difficulty) for seed in seeds))
     print(arguments.out)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# plan
 
 
 def _plan_flags(parser: Parser) -> None:

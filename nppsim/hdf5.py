@@ -19,15 +19,8 @@ _MOST_OBJECTS = 1_000_000
 _KINDS = "biufS"
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
 _MOST_PACKED = 1100  # largest ratio of unpacked to stored bytes; deflate reaches at most 1032
-DAMAGE = (
-    OSError,
-    KeyError,
-    RuntimeError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-)  # exceptions that h5py raises for damaged files
+# Exceptions that h5py raises for damaged files.
+DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError, OverflowError)
 
 
 class UnsafeFileError(ValueError):

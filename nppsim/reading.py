@@ -13,9 +13,8 @@ from typing import Any, BinaryIO, Union, get_args, get_origin, get_type_hints
 
 from nppsim.errors import UserError
 
-MAX_JSON_BYTES = (
-    64 << 20
-)  # enough for the index of 200,000 levels; parsed data take up to about 20 times as much memory
+# Enough for the index of 200,000 levels.  Parsed data take up to about 20 times as much memory.
+MAX_JSON_BYTES = 64 << 20
 _PART_BYTES = 1 << 20
 
 

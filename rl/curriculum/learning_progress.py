@@ -32,30 +32,18 @@ BASIC_RATE = 0.2  # update rate of the averages of success and of its square in 
 
 @dataclass(frozen=True)
 class Preset:
-    """Parameters of the strategy.  The basic variant uses only the last five.
+    """Parameters of the strategy.  The basic variant uses only the last five."""
 
-    timescale: update rate of the fast average, per episode.
-    slow: update rate of the slow average, as a fraction of ``timescale``.
-    early: theta of the reweighting.  Values below 0.5 emphasise progress at low success rates; 0.5 disables it.
-    exploration_bonus: lower limit of scores, only in the original formulas.
-    success_bonus: weight of the success rate in the score.
-    amplification: factor of z-scores before the logistic function.
-    temperature: if above 0, a softmax with this temperature is used instead of the logistic function.
-    uniform_share: fraction of draws that are uniform over all levels.
-    min_samples: number of episodes from which the score of a level is used.
-    pool: number of levels in the pool.
-    """
-
-    timescale: float = 0.1
-    slow: float = 0.2
-    early: float = 0.5
-    exploration_bonus: float = 0.1
-    success_bonus: float = 0.0
-    amplification: float = 10.0
-    temperature: float = 0.0
-    uniform_share: float = 0.01
-    min_samples: int = 10
-    pool: int = 1000
+    timescale: float = 0.1  # update rate of the fast average, per episode
+    slow: float = 0.2  # update rate of the slow average, as a fraction of ``timescale``
+    early: float = 0.5  # theta of the reweighting; below 0.5 emphasises progress at low success rates, 0.5 disables it
+    exploration_bonus: float = 0.1  # lower limit of scores, only in the original formulas
+    success_bonus: float = 0.0  # weight of the success rate in the score
+    amplification: float = 10.0  # factor of z-scores before the logistic function
+    temperature: float = 0.0  # if above 0, a softmax with this temperature is used instead of the logistic function
+    uniform_share: float = 0.01  # fraction of draws that are uniform over all levels
+    min_samples: int = 10  # number of episodes from which the score of a level is used
+    pool: int = 1000  # number of levels in the pool
 
     @staticmethod
     def of(config: CurriculumConfig) -> "Preset":
@@ -248,9 +236,8 @@ class LearningProgress(Strategy):
     def weights_of(self, levels: np.ndarray) -> np.ndarray:
         scored, weights = self.played[levels] >= self.preset.min_samples, np.zeros(len(levels))
         score = self.scores_of(levels)
-        counted = (
-            scored & (score > 0) if self.original else scored
-        )  # the original formulas drop levels without progress
+        # The original formulas drop levels without progress.
+        counted = scored & (score > 0) if self.original else scored
         if counted.any():
             weights[counted] = self._amplified(score[counted])
         if self.original:

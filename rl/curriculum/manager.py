@@ -26,15 +26,8 @@ from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
 MASTERED = 0.95  # success rate from which a level counts as mastered ...
 MASTERED_EPISODES = 10  # ... after at least this number of episodes
-OWN = (
-    "playing",
-    "began",
-    "drawn_at",
-    "lag",
-    "details",
-    "start_states",
-    "rng",
-)  # parts of the state that differ between processes
+# Parts of the state that differ between processes.
+OWN = ("playing", "began", "drawn_at", "lag", "details", "start_states", "rng")
 LEVELS_PER_UPDATE = 10_000  # levels in statistics over all levels, on average per update
 
 

@@ -42,20 +42,13 @@ MOST_BYTES = 128 << 20  # largest size of the cached states in bytes
 
 @dataclass
 class Run:
-    """A run through a level, and the position along it at which episodes begin.
+    """A run through a level, and the position along it at which episodes begin."""
 
-    actions: uint8[n], one per decision, from the start of the level.
-    wins: True if the actions win the level; False if they end where an attempt made most progress.
-    progress: progress of the attempt as a multiple of ``unit``; infinite for a winning run.
-    position: number of parts before the start state, from STEPS - 1 to 0 (the start of the level); rounded down for use.
-    losses: number of consecutive losses from start states of this run.
-    """
-
-    actions: np.ndarray
-    wins: bool
-    progress: float = math.inf
-    position: float = STEPS - 1
-    losses: int = 0
+    actions: np.ndarray  # uint8[n], one per decision, from the start of the level
+    wins: bool  # True if the actions win the level; False if they end where an attempt made most progress
+    progress: float = math.inf  # progress of the attempt as a multiple of ``unit``; infinite for a winning run
+    position: float = STEPS - 1  # number of parts before the start state, rounded down; 0: the start of the level
+    losses: int = 0  # number of consecutive losses from start states of this run
 
     @property
     def stops(self) -> list[int]:

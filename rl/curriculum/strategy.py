@@ -34,18 +34,14 @@ THIRDS = 3  # number of parts into which the levels of a family are divided by d
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels to draw from.
+    """The levels to draw from, L in number."""
 
-    names: categories, easiest first: first the configured order, then the order of ``nppsim.generate``, then others by name.
-    category: int32[L], index of the category of each level in ``names``.
-    family: int32[L], number of the generator family of each level; families of different categories have different numbers.
-    third: int8[L], 0 to 2, third of the family that contains the level, by difficulty.
-    """
-
-    names: tuple[str, ...]
-    category: np.ndarray
-    family: np.ndarray
-    third: np.ndarray
+    names: tuple[
+        str, ...
+    ]  # categories, easiest first: in configured order, then as in ``nppsim.generate``, then by name
+    category: np.ndarray  # int32[L], index of the category of each level in ``names``
+    family: np.ndarray  # int32[L], number of the generator family of each level, unique over all categories
+    third: np.ndarray  # int8[L], 0 to 2, third of the family that contains the level, by difficulty
 
     @staticmethod
     def of(
@@ -104,31 +100,19 @@ class Levels:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Episodes since the previous update.
+    """Episodes since the previous update."""
 
-    Finished episodes, in the order in which they ended:
-    levels: int64[k], level.
-    won: bool[k], True for wins.
-    returns: float64[k], undiscounted return.
-    began: int64[k], number of updates at the start of the episode.
-
-    Unfinished episodes, one per environment:
-    running: int64[N], level.
-    running_began: int64[N], number of updates at the start of the episode.
-
-    Decisions of the rollout, empty unless ``wants_advantages``:
-    decided: int64[m], level.
-    advantages: float32[m], estimated advantage.
-    """
-
-    levels: np.ndarray
-    won: np.ndarray
-    returns: np.ndarray
-    began: np.ndarray
-    running: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    running_began: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    decided: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    advantages: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
+    # Finished episodes, in the order in which they ended.
+    levels: np.ndarray  # int64[k], level
+    won: np.ndarray  # bool[k], True for wins
+    returns: np.ndarray  # float64[k], undiscounted return
+    began: np.ndarray  # int64[k], number of updates at the start of the episode
+    # Unfinished episodes, one per environment.
+    running: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[N], level
+    running_began: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[N], updates at the start
+    # Decisions of the rollout; empty unless ``wants_advantages``.
+    decided: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[m], level
+    advantages: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))  # float32[m], estimated advantage
 
     @staticmethod
     def none() -> "Outcomes":
@@ -139,23 +123,18 @@ class Outcomes:
 class Strategy(ABC):
     """Draws levels with weights that ``update`` sets.
 
-    levels: levels to draw from.
-    config: settings of the curriculum.
     rng: random generator, shared with the manager, which seeds and saves it.
-    saved: names of the attributes (arrays and plain values) that are saved in checkpoints.
-    wants_advantages: True if ``update`` needs the advantages of the rollout.
-    events: rare events such as changes of stage, oldest first.
     """
 
     _cumulative: np.ndarray
     _last: int
     _chances: np.ndarray | None
-    saved: ClassVar[tuple[str, ...]] = ()
-    wants_advantages: ClassVar[bool] = False
+    saved: ClassVar[tuple[str, ...]] = ()  # names of the attributes (arrays, plain values) that checkpoints contain
+    wants_advantages: ClassVar[bool] = False  # True if ``update`` needs the advantages of the rollout
 
     def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
         self.levels, self.config, self.rng = levels, config, rng
-        self.events: list[dict] = []
+        self.events: list[dict] = []  # rare events such as changes of stage, oldest first
         self.weigh(np.ones(len(levels)))
 
     def weigh(self, weights: np.ndarray) -> None:

@@ -101,15 +101,11 @@ def the_agent_can_be_loaded(policy: NppPolicy, facts: dict) -> str:
 
 @dataclass(frozen=True)
 class Item:
-    """Result of one criterion.
-
-    met: None if undecided.
-    figure: text with the measured value.
-    """
+    """Result of one criterion."""
 
     criterion: str
-    met: bool | None
-    figure: str
+    met: bool | None  # None if undecided
+    figure: str  # text with the measured value
 
     @property
     def mark(self) -> str:

@@ -30,34 +30,22 @@ OVER_TRAINING = "success on dev levels, mean over training, %"
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Accepted differences.
+    """Accepted differences."""
 
-    success: accepted difference of the success rate on the dev levels (0 to 1), even if it is significant.
-    speed: accepted relative difference of the time per decision.
-    exact: True to also require for each training one on the other side with an equal digest trail.
-    """
-
-    success: float = 0.0
-    speed: float = 0.1
-    exact: bool = False
+    success: float = 0.0  # difference of the success rate on the dev levels (0 to 1), even if it is significant
+    speed: float = 0.1  # relative difference of the time per decision
+    exact: bool = False  # if True, each training also needs one on the other side with an equal digest trail
 
 
 @dataclass(frozen=True)
 class SeedTrail:
-    """Comparison of the digest trails of two trainings.
+    """Comparison of the digest trails of two trainings."""
 
-    seed: common seed; None if the seeds differ.
-    updates: number of records that both trails have, including the state before training; 0 if one has no trail.
-    divergence: first difference, or None.
-    because: explanation of the divergence.
-    alone: number of records that only one trail has.
-    """
-
-    seed: int | None
-    updates: int
-    divergence: Divergence | None
-    because: str
-    alone: int = 0
+    seed: int | None  # common seed; None if the seeds differ
+    updates: int  # number of records that both trails have, including the state before training; 0 if one has no trail
+    divergence: Divergence | None  # first difference, or None
+    because: str  # explanation of the divergence
+    alone: int = 0  # number of records that only one trail has
 
     @property
     def same(self) -> bool:
@@ -87,25 +75,16 @@ class SpeedRow:
 
 @dataclass(frozen=True)
 class RunsComparison:
-    """Comparison of the trainings of one label (architecture and condition) in A and B.
-
-    seeds: number of pairs of trainings.
-    trails: comparison of the digest trails of each pair.
-    learning: name -> comparison of success on dev levels, B minus A.
-    curves: name -> (A, B, difference) of quantities that are paired by seed only.
-    speed: total, followed by the phases.
-    unpaired: trainings without a partner.
-    notes: omitted comparisons, with reasons.
-    """
+    """Comparison of the trainings of one label (architecture and condition) in A and B."""
 
     label: str
-    seeds: int
-    trails: list[SeedTrail]
-    learning: dict[str, Comparison]
-    curves: dict[str, tuple[float, float, Estimate]]
-    speed: list[SpeedRow]
-    unpaired: list[str]
-    notes: list[str]
+    seeds: int  # number of pairs of trainings
+    trails: list[SeedTrail]  # comparison of the digest trails of each pair
+    learning: dict[str, Comparison]  # name -> comparison of success on dev levels, B minus A
+    curves: dict[str, tuple[float, float, Estimate]]  # (A, B, difference) by name, of quantities paired by seed only
+    speed: list[SpeedRow]  # total, followed by the phases
+    unpaired: list[str]  # trainings without a partner
+    notes: list[str]  # omitted comparisons, with reasons
     tolerance: Tolerance
 
     @property

@@ -11,20 +11,13 @@ from rl.ppo.digests import PARTS, STEP_DIGITS, Row
 
 @dataclass(frozen=True)
 class Divergence:
-    """First difference between two trails.
+    """First difference between two trails."""
 
-    update: number of the update; 0: state before training.
-    part: first of PARTS that differs.
-    decision: number of the first decision of the rollout that differs, from 1; None if unknown.
-    others: other parts that differ in this update.
-    schedule: name -> both values of scheduled settings that differ.
-    """
-
-    update: int
-    part: str
-    decision: int | None
-    others: tuple[str, ...]
-    schedule: dict[str, tuple[float, float]]
+    update: int  # number of the update; 0: state before training
+    part: str  # first of PARTS that differs
+    decision: int | None  # number of the first decision of the rollout that differs, from 1; None if unknown
+    others: tuple[str, ...]  # other parts that differ in this update
+    schedule: dict[str, tuple[float, float]]  # name -> both values of scheduled settings that differ
 
     def __str__(self) -> str:
         place = "before training" if self.update == 0 else f"update {self.update}"

@@ -82,22 +82,15 @@ def require(good: bool, found: str, remedy: str) -> None:
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check.
-
-    check, group, moment: name and group of the check, and the moment at which it was made.
-    status: OK, WARNING, FAILED or SKIPPED.
-    found: description of the measurement, or the reason for skipping the check.
-    remedy: advice to the user, or "".
-    seconds: duration of the check.
-    """
+    """Result of one check."""
 
     check: str
     group: str
-    moment: str
-    status: str
-    found: str
-    remedy: str = ""
-    seconds: float = 0.0
+    moment: str  # moment at which the check was made
+    status: str  # OK, WARNING, FAILED or SKIPPED
+    found: str  # description of the measurement, or the reason for skipping the check
+    remedy: str = ""  # advice to the user, or ""
+    seconds: float = 0.0  # duration of the check
 
     @property
     def sentence(self) -> str:
@@ -107,15 +100,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckInfo:
-    """A registered check.
-
-    parts: names of the objects that the function needs.
-    """
+    """A registered check."""
 
     name: str
     group: str
     moments: tuple[str, ...]
-    parts: tuple[str, ...]
+    parts: tuple[str, ...]  # names of the objects that the function needs
     function: Check
 
     def examine(self, moment: str, parts: Mapping[str, Any], absent: Mapping[str, str]) -> Finding:

@@ -40,30 +40,23 @@ TAGS = {
 
 @dataclass(frozen=True)
 class BandCheck:
-    """A value and its band.
-
-    at: step count.
-    verdict: "in", "worse", "better" or "not reached".
-    """
+    """A value and its band."""
 
     tag: str
-    at: int
+    at: int  # step count
     value: float | None
     low: float
     high: float
-    verdict: str
+    verdict: str  # "in", "worse", "better" or "not reached"
 
 
 @dataclass(frozen=True)
 class ReferenceReport:
-    """Values of a run and their bands.
-
-    notes: omitted comparisons, and settings that differ.
-    """
+    """Values of a run and their bands."""
 
     name: str
     rows: list[BandCheck]
-    notes: list[str]
+    notes: list[str]  # omitted comparisons, and settings that differ
 
     @property
     def alarms(self) -> list[BandCheck]:

@@ -56,20 +56,14 @@ Facts = dict[str, dict[str, Fact]]  # key of PARTS -> dotted name -> Fact
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One training.
-
-    label: architecture, followed by the condition if the experiment has several.
-    seed: random seed, or None if unknown.
-    machine: description of the machine, or "" if unknown.
-    speed: ``decisions_per_s``, and ``share`` of each phase; None unless the training has finished.
-    """
+    """One training."""
 
     folder: Path
-    label: str
-    seed: int | None
+    label: str  # architecture, followed by the condition if the experiment has several
+    seed: int | None  # random seed, or None if unknown
     facts: Facts = field(repr=False)
-    machine: str
-    speed: dict | None
+    machine: str  # description of the machine, or "" if unknown
+    speed: dict | None  # ``decisions_per_s``, and ``share`` of each phase; None unless the training has finished
 
     @cached_property
     def trail(self) -> list[Row]:
@@ -217,14 +211,11 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact that differs between runs.
-
-    values: the fact in each run.
-    """
+    """A fact that differs between runs."""
 
     part: str
     name: str
-    values: tuple[Fact, ...]
+    values: tuple[Fact, ...]  # the fact in each run
 
     def __str__(self) -> str:
         return f"{self.name} {' → '.join(fact.value for fact in self.values)}"

@@ -46,14 +46,11 @@ REPLAYS, FILMS, ROUTES = "replays", "films", "routes"  # sub-folders of --out
 
 @dataclass(frozen=True)
 class Solved:
-    """A level with its solution.
-
-    stem: file name of the output files, without suffix.
-    """
+    """A level with its solution."""
 
     task: Task
     solution: Solution
-    stem: str
+    stem: str  # file name of the output files, without suffix
 
     @property
     def frames(self) -> int | None:

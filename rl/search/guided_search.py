@@ -109,20 +109,13 @@ class FrameBudget:
 
 
 class BeamSettings(NamedTuple):
-    """Parameters of a beam search.  Scores of states are in px of covered path.
+    """Parameters of a beam search.  Scores of states are in px of covered path."""
 
-    width: number of states in the beam.
-    branching: average number of simulated actions per state, 1 to 6.
-    speed_weight: weight of the speed along the path, in frames.
-    cost_weight: penalty for improbable sequences, in px per nat.
-    noise: largest random part of a score, in px.
-    """
-
-    width: int
-    branching: int = 2
-    speed_weight: float = 4.0
-    cost_weight: float = 10.0
-    noise: float = 2.0
+    width: int  # number of states in the beam
+    branching: int = 2  # average number of simulated actions per state, 1 to 6
+    speed_weight: float = 4.0  # weight of the speed along the path, in frames
+    cost_weight: float = 10.0  # penalty for improbable sequences, in px per nat
+    noise: float = 2.0  # largest random part of a score, in px
 
 
 class GuidedSearch:

@@ -19,20 +19,14 @@ RECORDED = "recorded"  # category of levels that are read from replays
 
 @dataclass(frozen=True)
 class Task:
-    """One level to solve.
+    """One level to solve."""
 
-    name: file name within its level set.
-    par_frames: par of the level from the index of the set, in frames, or None.
-    recorded: a recorded run that finishes the level, or None.
-    recorded_frames: length of the recorded run, or None.
-    """
-
-    name: str
+    name: str  # file name within its level set
     category: str
     level: Level
-    par_frames: int | None = None
-    recorded: Replay | None = None
-    recorded_frames: int | None = None
+    par_frames: int | None = None  # par of the level from the index of the set, in frames, or None
+    recorded: Replay | None = None  # a recorded run that finishes the level, or None
+    recorded_frames: int | None = None  # length of the recorded run, or None
 
     @property
     def caption(self) -> str:

@@ -63,23 +63,15 @@ class SolveSettings:
 
 @dataclass(frozen=True)
 class Solution:
-    """Result for a level.
+    """Result for a level."""
 
-    run: shortest run, or None.
-    found_by: name in ATTEMPTS, or PLANNER; "" without a run.
-    first_frames: length of the first run that was found, or None.
-    finding, shortening: number of frames simulated to find a run, and to shorten it.
-    evaluated: number of states evaluated by the policy.
-    foreseen: upper bound of the frames simulated for the observation ``foresight``, which are not counted above.
-    """
-
-    run: PlannedRun | None
-    found_by: str
-    first_frames: int | None
-    finding: int
-    shortening: int
-    evaluated: int
-    foreseen: int
+    run: PlannedRun | None  # shortest run, or None
+    found_by: str  # name in ATTEMPTS, or PLANNER; "" without a run
+    first_frames: int | None  # length of the first run that was found, or None
+    finding: int  # number of frames simulated to find a run
+    shortening: int  # number of frames simulated to shorten the run
+    evaluated: int  # number of states evaluated by the policy
+    foreseen: int  # upper bound of the frames simulated for the observation ``foresight``, which are not counted above
 
 
 class Interrupted(KeyboardInterrupt):
