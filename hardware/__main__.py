@@ -26,8 +26,14 @@ def main(argv: list[str] | None = None) -> int:
 
     def job() -> int:
         arguments = _parser().parse_args(argv)
-        _load_plugins(arguments.plugin)
-        reports = [_report(name, arguments) for name in arguments.architectures or _all()]
+        if arguments.plugin:  # importing plug-ins needs torch, other plans do not
+            from rl import plugins
+
+            plugins.load(arguments.plugin)
+        from rl.policy.architectures import ALIASES, ARCHITECTURES
+
+        names = arguments.architectures or dict.fromkeys((*ARCHITECTURES, *ALIASES.values()))
+        reports = [_report(name, arguments) for name in names]
         if arguments.json:
             stored = [report.to_dict() for report in reports]
             print(json.dumps(stored[0] if len(stored) == 1 else {"architectures": stored}, indent=2))
@@ -44,21 +50,10 @@ def _parser() -> Parser:
     parser = Parser(prog="python -m hardware", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("plan", help="print a plan with the source of each number")
-    command.add_argument(
-        "--architectures",
-        "--architecture",
-        nargs="+",
-        metavar="NAME",
-        help="architectures, as in scripts/train_and_compare.py (default: all)",
-    )
-    command.add_argument(
-        "--plugin",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="Python files or installed modules to import first, which register your own networks (docs/own_network.md)",
-    )
+    names = "architectures, as in scripts/train_and_compare.py (default: all)"
+    command.add_argument("--architectures", "--architecture", nargs="+", metavar="NAME", help=names)
+    plugin = "Python files or installed modules to import first, with your own networks (docs/own_network.md)"
+    command.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help=plugin)
     flag = command.add_flag
     flag(Setting("length of the run in decisions", flag="total-timesteps", kind=int, low=1))
     profiles = f"hardware profile: {', '.join(PROFILE_NAMES)} (default: auto)"
@@ -66,12 +61,11 @@ def _parser() -> Parser:
     flag(Setting("number of parallel environments", flag="num-envs", kind=int, low=1))
     flag(Setting("decisions per environment and update", flag="rollout-length", kind=int, low=1))
     flag(Setting("decisions per gradient step", flag="minibatch-size", kind=int, low=1))
-    command.add_argument(
-        "--measure",
-        action="store_true",
-        help="measure memory and speed on this machine, which takes a few seconds per network after compilation; "
-        "default: use stored figures of another machine, which is printed with them",
+    measure = (
+        "measure memory and speed on this machine, which takes a few seconds per network after compilation; "
+        "default: use stored figures of another machine, which is printed with them"
     )
+    command.add_argument("--measure", action="store_true", help=measure)
     command.add_argument("--json", action="store_true", help="print JSON")
     other = command.add_argument_group("another machine (defaults: this machine, or the machine of the profile)")
     flag(Setting("processor cores", flag="cores", kind=int, low=1), other)
@@ -111,19 +105,6 @@ def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
     if figures and figures.decisions_per_s and not made.gpus:
         speed = Speed(figures.decisions_per_s, f"stored figures, measured on {MACHINE}; --measure measures here")
     return PlanReport(architecture.name, made, update, speed)
-
-
-def _load_plugins(files: list[str]) -> None:
-    if files:  # importing this module needs torch, which plans without plug-ins do not need
-        from rl import plugins
-
-        plugins.load(files)
-
-
-def _all() -> list[str]:
-    from rl.policy.architectures import ALIASES, ARCHITECTURES
-
-    return [*ARCHITECTURES, *(name for name in ALIASES.values() if name not in ARCHITECTURES)]
 
 
 def _plan_request(arguments: argparse.Namespace) -> PlanRequest:

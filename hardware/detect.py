@@ -62,13 +62,8 @@ def detect() -> Machine:
     """Return the machine that runs this process.  Imports torch, if installed, to detect GPUs."""
     cpu, flags = processor()
     total, available = usable_memory()
-    return Machine(cpu, usable_cores(), total, available, bf16=_bf16(flags), gpus=_gpus())
-
-
-def _bf16(flags: set[str]) -> str:
-    if "amx_bf16" in flags:
-        return "AMX"
-    return "AVX512-BF16" if "avx512_bf16" in flags else ""
+    bf16 = "AMX" if "amx_bf16" in flags else "AVX512-BF16" if "avx512_bf16" in flags else ""
+    return Machine(cpu, usable_cores(), total, available, bf16=bf16, gpus=_gpus())
 
 
 def fast_bf16(capability: float) -> bool:

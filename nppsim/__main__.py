@@ -246,11 +246,8 @@ def _bench_flags(parser: Parser) -> None:
     source.add_argument("--levels", metavar="DIR", help="play at random on these levels (default: generated levels)")
     source.add_argument("--traces", metavar="FILE.h5", help="play the recorded actions of a trace file instead")
     parser.add_argument("--themes", nargs="+", metavar="NAME", default=(), help="parts of the trace file; default: all")
-    parser.add_argument(
-        "--campaign",
-        metavar="PATH",
-        help="also play at random on the game's levels: a campaign file, or a folder of these",
-    )
+    levels = "also play at random on the game's levels: a campaign file, or a folder of these"
+    parser.add_argument("--campaign", metavar="PATH", help=levels)
     parser.add_argument(
         "--start", action="store_true", help="only measure the durations of the first and of later starts"
     )

@@ -53,7 +53,7 @@ class Workers:
 
     workers: int | None = setting(
         None,
-        "number of worker processes, also for --cluster local; default: up to one per core",
+        "worker processes, also for --cluster local; default: up to one per core",
         flag="workers",
         low=1,
         high=1024,

@@ -69,13 +69,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add("--b", default="", metavar="FLAGS", help="flags of B, the alternative, as one argument")
     seeds = "random seeds; A and B are trained once with each"
     parser.add_flag(Setting(seeds, flag="seeds", aliases=("seed",), kind=int, many=True, default=(1, 2, 3), low=0))
-    add(
-        "--out",
-        "--output-dir",
-        type=Path,
-        metavar="DIR",
-        help="folder of the comparison (default: experiments/ab_TIME)",
-    )
+    folder = "folder of the comparison (default: experiments/ab_TIME)"
+    add("--out", "--output-dir", type=Path, metavar="DIR", help=folder)
     final = "also evaluate on the test levels, for a final result"
     parser.add_flag(Setting(final, flag="test", kind=bool, default=False))
     share = "share (0 to 1) of A's training time in the part of the program that B changes; needs --speedup"

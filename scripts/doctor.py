@@ -28,19 +28,11 @@ def main(argv: list[str]) -> int:
 
         parser = Parser(prog="doctor.py", description=__doc__.partition("\n")[0])
         what = parser.add_mutually_exclusive_group()
-        what.add_argument(
-            "--run-config",
-            type=Path,
-            metavar="FILE",
-            help="config.json of an experiment to check in a short trial training",
-        )
+        config = "config.json of an experiment to check in a short trial training"
+        what.add_argument("--run-config", type=Path, metavar="FILE", help=config)
         what.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint of an agent to check")
-        what.add_argument(
-            "--run",
-            type=Path,
-            metavar="DIR",
-            help="folder of an experiment: check its files, then run a short trial training",
-        )
+        folder = "folder of an experiment: check its files, then run a short trial training"
+        what.add_argument("--run", type=Path, metavar="DIR", help=folder)
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
         groups = ", ".join(f"{name} ({what_is_checked})" for name, what_is_checked in GROUPS.items())
         parser.add_argument(

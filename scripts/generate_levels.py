@@ -93,43 +93,17 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Workers]:
         prog="generate_levels.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add(
-        "--category",
-        "--categories",
-        nargs="+",
-        choices=CATEGORIES,
-        default=list(CATEGORIES),
-        help="categories of levels; default: all",
-    )
-    flag = parser.add_flag
-    flag(Setting("number of levels per category", flag="count", kind=int, low=1))
-    flag(
-        Setting(
-            "random seed; use different seeds for training and test levels",
-            flag="seed",
-            aliases=("seeds",),
-            kind=int,
-            low=0,
-        )
-    )
-    flag(
-        Setting(
-            "0 (easiest) to 1 (hardest) within each category; default: all difficulties",
-            flag="difficulty",
-            kind=float,
-            low=0,
-            high=1,
-        )
-    )
+    categories = "categories of levels; default: all"
+    add("--category", "--categories", nargs="+", choices=CATEGORIES, default=list(CATEGORIES), help=categories)
+    parser.add_flag(Setting("number of levels per category", flag="count", kind=int, low=1))
+    seed = "random seed; use different seeds for training and test levels"
+    parser.add_flag(Setting(seed, flag="seed", aliases=("seeds",), kind=int, low=0))
+    difficulty = "0 (easiest) to 1 (hardest) within each category; default: all difficulties"
+    parser.add_flag(Setting(difficulty, flag="difficulty", kind=float, low=0, high=1))
     parser.add_settings(Workers)
     add("--out", "--output-dir", type=Path, metavar="DIR", help="folder of the level set")
-    add(
-        "--exclude",
-        nargs="+",
-        default=[],
-        metavar="DIR",
-        help="generate no level that is in these level sets, mirrored or not",
-    )
+    exclude = "generate no level that is in these level sets, mirrored or not"
+    add("--exclude", nargs="+", default=[], metavar="DIR", help=exclude)
     add("--report", metavar="DIR", help="only print the variety of the levels of this set")
     add("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)

@@ -170,12 +170,8 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     for field in fields(Amount):
         parser.add_setting(Amount, field.name)
     add = parser.add_argument
-    add(
-        "--profile",
-        action="store_true",
-        default=None,
-        help="run extra rounds with profiling, and print the time of each phase",
-    )
+    profile = "run extra rounds with profiling, and print the time of each phase"
+    add("--profile", action="store_true", default=None, help=profile)
     add("--shadow", action="store_true", default=None, help="run extra rounds in which every step is validated")
     add("--phase", metavar="LABEL", help="label of the result, e.g. before")
     add("--output", "--out", type=Path, metavar="FILE.json", help="store the result")
@@ -192,13 +188,8 @@ def _add_source_flags(parser: Parser) -> None:
     """Add the flags that select levels and actions."""
     add = parser.add_argument
     add("--actions", choices=("random", "recorded"), help="actions to play; default: random")
-    add(
-        "--replays",
-        "--replay-data-dir",
-        type=Path,
-        metavar="DIR",
-        help=f"replays for recorded actions (default: {REPLAYS})",
-    )
+    replays = f"replays for recorded actions (default: {REPLAYS})"
+    add("--replays", "--replay-data-dir", type=Path, metavar="DIR", help=replays)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--levels", type=Path, metavar="DIR", help="play random actions on the levels of this folder")
     category = f"play random actions on generated levels of this category (default: {CATEGORY})"

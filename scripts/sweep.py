@@ -65,31 +65,20 @@ def parse(argv: list[str]) -> argparse.Namespace:
         default=[],
         action="extend",
         metavar="NAME=VALUES",
-        help="ranges of settings: NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C; NAME is a flag without dashes or the "
-        "dotted name of a setting",
+        help="ranges NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C; NAME is a flag without dashes, or a dotted setting",
     )
     parser.add_argument("--sweep-file", type=Path, metavar="FILE", help="TOML file with ranges of settings")
-    parser.add_argument(
-        "--plugin",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="Python files or installed modules to import first, here and in every trial, which register your own networks, "
-        "strategies and presets (docs/own_network.md)",
-    )
-    parser.add_flag(
-        Setting("total number of trials, including earlier ones in --out", flag="trials", kind=int, default=20, low=1)
-    )
-    seeds = "random seeds; each trial trains once with each (default: 0)"
-    parser.add_flag(Setting(seeds, flag="seeds", aliases=("seed",), kind=int, many=True, low=0))
+    plugin = "Python files or installed modules to import first, here and in every trial (docs/own_network.md)"
+    parser.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help=plugin)
+    trials = "total number of trials, including earlier ones in --out"
+    parser.add_flag(Setting(trials, flag="trials", kind=int, default=20, low=1))
+    seeds = "random seeds; each trial trains once with each"
+    parser.add_flag(Setting(seeds, flag="seeds", aliases=("seed",), kind=int, many=True, default=(0,), low=0))
     pruning = "stop trials that are worse than the median of earlier trials"
     parser.add_flag(Setting(pruning, flag="pruning", kind=bool, default=True, switch=True))
-    parser.add_argument(
-        "--out", "--output-dir", type=Path, metavar="DIR", help="folder of the sweep (default: experiments/sweep_TIME)"
-    )
+    folder = "folder of the sweep (default: experiments/sweep_TIME)"
+    parser.add_argument("--out", "--output-dir", type=Path, metavar="DIR", help=folder)
     arguments = parser.parse_args(argv[:end])
-    arguments.seeds = arguments.seeds or [0]
     arguments.common = argv[end + 1 :]
     arguments.out = arguments.out or Path("experiments") / f"sweep_{datetime.now():%Y%m%d_%H%M%S}"
     return arguments

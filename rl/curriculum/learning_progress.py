@@ -262,13 +262,20 @@ class LearningProgress(Strategy):
     # Statistics
 
     def metrics(self) -> dict[str, float]:
-        return _summary(self)
+        pool = self.pool
+        scored = pool[self.played[pool] >= self.preset.min_samples]
+        return {
+            "lp/levels_in_pool": float(len(pool)),
+            "lp/completions": float(self.played[pool].sum()),
+            "lp/levels_with_score": float(len(scored)),
+            "lp/mean_success": float(self.success_of(scored).mean()) if len(scored) else 0.0,
+            "lp/mean_score": float(self.scores_of(scored).mean()) if len(scored) else 0.0,
+            "lp/mean_draw_probability": float(self.probabilities()[pool].mean()),
+            "lp/evictions": float(self.evictions.sum()),
+        }
 
     def details(self) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for statistic in () if self.config.performance_mode else DETAILED:
-            found |= statistic(self)
-        return found
+        return {} if self.config.performance_mode else _pools(self) | _raw_scores(self) | _ginis(self)
 
 
 def _reweighted(p: np.ndarray, theta: float) -> np.ndarray:
@@ -276,20 +283,6 @@ def _reweighted(p: np.ndarray, theta: float) -> np.ndarray:
     if theta == 0.5:
         return p
     return p * (1 - theta) / (p + theta * (1 - 2 * p))
-
-
-def _summary(strategy: LearningProgress) -> dict[str, float]:
-    pool = strategy.pool
-    scored = pool[strategy.played[pool] >= strategy.preset.min_samples]
-    return {
-        "lp/levels_in_pool": float(len(pool)),
-        "lp/completions": float(strategy.played[pool].sum()),
-        "lp/levels_with_score": float(len(scored)),
-        "lp/mean_success": float(strategy.success_of(scored).mean()) if len(scored) else 0.0,
-        "lp/mean_score": float(strategy.scores_of(scored).mean()) if len(scored) else 0.0,
-        "lp/mean_draw_probability": float(strategy.probabilities()[pool].mean()),
-        "lp/evictions": float(strategy.evictions.sum()),
-    }
 
 
 def _pools(strategy: LearningProgress) -> dict[str, float]:
@@ -360,7 +353,3 @@ def _ginis(strategy: LearningProgress) -> dict[str, float]:
         "selectivity_loss_label_to_episodes": found["sampling_probs_by_label"] - found["sampling_by_label"],
     }
     return {f"curriculum_gini/{name}": value for name, value in found.items()}
-
-
-SUMMARY = _summary
-DETAILED = (_pools, _raw_scores, _ginis)

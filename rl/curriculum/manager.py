@@ -112,7 +112,7 @@ class CurriculumManager:
         if self.starts:
             if self._bank_prints is None:  # in a resumed run, start() is not called
                 self._read_fingerprints(sim)
-            self.starts.watch(sim, actions)
+            self.starts.tracks.watch(sim, actions)
 
     def counts(self, env: int) -> bool:
         """Return True if the current episode of an environment began at the start of the level."""
@@ -260,21 +260,11 @@ class CurriculumManager:
         none = Outcomes.none()
         ended = (np.concatenate(column) for column in zip(*self._waiting, strict=True)) if self._waiting else None
         levels, won, returns, began = ended or (none.levels, none.won, none.returns, none.began)
+        more = {"running": running, "running_began": running_began}
         if decided is not None and advantages is not None:
-            decided, advantages = decided.ravel(), advantages.ravel()
-            decided, advantages = decided[decided >= 0].astype(np.int64), advantages[decided >= 0]
-        self.strategy.update(
-            Outcomes(
-                levels,
-                won,
-                returns,
-                began,
-                none.running if running is None else running,
-                none.running_began if running_began is None else running_began,
-                none.decided if decided is None else decided,
-                none.advantages if advantages is None else advantages,
-            )
-        )
+            more |= {"decided": decided[decided >= 0].astype(np.int64), "advantages": advantages[decided >= 0]}
+        given = {name: column for name, column in more.items() if column is not None}
+        self.strategy.update(Outcomes(levels, won, returns, began, **given))
         self.updates += 1
         self._waiting.clear()
         self._settled = 0
@@ -434,10 +424,6 @@ class CurriculumManager:
         if mine != theirs:
             raise ConfigError(
                 f"the saved curriculum has levels {theirs}, this dataset {mine}; resume with the same dataset"
-            )
-        if state.get("strategy") is None:
-            raise ConfigError(
-                "the curriculum was saved by an earlier version; resume with that version, or start a new run"
             )
         if state["strategy"] != self.config.chosen:
             raise ConfigError(f"the saved run uses {state['strategy']!r}", "--curriculum", self.config.chosen)

@@ -138,10 +138,6 @@ class Stages(Strategy):
                 return "trend"
         return ""
 
-    def _has_just_ended(self) -> bool:
-        """Return True if the latest update ended a stage."""
-        return any(e["update"] == self.now and e["event"] in ("advance", "mastered") for e in self.events[-1:])
-
     def bound(self, outcomes: np.ndarray, running: int, sign: int = -1) -> float:
         """Return the one-sided 95 % confidence bound of success: lower for sign -1, upper for sign 1."""
         return wilson(int(outcomes.sum()), len(outcomes) + running, sign * ONE_SIDED_95)
@@ -218,11 +214,12 @@ class Stages(Strategy):
         self.weigh((self.shares() / self.levels.counts)[self.levels.category])
 
     def metrics(self) -> dict[str, float]:
+        ended = any(e["update"] == self.now and e["event"] in ("advance", "mastered") for e in self.events[-1:])
         return {
             "curriculum/current_stage_idx": float(self.place),
             "curriculum/episodes_in_stage": float(self.in_stage),
             "curriculum/advancement_threshold": float(self.threshold),
-            "curriculum/can_advance": float(self._has_just_ended()),
+            "curriculum/can_advance": float(ended),
             "curriculum/updates_to_minimum": float(self.updates_to_minimum()),
             "curriculum/earlier_share": float(self.shares()[: self.place].sum()),
             "curriculum/mastered": float(self.mastered),

@@ -2,7 +2,7 @@
 
     starts = StartStates(config)
     starts.add(runs)                          # demonstrations: level fingerprint -> winning actions
-    starts.watch(sim, actions)                # before each decision
+    starts.tracks.watch(sim, actions)         # before each decision
     starts.end(sim, ended)                    # record the episodes that ended
     starts.begin(sim, sim.finished, rng)      # begin new episodes, some of them from start states
     starts.update(won)                        # once per update of the policy
@@ -110,10 +110,6 @@ class Tracks:
         """Mark the actions as incomplete, after environment states were set externally."""
         self.length[:] = self.best_at[:] = 0
         self.known[:] = False
-
-    def run(self, env: int, length: int) -> np.ndarray:
-        """Return the first actions uint8[length] of an episode."""
-        return self.actions[env, :length].copy()
 
     @staticmethod
     def _worth(sim: BatchSimulator, envs: Any) -> Any:
@@ -275,10 +271,6 @@ class StartStates:
         self.tracks.forget()
         self.began[:] = 0
 
-    def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
-        """Record the actions int[N] of the next step."""
-        self.tracks.watch(sim, actions)
-
     def end(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         """Update runs and start states from finished episodes.
 
@@ -321,7 +313,7 @@ class StartStates:
         """Store the first ``length`` actions of the episode as the level's run."""
         if name not in self.runs and len(self.runs) >= MOST_RUNS:
             return
-        run = Run(self.tracks.run(env, length), wins)
+        run = Run(self.tracks.actions[env, :length].copy(), wins)
         if wins:
             run.position = float(min(STEPS - 1, int(self.began[env]) * STEPS // length))
         else:

@@ -103,7 +103,9 @@ def find_runs(folder: Path) -> list[Run]:
     if root is None:
         raise ResultsError(f"{folder}: no config.json in it or in a folder above; give the folder of an experiment")
     config = _read_json(root / "config.json")
-    found = [place for place in (*sorted(folder.rglob("*")), folder) if _is_training(place)]
+    marks = ("progress.csv", "tensorboard", RUN_FILE)  # a training has at least one of these
+    places = (*sorted(folder.rglob("*")), folder)
+    found = [place for place in places if any((place / mark).exists() for mark in marks)]
     if not found:
         raise ResultsError(f"{folder}: no training has begun in it; give the folder of another experiment")
     try:
@@ -112,10 +114,6 @@ def find_runs(folder: Path) -> list[Run]:
         raise ResultsError(
             f"{root}: damaged files of an experiment ({type(error).__name__}: {error}); use another run"
         ) from error
-
-
-def _is_training(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("progress.csv", "tensorboard", RUN_FILE))
 
 
 def _read(root: Path, folder: Path, config: dict) -> Run:

@@ -8,7 +8,7 @@ folder of ``--demonstrations``, if given.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, asdict, dataclass, replace
 from functools import cached_property, partial
@@ -250,9 +250,11 @@ def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -
     facts = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in HOW}
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in facts.items()}
     write_json(job.out / "results.json", {"settings": facts, "levels": [one.facts() for one in solved]})
-    write_page(
-        report_page(solved, filmed, f"{job.level.name}: search with {job.agent.name}", shown), job.out / "report.html"
+    title = f"{job.level.name}: search with {job.agent.name}"
+    page = render_page(
+        "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=filmed, settings=shown
     )
+    write_page(page, job.out / "report.html")
     print(f"runs: {job.out / REPLAYS}; page: {job.out / 'report.html'}")
 
 
@@ -353,15 +355,6 @@ def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
     record(folder / video, level, replay.inputs, look, run=run)
     png = (folder / ROUTES / f"{one.stem}.png").read_bytes()
     return {"name": name, "category": one.task.category, "frames": one.frames, "link": video, "poster": png}
-
-
-def report_page(
-    solved: Sequence[Solved], films: Sequence[Mapping[str, Any]], title: str, settings: Mapping[str, Any]
-) -> str:
-    """Return the report as HTML."""
-    return render_page(
-        "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=films, settings=settings
-    )
 
 
 def parse(argv: Sequence[str]) -> tuple[Job, SolveSettings]:
