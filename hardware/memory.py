@@ -84,7 +84,7 @@ class MemoryNeeds:
         extra = f" + {carried} B carried" if carried else ""
         stacks = self.stacking.bytes(self.stacking.stacked(self.observations))
         stored = -(-num_envs // (self.gpus or 1))  # number of environments whose rollout is stored on one device
-        before = f", + {stored} x {stacks} B of frames before it" if stacks else ""
+        before = f", + {stored} x {stacks} B of earlier frames" if stacks else ""
         # A rollout evaluates one batch of all environments, which needs less memory than an update of the same size.
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"

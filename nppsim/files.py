@@ -234,7 +234,7 @@ def _plain(value: object) -> object:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a JSON file")
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be stored as JSON")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "") -> str:

@@ -15,7 +15,7 @@ from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 
 UNIFORM_SHARE = 0.2  # default fraction of uniform draws
 CELL_HALF_LIFE = 300.0  # episodes in a cell after which the weight of an outcome in the cell's counts has halved
-LEVEL_HALF_LIFE = 20.0  # episodes in a cell, per level of the cell, after which it has halved in the level's counts
+LEVEL_HALF_LIFE = 20.0  # the same for the counts of a level, in episodes per level of its cell
 PRIOR_EPISODES = 20.0  # weight of the success rate of the cell, in episodes of the level
 
 

@@ -36,9 +36,8 @@ THIRDS = 3  # number of parts into which the levels of a family are divided by d
 class Levels:
     """The levels to draw from, L in number."""
 
-    names: tuple[
-        str, ...
-    ]  # categories, easiest first: in configured order, then as in ``nppsim.generate``, then by name
+    # Categories, easiest first: in the configured order, then as in ``nppsim.generate``, then by name.
+    names: tuple[str, ...]
     category: np.ndarray  # int32[L], index of the category of each level in ``names``
     family: np.ndarray  # int32[L], number of the generator family of each level, unique over all categories
     third: np.ndarray  # int8[L], 0 to 2, third of the family that contains the level, by difficulty
@@ -109,7 +108,7 @@ class Outcomes:
     began: np.ndarray  # int64[k], number of updates at the start of the episode
     # Unfinished episodes, one per environment.
     running: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[N], level
-    running_began: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[N], updates at the start
+    running_began: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[N], as ``began``
     # Decisions of the rollout; empty unless ``wants_advantages``.
     decided: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[m], level
     advantages: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))  # float32[m], estimated advantage

@@ -137,7 +137,8 @@ def demonstrations_earn_every_reward(dataset: BCDataset, replays: Places, env: B
 def _require_rewards(like: BatchSimulator, bank: LevelBank, actions: Sequence[np.ndarray]) -> str:
     """Describe the rewards of runs, one per level of the bank.
 
-    Raises CheckFailed if a reward with a non-zero weight is never received, or if idling has a higher return in half of them.
+    Raises CheckFailed if a reward with a non-zero weight is never received, or if most runs do not have a higher return than
+    a run without input.
     """
     sim = BatchSimulator(
         bank,

@@ -30,7 +30,7 @@ FITTED, STEPS, RATE = 64, 150, 1e-3  # decisions, steps and learning rate of ``a
 MOST_MEAN = (
     3.0  # largest difference between a mean and that of demonstrations, in standard deviations of demonstrations
 )
-MOST_SPREAD = 5.0  # largest ratio of standard deviations; its inverse is the smallest
+MOST_SPREAD = 5.0  # ratios of standard deviations must be below this and above its inverse
 SMALL_SPREAD = 0.1  # added to both standard deviations, so that nearly constant observations are not compared
 MOST_CLAMPED = 0.2  # largest share of normalised values outside the range to which the network clamps them
 _OTHER_DATA = "demonstrations and training levels differ: use demonstrations of such levels, or --no-pretraining"
