@@ -14,10 +14,7 @@ _LARGEST = 2**25  # size in bytes of the largest arrays on the heap; the maximum
 
 
 def keep_freed_memory() -> None:
-    """Make all threads use one heap that does not return freed memory.  Call it before threads are started.
-
-    Without glibc the function does nothing.
-    """
+    """Make all threads use one heap that does not return freed memory; call this before threads start.  Needs glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         for setting, value in ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, _LARGEST), (_TRIM_THRESHOLD, _MAX_FREE)):

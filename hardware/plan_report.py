@@ -71,10 +71,7 @@ class PlanReport:
 
 
 def plan_table(reports: Sequence[PlanReport], total_timesteps: int | None) -> str:
-    """Format a table with one row per architecture.
-
-    total_timesteps: number of decisions for which durations are shown; None: one million.
-    """
+    """Format a table with one row per architecture.  total_timesteps: decisions for the durations; None: one million."""
     steps = total_timesteps or MILLION
     amount = f"{steps / MILLION:g} M" if steps >= MILLION else f"{steps:,}"
     header = (

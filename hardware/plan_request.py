@@ -10,10 +10,7 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """Sizes and settings fixed by the user.  None leaves the choice to the plan; other values are never changed.
-
-    Raises PlanError for an invalid value.
-    """
+    """Sizes and settings fixed by the user; None leaves the choice to the plan.  Raises PlanError for invalid values."""
 
     total_timesteps: int | None = None  # length of the run in decisions
     profile: str = AUTO  # a name of hardware.PROFILES, or "auto"

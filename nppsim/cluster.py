@@ -71,10 +71,7 @@ class Workers:
 
 
 def check_cluster(cluster: str | None, workers: int | None) -> None:
-    """Raise ConfigError for an invalid address or a number of workers on a remote cluster.
-
-    Raises MissingPackageError without Ray.
-    """
+    """Raise ConfigError for an invalid address or ``workers`` on a remote cluster, MissingPackageError without Ray."""
     if cluster is None:
         return
     host, port = _place(cluster)

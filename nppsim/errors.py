@@ -177,11 +177,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 
 def needed(module: str, extra: str) -> ModuleType:
-    """Import and return an optional module, e.g. ``needed("PIL.Image", "video")``.
-
-    extra: extra of this project that installs the module.
-    Raises MissingPackageError, which names the extra.
-    """
+    """Import an optional module; raise MissingPackageError, which names the ``extra`` of this project that installs it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -25,12 +25,9 @@ Result = TypeVar("Result")
 
 
 class Workforce(Protocol):
-    """Backend that runs batches.
+    """Backend that runs batches."""
 
-    cores: number of batches that run in parallel.
-    """
-
-    cores: int
+    cores: int  # number of batches that run in parallel
 
     def prepare(self, function: bytes) -> Any:
         """Convert a pickled function to the argument of ``submit``."""
@@ -46,10 +43,7 @@ class Workforce(Protocol):
 
 
 class Executor:
-    """Maps functions over items.
-
-    workforce: backend; None: run everything in this process.
-    """
+    """Maps functions over items.  workforce: backend; None: run everything in this process."""
 
     def __init__(self, workforce: Workforce | None = None):
         self._workforce = workforce

@@ -39,13 +39,10 @@ def progress_bar(
 
 
 class Announcement(event.Listener):
-    """Prints a line when the first function of this package is compiled, and then the number of compiled functions.
-
-    count: number of functions compiled so far.
-    """
+    """Prints a line when the first function of this package is compiled, and then the number of compiled functions."""
 
     def __init__(self, write: Callable[[str], object] | None = None, clock: Callable[[], float] = time.monotonic):
-        self.count = 0
+        self.count = 0  # functions compiled so far
         self._write = write
         self._clock = clock
         self._depth = 0  # nesting of compilations: compiling a function also compiles the functions that it calls

@@ -33,10 +33,7 @@ _SHIPPED = frozenset(STRATEGIES)
 
 
 def register(name: str, strategy: type[Strategy]) -> None:
-    """Register a strategy under a name; an earlier one of that name is replaced.
-
-    Raises ConfigError for the name of a shipped strategy.
-    """
+    """Register a strategy, replacing an earlier one of this name.  Raises ConfigError for the name of a shipped strategy."""
     if name in _SHIPPED:
         raise ConfigError(f"strategy {name!r} is part of the project; register your own under another name")
     STRATEGIES[name] = strategy

@@ -252,10 +252,7 @@ class CurriculumManager:
         decided: np.ndarray | None = None,
         advantages: np.ndarray | None = None,
     ) -> None:
-        """Update the strategy with the recorded episodes; the part of ``update`` that needs no simulator.
-
-        Arguments: see ``Outcomes``.
-        """
+        """Update the strategy with the recorded episodes; part of ``update``.  Arguments: see ``Outcomes``."""
         self._settle()
         none = Outcomes.none()
         ended = (np.concatenate(column) for column in zip(*self._waiting, strict=True)) if self._waiting else None

@@ -241,11 +241,7 @@ class StartStates:
         return len(room)
 
     def attach(self, sim: BatchSimulator, prints: list[str], won: np.ndarray) -> None:
-        """Attach to environments.
-
-        prints: fingerprints of their levels.
-        won: as for ``update``.
-        """
+        """Attach to environments.  prints: fingerprints of their levels; won: as for ``update``."""
         self._prints, self._place = prints, {name: level for level, name in enumerate(prints)}
         self._unit, self._tracks = unit(sim), Tracks(sim)
         self._prefixes.forget()
@@ -272,10 +268,7 @@ class StartStates:
         self.began[:] = 0
 
     def end(self, sim: BatchSimulator, ended: np.ndarray) -> None:
-        """Update runs and start states from finished episodes.
-
-        ended: records EPISODE_DTYPE[k] of the environments ``sim.finished``.
-        """
+        """Update runs and start states.  ended: EPISODE_DTYPE[k], records of the environments ``sim.finished``."""
         envs, tracks = sim.finished, self.tracks
         further = tracks.known[envs] & (tracks.best[envs] > self._unit * self._bar[ended["level"]])
         for place in np.flatnonzero(further | (self.began[envs] > 0) | self._back[ended["level"]]).tolist():

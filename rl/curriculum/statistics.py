@@ -71,10 +71,7 @@ def wilson(wins: float, episodes: int, z: float) -> float:
 
 
 def gini(values: np.ndarray) -> float:
-    """Return the Gini coefficient of non-negative numbers: 0 if all are equal, near 1 if all but one are 0.
-
-    The result is 0 for an empty array.
-    """
+    """Return the Gini coefficient of non-negative numbers: 0 if all are equal or none is given, near 1 if only one is not 0."""
     total, n = float(values.sum()), len(values)
     if total <= 0:
         return 0.0

@@ -120,10 +120,7 @@ class Outcomes:
 
 
 class Strategy(ABC):
-    """Draws levels with weights that ``update`` sets.
-
-    rng: random generator, shared with the manager, which seeds and saves it.
-    """
+    """Draws levels with weights that ``update`` sets.  The manager seeds and saves ``rng``."""
 
     _cumulative: np.ndarray
     _last: int

@@ -51,11 +51,7 @@ Check = Callable[..., str]
 
 
 class CheckFailed(Exception):
-    """A check has failed.
-
-    found: description of the measurement.
-    remedy: advice to the user.
-    """
+    """A check has failed.  found: description of the measurement; remedy: advice to the user."""
 
     def __init__(self, found: str, remedy: str):
         super().__init__(found, remedy)
@@ -109,11 +105,7 @@ class CheckInfo:
     function: Check
 
     def examine(self, moment: str, parts: Mapping[str, Any], absent: Mapping[str, str]) -> Finding:
-        """Make the check.
-
-        parts: objects by name.
-        absent: reasons by name for objects that will not exist.
-        """
+        """Make the check.  parts: objects by name; absent: reasons for objects that will not exist, by name."""
         start = time.perf_counter()
         status, found, remedy = self._outcome(parts, absent)
         return Finding(self.name, self.group, moment, status, redact(found), remedy, time.perf_counter() - start)
@@ -204,10 +196,7 @@ class Doctor:
         self._absent |= reasons
 
     def examine(self, moment: str, **parts: Any) -> None:
-        """Make the checks of a moment, without changing the state of torch's random generator.
-
-        parts: additional objects for these checks only.
-        """
+        """Make the checks of a moment; torch's random generator is left unchanged.  parts: objects for these checks only."""
         with torch.random.fork_rng(devices=[]):
             new = [
                 info.examine(moment, self._parts | parts, self._absent)

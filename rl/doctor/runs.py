@@ -134,11 +134,7 @@ def _read(root: Path, folder: Path, config: dict) -> Run:
 
 
 def _settings(config: dict, own: dict) -> dict[str, Fact]:
-    """Return all settings by dotted name.
-
-    config: contents of config.json of the experiment.
-    own: contents of run.json of the training, which takes precedence and has the sources.
-    """
+    """Return all settings by dotted name.  ``own`` (run.json) takes precedence over ``config`` (config.json)."""
     left_out = {*PARTS.values(), *_NO_SETTINGS}
     plain = _flat({name: value for name, value in config.items() if name not in left_out})
     resolved = {

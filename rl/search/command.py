@@ -170,10 +170,7 @@ def _prepare(job: Job) -> tuple[Shipped, list[Task]]:
 
 
 def _supported(tasks: list[Task], allow_unsupported: bool) -> list[Task]:
-    """Remove levels with unsupported entities unless they are allowed, and print a note about them.
-
-    Raises LevelSetError if no level is left.
-    """
+    """Remove unsupported levels unless they are allowed, and print a note.  Raises LevelSetError if no level is left."""
     unsupported = [task.level for task in tasks if task.level.support == UNSUPPORTED]
     if allow_unsupported or not unsupported:
         return tasks
@@ -221,10 +218,7 @@ def _solutions(
 
 @contextmanager
 def _demonstrations(folder: Path | None) -> Iterator[Any]:
-    """Yield a function that adds a run to the replay set of its category.
-
-    The sets are written at the end of the block, also after an error.
-    """
+    """Yield a function that adds a run to the replay set of its category; the sets are written at the end of the block."""
     with ExitStack() as stack:
         writers: dict[str, ReplayWriter] = {}
         if folder is not None:

@@ -67,10 +67,7 @@ class Agent:
 
     @torch.no_grad()
     def action_costs(self, observations: dict[str, np.ndarray], count: int) -> np.ndarray:
-        """Return the negative log-probability of each action, float64[count, 6], for the first ``count`` observations.
-
-        observations: raw observations by key.
-        """
+        """Return the negative log-probability of each action, float64[count, 6], for the first ``count`` raw observations."""
         seen = {key: observations[key][:count] for key in self.policy.observations}
         logits, _ = self.policy.logits_and_values(self.policy.to_tensors(seen))
         return -torch.log_softmax(logits.double(), dim=1).numpy()
