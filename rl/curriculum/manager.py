@@ -38,17 +38,8 @@ class LevelMismatchError(UserError, RuntimeError):
 class CurriculumManager:
     """Draws levels with a strategy and records episodes.
 
-    levels: levels to draw from.
-    strategy: strategy for these levels.
-    rng: random generator, shared with the strategy.
+    levels, strategy, rng: levels to draw from, their strategy, and its random generator.
     fingerprints: fingerprint of each level; None: use those of the simulator.
-
-    stages: categories, easiest first.
-    stage_of: int32[L], index of the category of each level in ``stages``.
-    updates: number of policy updates so far.
-    starts: start states, or None if disabled.
-    true_starts: bool[k], True for the episodes of the latest ``next_episodes`` that began at the start of the level.  Only
-        these count in statistics and distributions.
     """
 
     def __init__(
@@ -62,11 +53,12 @@ class CurriculumManager:
         if fingerprints is not None and len(fingerprints) != len(levels):
             raise ValueError(f"{len(fingerprints)} fingerprints of {len(levels)} levels")
         self.levels, self.strategy, self.config = levels, strategy, config
-        self.stages, self.stage_of = levels.names, levels.category
+        self.stages = levels.names  # categories, easiest first
+        self.stage_of = levels.category  # int32[L], index of the category of each level in ``stages``
         self._rng = rng
         self._drawn_prints = None if fingerprints is None else _short(fingerprints)
         self._bank_prints: np.ndarray | None = None  # fingerprints of the simulator's levels
-        self.updates = 0
+        self.updates = 0  # policy updates so far
         self._playing = np.empty(0, np.int64)  # level drawn for the current episode of each environment
         self._began = np.empty(0, np.int64)  # number of updates at the start of that episode
         self._drawn_at = np.empty(0, np.int64)  # number of updates when the next level of each environment was drawn
@@ -81,6 +73,7 @@ class CurriculumManager:
         self._details: dict[str, float] = {}  # latest statistics over all levels
         self._details_at = 0  # update of these statistics
         self.starts = StartStates(config) if config.start_states else None
+        # True for each episode of the latest ``next_episodes`` that began at the start of the level.  Only these count.
         self.true_starts = np.empty(0, bool)
 
     # -----------------------------------------------------------------------------------------------------------------

@@ -137,13 +137,10 @@ class StartStateError(UserError, RuntimeError):
 
 
 class Prefixes:
-    """LRU cache of the states after given actions on given levels.
-
-    requests, hits: number of requested states, and how many of them were in the cache.
-    """
+    """LRU cache of the states after given actions on given levels."""
 
     def __init__(self) -> None:
-        self.requests = self.hits = 0
+        self.requests = self.hits = 0  # requested states, and how many of them were in the cache
         self._states: OrderedDict[tuple[int, bytes], np.ndarray] = OrderedDict()
         self._sim: BatchSimulator | None = None  # a single environment, with the same levels
 
@@ -204,19 +201,16 @@ def _as_start(sim: BatchSimulator) -> np.ndarray:
 
 
 class StartStates:
-    """Stored runs, and the choice of start states along them.
-
-    runs: run of each level, by level fingerprint.
-    began: int64[N], number of decisions before the start of each current episode; 0: it began at the start of the level.
-    episodes: number of finished episodes from start states.
-    reached: number of times a start state has moved back to the start of the level.
-    """
+    """Stored runs, and the choice of start states along them."""
 
     def __init__(self, config: CurriculumConfig):
         self.config = config
-        self.runs: dict[str, Run] = {}
-        self.began = np.empty(0, np.int64)
-        self.episodes = self.reached = 0
+        self.runs: dict[str, Run] = {}  # run of each level, by level fingerprint
+        self.began = np.empty(
+            0, np.int64
+        )  # by environment: decisions before the start of its episode; 0: start of the level
+        self.episodes = 0  # finished episodes from start states
+        self.reached = 0  # number of times a start state has moved back to the start of the level
         self._recent: deque[bool] = deque(maxlen=RECENT)
         self._prefixes = Prefixes()
         self._tracks: Tracks | None = None

@@ -11,18 +11,13 @@ ONE_SIDED_95 = 1.645  # standard normal quantile of 95 %
 
 
 class Windows:
-    """Sliding windows over several series of values.
-
-    series: number of series S.
-    size: largest number of values in a window.
-    counts: int64[S], current number of values in each window.
-    """
+    """Sliding windows of ``size`` values over several series of values."""
 
     def __init__(self, series: int, size: int):
         self.size = size
         self._values = np.zeros((series, size), np.float32)  # ring buffers
         self._next = np.zeros(series, np.int64)  # position of the next value
-        self.counts = np.zeros(series, np.int64)
+        self.counts = np.zeros(series, np.int64)  # current number of values in each window
 
     def extend(self, series: np.ndarray, values: np.ndarray) -> None:
         """Append values in order.
@@ -71,7 +66,7 @@ def wilson(wins: float, episodes: int, z: float) -> float:
 
 
 def gini(values: np.ndarray) -> float:
-    """Return the Gini coefficient of non-negative numbers: 0 if all are equal or none is given, near 1 if only one is not 0."""
+    """Return the Gini coefficient of numbers >= 0: 0 if all are equal or none is given, near 1 if all but one are 0."""
     total, n = float(values.sum()), len(values)
     if total <= 0:
         return 0.0

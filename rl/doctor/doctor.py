@@ -165,7 +165,6 @@ class Doctor:
     path: JSON file to which the findings are written after each moment; None: do not write them.
     only: names of checks or groups to make; None: all.
     rehearses: True in a short trial training, in which the first update is checked.
-    findings: all findings so far.
     """
 
     def __init__(
@@ -182,7 +181,7 @@ class Doctor:
         for name in sorted((self.only or frozenset()) - set(known)):
             near = did_you_mean(name, known)
             raise DoctorError(f"there is no check {name!r}{near or '; scripts/doctor.py prints the names of all'}")
-        self.findings: list[Finding] = []
+        self.findings: list[Finding] = []  # all findings so far
         self._earlier = read_findings(path) if path else []  # findings before the run was resumed
         self._parts: dict[str, Any] = {}
         self._absent: dict[str, str] = {}

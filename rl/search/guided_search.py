@@ -79,14 +79,13 @@ class FrameBudget:
     frames: largest number of simulated frames.
     until: deadline (value of ``time.monotonic``); None: no deadline.
     progress: function that is called with each number of newly simulated frames.
-    simulated: number of frames simulated so far.
     """
 
     def __init__(
         self, frames: int, until: float | None = None, progress: Callable[[int], object] = lambda frames: None
     ):
         self._frames, self._until, self._progress = frames, until, progress
-        self.simulated = 0
+        self.simulated = 0  # frames simulated so far
 
     def part(self, frames: int) -> "FrameBudget":
         """Return a budget for a part of the stage, with at most the frames that are left."""
@@ -120,17 +119,14 @@ class GuidedSearch:
 
     rng: random generator for noise.
     threads: number of threads of the simulators; None: all usable cores.
-    time_limit: length limit of an episode in frames.
-    spawn: uint8[B], snapshot of the initial state.
-    evaluated: number of states evaluated by the policy so far.
     """
 
     def __init__(self, level: Level, agent: Agent, rng: np.random.Generator, threads: int | None = None):
         self.bank, self.agent, self.rng, self.threads = LevelBank([level]), agent, rng, threads
-        self.time_limit = int(self.bank.time_limit[0])
-        self.evaluated = 0
+        self.time_limit = int(self.bank.time_limit[0])  # of an episode, in frames
+        self.evaluated = 0  # states evaluated by the policy so far
         self._simulators: dict[tuple[int, tuple[str, ...]], BatchSimulator] = {}
-        self.spawn = self.playing_envs(1).snapshot(0)
+        self.spawn = self.playing_envs(1).snapshot(0)  # uint8[B], initial state
 
     def playing_envs(self, count: int) -> BatchSimulator:
         """Return environments for simulation, which only compute observations that are stacked."""
