@@ -215,4 +215,4 @@ def test_the_script_prints_what_it_made_and_the_levels_without_a_run(levels, tmp
 
     monkeypatch.setattr(script, "make_demonstrations", interrupted)
     assert call() == 130
-    assert "run the same command again" in capsys.readouterr().err
+    assert "repeat the command to continue" in capsys.readouterr().err

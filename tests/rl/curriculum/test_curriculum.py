@@ -122,9 +122,6 @@ def test_a_curriculum_of_other_levels_or_another_strategy_is_refused():
         sampler_of("uniform", [*CATEGORIES, "simple"]).load_state_dict(state)
     with pytest.raises(ConfigError, match="--curriculum"):
         sampler_of("plr").load_state_dict(state)
-    del state["strategy"]
-    with pytest.raises(ConfigError, match="earlier version"):
-        sampler_of("uniform").load_state_dict(state)
 
 
 def test_without_levels_there_is_no_curriculum():
@@ -268,7 +265,7 @@ def test_every_statistic_that_is_specified_is_there_and_in_the_results(name):
 
 def test_what_is_no_single_number_is_no_statistic():
     assert joined({"a": 1.0}, {"b": 2.0}) == {"a": 1.0, "b": 2.0}
-    with pytest.raises(TypeError, match=r"a is \[1.0, 2.0\]; a statistic is one float"):
+    with pytest.raises(TypeError, match=r"a is \[1.0, 2.0\]; return a single float"):
         joined({"a": [1.0, 2.0]})
     with pytest.raises(TypeError, match="a is reported by two parts"):
         joined({"a": 1.0}, {"a": 1.0})

@@ -267,7 +267,7 @@ def test_no_state_of_another_bank_is_begun_from():
 
 def test_a_stored_run_that_ends_too_early_is_an_error():
     _, sim = made()
-    with pytest.raises(StartStateError, match=r"a stored run ends after decision \d+ of 500"):
+    with pytest.raises(StartStateError, match=r"a stored run ends at decision \d+ of 500"):
         Prefixes().state(sim, 0, np.full(500, RIGHT))
 
 

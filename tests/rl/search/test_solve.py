@@ -256,7 +256,7 @@ def test_command_leaves_out_unsupported_levels_and_marks_modelled_ones(script, p
     text = capsys.readouterr().out
     assert "left out: 1 of 2 levels" in text
     assert re.search(r"^\| S-000 level 0 +\| modelled \|", text, re.MULTILINE)
-    assert "1 of 1 runs are in modelled levels" in text
+    assert "1 of 1 runs are on modelled levels" in text
     assert json.loads((place / "out/results.json").read_text())["levels"][0]["id"] == "S-000"
     assert script.main(["S.txt#1", *QUICK, "--films", "0"]) == 2
     assert "--allow-unsupported" in capsys.readouterr().err
@@ -369,7 +369,7 @@ def test_unsolved_level_gives_exit_status_1(script, place, capsys):
         (["nowhere", *QUICK], "error: nowhere: No such file or directory"),
         (["levels", "--agent", "nothing.safetensors"], "error: nothing.safetensors: no such checkpoint"),
         (["agent.safetensors", *QUICK], "error: agent.safetensors"),
-        (["levels", *QUICK, "--against", "slow.replay"], "error: --against slow.replay: is for one level"),
+        (["levels", *QUICK, "--against", "slow.replay"], "error: --against slow.replay: is for a single level"),
         (
             ["levels/mined/odd/000000.map", *QUICK, "--against", "slow.replay"],
             "error: --against slow.replay: was recorded on another level",
