@@ -27,7 +27,8 @@ UNDONE = """async (draft) => {
     const history = new model.History(model.stateOf(draft));
     const region = { column: 3, row: 4, width: 6, height: 5 };
     const operations = [
-        (s) => model.drawLine(s, [5, 6], [5, 6], 8), (s) => model.drawLine(s, [0, 0], [20, 9], 3), (s) => model.flood(s, 30, 15, 2),
+        (s) => model.drawLine(s, [5, 6], [5, 6], 8), (s) => model.drawLine(s, [0, 0], [20, 9], 3),
+        (s) => model.flood(s, 30, 15, 2),
         (s) => model.place(s, { kind: 6, x: 30, y: 30, switch: [44, 30] }), (s) => model.place(s, { kind: 0, x: 9, y: 9 }),
         (s) => model.movePart(s, { index: 0, part: "body" }, [33, 21]), (s) => model.changeEntity(s, 0, { orientation: 2 }),
         (s) => model.paste(s, model.copy(s, region), 20, 10), (s) => model.mirrorRegion(s, region), model.mirrorLevel,
