@@ -116,7 +116,9 @@ def is_closed(entity_state: np.ndarray) -> np.ndarray:
 
 @kernel
 def _run(ninjas, entities, movers, trail, world, inputs, frames, entity_state, entity_xy, aiming, aims):
-    return _play(ninjas[0], entities[0], movers[0], trail[0], world, inputs, frames, entity_state, entity_xy, aiming, aims)
+    return _play(
+        ninjas[0], entities[0], movers[0], trail[0], world, inputs, frames, entity_state, entity_xy, aiming, aims
+    )
 
 
 def simulate(
