@@ -1,7 +1,7 @@
-"""Planner: search in the exact simulator for runs that finish levels.
+"""Planner: search in the exact simulator for runs that finish a level.
 
-``plan`` follows the geodesic distance to the exit, from the spawn or from any state of a simulator.  ``polish`` searches
-for shorter runs.  ``retime`` converts a 60 Hz recording to the decision grid.
+``plan`` finds a run from the spawn or from any state, guided by the geodesic distance to the exit.  ``polish`` shortens a
+run.  ``retime`` converts a 60 Hz recording to one action per decision.
 """
 
 from nppsim.planner.plan import par_frames, plan

@@ -1,6 +1,6 @@
-"""Kernels of the planner: all six actions played from many states, and keys of states for duplicate detection.
+"""Kernels of the planner: simulate all six actions from many states, and hash states to find duplicates.
 
-In a file of their own, so that a change of the search around them does not recompile them (``nppsim._cache``).
+They have their own file so that changes of the search do not recompile them (``nppsim._cache``).
 """
 
 from collections import namedtuple
@@ -14,45 +14,52 @@ from nppsim.paths import NODES_Y, SPACING, waypoint
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
 
-ROUTE, PATH = range(2)  # what a score measures: the distance to a recorded route, or the path left to the exit
+# Scores, in px; lower is better.  ROUTE: distance to a recorded route.  PATH: remaining path to the exit.
+ROUTE, PATH = range(2)
 LOST = 1e12  # score of a child that is dead or not allowed
 WIN = -1.0  # score of a child that finishes the level; all others are at least 0
 
-CHANGE_COST = 1.5  # px: an action that goes on is preferred to an equally good new one
-POSITION_CELL = 1.0  # px, times frame_skip: states in one cell count as the same
-SPEED_CELL = 0.05  # px per frame, times frame_skip: likewise
-MOVER_REACH = 192.0  # px from the ninja, in x and y: movers within it distinguish cells
-MOVER_CELL = 24.0  # px: how finely their positions do
-REGION = 16.0  # px: size of a region, whose visits are counted
-REGION_SPEED = 1.5  # px per frame: the same of its velocities
-NUM_REGIONS = 1 << 18  # counters; regions that share one do no harm
-SPEED_WEIGHT = 4.0  # frames: what a difference of velocity to the route counts in px
-OFF_PHASE = 60.0  # px: cost where the switch is taken in the state but not on the route, or the reverse
-_MIX = -7046029254386353131  # odd; the golden ratio of 2^64
+CHANGE_COST = 1.5  # px, penalty for changing the action
+# States in the same cell count as duplicates.  Sizes of a cell, per frame of a decision:
+POSITION_CELL = 1.0  # px
+SPEED_CELL = 0.05  # px per frame
+MOVER_REACH = 192.0  # px; movers closer than this in x and in y are part of the cell
+MOVER_CELL = 24.0  # px, resolution of their positions
+# Regions are coarser cells, whose visits are counted.
+REGION = 16.0  # px
+REGION_SPEED = 1.5  # px per frame
+NUM_REGIONS = 1 << 18  # counters; hash collisions of regions are harmless
+SPEED_WEIGHT = 4.0  # frames, weight of the difference in velocity from the route
+OFF_PHASE = 60.0  # px, penalty if the switch is collected in the state but not on the route, or vice versa
+_MIX = -7046029254386353131  # 2^64 divided by the golden ratio, an odd number, as int64
 
-# Parameters of a search.  width: states expanded together.  noise: px, random part of a score.  fill: px per earlier
-# visit of a region.  momentum: frames, how far ahead speed towards the exit counts.  min_hold: decisions that an action
-# lasts at least.
-Taste = namedtuple("Taste", "width noise fill momentum min_hold")
-# Of each child: score (lower is better), cell, region, frames that the action took.
+# Parameters of a search.
+#   width: number of states that are expanded together.
+#   noise: px, amplitude of the random part of a score.
+#   fill: px, penalty per earlier visit of a region.
+#   momentum: frames, weight of the speed towards the exit.
+#   min_hold: minimum number of decisions per action.
+SearchParams = namedtuple("SearchParams", "width noise fill momentum min_hold")
+# Arrays with one value per child: score, cell, region, and number of simulated frames.
 Children = namedtuple("Children", "scores cells regions frames")
 
 
 @allocating
 def expand(
-    states, children, bytes_from, bytes_to, last_action, lasted, frame_skip, world, fields, mode, target, taste, random,
+    states, children, bytes_from, bytes_to, last_action, lasted, frame_skip, world, fields, mode, target, params, random,
     visits, out
 ):  # fmt: skip
-    """Play all six actions from each of the first ``len(last_action)`` states.
+    """Simulate all six actions from each of the first ``count = len(last_action)`` states.
 
     states, children: State views.
     bytes_from, bytes_to: their rows of bytes.
-    last_action, lasted: int64[count], the action that led to a state, and for how many decisions it has lasted.
+    last_action, lasted: int64[count], the action that led to a state, and its duration in decisions so far.
     mode: ROUTE or PATH.
-    target: float64[5], what ROUTE follows: x, y, vx, vy, switch taken.
-    random: float64[6 * count], 0 to 1.
-    visits: int32[NUM_REGIONS].
-    Fills row 6 i + a of ``out`` and returns the number of frames simulated.  States without a future count as visits.
+    target: float64[5], state of the route for the mode ROUTE: x, y, vx, vy, switch collected.
+    random: float64[6 * count], uniform in [0, 1).
+    visits: int32[NUM_REGIONS], number of visits per region; increased for states whose children are all dead.
+    out: Children; row 6 i + a is filled with the result of action a in state i.
+    Returns the number of simulated frames.
     """
     x, y, vx, vy, switch_taken = target[0], target[1], target[2], target[3], target[4]
     simulated = 0
@@ -62,7 +69,7 @@ def expand(
             c = NUM_ACTIONS * i + a
             out.frames[c] = 0
             out.scores[c] = LOST
-            if a != last_action[i] and lasted[i] < taste.min_hold:
+            if a != last_action[i] and lasted[i] < params.min_hold:
                 continue
             bytes_to[c] = bytes_from[i]
             ninja, entities, movers = children.ninja[c], children.entities[c], children.movers[c]
@@ -79,8 +86,10 @@ def expand(
                 out.scores[c] = WIN
                 continue
             out.cells[c] = cell(ninja, entities, movers, world, frame_skip)
-            if taste.min_hold > 1:
-                out.cells[c] = _mix(_mix(out.cells[c], a), 0 if a != last_action[i] else min(lasted[i], taste.min_hold))
+            if params.min_hold > 1:
+                out.cells[c] = _mix(
+                    _mix(out.cells[c], a), 0 if a != last_action[i] else min(lasted[i], params.min_hold)
+                )
             out.regions[c] = region(ninja, entities, world)
             if mode == ROUTE:
                 dx, dy = ninja["x"] - x, ninja["y"] - y
@@ -92,8 +101,8 @@ def expand(
             length, node = remaining_path(c, children, world, fields)
             if node < 0:
                 continue
-            out.scores[c] = max(length - taste.momentum * _speed_along(c, node, children, world, fields), 0.0)
-            out.scores[c] += taste.noise * random[c] + taste.fill * visits[out.regions[c]]
+            out.scores[c] = max(length - params.momentum * _speed_along(c, node, children, world, fields), 0.0)
+            out.scores[c] += params.noise * random[c] + params.fill * visits[out.regions[c]]
             if a != last_action[i]:
                 out.scores[c] += CHANGE_COST
         if not alive:
@@ -103,7 +112,7 @@ def expand(
 
 @kernel
 def _speed_along(c, node, children, world, fields):
-    """px per frame towards the third lattice point of the path that child c has left."""
+    """Speed of child c, in px per frame, towards the third lattice point of its remaining path."""
     ninja = children.ninja[c]
     phase = 1 if ninja["switch_taken"] else 0
     if has_own_fields(c, children, world, fields):
@@ -116,15 +125,17 @@ def _speed_along(c, node, children, world, fields):
 
 @kernel
 def _mix(key, value):
-    """Hash of an int64 and one more number, made a whole one by rounding down."""
+    """Hash of an int64 and another number, which is rounded down."""
     key = (key ^ np.int64(np.floor(value))) * np.int64(_MIX)
     return key ^ (key >> 29 & 0x7FFFFFFFF)
 
 
 @kernel
 def cell(ninja, entities, movers, world, frame_skip):
-    """Cell of a state, int64: position, velocity, ninja state, whether jump is pressed, switches, doors and open exits, and
-    where the movers near the ninja are and what they are about to do: so that waiting for one leads to a new cell."""
+    """Cell of a state, int64: ninja, switches, doors, open exits, and the movers near the ninja.
+
+    Movers are included so that waiting for a mover leads to a new cell.
+    """
     position, speed = POSITION_CELL * frame_skip, SPEED_CELL * frame_skip
     key = _mix(np.int64(0), ninja["x"] / position)
     key = _mix(key, ninja["y"] / position)
@@ -145,7 +156,7 @@ def cell(ninja, entities, movers, world, frame_skip):
 
 @kernel
 def region(ninja, entities, world):
-    """Counter, 0 to NUM_REGIONS - 1, of the coarse cell of a state: position, velocity, and what is open."""
+    """Region of a state, 0 to NUM_REGIONS - 1: position, velocity, switches, doors and open exits."""
     key = _mix(np.int64(1), ninja["x"] / REGION)
     key = _mix(key, ninja["y"] / REGION)
     key = _mix(key, ninja["vx"] / REGION_SPEED)
@@ -155,7 +166,7 @@ def region(ninja, entities, world):
 
 @kernel
 def _mix_progress(key, ninja, entities, world):
-    """Add the switch, the doors that are closed and the exits that are open to a hash."""
+    """Add the exit switch, closed doors and open exits to a hash."""
     key = _mix(key, ninja["switch_taken"])
     record = world.level[ninja["level"]]
     base = record["entity_first"]
@@ -175,7 +186,7 @@ def begin(state, world):
 
 @kernel
 def play_on(state, world, inputs):
-    """Play inputs (uint8[frames]) from state 0 on; returns the number of frames played, fewer after a win or a death."""
+    """Play inputs (uint8[frames]) until a win or death; return the number of frames played."""
     for f in range(len(inputs)):
         tick(state.ninja[0], state.entities[0], state.movers[0], state.trail[0], world, inputs[f])
         if state.ninja[0]["state"] == DEAD or state.ninja[0]["state"] == CELEBRATING:

@@ -4,7 +4,7 @@ import numpy as np
 
 from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
-from nppsim.planner.kernels import Taste
+from nppsim.planner.kernels import SearchParams
 from nppsim.planner.search import (
     PlannedRun,
     PlanStart,
@@ -17,7 +17,7 @@ from nppsim.planner.search import (
 )
 from nppsim.planner.settings import PlannerSettings
 
-BEAM_SHARE = 0.3  # of the budget; the best-first search gets the rest
+BEAM_SHARE = 0.3  # fraction of the budget for the beam search; the best-first search gets the rest
 
 
 def plan(
@@ -33,15 +33,17 @@ def plan(
 ) -> PlannedRun | None:
     """Find a run that finishes ``level``; None if none was found within ``budget`` simulated frames.
 
-    A beam gets 30 % of the budget, the best-first search the rest.
-    beam: beam width; the best-first search expands a quarter of that in one batch.
-    start: the state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``; the level's time limit still counts
+    A beam search uses up to 30 % of the budget; if it fails, a best-first search uses the rest.
+
+    frame_skip: frames (1/60 s) per decision.
+    beam: beam width in states; the best-first search expands a quarter of that in one batch.
+    start: state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``.  The level's time limit still counts
         from the spawn.
-    min_hold: minimum number of decisions per action (the last action may be shorter).
-    noise: px, random part of the score of a state; larger values make the runs of different seeds more different, and a
+    min_hold: minimum number of decisions per action; the last action may be shorter.
+    noise: px, random part of the score of a state.  With larger values, runs of different seeds differ more and are a
         little longer.
-    The result is a pure function of the arguments.  It is verified by playback: the run wins on its last frame.
-    Raises ValueError for a start at the end of an episode or of another level, and for numbers out of range.
+    The result is a pure function of the arguments.  The run is verified by playback and wins on its last frame.
+    Raises ValueError for numbers out of range, and for a start that is the end of an episode or from another level.
     """
     check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
     if not 0.0 <= noise < np.inf:
@@ -53,19 +55,21 @@ def plan(
     if not bank.reachable[0] or max_decisions < 1:
         return None
     rng = np.random.default_rng(seed)
-    taste = Taste(width=beam, noise=float(noise), fill=0.5, momentum=4.0, min_hold=min_hold)
-    search = Search(bank, frame_skip, rows[0], rng, taste)
+    params = SearchParams(width=beam, noise=float(noise), fill=0.5, momentum=4.0, min_hold=min_hold)
+    search = Search(bank, frame_skip, rows[0], rng, params)
     solution = beam_search(search, max_decisions, int(BEAM_SHARE * budget))
     simulated = search.simulated
     if solution is None and simulated < budget:
-        taste = Taste(width=max(beam // 4, 1), noise=min(float(noise), 2.0), fill=8.0, momentum=0.0, min_hold=min_hold)
-        search = Search(bank, frame_skip, rows[0], rng, taste)
+        params = SearchParams(
+            width=max(beam // 4, 1), noise=min(float(noise), 2.0), fill=8.0, momentum=0.0, min_hold=min_hold
+        )
+        search = Search(bank, frame_skip, rows[0], rng, params)
         solution = best_first_search(search, limit, budget - simulated)
         simulated += search.simulated
     return None if solution is None else verified(bank, solution, start, simulated)
 
 
 def par_frames(level: Level) -> int | None:
-    """Return the length in frames of the planner's run, or None: a ``verify`` function for ``make_level_set``."""
+    """Return the length in frames of the planner's run, or None (a ``verify`` function for ``make_level_set``)."""
     found = plan(level)
     return None if found is None else found.frames

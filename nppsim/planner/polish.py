@@ -1,10 +1,10 @@
-"""Search for a shorter run than a known one."""
+"""Search for a run that is shorter than a known one."""
 
 import numpy as np
 
 from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
-from nppsim.planner.kernels import Taste, play_on
+from nppsim.planner.kernels import SearchParams, play_on
 from nppsim.planner.search import (
     PlannedRun,
     PlanStart,
@@ -32,10 +32,11 @@ def polish(
 ) -> PlannedRun:
     """Search for a shorter run than ``found``; return the shortest run, never a longer one.
 
-    Repeats beam searches until about ``budget`` frames were simulated.  They begin at the start and, if ``min_hold`` is 1,
-    also at random decisions of the best run so far.  Their width is one to four times ``beam``, with random weights of the
-    ninja's speed.
-    frame_skip, start, min_hold: those of ``found``.
+    Repeats beam searches until about ``budget`` frames were simulated.  If ``min_hold`` is 1, every second search begins at
+    a random decision of the best run so far.  The width is one, two or four times ``beam``; the weight of the ninja's
+    speed is random.
+
+    found, frame_skip, start, min_hold: result and arguments of ``plan``.
     The result is a pure function of the arguments.  Raises ValueError if ``found`` does not finish the level.
     """
     check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
@@ -48,7 +49,7 @@ def polish(
         cut = 0 if from_start or min_hold > 1 else int(rng.integers(len(best.actions)))
         from_start = not from_start
         before = best.inputs[: cut * frame_skip]
-        taste = Taste(
+        params = SearchParams(
             width=beam << int(rng.integers(3)),
             noise=float(rng.choice([2.0, 12.0])),
             fill=float(rng.choice([0.0, 0.5])),
@@ -57,7 +58,7 @@ def polish(
         )
         rows, states = first_state(bank, start)
         play_on(states, bank.world, before)
-        search = Search(bank, frame_skip, rows[0], rng, taste)
+        search = Search(bank, frame_skip, rows[0], rng, params)
         shorter = len(best.inputs) - len(before) - 1
         end = beam_search(search, -(-shorter // frame_skip), budget - simulated)
         simulated += max(search.simulated, 1)  # a run of one frame leaves nothing to simulate

@@ -1,7 +1,4 @@
-"""Check that the levels of a generated set match its index.
-
-check_made(LevelSet.open(path), difficulty=None, exclude=[])
-"""
+"""Check that the levels of a generated set match its index."""
 
 import json
 from collections.abc import Sequence
@@ -15,18 +12,19 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.planner.plan import plan
 from nppsim.simulate import simulate
 
-FEW = 3  # levels per category that are planned again
+FEW = 3  # number of levels per category that are planned again
 _REPORT = "this is a bug in the generator, not in the settings"
 
 
 def check_made(
     level_set: LevelSet, difficulty: float | None = None, exclude: Sequence[LevelSet] = (), known: int = 0
 ) -> None:
-    """Raise GenerateError if a level does not match its recipe, is a duplicate (also mirrored) or is excluded.
+    """Raise GenerateError if a level does not match its recipe, is excluded, or equals another one or its mirror image.
 
-    Also plans a few new levels of each category again, and compares their lengths with the index.
-    difficulty, exclude: settings with which the set was generated.
-    known: number of older levels, perhaps from another version of the planner.
+    Also plans a few levels of each category again and compares the lengths of the runs with the index.
+
+    difficulty, exclude: arguments with which the set was generated.
+    known: number of levels to skip in this comparison, because another version of the planner may have verified them.
     """
     used = {other.fingerprint(i): str(other.path) for other in exclude for i in range(len(other))}
     for entry, level in zip(level_set.entries, level_set, strict=True):

@@ -1,4 +1,4 @@
-"""Convert a 60 Hz recording to one action per ``frame_skip`` frames, so that it still finishes the level."""
+"""Convert a 60 Hz recording to a similar run with one action per ``frame_skip`` frames that finishes the level."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ import numpy as np
 from nppsim.actions import FRAME_SKIP
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
-from nppsim.planner.kernels import ROUTE, Taste
+from nppsim.planner.kernels import ROUTE, SearchParams
 from nppsim.planner.search import Search, beam_search, first_state
 from nppsim.replays.replay import Replay
 from nppsim.simulate import Run, is_active, simulate
 
-SPARE_DECISIONS = 12  # the run may be longer than the recording by this many
+SPARE_DECISIONS = 12  # decisions by which the run may be longer than the recording
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class RetimedReplay:
     """Recording converted to the decision grid.
 
     actions: int64[decisions].
-    inputs: uint8[frames], the same as N++ input bytes; the last decision may be cut short.
-    deviation_px: mean distance from the recorded route.
-    run: the inputs played back.
+    inputs: uint8[frames], the same as N++ input bytes; the last decision may be shorter.
+    deviation_px: mean distance from the recorded position at the same frame.
+    run: playback of the inputs.
     """
 
     actions: np.ndarray
@@ -40,19 +40,19 @@ def retime(
     bank: LevelBank | None = None,
     recorded: Run | None = None,
 ) -> RetimedReplay | None:
-    """Convert a recording that finishes its level to the decision grid; None if no run along its route finishes.
+    """Convert a recording to the decision grid; None if the recording or every run along its route fails to finish.
 
-    beam: beam width.
-    bank: compiled bank of the replay's level alone, to save compiling it.
-    recorded: playback of the replay, to save playing it.
+    beam: beam width in states.
+    bank: LevelBank that contains only the replay's level; saves compiling it.
+    recorded: playback of the replay; saves playing it.
     """
     bank = bank or LevelBank([replay.level])
     recorded = recorded or simulate(bank, replay.inputs)
     if not recorded.won:
         return None
     first_row, _ = first_state(bank, None)
-    taste = Taste(width=beam, noise=0.0, fill=0.0, momentum=0.0, min_hold=1)
-    search = Search(bank, frame_skip, first_row[0], np.random.default_rng(seed), taste, ROUTE)
+    params = SearchParams(width=beam, noise=0.0, fill=0.0, momentum=0.0, min_hold=1)
+    search = Search(bank, frame_skip, first_row[0], np.random.default_rng(seed), params, ROUTE)
     max_decisions = recorded.frames // frame_skip + SPARE_DECISIONS
     solution = beam_search(search, max_decisions, budget=10**12, route=_route(recorded))
     if solution is None:
@@ -64,7 +64,7 @@ def retime(
 
 
 def _route(run: Run) -> np.ndarray:
-    """Return float64[frames, 5]: x, y, vx, vy and a flag (exit switch collected) after each frame."""
+    """Return float64[frames, 5]: x, y, vx, vy and whether the exit switch is collected, after each frame."""
     collected = np.zeros(run.frames)
     for switch in np.flatnonzero(run.entities[:, 0] == kinds.EXIT_SWITCH):
         collected = np.maximum(collected, 1 - is_active(run.entity_state[:, switch]))

@@ -1,8 +1,8 @@
-"""Two searches over states of the exact simulator, on the decision grid.
+"""Two searches over states of the exact simulator, with one action per decision.
 
-``beam_search`` moves forward in time, with all states at the same frame, so its first win is fast.  Where it fails,
-``best_first_search`` expands the best states found so far, of any frame.  Both count states in one cell as equal.  Both
-increase the score of regions that were expanded often, which leads the search out of dead ends.
+``beam_search`` advances all states by one decision per step, so its first win is a fast run.  ``best_first_search``
+expands the best states of any frame and finds some runs that a beam misses.  Both treat states in the same cell as
+duplicates.  Both penalise regions that were expanded often, which leads the search out of dead ends.
 """
 
 import heapq
@@ -17,11 +17,11 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import State, make_fields
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
-from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, Taste, begin, expand, play_on
+from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, SearchParams, begin, expand, play_on
 
-OPEN_STATES = 20_000  # capacity of the best-first search; if full, the worse half is dropped
-TIME_COST = 0.8  # px per frame: penalty of the best-first search for later states
-_NOWHERE = np.zeros(5)  # the target of a search that follows the path
+OPEN_STATES = 20_000  # capacity of the best-first search; when it is full, the worse half is dropped
+TIME_COST = 0.8  # px per frame, penalty of the best-first search for later states
+_NOWHERE = np.zeros(5)  # unused target in the mode PATH
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class PlannedRun:
     """A run that finishes its level.
 
     actions: int64[decisions].
-    inputs: uint8[frames], the same as N++ input bytes; the last decision may be cut short.
-    frames: length in frames, from the state that was planned from.
-    simulated: frames that the search simulated.
+    inputs: uint8[frames], the same as N++ input bytes; the last decision may be shorter.
+    frames: length in frames, from the start of the plan.
+    simulated: number of frames that the search simulated.
     """
 
     actions: np.ndarray
@@ -42,10 +42,10 @@ class PlannedRun:
 
 @dataclass(frozen=True, eq=False)
 class PlanStart:
-    """State of a running episode to plan from; it contains the index of its level, not the level.
+    """State of a running episode to plan from, without its level.
 
-    ninja: NINJA_DTYPE.  entities: ENTITY_DTYPE[>= those of the level].  movers: MOVER_DTYPE[>= those of the level].
-    trail: TRAIL_DTYPE[>= those of the level].
+    ninja: NINJA_DTYPE.  entities: ENTITY_DTYPE[n].  movers: MOVER_DTYPE[n].  trail: TRAIL_DTYPE[n].
+    Each n is at least the number in the level.
     """
 
     ninja: np.void
@@ -55,7 +55,7 @@ class PlanStart:
 
     @classmethod
     def of(cls, simulator: BatchSimulator, i: int) -> "PlanStart":
-        """Copy the present state of environment ``i``."""
+        """Copy the current state of environment ``i``."""
         state = simulator.state
         return cls(state.ninja[i].copy(), state.entities[i].copy(), state.movers[i].copy(), state.trail[i].copy())
 
@@ -68,7 +68,7 @@ class WinningRun(NamedTuple):
 
 
 class Frontier(NamedTuple):
-    """States to expand, int64 each: nodes, last actions, and the number of decisions that these have lasted."""
+    """States to expand, int64[n] each: nodes, last actions, and durations of these actions in decisions."""
 
     nodes: np.ndarray
     actions: np.ndarray
@@ -76,9 +76,9 @@ class Frontier(NamedTuple):
 
 
 def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, State]:
-    """Return bytes and views of one state: the start of the bank's only level, or a state of an episode on it.
+    """Return bytes and views of one state: ``start``, or the spawn in the bank's only level.
 
-    Raises ValueError for a state at the end of an episode, or of another level.
+    Raises ValueError for a start that is the end of an episode or from another level.
     """
     rows, states = _states(1, bank)
     if start is None:
@@ -92,12 +92,12 @@ def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, S
     states.ninja[0] = start.ninja
     states.ninja[0]["level"] = 0
     if start.ninja["state"] in (DEAD, CELEBRATING):
-        raise ValueError("the start is the end of an episode: plan from one before it")
+        raise ValueError("the start is the end of an episode; plan from an earlier state")
     return rows, states
 
 
 def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
-    """Allocate states without episode data (ninja, entities, movers and trail only); return rows of bytes and views."""
+    """Allocate states that consist of ninja, entities, movers and trail; return rows of bytes and views."""
     parts = [
         (NINJA_DTYPE, ()),
         (ENTITY_DTYPE, (bank.max_entities,)),
@@ -110,31 +110,31 @@ def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
 
 
 def wins(bank: LevelBank, inputs: np.ndarray, start: PlanStart | None) -> bool:
-    """Return True if a run on the bank's only level wins on its last frame, by playing it back."""
+    """Play inputs on the bank's only level; return True if they win on their last frame."""
     _, states = first_state(bank, start)
     return play_on(states, bank.world, inputs) == len(inputs) and states.ninja[0]["state"] == CELEBRATING
 
 
 def verified(bank: LevelBank, solution: WinningRun, start: PlanStart | None, simulated: int) -> PlannedRun:
-    """Return the run of a solution after verifying it by playback."""
+    """Verify a solution by playback, and return it as a PlannedRun."""
     assert wins(bank, solution.inputs, start), "the planner's run does not win when played back"
     return PlannedRun(solution.actions, solution.inputs, len(solution.inputs), simulated)
 
 
 def check_numbers(**numbers: int) -> None:
-    """Raise ValueError unless all are at least 1."""
+    """Raise ValueError unless all numbers are at least 1."""
     for name, value in numbers.items():
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")
 
 
 class Search:
-    """Buffers and tree of one search.  A node is a number; node 0 is the first state.
+    """Buffers and tree of one search.  Nodes of the tree are numbered; node 0 is the first state.
 
-    bank: contains the level alone.
+    bank: LevelBank that contains only the level.
     first_row: bytes of the first state (``first_state``).
     mode: kind of score, ``kernels.PATH`` or ``ROUTE``.
-    simulated: frames so far.  won: the best solution found by the last ``expand``, or None.
+    simulated: number of simulated frames so far.  won: the solution with which ``expand`` ended the search, or None.
     """
 
     def __init__(
@@ -143,12 +143,12 @@ class Search:
         frame_skip: int,
         first_row: np.ndarray,
         rng: np.random.Generator,
-        taste: Taste,
+        params: SearchParams,
         mode: int = PATH,
     ):
-        self.bank, self.frame_skip, self.rng, self.taste, self.mode = bank, frame_skip, rng, taste, mode
-        n = taste.width * NUM_ACTIONS
-        self.rows, self.states = _states(taste.width, bank)
+        self.bank, self.frame_skip, self.rng, self.params, self.mode = bank, frame_skip, rng, params, mode
+        n = params.width * NUM_ACTIONS
+        self.rows, self.states = _states(params.width, bank)
         self.child_rows, self.children = _states(n, bank)
         self.fields = make_fields(bank, n)
         integers = (np.empty(n, np.int64) for _ in range(3))
@@ -158,20 +158,22 @@ class Search:
         self.rows[0] = first_row
         self.simulated = 0
         self.won: WinningRun | None = None
-        self.frontier = Frontier(np.zeros(1, np.int64), np.full(1, -1), np.full(1, taste.min_hold))
+        self.frontier = Frontier(np.zeros(1, np.int64), np.full(1, -1), np.full(1, params.min_hold))
         self._parents, self._actions, self._num_nodes = [np.array([-1])], [np.array([-1])], 1
 
     def expand(self, target: np.ndarray = _NOWHERE) -> np.ndarray:
         """Simulate all actions from the states of the frontier, which are the first rows.
 
-        Returns the surviving children, int64, best first and one per cell; none if one of them wins (``won``).
+        target: see ``kernels.expand``.
+        Returns the indices of surviving children, int64[n], one per cell and best first.  If a child wins, sets ``won``
+        and returns no indices.
         """
         nodes, last_action, durations = self.frontier
         n = len(nodes) * NUM_ACTIONS
-        with np.errstate(over="ignore"):  # hashes, where nothing is compiled
+        with np.errstate(over="ignore"):  # overflow of hashes, if kernels run uncompiled
             self.simulated += expand(
                 self.states, self.children, self.rows, self.child_rows, last_action, durations, self.frame_skip,
-                self.bank.world, self.fields, self.mode, target, self.taste, self.rng.random(n), self.visits, self.out,
+                self.bank.world, self.fields, self.mode, target, self.params, self.rng.random(n), self.visits, self.out,
             )  # fmt: skip
         scores = self.out.scores[:n]
         winning = np.flatnonzero(scores < 0.0)
@@ -185,16 +187,16 @@ class Search:
         return order[np.sort(first)]
 
     def unvisited(self, children: np.ndarray) -> np.ndarray:
-        """Select the children whose cell was not visited yet."""
+        """Return the children whose cell has not been visited."""
         cells = self.out.cells[children].tolist()
         return np.array([c for c, cell in zip(children, cells, strict=True) if cell not in self.visited], np.int64)
 
     def visit(self, children: np.ndarray) -> None:
-        """Mark the cells of these children as visited."""
+        """Mark the cells of children as visited."""
         self.visited.update(self.out.cells[children].tolist())
 
     def add_nodes(self, children: np.ndarray) -> Frontier:
-        """Add children to the tree, in this order."""
+        """Add children to the tree in this order; return them as a frontier."""
         parents, actions = children // NUM_ACTIONS, children % NUM_ACTIONS
         self._parents.append(self.frontier.nodes[parents])
         self._actions.append(actions)
@@ -204,13 +206,13 @@ class Search:
         return Frontier(nodes, actions, np.where(same, self.frontier.durations[parents] + 1, 1))
 
     def set_frontier(self, frontier: Frontier, rows: np.ndarray, regions: np.ndarray) -> None:
-        """Set the states to expand next, and count them as visits.  rows: their bytes.  regions: their regions."""
+        """Set the states to expand next, and count visits of their regions.  rows: bytes of the states."""
         self.frontier = frontier
         self.rows[: len(rows)] = rows
         np.add.at(self.visits, regions, 1)
 
     def _solution(self, node: int, action: int, frames: int) -> WinningRun:
-        """Trace the actions from the first state to ``node``, and append an action of ``frames`` frames."""
+        """Return the actions from the first state to ``node``, followed by ``action`` for ``frames`` frames."""
         parents, actions_to = np.concatenate(self._parents), np.concatenate(self._actions)
         backwards = [action]
         while node:
@@ -225,7 +227,8 @@ class Search:
 def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarray | None = None) -> WinningRun | None:
     """Run a beam search until the first win; None if it fails.
 
-    route: float64[frames, 5], the target of a search with ``kernels.ROUTE``.
+    budget: number of simulated frames after which no decision is added.
+    route: float64[frames, 5], targets in the mode ``kernels.ROUTE`` (see ``kernels.expand``).
     """
     for decision in range(max_decisions):
         if search.simulated >= budget:
@@ -237,7 +240,7 @@ def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarr
         if route is None:
             fresh = search.unvisited(order)
             order = fresh if fresh.size else order
-        order = order[: search.taste.width]
+        order = order[: search.params.width]
         if order.size == 0:
             break
         search.visit(order)
@@ -246,7 +249,10 @@ def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarr
 
 
 def best_first_search(search: Search, max_frame: int, budget: int) -> WinningRun | None:
-    """Expand the best states found so far until the first win; None if the search fails."""
+    """Expand the best states found so far until the first win; None if the search fails.
+
+    max_frame: last frame of the episode.  budget: limit of simulated frames.
+    """
     stored, _ = _states(OPEN_STATES, search.bank)
     free: list[int] = list(range(OPEN_STATES))
     heap: list[tuple] = []  # (score, row of ``stored``, node, last action, its duration in decisions, region)
@@ -266,7 +272,7 @@ def best_first_search(search: Search, max_frame: int, budget: int) -> WinningRun
         stored[slots] = search.child_rows[order]
         scores = search.out.scores[order] + TIME_COST * frame[order]
         _push(heap, (scores, slots, *search.add_nodes(order), search.out.regions[order]))
-        batch = [heapq.heappop(heap) for _ in range(min(search.taste.width, len(heap)))]
+        batch = [heapq.heappop(heap) for _ in range(min(search.params.width, len(heap)))]
         if not batch:
             break
         _, popped, *columns = zip(*batch, strict=True)

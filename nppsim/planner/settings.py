@@ -8,18 +8,18 @@ from nppsim.settings import check_settings, setting
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """Planner settings; the only definition of the defaults of ``plan`` and of the command lines."""
+    """Settings of the planner; they define the defaults of ``plan`` and of the flags."""
 
     frame_skip: int = setting(
         FRAME_SKIP, "frames (1/60 s) per decision", flag="frame-skip", low=1, high=FRAMES_PER_SECOND
     )
-    seed: int = setting(0, "of the planner", flag="seed", aliases=("seeds",), low=0)
-    runs: int = setting(1, "runs per level, with seeds from --seed on", flag="runs", low=1)
-    budget: int = setting(5_000_000, "simulated frames per run", flag="budget", low=1)
+    seed: int = setting(0, "seed of the planner", flag="seed", aliases=("seeds",), low=0)
+    runs: int = setting(1, "runs per level, with the seeds --seed, --seed + 1, ...", flag="runs", low=1)
+    budget: int = setting(5_000_000, "maximum number of simulated frames per run", flag="budget", low=1)
     min_hold: int = setting(1, "minimum number of decisions per action", flag="min-hold", low=1, high=1000)
     noise: float = setting(
         12.0,
-        "random part of a state's score; larger values make runs of different seeds differ more",
+        "random part of a state's score, in px; with larger values, runs of different seeds differ more",
         flag="noise",
         metavar="PX",
         low=0,
