@@ -1,4 +1,4 @@
-"""Compare two runs of one level: where they diverge, and where frames are gained or lost."""
+"""Compare two runs of one level: first differences, and frames gained along the path to the exit."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.score import score, time_text
 from nppsim.simulate import Run, is_active, is_closed, simulate
 
-APART_PX = 1.0  # positions farther apart than this have diverged
+APART_PX = 1.0  # distance of the ninjas above which the positions differ
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Mark:
     """A milestone on the path to the exit.
 
     remaining_px: remaining path length.
-    frame_a, frame_b: first frame of each run with at most that remaining path, None if never.
-    lead: frames by which A is ahead of B (negative: behind), None if a run never reached the milestone.
+    frame_a, frame_b: first frame of each run with at most this remaining path, None if there is none.
+    lead: frames by which A is ahead of B (negative: behind), None if a run did not reach the milestone.
     """
 
     remaining_px: float
@@ -37,11 +37,10 @@ class Mark:
 class Difference:
     """Difference between runs A and B; frames count from 1.
 
-    inputs_part: first frame whose inputs differ; None if they are the same.
-    positions_part: first frame after which the ninjas are more than APART_PX from each other; None if never.
-    frames, outcomes: of A and of B.
-    scores: of A and of B (``nppsim.replays.score``), None for a run that does not finish.
-    marks: milestones, the last one at the exit (with the frame of the win); empty if the exit is unreachable.
+    inputs_part: first frame whose inputs differ, None if all are equal.
+    positions_part: first frame after which the ninjas are more than APART_PX apart, None if there is none.
+    frames, outcomes, scores: (A, B), see ``Run`` and ``nppsim.replays.score``; no score for a run that does not finish.
+    marks: milestones; the last one is the exit, at the frame of the win.  Empty if the exit is unreachable.
     total: frames by which A finishes before B (negative: after), None unless both finish.
     """
 
@@ -55,9 +54,9 @@ class Difference:
 
 
 def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Difference, Run, Run]:
-    """Play two replays and compare them; also return both runs, for drawing.
+    """Play two replays and compare them; return the difference and both runs.
 
-    sections: number of parts of equal path length between marks.  Raises ReplayError if the levels differ.
+    sections: number of milestones, at equal distances along the path.  Raises ReplayError if the levels differ.
     """
     if a.level != b.level:
         raise ReplayError(
@@ -95,13 +94,13 @@ def _inputs_part(a: np.ndarray, b: np.ndarray) -> int | None:
 
 
 def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int) -> Iterator[Mark]:
-    """Yield marks at equal steps of remaining path, from just after the spawn to the exit."""
+    """Yield marks at equal distances along the path; the last one is the exit."""
     length = float(bank.path_length[0])
     if length >= MAX_PATH:
         return
     all_left = [remaining_path(bank, run) for run in (run_a, run_b)]
     for run, left in zip((run_a, run_b), all_left, strict=True):
-        # the path is measured on a lattice, so the run may win before or after its end
+        # the path is measured on a lattice, so the run may win before or after the remaining path is 0
         np.maximum(left, 1.0, out=left)
         if run.won:
             left[-1] = 0.0
@@ -117,10 +116,10 @@ def _first(reached: np.ndarray) -> int | None:
 
 
 def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
-    """Return the remaining path in px after each frame of a run on the only level of ``bank``: float64[frames].
+    """Return the remaining path in px after each frame of a run on the only level of ``bank``, float64[frames].
 
-    The path visits the exit switch and, where closed doors block it, the switches of these doors.  MAX_PATH if there is
-    no path.
+    The path visits the exit switch and, where closed doors block it, the switches of these doors.  Its length is MAX_PATH
+    if there is no path.
     """
     record = bank.world.level[0]
     base = record["entity_first"]
@@ -153,13 +152,13 @@ def difference_text(difference: Difference) -> str:
             "AB", difference.outcomes, difference.frames, difference.scores, strict=True
         )
     ]
-    lines.append(f"inputs part     {_at(difference.inputs_part)}")
-    lines.append(f"positions part  {_at(difference.positions_part)} (by more than {APART_PX:g} px)")
+    lines.append(f"inputs differ     {_at(difference.inputs_part)}")
+    lines.append(f"positions differ  {_at(difference.positions_part)} (by more than {APART_PX:g} px)")
     if difference.marks:
-        header = ("left, px", "frame A", "frame B", "A leads by", "gained by A")
+        header = ("remaining, px", "frame A", "frame B", "A leads by", "gained by A")
         lines.append(table(header, list(_rows(difference.marks)), align="r" * len(header)))
     if difference.total is None:
-        lines.append("total: not both finish")
+        lines.append("total: not both runs finish")
     else:
         faster = "B" if difference.total < 0 else "A"
         by = f"{faster} is faster by {abs(difference.total)} frames" if difference.total else "equally fast"
@@ -177,7 +176,7 @@ def _rows(marks: Iterable[Mark]) -> Iterator[tuple[str, ...]]:
 
 
 def _at(frame: int | None) -> str:
-    return "never" if frame is None else f"in frame {frame}"
+    return "never" if frame is None else f"from frame {frame} on"
 
 
 def _cell(value: int | None, sign: str = "") -> str:

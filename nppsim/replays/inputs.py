@@ -4,7 +4,7 @@
     episode      the inputs of five levels, separated by the byte 0x26 ("&"), as one zlib stream
     saved replay of the game    a header of 215 bytes in an unknown format, then the input bytes
 
-A zlib stream is recognised by its first two bytes, which are not valid inputs.  A saved replay cannot be recognised; the
+A zlib stream is detected by its first two bytes, which are not valid inputs.  A saved replay cannot be detected; the
 caller passes ``offset=SAVED_REPLAY_OFFSET``.  Source: docs/physics.md, section 9.4.
 """
 
@@ -27,8 +27,8 @@ _MAX_BYTES = 1 << 24  # of unpacked inputs: 77 hours of play
 def load_inputs(path: str | Path, level: Level, offset: int = 0) -> Replay:
     """Read the inputs of one level.
 
-    offset: bytes before the inputs: 0, or SAVED_REPLAY_OFFSET for a saved replay of the game.
-    Raises ReplayError if the file is damaged or holds an episode.
+    offset: number of bytes before the inputs; SAVED_REPLAY_OFFSET for a saved replay of the game.
+    Raises ReplayError if the file is damaged or contains an episode.
     """
     parts = parse_inputs(read_bytes(path), str(path), offset)
     if len(parts) > 1:
@@ -51,24 +51,24 @@ def load_episode(path: str | Path, levels: Sequence[Level]) -> tuple[Replay, ...
 
 
 def save_inputs(path: str | Path, replays: Replay | Sequence[Replay], compress: bool = True) -> None:
-    """Write the inputs of one replay, or of the five of an episode, atomically.
+    """Write the inputs of one replay, or of the five replays of an episode, atomically.
 
-    compress: write a zlib stream, as the game's tools expect; required for an episode.  Levels and success are not written.
+    compress: write a zlib stream, as the game's tools expect; required for an episode.
     """
     replays = [replays] if isinstance(replays, Replay) else list(replays)
     if len(replays) not in (1, EPISODE_LEVELS) or (len(replays) > 1 and not compress):
         raise ReplayError(
             f"{path}: {len(replays)} replays, compress={compress}; "
-            f"pass one replay, or the {EPISODE_LEVELS} of an episode with compress=True"
+            f"pass one replay, or the {EPISODE_LEVELS} replays of an episode with compress=True"
         )
     data = bytes([SEPARATOR]).join(replay.inputs.tobytes() for replay in replays)
     write_bytes(path, zlib.compress(data, 9) if compress else data)
 
 
 def parse_inputs(data: bytes, name: str = "", offset: int = 0) -> tuple[np.ndarray, ...]:
-    """Split the bytes of an input file at its separators: uint8[frames] each, values 0..15, at least one frame.
+    """Split the bytes of an input file into levels: uint8[frames] each, values 0..15, at least one frame.
 
-    Raises ReplayError; positions refer to the unpacked inputs if the file is a zlib stream.
+    Raises ReplayError; its byte offsets refer to the unpacked data if the file is a zlib stream.
     """
     label = name or "inputs"
     data = bytes(data)
@@ -97,7 +97,7 @@ def parse_inputs(data: bytes, name: str = "", offset: int = 0) -> tuple[np.ndarr
 
 
 def _is_zlib(data: bytes) -> bool:
-    """Return True if data begin with a zlib header.  Inputs never do: its second byte is above 15, and not a separator."""
+    """Return True if data begin with a zlib header, whose second byte is neither an input nor a separator."""
     return len(data) >= 2 and data[0] & 15 == 8 and data[0] >> 4 <= 7 and (data[0] << 8 | data[1]) % 31 == 0
 
 

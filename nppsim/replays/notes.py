@@ -1,4 +1,4 @@
-"""One-line notes about levels: the par, and the outcomes of the runs of a replay set."""
+"""One-line notes about levels: par, and results of the runs in a replay set."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ from nppsim.replays.score import time_text
 def level_notes(
     levels: Sequence[Level], entries: Sequence[LevelEntry], place: str | None
 ) -> tuple[list[str], list[str]]:
-    """Return (notes, outcomes): par and results of each level, and the outcome that sets its colour.
+    """Return a note per level, and the outcome of its best run ("won", "died", or "" without runs).
 
     place: path of a replay set, or None.
     """
-    played: dict[str, list[int | None]] = {}  # level -> frames of each win, None for the others
+    played: dict[str, list[int | None]] = {}  # fingerprint of a level -> frames of each run, None unless it wins
     if place is not None:
         with ReplaySet(place) as replays:
             for one in map(replays.entry, range(len(replays))):

@@ -1,4 +1,4 @@
-"""Play replays back and report the outcome of each (``python -m nppsim replays``)."""
+"""Play replays and report their outcomes (``python -m nppsim replays``)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ from nppsim.replays.replay_set import ReplaySet
 from nppsim.replays.score import score, seconds
 from nppsim.simulate import simulate
 
-# Endings of a replay; the ninja's death has its name from ``outcomes``.
+# Endings of a replay, in addition to "died" (``nppsim.outcomes``).
 FINISHED = "finished"
 RAN_OUT = "ran out"
 UNREADABLE = "unreadable"
@@ -29,14 +29,13 @@ class Playback:
 
     file: path; for a replay of a set, followed by "#" and its index.
     ending: FINISHED, "died", RAN_OUT (of inputs) or UNREADABLE.
-    frame: the last frame played, 0 if unreadable.
-    inputs: frames of input.
+    frame: number of the last frame played, 0 if unreadable.
+    inputs: number of frames in the file.
     gold: pieces collected.
     time: seconds until the last frame.
     score: see ``nppsim.replays.score``; None unless FINISHED.
-    rules: variant of an undecided rule (``physics.rules``) that matters on this level -> ``agrees``:
-        whether it ends as the file states with this rule.
-    warnings: problems of the file, its level or its ending; for an unreadable file the error.
+    warnings: problems of the file, its level or its ending; for an unreadable file, the error.
+    rules: name of a rule variant (``physics.rules``) that affects this level -> result of ``agrees``.
     """
 
     file: str
@@ -51,7 +50,7 @@ class Playback:
 
 
 def play_back(replay: Replay, file: str = "") -> Playback:
-    """Play one replay; ``file`` names it in the result (default: its own name)."""
+    """Play one replay.  file: ``Playback.file``; "" for the name of the replay."""
     run = simulate(replay.level, replay.inputs)
     ending = _ENDING[run.outcome]
     warnings = list(replay.warnings or replay.level.warnings)
@@ -59,7 +58,7 @@ def play_back(replay: Replay, file: str = "") -> Playback:
         lost = "; its record is lost, repair the file or record it again" if replay.level.exit_count else ""
         warnings.insert(0, f"the map has no exit door, so it cannot be finished{lost}")
     if replay.success is not None and replay.success != (ending == FINISHED):
-        warnings.append(f"the file says that the level was {'' if replay.success else 'not '}finished")
+        warnings.append(f"the file states that the level was {'' if replay.success else 'not '}finished")
     rules = {name: agrees(replay, rules) for name, rules in variants(replay.level.records[:, TYPE].tolist()).items()}
     gold = int(run.gold[-1])
     return Playback(
@@ -76,18 +75,21 @@ def play_back(replay: Replay, file: str = "") -> Playback:
 
 
 def agrees(replay: Replay, rules: Rules) -> bool:
-    """Return True if a replay ends as its file states with these rules: with a win, or not before its last input."""
+    """Return True if a replay ends as its file states when played with these rules.
+
+    A replay with ``success`` must win.  Others must last until their last input, or may win if ``success`` is None.
+    """
     run = simulate(replay.level, replay.inputs, rules=rules)
     return run.won if replay.success else run.frames == replay.frames or (replay.success is None and run.won)
 
 
 def is_named_like_replays(file: Path) -> bool:
-    """Return True if a file has the suffix of replay files or replay sets, in upper or lower case."""
+    """Return True if a file has the suffix of replay files or replay sets; case is ignored."""
     return file.suffix.lower() in (REPLAY_SUFFIX, REPLAY_SET_SUFFIX)
 
 
 def find_files(paths: Iterable[str | Path]) -> list[Path]:
-    """The files among ``paths``, and all replay files and replay sets below the folders, sorted.
+    """Return the files in ``paths``, and all replay files and replay sets below the folders in ``paths``, sorted.
 
     Raises ReplayError for a folder without any.
     """
@@ -103,7 +105,7 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def read_file(file: Path) -> Iterator[Replay]:
-    """The replay of a replay file, or all those of a replay set (``*.h5``).  Raises ReplayError."""
+    """Yield the replay of a replay file, or all replays of a replay set (``*.h5``).  Raises ReplayError."""
     if is_replay_set(file):
         with ReplaySet(file) as replays:
             yield from replays
@@ -112,7 +114,7 @@ def read_file(file: Path) -> Iterator[Replay]:
 
 
 def play_files(files: Iterable[Path]) -> Iterator[Playback]:
-    """Play replay files, and all replays of replay sets (``*.h5``).  Unreadable files are reported, not raised."""
+    """Play replay files, and all replays of replay sets (``*.h5``).  Unreadable files have the ending UNREADABLE."""
     for file in files:
         try:
             if is_replay_set(file):
@@ -121,7 +123,7 @@ def play_files(files: Iterable[Path]) -> Iterator[Playback]:
                         yield _play(partial(replays.__getitem__, index), f"{file}#{index}")
             else:
                 yield _play(partial(Replay.load, file), str(file))
-        except ReplayError as error:  # of a whole set
+        except ReplayError as error:  # the whole set is unreadable
             yield _unreadable(str(file), error)
 
 
@@ -138,9 +140,9 @@ def _unreadable(file: str, error: ReplayError) -> Playback:
 
 
 def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
-    """Yield lines to print while replays are played: one per replay, its warnings and rules, then the counts.
+    """Yield one line per playback, its warnings and rules, and finally the counts of endings.
 
-    Column widths are fixed because ``files.table`` needs all rows in advance.
+    Column widths are fixed, so that each line is printed as soon as its replay was played.
     """
     endings: Counter[str] = Counter()
     yield f"{'ending':<10} {'frame':>6} {'inputs':>6} {'gold':>5} {'time, s':>8} {'score':>8}  file"

@@ -1,16 +1,15 @@
-"""Replays: a level and one input byte per frame; file formats, and conversion between inputs and decisions.
+"""Replays: a level and one input byte per frame; file formats, and conversion between inputs and actions.
 
-Read: compact replays of version 0 and 1, official attract files.  Written: compact version 1, attract files.  (Inputs
-without a level: ``nppsim.replays.inputs``; many replays in one file: ``nppsim.replays.replay_set``.)  All little-endian:
-
-    compact 0   uint32 map length M | uint32 inputs n | M map bytes | n input bytes
+    compact 0   uint32 map length M | uint32 inputs n | M map bytes | n input bytes      (read only)
     compact 1   uint32 1 | uint32 M | uint32 n | uint8 success | M map bytes | n input bytes
     attract     uint32 L | uint32 D | L map bytes | D demo bytes (30-byte header, then the inputs)
 
-A first number of at most 100 is a version, otherwise a map length.  The demo header of an attract file, which repeats D,
-distinguishes it from compact 0.  Input byte: bit 0 jump, bit 1 right, bit 2 left (left wins over right), bit 3 self-destruct
-(not in compact files).  The byte at index k is the input of frame k + 1.  Source: docs/physics.md, sections 9.1
-to 9.3.
+Numbers are little-endian.  A first number of at most 100 is a version, otherwise a map length.  An attract file differs
+from compact 0 by its demo header, which repeats D.  Bits of an input byte: 0 jump, 1 right, 2 left (overrides right),
+3 self-destruct (not in compact files).  The byte at index k is the input of frame k + 1.
+
+See ``nppsim.replays.inputs`` for files without level, ``nppsim.replays.replay_set`` for many replays in one file.
+Source: docs/physics.md, sections 9.1 to 9.3.
 """
 
 import hashlib
@@ -28,34 +27,33 @@ from nppsim.errors import UserError
 from nppsim.files import write_bytes
 from nppsim.levels.level import Level, LevelError, container_readers, container_suffix, is_level, mirror
 
-FORMATS = ("compact", "attract")  # written formats
+FORMATS = ("compact", "attract")  # formats that ``Replay.to_bytes`` writes
 REPLAY_SUFFIX, REPLAY_SET_SUFFIX = ".replay", ".h5"
-# Reader of one replay of a set, ``SET.h5#7``; replay_set.py, which imports this module, sets it.
+# Suffix -> reader of one replay of a set, ``SET.h5#7``; replay_set.py, which imports this module, registers it.
 set_readers: dict[str, Callable[[str], "Replay"]] = {}
 
 _MAX_VERSION = 100  # a larger first number is the map length of compact 0
-MAX_BYTES = 1 << 25  # of a file: 150 hours of play
-_MAX_PLAY = 1 << 27  # frames times entities: 2.3 GB where ``simulate`` records each entity in each frame
+MAX_BYTES = 1 << 25  # maximum size of a file: 150 hours of play
+_MAX_PLAY = 1 << 27  # maximum of frames times entities, for which ``simulate`` needs 2.3 GB
 _ATTRACT_HEADER = 30  # bytes before the inputs of an attract file's demo block
 
 
 class ReplayError(UserError, ValueError):
-    """Replay that cannot be read, written or put on the decision grid; the message names file, position and remedy."""
+    """Replay that cannot be read, written or converted; the message contains file, position and remedy."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
     """A level and the inputs played on it.  Immutable.
 
-    level: the level played.
     inputs: uint8[frames], read-only, at least one frame; raw bytes 0..15.
-    success: as stated in the file; None for compact 0, which does not store it; False for attract files, which end in
-        death.
-    name: for messages, e.g. the file path.
-    frame_skip: frames per decision of the agent or planner that made the replay; checked against the inputs.  Not
-        stored in files, so it is None after loading: use ``on_grid``.
+    success: True if the file states that the run wins; None for compact 0, which does not store it; False for attract
+        files, which end with the ninja's death.
+    name: used in messages, e.g. the file path.
+    frame_skip: frames per decision of the agent or planner that made the replay.  Files do not store it, so it is None
+        after loading; use ``on_grid``.
     warnings: tolerated defects of the file, one sentence each.
-    Raises ReplayError.
+    Raises ReplayError for invalid inputs, and for inputs that change within a decision of ``frame_skip`` frames.
     """
 
     level: Level
@@ -92,20 +90,20 @@ class Replay:
 
     @property
     def frames(self) -> int:
-        """Frames of input."""
+        """Number of input frames."""
         return len(self.inputs)
 
     @property
     def fingerprint(self) -> str:
-        """Hex digest (16 characters) of level and inputs, without the name."""
+        """Hexadecimal digest (16 characters) of level and inputs."""
         return hashlib.sha256(self.level.fingerprint.encode() + self.inputs.tobytes()).hexdigest()[:16]
 
     def on_grid(self, frame_skip: int) -> bool:
-        """Return True if the inputs are constant within each block of ``frame_skip`` frames (the last block may be short)."""
+        """Return True if the inputs are constant within each block of ``frame_skip`` frames (the last one may be shorter)."""
         return on_grid(self.inputs, frame_skip)
 
     def to_decisions(self, frame_skip: int) -> np.ndarray:
-        """Convert inputs on the grid of ``frame_skip`` frames to actions int64[decisions]; else ReplayError."""
+        """Convert the inputs to actions int64[decisions].  Raises ReplayError unless they are on the grid."""
         try:
             return to_decisions(self.inputs, frame_skip)
         except ReplayError as error:
@@ -113,9 +111,9 @@ class Replay:
 
     @classmethod
     def load(cls, path: str | Path) -> "Replay":
-        """Read a replay file of any known format; ReplayError names file, byte offset and remedy.
+        """Read a replay file of any format.  Raises ReplayError with file, byte offset and remedy.
 
-        ``SET.h5#7`` is replay 7 of a replay set (HDF5).  ``SET.h5`` works for a set of one replay.
+        ``SET.h5#7`` is replay 7 of a replay set (HDF5).  The number may be omitted for a set of one replay.
         """
         if reader := set_readers.get(container_suffix(path)):
             return reader(str(path))
@@ -123,10 +121,10 @@ class Replay:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "") -> "Replay":
-        """Read a replay from the bytes of a file; ``name`` is used in messages.
+        """Decode a replay file; ``name`` is used in messages.
 
-        A block of inputs that is shorter than declared is tolerated with an entry in ``warnings``.
-        Raises ReplayError for everything else that is truncated or inconsistent.
+        A block of inputs that is shorter than stated is tolerated with an entry in ``warnings``.
+        Raises ReplayError for other truncated or inconsistent data.
         """
         data = bytes(data)
         if is_level(data):
@@ -146,9 +144,9 @@ class Replay:
         start, highest, map_bytes = map_end, 7, data[map_start:map_end]
         if first > _MAX_VERSION and _is_attract(data, map_end, demo_length=second):
             num_inputs = _read_attract_header(name, data, map_end, demo_length=second)
-            # the offsets inside the map count from the start of the file, whose first eight bytes stand for the map's
+            # the first eight bytes of the file replace those of the map
             start, highest, map_bytes = map_end + _ATTRACT_HEADER, 15, data[:map_end]
-            success = False  # they all end in the player's death
+            success = False  # attract files end with the ninja's death
         inputs, warnings = _read_inputs(name, data, start, num_inputs, highest)
         try:
             level = Level.from_bytes(map_bytes, name)
@@ -161,9 +159,9 @@ class Replay:
     def to_bytes(self, format: str = "compact") -> bytes:
         """Encode the replay as "compact" version 1 or as an "attract" file.
 
-        compact: ``success=None`` is written as 1, as readers of version 0 assume; the self-destruct bit is an error.
-        attract: success is not stored and reads as False; a replay with ``success=True`` is an error.
-        Raises ReplayError for data that the format cannot store.
+        compact: ``success=None`` is written as True, which readers of version 0 assume.  attract: success is not stored.
+        Raises ReplayError for data that the format cannot store: the self-destruct bit in a compact file, or
+        ``success=True`` in an attract file.
         """
         if format not in FORMATS:
             raise ReplayError(f"{self.name or 'replay'}: format {format!r} is not known; choose one of {FORMATS}")
@@ -173,11 +171,11 @@ class Replay:
             header = struct.pack("<IIIB", 1, len(map_bytes), self.frames, self.success is not False)
             return header + map_bytes + self.inputs.tobytes()
         if self.success:
-            _fail(self.name, "success=True has no place in an attract file", "save it as compact, or set success=None")
+            _fail(self.name, "an attract file cannot store success=True", "save it as compact, or set success=None")
         demo_length = _ATTRACT_HEADER + self.frames
         # 0, length, 1, frames, level id, game mode, 0, player mask, end of the header
         demo = struct.pack("<BIIIIIIB4s", 0, demo_length, 1, self.frames, 0, 0, 0, 1, b"\xff" * 4)
-        # the two lengths take the place of the map's first eight bytes
+        # the two lengths replace the first eight bytes of the map
         return struct.pack("<II", len(map_bytes) - 8, demo_length) + map_bytes[8:] + demo + self.inputs.tobytes()
 
     def save(self, path: str | Path, format: str = "compact") -> None:
@@ -186,7 +184,7 @@ class Replay:
 
 
 def is_replay_set(place: str | Path) -> bool:
-    """Tell by its name whether a path is a replay set or one of its replays (``SET.h5#7``)."""
+    """Return True if a path names a replay set or one of its replays (``SET.h5#7``)."""
     return container_suffix(place) == REPLAY_SET_SUFFIX
 
 
@@ -206,10 +204,10 @@ container_readers.update({REPLAY_SUFFIX: load_level, REPLAY_SET_SUFFIX: load_lev
 
 
 def mirror_replay(replay: Replay) -> Replay:
-    """Mirror level and inputs, left and right exchanged; mirroring twice restores the replay.
+    """Mirror level and inputs horizontally; mirroring twice restores the replay.
 
-    Left and right pressed together count as left, and are reduced to left before the exchange.  A few rules of the
-    physics are not symmetric (docs/file_formats.md), so the outcome may differ and ``success`` is None.
+    Left and right pressed together count as left, and become right alone.  A few rules of the physics are not symmetric
+    (docs/file_formats.md), so the outcome may differ and ``success`` is None.
     """
     inputs = np.where(replay.inputs & LEFT, replay.inputs & ~np.uint8(RIGHT), replay.inputs)
     left, right = inputs & LEFT, inputs & RIGHT
@@ -219,7 +217,7 @@ def mirror_replay(replay: Replay) -> Replay:
 
 
 def on_grid(inputs: np.ndarray, frame_skip: int) -> bool:
-    """Return True if inputs uint8[frames] are constant within each block of ``frame_skip`` frames (the last may be short)."""
+    """Return True if inputs uint8[frames] are constant within each block of ``frame_skip`` frames."""
     _check_frame_skip(frame_skip)
     inputs = np.asarray(inputs)
     changes = np.flatnonzero(inputs[1:] != inputs[:-1]) + 1
@@ -227,9 +225,9 @@ def on_grid(inputs: np.ndarray, frame_skip: int) -> bool:
 
 
 def to_decisions(inputs: np.ndarray, frame_skip: int) -> np.ndarray:
-    """Convert inputs on the grid to actions int64[ceil(frames / frame_skip)]; bytes 6 and 7 equal 4 and 5.
+    """Convert inputs to actions int64[ceil(frames / frame_skip)]; bytes 6 and 7 count as 4 and 5.
 
-    Raises ReplayError if the inputs are not on the grid, or contain the self-destruct bit, which no action has.
+    Raises ReplayError if the inputs change within a decision, or contain the self-destruct bit, which no action has.
     """
     inputs = np.asarray(inputs)
     if not on_grid(inputs, frame_skip):
@@ -241,19 +239,20 @@ def to_decisions(inputs: np.ndarray, frame_skip: int) -> np.ndarray:
     decisions = inputs[::frame_skip]
     if np.any(decisions > 7):
         place = int(np.argmax(decisions > 7)) * frame_skip
-        raise ReplayError(f"input {place} is {inputs[place]}: self-destruct is no action; cut the inputs before it")
+        raise ReplayError(f"input {place} is {inputs[place]}: self-destruct is not an action; cut the inputs before it")
     return INPUT_ACTION[decisions]
 
 
 def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -> np.ndarray:
-    """Repeat each action int[decisions] 0..5 for ``frame_skip`` frames, the last one until ``frames`` if given.
+    """Convert actions int[decisions], 0..5, to inputs uint8[frames], with ``frame_skip`` frames per action.
 
-    Returns inputs uint8.  Raises ReplayError for other actions, and if ``frames`` does not end in the last decision.
+    frames: total number, if the last decision is shorter.
+    Raises ReplayError for other actions, and if frame number ``frames`` is not in the last decision.
     """
     _check_frame_skip(frame_skip)
     actions = np.asarray(actions)
     if actions.min(initial=0) < 0 or actions.max(initial=0) >= NUM_ACTIONS:
-        raise ReplayError(f"actions reach from {actions.min()} to {actions.max()}, expected 0..{NUM_ACTIONS - 1}")
+        raise ReplayError(f"actions range from {actions.min()} to {actions.max()}, expected 0..{NUM_ACTIONS - 1}")
     inputs = np.repeat(ACTION_INPUT[actions], frame_skip)
     if frames is not None and not len(inputs) - frame_skip < frames <= len(inputs):
         raise ReplayError(
@@ -263,12 +262,12 @@ def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a file.  Raises ReplayError if it cannot be read, or is too large for a replay."""
+    """Read a file.  Raises ReplayError if it cannot be read or is too large for a replay."""
     return reading.read_bytes(path, ReplayError, MAX_BYTES, "check the path and its permissions")
 
 
 def _read_compact_header(name: str, data: bytes, version: int) -> tuple[int, int, int, bool]:
-    """Start and length of the map, number of inputs, success, of compact version 1."""
+    """Read the header of compact version 1; return start and length of the map, number of inputs, success."""
     if version != 1:
         _fail(
             name,
@@ -282,21 +281,21 @@ def _read_compact_header(name: str, data: bytes, version: int) -> tuple[int, int
 
 
 def _is_attract(data: bytes, start: int, demo_length: int) -> bool:
-    """Return True if a demo header (0, demo length, ..., four bytes 0xFF) is at ``start``; compact inputs are never 0xFF."""
+    """Return True if a demo header is at ``start``: 0, demo length, ..., four bytes 0xFF (not valid as compact inputs)."""
     header = data[start : start + _ATTRACT_HEADER]
     starts_like_one = len(header) >= 5 and struct.unpack_from("<BI", header) == (0, demo_length)
     return starts_like_one and (len(header) < _ATTRACT_HEADER or header.endswith(b"\xff" * 4))
 
 
 def _read_attract_header(name: str, data: bytes, start: int, demo_length: int) -> int:
-    """Number of inputs that the demo header declares."""
+    """Return the number of inputs that the demo header states."""
     (num_inputs,) = _unpack(name, data, start + 9, "<I", "the frame count of the attract file's demo header")
     _unpack(name, data, start, f"{_ATTRACT_HEADER}s", "the attract file's demo header")
     if num_inputs != demo_length - _ATTRACT_HEADER:
         _fail(
             name,
             f"frame count at byte {start + 9} is {num_inputs}, expected {demo_length - _ATTRACT_HEADER}"
-            f" (demo length {demo_length} less {_ATTRACT_HEADER})",
+            f" (demo length {demo_length} minus {_ATTRACT_HEADER})",
             "the demo header is damaged: copy the file again",
         )
     return num_inputs
@@ -305,7 +304,7 @@ def _read_attract_header(name: str, data: bytes, start: int, demo_length: int) -
 def _read_inputs(
     name: str, data: bytes, start: int, num_inputs: int, highest: int
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Inputs uint8[<= num_inputs] from ``start`` and the tuple of warnings."""
+    """Return the inputs uint8[<= num_inputs] from ``start`` on, and warnings."""
     inputs = np.frombuffer(data, np.uint8, offset=start) if start < len(data) else np.zeros(0, np.uint8)
     if len(inputs) > num_inputs:
         _fail(
@@ -315,12 +314,12 @@ def _read_inputs(
         )
     if not len(inputs):
         _fail(
-            name, f"no inputs at byte {start}, {num_inputs} declared", "the file is truncated: copy or record it again"
+            name, f"no inputs at byte {start}, {num_inputs} expected", "the file is truncated: copy or record it again"
         )
     _check_inputs(name, inputs, highest, start)
     if len(inputs) == num_inputs:
         return inputs, ()
-    return inputs, (f"byte {start}: {num_inputs} inputs declared, {len(inputs)} present; they are used",)
+    return inputs, (f"byte {start}: {num_inputs} inputs declared, {len(inputs)} present; these are used",)
 
 
 def _check_inputs(name: str, inputs: np.ndarray, highest: int, start: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Many replays in one HDF5 file: levels stored once, inputs packed, read one by one.
+"""Replay sets: many replays in one HDF5 file, which stores each level once.
 
     with ReplayWriter("play.h5") as writer:
         writer.append(replay, category="simple", source="human", device="pad")
@@ -6,8 +6,8 @@
         replay, about = replays[0], replays.entry(0)
     replay = Replay.load("play.h5#0")
 
-The layout is in docs/file_formats.md.  A flush writes a copy of the file with the new replays at its end and replaces the
-old file.  Open readers are not disturbed, and a crash loses only replays that were not flushed.
+docs/file_formats.md specifies the layout.  A flush writes a copy of the file with the new replays at its end and replaces
+the old file.  So open readers can continue, and a crash loses only replays that were not flushed.
 """
 
 import io
@@ -29,19 +29,19 @@ from nppsim.replays.replay import MAX_BYTES, REPLAY_SET_SUFFIX, Replay, ReplayEr
 
 FORMAT = "nppsim replays"
 VERSION = 1
-# Texts are packed bytes too: HDF5 stores strings of variable length in a heap, and loops for ever if that is damaged.
+# Texts are stored as bytes: HDF5 stores strings of variable length in a heap, and hangs if this heap is damaged.
 _TABLES = {
     "levels": {"data": "u1", "end": "i8", "fingerprint": "S64"},
     "replays": {"inputs": "u1", "end": "i8", "level": "i4", "success": "i1", "frame_skip": "i4"},
     "about": {"data": "u1", "end": "i8"},
 }
-_PACKED = ("data", "inputs")  # bytes of all rows one after another; the others have one value per row
-_LIBRARY = ("v110", "v110")  # HDF5 1.10 and later read it; every part of the file's structure has a checksum
+_PACKED = ("data", "inputs")  # columns with the concatenated bytes of all rows; other columns have one value per row
+_LIBRARY = ("v110", "v110")  # format of HDF5 1.10, which has checksums for all metadata
 
 
 @dataclass(frozen=True)
 class ReplayEntry:
-    """Table entry of a replay, without its inputs.  metadata: JSON values passed to the writer."""
+    """Properties of a replay in a set.  metadata: JSON values passed to the writer."""
 
     name: str
     category: str
@@ -55,8 +55,8 @@ class ReplayEntry:
 class ReplayWriter:
     """Append replays to a file, which is created if it does not exist.
 
-    One writer per file at a time.  As a context manager it flushes at the end, also after an exception.  A flush copies
-    the whole file, so append many replays per flush.
+    Only one writer per file is allowed at a time.  The context manager flushes at its end, also after an exception.  A
+    flush copies the whole file, so append many replays per flush.
     """
 
     def __init__(self, path: str | Path):
@@ -66,15 +66,15 @@ class ReplayWriter:
     def append(self, replay: Replay, *, category: str = "", **metadata: object) -> None:
         """Add a replay; the next ``flush`` writes it.
 
-        metadata: source and other facts, JSON values; ReplayError otherwise.  Control characters in the name and the
-        category, which are often file names, are escaped.
+        metadata: source and other facts.  Raises ReplayError unless they are JSON values.
+        Control characters in name and category are escaped.
         """
         place = f"{self.path}: {replay.name!r}"
         try:
             about = {"name": _escaped(replay.name), "category": _escaped(category), "metadata": metadata}
             packed = json.dumps(about, sort_keys=True, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
-            raise ReplayError(f"{place}: the metadata are no JSON values: {error}; convert them") from error
+            raise ReplayError(f"{place}: the metadata are not JSON values: {error}; convert them") from error
         self._pending.append((replay, packed))
 
     def flush(self) -> None:
@@ -84,7 +84,7 @@ class ReplayWriter:
         """
         if not self._pending:
             return
-        copy = io.BytesIO()  # HDF5 crashes where it writes to a full disk itself
+        copy = io.BytesIO()  # if HDF5 writes the file itself, a full disk crashes the process
         known = self.path.exists()
         if known:
             ReplaySet(self.path).close()  # raises ReplayError if the file is damaged
@@ -96,7 +96,7 @@ class ReplayWriter:
         data = copy.getvalue()
         try:
             write_bytes(self.path, data)
-        finally:  # after an interruption, the next flush must not write the same replays again
+        finally:  # if it was interrupted after replacing the file, the next flush must not write the replays again
             if self.path.exists() and self.path.read_bytes() == data:
                 self._pending.clear()
 
@@ -131,8 +131,9 @@ class ReplayWriter:
 class ReplaySet(Sequence[Replay]):
     """Read-only sequence of the replays of one file, in the order of writing.  ``replay_set[i]`` reads replay i.
 
-    categories, names: str, one per replay.  frames: int64, one per replay.  The file stays open until ``close``.
-    Raises ReplayError if the file is missing, damaged or of another format; damage to inputs or a level raises on access.
+    names, categories: one str per replay.  frames: int64[replays].
+    The file stays open until ``close``.  Raises ReplayError if the file is missing, damaged or of another format, and on
+    access to damaged inputs or levels.
     """
 
     def __init__(self, path: str | Path):
@@ -172,12 +173,12 @@ class ReplaySet(Sequence[Replay]):
         self._success, self._frame_skip = self._file["replays/success"][:], self._file["replays/frame_skip"][:]
         self._level = self._file["replays/level"][:]
         if len(self._level) and not (self._level.min() >= 0 and self._level.max() < len(self._level_end)):
-            raise ReplayError(f"{self.path}: /replays/level names a level that is not there; copy the file again")
+            raise ReplayError(f"{self.path}: /replays/level contains an index without a level; copy the file again")
         self._fingerprints = [text.decode() for text in self._file["levels/fingerprint"][:]]
         about = self._file["about/data"][:].tobytes()
         ends = self._file["about/end"][:].tolist()
         if len(ends) != len(self._level):
-            raise ReplayError(f"{self.path}: {len(ends)} texts of {len(self._level)} replays; copy the file again")
+            raise ReplayError(f"{self.path}: {len(ends)} texts for {len(self._level)} replays; copy the file again")
         self._about = [self._text(about[start:end]) for start, end in itertools.pairwise([0, *ends])]
         self.names = tuple(about["name"] for about in self._about)
         self.categories = tuple(about["category"] for about in self._about)
@@ -186,7 +187,7 @@ class ReplaySet(Sequence[Replay]):
             raise ReplayError(f"{self.path}: a replay or level of more than {MAX_BYTES:,} bytes; copy the file again")
 
     def _text(self, packed: bytes) -> dict:
-        """Name, category and metadata of a replay."""
+        """Decode name, category and metadata of a replay."""
         about = parse_json(packed, f"{self.path}: /about", ReplayError, "the file is damaged: copy it again")
         if wrong := mismatch(about, {"name": str, "category": str, "metadata": {}}):
             raise ReplayError(f"{self.path}: /about: {wrong}; the file is damaged: copy it again")
@@ -196,7 +197,7 @@ class ReplaySet(Sequence[Replay]):
         return len(self._end)
 
     def entry(self, index: int) -> ReplayEntry:
-        """Return the table entry of replay ``index``.  Raises IndexError."""
+        """Return the properties of replay ``index``.  Raises IndexError."""
         index = range(len(self))[index]
         success, frame_skip = int(self._success[index]), int(self._frame_skip[index])
         return ReplayEntry(
@@ -255,12 +256,12 @@ class ReplaySet(Sequence[Replay]):
 
 
 def load_one(place: str) -> Replay:
-    """Read one replay of a set: ``SET.h5#7``, or the only replay of ``SET.h5``.  Raises ReplayError."""
+    """Read replay 7 for ``SET.h5#7``, or the only replay for ``SET.h5``.  Raises ReplayError."""
     file, mark, number = place.rpartition("#") if not place.lower().endswith(".h5") else (place, "", "")
     with ReplaySet(file) as replays:
         index = int(number) if number.isdecimal() else 0
         if index >= len(replays) or not (number.isdecimal() or (not mark and len(replays) == 1)):
-            raise ReplayError(f"{place}: the set holds {len(replays)} replays, {file}#0 and on; name one of these")
+            raise ReplayError(f"{place}: the set has {len(replays)} replays, numbered from {file}#0; give one of them")
         return replays[index]
 
 
@@ -281,7 +282,7 @@ def _create(file: h5py.File) -> None:
 
 
 def _version(file: h5py.File) -> object:
-    """The number of the format, None where there is none."""
+    """Return the version of the format, its dtype if it is not an integer, or None if there is none."""
     if "version" not in file.attrs:
         return None
     stored = file.attrs.get_id("version")
@@ -291,7 +292,7 @@ def _version(file: h5py.File) -> object:
 def _extend(
     table: h5py.Group, packed: str, blobs: Iterable[bytes], columns: Mapping[str, Sequence | np.ndarray]
 ) -> None:
-    """Append rows: ``blobs`` (bytes) to the packed column and its ``end``, ``columns`` to the others."""
+    """Append rows to a table: ``blobs`` (bytes) to the packed column and ``end``, ``columns`` to the other columns."""
     blobs = list(blobs)
     if not blobs:
         return

@@ -54,7 +54,7 @@ def test_a_run_that_does_not_finish_has_no_total():
     assert difference.outcomes == ("running", "won") and difference.total is None
     assert difference.marks[-1].frame_a is None and difference.marks[-1].lead is None
     assert difference.marks[0].lead == 0
-    assert "not both finish" in difference_text(difference)
+    assert "not both runs finish" in difference_text(difference)
 
 
 def test_the_remaining_path_is_the_simulators_and_falls_to_the_exit():
@@ -101,7 +101,7 @@ def test_the_command_prints_text_json_and_a_picture(tmp_path, capsys):
     arguments = ["diff", str(tmp_path / "a.replay"), str(tmp_path / "b.replay")]
     assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert "inputs part     in frame 21\n" in text and len(text.splitlines()) == 17
+    assert "inputs differ     from frame 21 on\n" in text and len(text.splitlines()) == 17
     assert main([*arguments, "--json", "--sections", "3"]) == 0
     message = json.loads(capsys.readouterr().out)
     assert message["inputs_part"] == 21 and len(message["marks"]) == 3 and message["outcomes"] == ["won", "won"]

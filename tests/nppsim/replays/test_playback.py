@@ -41,7 +41,7 @@ def test_the_table_tells_how_each_replay_ends(folder, capsys):
     assert lines[0].split() == ["ending", "frame", "inputs", "gold", "time,", "s", "score", "file"]
     assert lines[1].split()[0] == "finished" and lines[1].endswith("a.replay") and " 200 " in lines[1]
     assert lines[2].startswith("died") and lines[2].endswith("c.replay")
-    assert lines[3].strip() == "the file says that the level was finished"
+    assert lines[3].strip() == "the file states that the level was finished"
     assert lines[4].startswith("ran out") and " 9 " in lines[4] and lines[4].endswith("b.replay")
     assert lines[5] == "3 replays: 1 finished, 1 died, 1 ran out"
 

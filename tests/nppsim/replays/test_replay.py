@@ -111,7 +111,7 @@ def test_self_destruct_is_kept_from_attract_files_and_nowhere_else():
         replay.to_bytes()
     with pytest.raises(ReplayError, match=rf"input 2 \(file byte {13 + len(MAP) + 2}\) is 9"):
         Replay.from_bytes(compact_1(inputs))
-    with pytest.raises(ReplayError, match="self-destruct is no action"):
+    with pytest.raises(ReplayError, match="self-destruct is not an action"):
         replay.to_decisions(1)
 
 
@@ -211,8 +211,8 @@ def test_decisions_survive_the_way_through_inputs(actions, frame_skip, missing):
 @pytest.mark.parametrize(
     ("actions", "frames", "message"),
     [
-        ([0, 6], 8, r"actions reach from 0 to 6, expected 0\.\.5"),
-        ([-1, 2], 8, "actions reach from -1 to 2"),
+        ([0, 6], 8, r"actions range from 0 to 6, expected 0\.\.5"),
+        ([-1, 2], 8, "actions range from -1 to 2"),
         *(([1, 2], frames, f"{frames} frames do not end within the last of 2 decisions") for frames in (-1, 0, 4, 9)),
     ],
 )

@@ -80,10 +80,10 @@ def test_a_replay_of_a_set_is_loaded_like_a_file(path, tmp_path):
         writer.append(replay(name="alone"))
     assert Replay.load(tmp_path / "one.h5").name == "alone"
     for place in ("#", "#x", "#1"):
-        with pytest.raises(ReplayError, match=r"one\.h5.*the set holds 1 replays, .*name one"):
+        with pytest.raises(ReplayError, match=r"one\.h5.*the set has 1 replays, .*give one"):
             Replay.load(f"{tmp_path / 'one.h5'}{place}")
     for place in (path, f"{path}#", f"{path}#3", f"{path}#-1"):
-        with pytest.raises(ReplayError, match=r"some\.h5.*the set holds 3 replays, .*some\.h5#0 and on"):
+        with pytest.raises(ReplayError, match=r"some\.h5.*the set has 3 replays, .*from .*some\.h5#0"):
             Replay.load(place)
 
 
@@ -149,8 +149,8 @@ def test_an_interruption_right_after_the_file_is_in_place_writes_nothing_twice(t
 @pytest.mark.parametrize(
     ("one", "more", "message"),
     [
-        (replay(), {"level": LEVELS[0]}, "the metadata are no JSON values"),
-        (replay(), {"score": float("nan")}, "the metadata are no JSON values"),
+        (replay(), {"level": LEVELS[0]}, "the metadata are not JSON values"),
+        (replay(), {"score": float("nan")}, "the metadata are not JSON values"),
     ],
 )
 def test_what_cannot_be_stored_is_refused_at_once(tmp_path, one, more, message):
@@ -195,7 +195,7 @@ def cut(name):
         (lambda file: file.attrs.modify("version", 2), "format nppsim replays, 2, expected"),
         (cut("replays/success"), "columns of /replays differ in length"),
         (cut("replays/inputs"), r"/replays/end does not ascend to the length of its data, 1\); the file is damaged"),
-        (break_column("replays/level", lambda rows: rows.fill(9)), "/replays/level names a level that is not there"),
+        (break_column("replays/level", lambda rows: rows.fill(9)), "/replays/level contains an index without a level"),
         (break_column("levels/data", lambda data: data.__setitem__(300, 5)), "does not match its fingerprint"),
         (break_column("levels/data", lambda data: data.fill(255)), "this is no N.. map"),
         (break_column("replays/inputs", lambda data: data.fill(255)), "replay 0: .*input 0 is 255, expected 0 to 15"),

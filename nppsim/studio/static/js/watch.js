@@ -161,7 +161,7 @@ class Watch {
     const table = marks.length && element("details", {}, element("summary", { text: "Frames gained along the path" }),
       element("table", {}, element("thead", {}, element("tr", {}, ["left", first, "leads by"].map((text) => element("th", { text })))), element("tbody", {}, rows)));
     const parts = element("div", {}, element("h3", { text: `${first} – ${other}` }), element("dl", { class: "facts" },
-      element("dt", { text: "inputs part" }), element("dd", {}, jump(inputs)), element("dt", { text: "positions part" }), element("dd", {}, jump(positions)),
+      element("dt", { text: "inputs differ" }), element("dd", {}, jump(inputs)), element("dt", { text: "positions differ" }), element("dd", {}, jump(positions)),
       total === null ? null : element("dt", { text: "faster by" }), total === null ? null : element("dd", { text: `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "neither"}` })), table || null);
     if (this.difference.hidden) this.difference.replaceChildren(element("h2", { text: "Where they part" }));
     this.difference.hidden = false;
