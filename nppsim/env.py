@@ -29,8 +29,8 @@ from nppsim.pictures.window import Window
 from nppsim.reward import RewardConfig
 from nppsim.spaces import (
     GRAPH,
-    as_spaces_have_it,
     environment_space,
+    flatten_vectors,
     graph_instance,
     shown_keys,
     simulated_keys,
@@ -89,11 +89,11 @@ class GymSimulator(BatchSimulator):
         """
         if not self._started:
             raise ResetNeeded("there is no running episode: call reset() before step()")
-        return as_spaces_have_it(self._step(actions, self.next_level, every_end=True, resting=resting))
+        return flatten_vectors(self._step(actions, self.next_level, every_end=True, resting=resting))
 
     def begin(self, levels: np.ndarray) -> Observations:
         """Start episodes (``BatchSimulator.reset``); return observations in the shapes of the spaces."""
-        return as_spaces_have_it(self.reset(levels))
+        return flatten_vectors(self.reset(levels))
 
     def row(self, observations: Observations, i: int) -> dict[str, Any]:
         """Copy the observations of environment i, in the form of ``environment_space``."""
@@ -129,19 +129,17 @@ class Renderer:
 
     def __init__(self, simulator: GymSimulator, render_mode: str | None, size: tuple[int, int]):
         self._simulator = simulator
-        self._views: list[LivePicture] = []
+        self._views = [LivePicture(size) for _ in range(simulator.num_envs if render_mode else 0)]
         self._before = np.zeros(simulator.num_envs, np.int64)  # frame number after the previous decision
-        if render_mode is not None:
-            self._views = [LivePicture(size) for _ in range(simulator.num_envs)]
 
-    def started(self, i: int) -> None:
+    def record_start(self, i: int) -> None:
         """Record the start of an episode of environment i."""
         if self._views:
             level, bank = self._simulator.level[i], self._simulator.bank
             self._views[i].start(bank.levels[level], bank.compiled[level])
             self._before[i] = 0
 
-    def followed(self, i: int, action: int) -> None:
+    def record_step(self, i: int, action: int) -> None:
         """Record a decision of environment i."""
         if self._views:
             ninja = self._simulator.state.ninja[i]
@@ -297,7 +295,7 @@ class NppEnv(JsonSpec, gymnasium.Env):
         levels = self.np_random.integers(len(self.bank), size=1) if chosen is None else chosen
         observations = self.simulator.begin(levels)
         self._inputs, self._playing = [], True
-        self._renderer.started(0)
+        self._renderer.record_start(0)
         self._show()
         return self.simulator.row(observations, 0), self.simulator.start_info(levels[0])
 
@@ -311,7 +309,7 @@ class NppEnv(JsonSpec, gymnasium.Env):
         observations = self.simulator.decide(np.array([action], np.int64))
         self._inputs.append(np.full(self._frame - before, ACTION_INPUT[action], np.uint8))
         self._playing = len(self.simulator.finished) == 0
-        self._renderer.followed(0, int(action))
+        self._renderer.record_step(0, int(action))
         self._show()
         return (
             self.simulator.row(observations, 0),

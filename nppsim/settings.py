@@ -187,15 +187,8 @@ def _settings_of(owner: Any) -> Mapping[str, Setting]:
             if prefix is not None and not flag:
                 flag = prefix + one.name.replace("_", "-")
             kind, many, optional = _kind(hints[one.name])
-            found[one.name] = replace(
-                one.metadata[_KEY],
-                name=one.name,
-                flag=flag,
-                kind=kind,
-                many=many,
-                optional=optional,
-                default=one.default,
-            )
+            given = {"name": one.name, "flag": flag, "default": one.default}
+            found[one.name] = replace(one.metadata[_KEY], kind=kind, many=many, optional=optional, **given)
     return MappingProxyType(found)
 
 

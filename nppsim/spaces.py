@@ -83,7 +83,7 @@ def observation_space(observations: Sequence[str], stacking: Stacking = NO_STACK
     the stage.  On a damaged level it may spawn outside and fall without limit.
     """
     keys = layout.observation_keys(observations)
-    return spaces.Dict({key: _box(layout.SPECS[key], stacking.frames(key), stacking.padding) for key in keys})
+    return spaces.Dict({key: _box(key, stacking) for key in keys})
 
 
 def environment_space(observations: Sequence[str], stacking: Stacking = NO_STACKS) -> spaces.Dict:
@@ -120,25 +120,22 @@ def graph_instance(state: np.ndarray) -> spaces.GraphInstance:
     return spaces.GraphInstance(graph.features.copy(), types.copy(), links.copy())  # graphs are cached
 
 
-def as_spaces_have_it(observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def flatten_vectors(observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Reshape the simulator's observations of N environments to the shapes of ``observation_space``, as views."""
     return {
         key: values if key in layout.IMAGES else values.reshape(len(values), -1) for key, values in observations.items()
     }
 
 
-def _shape(spec: layout.ObservationSpec, frames: int) -> tuple[int, ...]:
-    if spec.key in layout.IMAGES:
-        return (frames, *spec.shape) if frames > 1 else spec.shape
-    return (frames * int(np.prod(spec.shape)),)
-
-
-def _box(spec: layout.ObservationSpec, frames: int, padding: str) -> spaces.Box:
+def _box(key: str, stacking: Stacking) -> spaces.Box:
+    spec, shape = layout.SPECS[key], stacking.shape(key)
+    if key not in layout.IMAGES:
+        shape = (int(np.prod(shape)),)
     if not spec.components:
-        return spaces.Box(int(spec.low), int(spec.high), _shape(spec, frames), np.dtype(spec.dtype).type)
-    known = _BOUNDS.get(spec.key, {})
+        return spaces.Box(int(spec.low), int(spec.high), shape, np.dtype(spec.dtype).type)
+    known = _BOUNDS.get(key, {})
     bounds = np.array([known.get(name, _UNLIMITED) for name in spec.components], np.float32)
-    if frames > 1 and padding == "zero":
+    if stacking.frames(key) > 1 and stacking.padding == "zero":
         bounds = np.stack([bounds[:, 0].clip(max=0), bounds[:, 1].clip(min=0)], axis=1)
-    times = _shape(spec, frames)[0] // len(bounds)
+    times = shape[0] // len(bounds)
     return spaces.Box(np.tile(bounds[:, 0], times), np.tile(bounds[:, 1], times), dtype=np.float32)

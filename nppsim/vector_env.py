@@ -27,7 +27,7 @@ from nppsim.env import (
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import RewardConfig
-from nppsim.spaces import as_spaces_have_it, environment_space
+from nppsim.spaces import environment_space, flatten_vectors
 
 
 class NppVectorEnv(JsonSpec, VectorEnv):
@@ -103,9 +103,7 @@ class NppVectorEnv(JsonSpec, VectorEnv):
         self._ended = np.zeros(num_envs, bool)  # environments in the last state of their episode
         # A step must know the level of the next episode, so each generator is one draw ahead.
         self._drawn = np.zeros(num_envs, np.int32)
-        seeded = [seeding.np_random() for _ in range(num_envs)]
-        self._generators = [generator for generator, _ in seeded]
-        self._seeds = [seed for _, seed in seeded]
+        self._seeded = [seeding.np_random() for _ in range(num_envs)]  # (generator, seed)
         for i in range(num_envs):
             self._draw(i)
 
@@ -122,15 +120,15 @@ class NppVectorEnv(JsonSpec, VectorEnv):
     @property  # type: ignore[misc]  # read-only, one per environment, as in Gymnasium's SyncVectorEnv
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """Random generator of each environment, from which its levels are drawn."""
-        return tuple(self._generators)
+        return tuple(generator for generator, _ in self._seeded)
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # one per environment
         """Seed of each environment's generator."""
-        return tuple(self._seeds)
+        return tuple(seed for _, seed in self._seeded)
 
     def _draw(self, i: int) -> None:
-        self._drawn[i] = self._generators[i].integers(len(self.bank))
+        self._drawn[i] = self._seeded[i][0].integers(len(self.bank))
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -151,7 +149,7 @@ class NppVectorEnv(JsonSpec, VectorEnv):
         started = np.flatnonzero(self._reset_mask(options)).tolist()
         for i in started:
             if seeds[i] is not None:
-                self._generators[i], self._seeds[i] = seeding.np_random(seeds[i])
+                self._seeded[i] = seeding.np_random(seeds[i])
                 self._draw(i)
         levels = np.full(self.num_envs, -1, np.int32)
         levels[started] = (self._drawn if chosen is None else chosen)[started]
@@ -161,7 +159,7 @@ class NppVectorEnv(JsonSpec, VectorEnv):
         for i in started:
             if chosen is None:
                 self._draw(i)
-            self._renderer.started(i)
+            self._renderer.record_start(i)
             infos = self._add_info(infos, self.simulator.start_info(levels[i]), i)
         return self.simulator.rows(observations, self.copy), infos
 
@@ -192,7 +190,7 @@ class NppVectorEnv(JsonSpec, VectorEnv):
         for i in simulator.finished.tolist():
             info = simulator.episode_info(i)
             if same_step:
-                final = simulator.row(as_spaces_have_it(simulator.final_obs), i)
+                final = simulator.row(flatten_vectors(simulator.final_obs), i)
                 infos = self._begun(self._add_info(infos, {"final_obs": final, "final_info": info}, i), i)
             else:
                 infos = self._add_info(infos, info, i)
@@ -223,9 +221,9 @@ class NppVectorEnv(JsonSpec, VectorEnv):
             restarted[self.simulator.finished] = True
         for i, action in enumerate(np.asarray(actions).tolist()):
             if restarted[i]:
-                self._renderer.started(i)
+                self._renderer.record_start(i)
             else:
-                self._renderer.followed(i, action)
+                self._renderer.record_step(i, action)
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """Draw each environment: uint8[height, width, 3] of ``render_size``; None without render_mode."""

@@ -86,17 +86,8 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
                 continue
             end = first + END + NUM_CONTINUATIONS * action + continuation
             if room.frames[end] == 0:
-                more, room.quiet[end] = _play(
-                    record,
-                    room,
-                    after,
-                    end,
-                    trail,
-                    world,
-                    ONWARD_INPUT[continuation, action],
-                    HORIZON - frame_skip,
-                    no_laps,
-                )
+                onward, rest = ONWARD_INPUT[continuation, action], HORIZON - frame_skip
+                more, room.quiet[end] = _play(record, room, after, end, trail, world, onward, rest, no_laps)
                 room.frames[end] = frames + more
             _report(ninja, entities, room, end, world, distance, length, room.frames[end], out[action, continuation])
             more, quiet = room.frames[end] - frames, room.quiet[end]

@@ -354,8 +354,7 @@ def _join_partners(
 # -------------------------------------------------------------------------------------------------------------- a state
 def _in_state(level: _LevelGraph, state: np.ndarray) -> Graph:
     """Build the graph of a level for a ``graph_state`` int64[8]."""
-    found, known = flags(state, len(level.flagged))
-    set_ = np.where(np.arange(len(found)) < known, found, level.start)
+    set_ = flags(state, level.start)
     distance, hop = _path_fields(level, set_)
     plain = level.graph
     features, neighbours = plain.features.copy(), plain.neighbours.copy()

@@ -43,8 +43,8 @@ def _put(out, flag, is_set):
     return flag + 1
 
 
-def flags(state: np.ndarray, count: int) -> tuple[np.ndarray, int]:
-    """Return the flags of a state int64[8] as bool[count], and the number of flags that it stores; the rest are False."""
+def flags(state: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the flags of a state int64[8] as bool[F].  start: bool[F], initial flags; flags beyond NUM_FLAGS keep them."""
     words = np.ascontiguousarray(state[1:], "<i8").view(np.uint8)
-    bits = np.unpackbits(words, bitorder="little")[:count].astype(bool)
-    return np.concatenate([bits, np.zeros(count - len(bits), bool)]), len(bits)
+    bits = np.unpackbits(words, bitorder="little")[: len(start)].astype(bool)
+    return np.concatenate([bits, start[len(bits) :]])

@@ -159,18 +159,15 @@ def _line_of(placed, movers):
     if kind == kinds.THWUMP or _has_beam(kind):
         mover = movers[placed["mover"]]
         x, y = mover["x"], mover["y"]
-        if kind == kinds.GAUSS_TURRET and mover["state"] == PREFIRE:
+        if kind == kinds.LASER or (kind == kinds.GAUSS_TURRET and mover["state"] == PREFIRE):
             return DEADLY, x, y, mover["target_x"], mover["target_y"]
         if kind == kinds.LASER_DRONE and mover["state"] == FIRING:
             return DEADLY, x, y, x + mover["beam"] * mover["vx"], y + mover["beam"] * mover["vy"]
-        if kind == kinds.GAUSS_TURRET or kind == kinds.LASER_DRONE:
-            return -1, 0.0, 0.0, 0.0, 0.0
-        if kind == kinds.LASER:
-            return DEADLY, x, y, mover["target_x"], mover["target_y"]
-        ahead = THWUMP_REACH * mover["direction"]
-        if mover["mode"] == HORIZONTAL:
-            return DEADLY, x + ahead, y - LETHAL_HALF_WIDTH, x + ahead, y + LETHAL_HALF_WIDTH
-        return DEADLY, x - LETHAL_HALF_WIDTH, y + ahead, x + LETHAL_HALF_WIDTH, y + ahead
+        if kind == kinds.THWUMP:
+            ahead = THWUMP_REACH * mover["direction"]
+            if mover["mode"] == HORIZONTAL:
+                return DEADLY, x + ahead, y - LETHAL_HALF_WIDTH, x + ahead, y + LETHAL_HALF_WIDTH
+            return DEADLY, x - LETHAL_HALF_WIDTH, y + ahead, x + LETHAL_HALF_WIDTH, y + ahead
     return -1, 0.0, 0.0, 0.0, 0.0
 
 
@@ -204,12 +201,18 @@ def _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey):
         _fill(image, y1, y2, x1, x2, grey)
 
 
+@inlined
+def _position(placed, movers):
+    """Return (x, y) of an entity, px."""
+    if placed["mover"] >= 0:
+        return movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
+    return placed["x"], placed["y"]
+
+
 @kernel
 def _draw_entity(image, scale, left, top, x_first, rounding, entity, placed, movers):
     """Draw one entity in its current state, without the segment of a door."""
-    x, y = placed["x"], placed["y"]
-    if placed["mover"] >= 0:
-        x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
+    x, y = _position(placed, movers)
     grey, half = _grey_and_size(entity, placed["type"])
     if half > 0.0:
         _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey)
@@ -269,9 +272,7 @@ def player_frame(ninja, entities, movers, world, level, stage, out):
             x1, x2 = int(placed["x1"] / FRAME_SCALE) - left - 1, int(placed["x2"] / FRAME_SCALE) - left + 1
             y1, y2 = int(placed["y1"] / FRAME_SCALE) - top - 1, int(placed["y2"] / FRAME_SCALE) - top + 1
             _fill(image, y1, y2, x1, x2, DOOR_GREY)
-        x, y = placed["x"], placed["y"]
-        if placed["mover"] >= 0:
-            x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
+        x, y = _position(placed, movers)
         far = abs(x - ninja["x"]) > _FRAME_REACH or abs(y - ninja["y"]) > _FRAME_REACH
         if not far or _has_beam(placed["type"]):
             _draw_entity(image, FRAME_SCALE, left, top, False, _FRAME_ROUNDING, entities[k], placed, movers)

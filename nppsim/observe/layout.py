@@ -65,30 +65,16 @@ _STATE = (
     + [(f"{name}_buffer", 5.0) for name in ("jump", "floor", "wall", "pad")]
     + [("jump_held", 1.0), ("pad_direction_x", 1.0), ("pad_direction_y", 1.0)]
 )
-_REACHABILITY = [
-    ("path_to_objective", 300.0),
-    ("path_to_exit", 600.0),
-    ("waypoint1_dx", 36.0),
-    ("waypoint1_dy", 36.0),
-    ("waypoint2_dx", 120.0),
-    ("waypoint2_dy", 120.0),
-    ("switch_collected", 1.0),
-    ("reachable", 1.0),
-    ("path_from_start", 600.0),
-]
+_REACHABILITY = [("path_to_objective", 300.0), ("path_to_exit", 600.0), ("waypoint1_dx", 36.0), ("waypoint1_dy", 36.0)]
+_REACHABILITY += [("waypoint2_dx", 120.0), ("waypoint2_dy", 120.0), ("switch_collected", 1.0), ("reachable", 1.0)]
+_REACHABILITY += [("path_from_start", 600.0)]
 _ENTITIES = [
     (f"{name}_{axis}", size) for name in ("ninja", "switch", "exit") for axis, size in (("x", 528.0), ("y", 300.0))
 ]
 _DOOR = [("switch_x", 528.0), ("switch_y", 300.0), ("door_x", 528.0), ("door_y", 300.0), ("open", 1.0)]
 _HAZARD = [("dx", 120.0), ("dy", 120.0), ("vx", 3.0), ("vy", 3.0), ("radius", 4.0)]
-_AHEAD = [("death", 1.0), ("win", 1.0), ("dx", 36.0), ("dy", 36.0), ("vx", 3.3), ("vy", 3.3), ("progress", 36.0)] + [
-    ("airborne", 1.0),
-    ("switch", 1.0),
-    ("gold", 1.0),
-    ("doors", 1.0),
-]
-
-
+_AHEAD = [("death", 1.0), ("win", 1.0), ("dx", 36.0), ("dy", 36.0), ("vx", 3.3), ("vy", 3.3), ("progress", 36.0)]
+_AHEAD += [(name, 1.0) for name in ("airborne", "switch", "gold", "doors")]
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 

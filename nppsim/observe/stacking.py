@@ -88,12 +88,8 @@ class Stacking:
 
     def useless(self, keys: Iterable[str]) -> list[str]:
         """Return the fields ("visual", "state") that stack none of these keys."""
-        present = set(keys)
-        absent = {
-            "visual": self.visual > 1 and not present & set(layout.IMAGES),
-            "state": self.state > 1 and STATE not in present,
-        }
-        return [name for name, is_absent in absent.items() if is_absent]
+        of_field = {"visual": {*layout.IMAGES}, "state": {STATE}}
+        return [name for name, stacked in of_field.items() if getattr(self, name) > 1 and stacked.isdisjoint(keys)]
 
 
 NO_STACKS = Stacking()

@@ -9,10 +9,10 @@ pictures of the whole level, paths are found with a heap); from the kernels' mod
 What is compared, and what it costs: ``docs/development.md``.
 """
 
+import functools
 import sys
-import time
 import weakref
-from collections import Counter, OrderedDict
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,121 +36,103 @@ from nppsim.shadow.views import VIEWS
 if TYPE_CHECKING:
     from nppsim.batch import BatchSimulator
 
-KEPT_LEVELS = 2048  # level twins in memory
+CACHED_LEVELS = 2048  # level twins in memory
 _FIRST_REPORTS = (1_000, 10_000)  # comparisons after which a line is printed,
 _REPORT_EVERY = 100_000  # and after each multiple of this
 _NO_HOPS = np.empty(0, np.uint8)
 
 
 class Shadow:
-    """Compares what a BatchSimulator gives with what the twins compute, environment by environment, byte by byte.
+    """Compares the results of a BatchSimulator with those of the twins, environment by environment, byte by byte.
 
     simulator: a BatchSimulator; it calls ``before`` and ``after`` around each step and ``after_reset`` after each reset.
-    every: check every n-th step of each environment, staggered, so that each step checks num_envs / n of them.
 
-    One comparison is one environment at one step (or reset): physics replayed frame by frame with the kernel ``tick``,
-    all terms of the reward, the end of the episode and the restart, all observations, and the path fields behind them.
-    comparisons, mismatches: int; a comparison finds one mismatch for each kind of value that differs.
-    comparisons_of, mismatches_of: int64[N], the same for each environment.  kinds: Counter, kind -> mismatches.
-    A mismatch raises nothing: the first one of each kind is printed to stderr.
+    One comparison covers one environment at one step or reset: physics replayed frame by frame with the kernel ``tick``,
+    all reward terms, the end of the episode and the restart, all observations, and the path fields behind them.
+    Attributes: ``comparisons_of``, ``mismatches_of``, int64[N], numbers per environment; ``kinds``, Counter of mismatches by
+    kind.  A comparison counts at most one mismatch per kind.
+    A mismatch raises no error; the first one of each kind is printed to stderr.
     """
 
-    def __init__(self, simulator: "BatchSimulator", every: int = 1):
-        if every < 1:
-            raise ValueError(f"every must be at least 1; got {every}")
+    def __init__(self, simulator: "BatchSimulator"):
+        bank = simulator.bank
         self._simulator = weakref.proxy(simulator)  # which owns this shadow
+        self._twin = functools.lru_cache(CACHED_LEVELS)(lambda level: LevelTwin(bank.levels[level], bank.completions))
         self._facts = {
             "environments": simulator.num_envs,
-            "levels": len(simulator.bank),
+            "levels": len(bank),
             "observations": list(simulator.keys),
-            "every": every,
         }
-        self.every = every
-        self.comparisons = 0
         self.comparisons_of = np.zeros(simulator.num_envs, np.int64)
         self.mismatches_of = np.zeros(simulator.num_envs, np.int64)
         self.kinds: Counter[str] = Counter()
-        self._found: set[str] = set()  # kinds of mismatches in the present comparison
-        self._place = ""  # of the present comparison, for messages
-        self._steps = self._timed = 0
-        self._slow_s = self._fast_s = 0.0
-        self._twins: OrderedDict[int, LevelTwin] = OrderedDict()
+        self._found: set[str] = set()  # kinds of mismatches in the current comparison
+        self._place = ""  # environment, level and frame of the current comparison, for messages
         report.register(self.summary)
 
     @property
+    def comparisons(self) -> int:
+        """Number of comparisons."""
+        return int(self.comparisons_of.sum())
+
+    @property
     def mismatches(self) -> int:
+        """Number of mismatches."""
         return self.kinds.total()
 
-    @property
-    def ms_per_comparison(self) -> float:
-        """Wall time of a comparison in a step, the first step left out (it compiles)."""
-        return 1e3 * self._slow_s / max(self._timed, 1)
-
-    @property
-    def slow_to_fast(self) -> float:
-        """Time of the comparisons to the simulator's own for the same decisions."""
-        return self._slow_s / max(self._fast_s, 1e-9)
-
     def summary(self) -> dict:
-        """Return the facts for a report, JSON types only."""
+        """Return the numbers for a report, JSON types only."""
         return self._facts | {
             "comparisons": self.comparisons,
             "mismatches": self.mismatches,
             "mismatches_of_kind": dict(self.kinds),
             "comparisons_of_environment": self.comparisons_of.tolist(),
             "mismatches_of_environment": self.mismatches_of.tolist(),
-            "ms_per_comparison": self.ms_per_comparison,
-            "slow_to_fast": self.slow_to_fast,
         }
 
     # ------------------------------------------------------------------------------------------ called by the simulator
     def before(self, actions: np.ndarray) -> None:
-        """Store the states before the next step for its comparison.  actions: int[N]; below 0: no action, no comparison."""
-        self._began = time.perf_counter()
-        self._rows = np.flatnonzero(((np.arange(len(actions)) + self._steps) % self.every == 0) & (actions >= 0))
-        self._before = State(*(part[self._rows] for part in self._simulator.state))
+        """Store the states before a step.  actions: int[N]; environments with negative actions are not compared."""
+        self._before = State(*(part.copy() for part in self._simulator.state))
         self._actions = actions.copy()
-        self._kept = time.perf_counter()
 
     def after(self, final: np.ndarray) -> None:
         """Compare the step.  final: bool[N], rows whose last observations of an episode are in ``latest_final``."""
-        stepped = time.perf_counter()
-        for place, i in enumerate(self._rows.tolist()):
-            self._compare_step(i, place, bool(final[i]))
+        for i in np.flatnonzero(self._actions >= 0).tolist():
+            self._compare_step(i, bool(final[i]))
             self._count(i)
-        if self._steps:
-            self._timed += len(self._rows)
-            self._fast_s += (stepped - self._kept) * len(self._rows) / len(final)
-            self._slow_s += self._kept - self._began + time.perf_counter() - stepped
-        self._steps += 1
 
     def after_reset(self, levels: np.ndarray) -> None:
-        """Compare all environments after a reset.  levels: int[N] as given to it; -1: not restarted."""
+        """Compare all environments after a reset.  levels: int[N], as for ``reset``; -1: not restarted."""
         for i, level in enumerate(levels.tolist()):
-            self._compare_present(i, None if level < 0 else level)
+            self._compare_present(i, level)
             self._count(i)
 
     def after_observing(self, envs: np.ndarray) -> None:
-        """Compare these environments, which have been put somewhere.  envs: int[k]."""
+        """Compare environments int[k] whose states were set externally."""
         for i in envs.tolist():
-            self._compare_present(i, None)
+            self._compare_present(i)
             self._count(i)
 
     # ------------------------------------------------------------------------------------------------------ comparisons
-    def _compare_step(self, i: int, place: int, final: bool) -> None:
-        """Environment i, whose state before the step is in row ``place``."""
+    def _compare_step(self, i: int, final: bool) -> None:
+        """Compare the step of environment i."""
         simulator = self._simulator
-        before = State(*(part[place] for part in self._before))
+        before = State(*(part[i] for part in self._before))
         level = int(before.ninja["level"])
         twin = self._twin(level)
-        count = len(twin.listed)
-        began = twin.state_twin(before.ninja, before.entities, before.movers)
-        ledger = Ledger(simulator.reward_config, simulator.gamma, twin, began)
+        ledger = Ledger(
+            simulator.reward_config,
+            simulator.gamma,
+            twin,
+            twin.state_twin(before.ninja, before.entities, before.movers),
+        )
         ledger.resume(before.progress, before.terms, before.visited)
 
-        ninja, entities, movers, trail, frames = before.ninja, before.entities, before.movers, before.trail, []
+        ninja, entities, movers = before.ninja, before.entities, before.movers
+        frames = []
         for _ in range(simulator.frame_skip):
-            tick(ninja, entities, movers, trail, simulator.bank.world, ACTION_INPUT[self._actions[i]])
+            tick(ninja, entities, movers, before.trail, simulator.bank.world, ACTION_INPUT[self._actions[i]])
             frames.append(twin.state_twin(ninja, entities, movers))
             if ninja["state"] in (DEAD, CELEBRATING):
                 break
@@ -169,31 +151,28 @@ class Shadow:
             record = (level, outcome, *length, sum_in_order(ledger.terms), ledger.terms)
             self._check("episode", simulator.episode[i], np.array(record, simulator.episode.dtype))
         if final:
-            self._check_views("final ", i, simulator.latest_final, twin, (ninja, entities, movers, trail))
+            self._check_views("final ", i, simulator.latest_final, twin, (ninja, entities, movers, before.trail))
         restarted_on = int(simulator.next_level[i]) if ended else -1
         if restarted_on < 0:
-            self._check_state(i, ninja, entities[:count], movers)
+            self._check_state(i, ninja, entities[: len(twin.listed)], movers)
             self._check_ledger(i, ledger)
-        self._compare_present(i, None if restarted_on < 0 else restarted_on)
+        self._compare_present(i, restarted_on)
 
-    def _compare_present(self, i: int, started_on: int | None) -> None:
-        """The state that environment i is in now; started_on: the level on which it has just been started, if any."""
-        simulator = self._simulator
-        level = int(simulator.state.ninja["level"][i]) if started_on is None else started_on
+    def _compare_present(self, i: int, started_on: int = -1) -> None:
+        """Compare the current state of environment i.  started_on: level on which it was just started; -1: not started."""
+        simulator, state = self._simulator, self._simulator.state
+        level = int(state.ninja["level"][i]) if started_on < 0 else started_on
         twin = self._twin(level)
-        count = len(twin.listed)
-        state = simulator.state
-        now = twin.state_twin(state.ninja[i], state.entities[i], state.movers[i])
+        rows = state.ninja[i], state.entities[i], state.movers[i], state.trail[i]
+        now = twin.state_twin(*rows[:3])
         self._place = self._described(i, level, now)
-        if started_on is not None:
+        if started_on >= 0:
             ninja, entities = np.zeros(1, NINJA_DTYPE), np.zeros((1, simulator.bank.max_entities), ENTITY_DTYPE)
             movers = np.zeros((1, simulator.bank.max_movers), MOVER_DTYPE)
             start(ninja[0], entities[0], movers[0], simulator.bank.world, level)
-            self._check_state(i, ninja[0], entities[0, :count], movers[0])
+            self._check_state(i, ninja[0], entities[0, : len(twin.listed)], movers[0])
             self._check_ledger(i, Ledger(simulator.reward_config, simulator.gamma, twin, now))
-        self._check_views(
-            "", i, simulator.latest, twin, (state.ninja[i], state.entities[i], state.movers[i], state.trail[i])
-        )
+        self._check_views("", i, simulator.latest, twin, rows)
 
     def _check_state(self, i: int, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> None:
         state, bank = self._simulator.state, self._simulator.bank
@@ -252,20 +231,13 @@ class Shadow:
         return hop
 
     # ------------------------------------------------------------------------------------------------------- bookkeeping
-    def _twin(self, level: int) -> LevelTwin:
-        if level not in self._twins:
-            bank = self._simulator.bank
-            self._twins[level] = LevelTwin(bank.levels[level], bank.completions)
-            if len(self._twins) > KEPT_LEVELS:
-                self._twins.popitem(last=False)
-        self._twins.move_to_end(level)
-        return self._twins[level]
-
     def _described(self, i: int, level: int, now: StateTwin) -> str:
         return f"environment {i}, level {self._simulator.bank.levels[level].name!r}, frame {now.ninja['frame']}"
 
-    def _check(self, kind: str, got: ArrayLike, wanted: ArrayLike, names: tuple[str, ...] = ()) -> None:
-        """got: an array, a record or a number of the simulator's; wanted: the same, or what becomes it by rounding.
+    def _check(
+        self, kind: str, got: ArrayLike, wanted: ArrayLike, names: tuple[str, ...] = (), field: str = ""
+    ) -> None:
+        """Compare the bytes of two arrays, records or numbers; ``wanted`` is first cast to the dtype of ``got``.
 
         names: of the components along the last axis.
         """
@@ -273,24 +245,12 @@ class Shadow:
         wanted = np.asarray(wanted, got.dtype)
         if got.tobytes() == wanted.tobytes():
             return
-        if got.shape != wanted.shape:
-            raise AssertionError(f"the twin of {kind} has shape {wanted.shape}; needed is {got.shape}")
-        if got.dtype.names:
-            for field in got.dtype.names:  # bytes between the fields do not count
-                self._check_field(kind, field, got[field], wanted[field])
-        else:
-            self._check_field(kind, "", got, wanted, names)
-
-    def _check_field(
-        self, kind: str, field: str, got: np.ndarray, wanted: np.ndarray, names: tuple[str, ...] = ()
-    ) -> None:
-        size = got.dtype.itemsize
-        got_bytes, wanted_bytes = (np.frombuffer(a.tobytes(), np.uint8).reshape(-1, size) for a in (got, wanted))
-        different = np.flatnonzero((got_bytes != wanted_bytes).any(axis=1))
-        if len(different):
-            index = tuple(int(k) for k in np.unravel_index(different[0], got.shape))
-            name = names[index[-1]] if names else field
-            self._mismatch(kind, index, name, got[index], wanted[index])
+        for name in got.dtype.names or ():  # not the bytes between the fields
+            self._check(kind, got[name], wanted[name], field=name)
+        if got.dtype.names is None:
+            bits = f"u{got.dtype.itemsize}"
+            index = tuple(np.argwhere(got.view(bits) != wanted.view(bits))[0].tolist())
+            self._mismatch(kind, index, names[index[-1]] if names else field, got[index], wanted[index])
 
     def _mismatch(self, kind: str, index: tuple[int, ...], name: str, got: object, wanted: object) -> None:
         if kind not in self.kinds and kind not in self._found:
@@ -303,15 +263,10 @@ class Shadow:
         self._found.add(kind)
 
     def _count(self, i: int) -> None:
-        self.comparisons += 1
         self.comparisons_of[i] += 1
         self.mismatches_of[i] += len(self._found)
         self.kinds.update(sorted(self._found))
         self._found.clear()
-        if self.comparisons in _FIRST_REPORTS or self.comparisons % _REPORT_EVERY == 0:
-            print(
-                f"shadow: {self.comparisons:,} comparisons, {self.mismatches:,} mismatches; {self.ms_per_comparison:.2f} ms "
-                f"each, {self.slow_to_fast:.0f} times the simulator's own time",
-                file=sys.stderr,
-                flush=True,
-            )
+        count = self.comparisons
+        if count in _FIRST_REPORTS or count % _REPORT_EVERY == 0:
+            print(f"shadow: {count:,} comparisons, {self.mismatches:,} mismatches", file=sys.stderr, flush=True)

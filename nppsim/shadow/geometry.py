@@ -4,74 +4,49 @@ Source: docs/physics.md, sections 2.2, 2.3, 3.3, 7.4 and 7.10.
 """
 
 import math
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, namedtuple
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nppsim.levels import kinds
+from nppsim.levels.format import POSITION_UNIT
 from nppsim.levels.level import Level
+from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.shooters import FIRING, ROCKET_SPEEDS, WATCHING
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE
 
-WIDTH, HEIGHT = 44, 25  # cells
-TILE = 24  # px, side of a cell
-UNIT = 6.0  # px, of coordinates in level files
-
 # ---------------------------------------------------------------------------------------------------------------- tiles
-CORNERS = {(1, 1): (0, 0), (-1, 1): (24, 0), (-1, -1): (24, 24), (1, -1): (0, 24)}  # direction inwards -> corner
-# Solid polygons, as listed in docs/physics.md, section 3.3.
-_OUTLINES = {
-    1: "0,0 24,0 24,24 0,24",
-    2: "0,0 24,0 24,12 0,12",
-    3: "12,0 24,0 24,24 12,24",
-    4: "0,12 24,12 24,24 0,24",
-    5: "0,0 12,0 12,24 0,24",
-    6: "0,0 24,0 0,24",
-    7: "0,0 24,0 24,24",
-    8: "24,0 24,24 0,24",
-    9: "0,0 24,24 0,24",
-    18: "0,0 24,0 0,12",
-    19: "0,0 24,0 24,12",
-    20: "24,12 24,24 0,24",
-    21: "0,12 24,24 0,24",
-    22: "0,0 24,0 24,12 0,24",
-    23: "0,0 24,0 24,24 0,12",
-    24: "24,0 24,24 0,24 0,12",
-    25: "0,0 24,12 24,24 0,24",
-    26: "0,0 12,0 0,24",
-    27: "12,0 24,0 24,24",
-    28: "24,0 24,24 12,24",
-    29: "0,0 12,24 0,24",
-    30: "0,0 24,0 12,24 0,24",
-    31: "0,0 24,0 24,24 12,24",
-    32: "12,0 24,0 24,24 0,24",
-    33: "0,0 12,0 24,24 0,24",
-}
-OUTLINES: dict[int, list[tuple[int, int]]] = {
-    t: [(int(x), int(y)) for x, y in (p.split(",") for p in text.split())] for t, text in _OUTLINES.items()
-}
-QUARTER_DISCS = dict(zip((10, 11, 12, 13), CORNERS, strict=True))
-FILLETS = dict(zip((14, 15, 16, 17), CORNERS, strict=True))
+# Corners of a tile and middles of its edges:
+#   a b c
+#   d   e
+#   f g h
+_POINTS = dict(zip("abcdefgh", [(0, 0), (12, 0), (24, 0), (0, 12), (24, 12), (0, 24), (12, 24), (24, 24)], strict=True))
+# Outlines of tiles 1 to 9 and 18 to 33, clockwise (docs/physics.md, section 3.3).
+_OUTLINES = (
+    "achf aced bchg dehf abgf acf ach chf ahf acd ace ehf dhf acef achd chfd aehf abf bch chg agf acgf achg bchf abhf"
+)
+# Tiles 10 to 17: centre (x, y) of the arc, direction (x, y) of the quarter disc from there, whether the disc is solid.
+_CORNERS = ((0, 0, 1, 1), (24, 0, -1, 1), (24, 24, -1, -1), (0, 24, 1, -1))
+ARCS = {10 + k: (*_CORNERS[k], True) for k in range(4)} | {14 + k: (*_CORNERS[k - 2], False) for k in range(4)}
 ONE_FACED = range(34, 38)
+Side = tuple[tuple[int, int], tuple[int, int]]
+SIDES: dict[int, list[Side]] = {
+    tile: [(_POINTS[a], _POINTS[b]) for a, b in zip(outline, outline[1:] + outline[0], strict=True)]
+    for tile, outline in zip((*range(1, 10), *range(18, 34)), _OUTLINES.split(), strict=True)
+}
 
 
 def solid(tile: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Which points of a tile (px from its corner) are solid: bool of their shape; one-faced tiles count as full."""
-    if tile == 0 or tile > 37:
-        return np.zeros(np.shape(x), bool)
-    if tile in QUARTER_DISCS or tile in FILLETS:
-        inwards = QUARTER_DISCS.get(tile) or FILLETS[tile]
-        if tile in QUARTER_DISCS:
-            cx, cy = CORNERS[inwards]
-            return (x - cx) ** 2 + (y - cy) ** 2 < 24**2
-        cx, cy = (24 - c for c in CORNERS[inwards])
-        return (x - cx) ** 2 + (y - cy) ** 2 >= 24**2
-    outline = OUTLINES[1 if tile in ONE_FACED else tile]
-    inside = np.ones(np.shape(x), bool)
-    for (x1, y1), (x2, y2) in zip(outline, outline[1:] + outline[:1], strict=True):
+    if tile in ARCS:
+        cx, cy, _, _, is_disc = ARCS[tile]
+        return ((x - cx) ** 2 + (y - cy) ** 2 < TILE**2) == is_disc
+    sides = SIDES.get(1 if tile in ONE_FACED else tile, [])
+    inside = np.full(np.shape(x), bool(sides))
+    for (x1, y1), (x2, y2) in sides:
         inside &= (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1) > 0
     return inside
 
@@ -79,55 +54,38 @@ def solid(tile: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def stage(level: Level) -> dict[tuple[int, int], int]:
     """{(cx, cy): tile} with the border of full tiles."""
     inner = {(c + 1, r + 1): int(t) for (r, c), t in np.ndenumerate(level.tiles)}
-    return {(x, y): inner.get((x, y), 1) for x in range(WIDTH) for y in range(HEIGHT)}
+    return {(x, y): inner.get((x, y), 1) for x in range(CELLS_X) for y in range(CELLS_Y)}
 
 
 def _edge_lines(tile: int) -> list[tuple[int, int, int, int]]:
     """Straight surfaces of a tile, as (x1, y1, x2, y2): those on its border by half, from left to right or downwards."""
-    if tile in ONE_FACED:
-        ends = [((0, 0), (24, 0)), ((24, 0), (24, 24)), ((0, 24), (24, 24)), ((0, 0), (0, 24))][tile - ONE_FACED[0]]
-        sides = [ends]
-    elif tile in QUARTER_DISCS or tile in FILLETS:
-        inwards = QUARTER_DISCS.get(tile) or FILLETS[tile]
-        x, y = CORNERS[inwards]
-        sides = [((x, y), (24 - x, y)), ((x, y), (x, 24 - y))]
-    else:
-        outline = OUTLINES.get(tile, [])
-        sides = list(zip(outline, outline[1:] + outline[:1], strict=True))
+    sides = [SIDES[1][tile - ONE_FACED[0]]] if tile in ONE_FACED else SIDES.get(tile, [])
+    if tile in ARCS:
+        x, y, _, _, is_disc = ARCS[tile]
+        x, y = (x, y) if is_disc else (TILE - x, TILE - y)
+        sides = [((x, y), (TILE - x, y)), ((x, y), (x, TILE - y))]
     lines = []
-    for (x1, y1), (x2, y2) in sides:
-        x1, y1, x2, y2 = (x1, y1, x2, y2) if (x1, y1) < (x2, y2) else (x2, y2, x1, y1)
-        if x1 != x2 and y1 != y2:
-            lines.append((x1, y1, x2, y2))
-        elif y1 == y2:
-            lines += [(x, y1, x + 12, y1) for x in range(x1, x2, 12)]
-        else:
-            lines += [(x1, y, x1, y + 12) for y in range(y1, y2, 12)]
+    for side in sides:
+        (x1, y1), (x2, y2) = sorted(side)
+        parts = 1 if x1 != x2 and y1 != y2 else (x2 - x1 + y2 - y1) // 12
+        dx, dy = (x2 - x1) // parts, (y2 - y1) // parts
+        lines += [(x1 + k * dx, y1 + k * dy, x1 + (k + 1) * dx, y1 + (k + 1) * dy) for k in range(parts)]
     return lines
 
 
-Distance = Callable[[np.ndarray, np.ndarray], np.ndarray]  # px from points (x, y)
+def _from_line(x1: int, y1: int, x2: int, y2: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    dx, dy = x2 - x1, y2 - y1
+    share = np.clip(((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy), 0, 1)
+    return np.hypot(x - x1 - share * dx, y - y1 - share * dy)
 
 
-def _from_line(x1: int, y1: int, x2: int, y2: int) -> Distance:
-    def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        dx, dy = x2 - x1, y2 - y1
-        share = np.clip(((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy), 0, 1)
-        return np.hypot(x - x1 - share * dx, y - y1 - share * dy)
-
-    return distance
+def _from_arc(cx: int, cy: int, hor: int, ver: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    ends = np.minimum(np.hypot(x - cx - TILE * hor, y - cy), np.hypot(x - cx, y - cy - TILE * ver))
+    facing = ((x - cx) * hor > 0) & ((y - cy) * ver > 0)
+    return np.where(facing, abs(np.hypot(x - cx, y - cy) - TILE), ends)
 
 
-def _from_arc(cx: int, cy: int, hor: int, ver: int) -> Distance:
-    def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        ends = np.minimum(np.hypot(x - cx - 24 * hor, y - cy), np.hypot(x - cx, y - cy - 24 * ver))
-        facing = ((x - cx) * hor > 0) & ((y - cy) * ver > 0)
-        return np.where(facing, abs(np.hypot(x - cx, y - cy) - 24), ends)
-
-    return distance
-
-
-def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], Distance]]:
+def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], partial[np.ndarray]]]:
     """Surfaces of a level's tiles: (left, top, right, bottom) in px, and the distance from it.
 
     Where both tiles at an edge have a surface there, there is none; nor at the rim of the stage.
@@ -137,26 +95,23 @@ def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], Distance]]:
     for (column, row), tile in stage(level).items():
         left, top = TILE * column, TILE * row
         lines.update((left + x1, top + y1, left + x2, top + y2) for x1, y1, x2, y2 in _edge_lines(tile))
-        if tile in QUARTER_DISCS or tile in FILLETS:
-            hor, ver = QUARTER_DISCS.get(tile) or FILLETS[tile]
-            x, y = CORNERS[hor, ver]
-            if tile in FILLETS:
-                x, y, hor, ver = 24 - x, 24 - y, -hor, -ver
-            found.append(((left, top, left + 24, top + 24), _from_arc(left + x, top + y, hor, ver)))
+        if tile in ARCS:
+            x, y, hor, ver, _ = ARCS[tile]
+            found.append(((left, top, left + TILE, top + TILE), partial(_from_arc, left + x, top + y, hor, ver)))
     for (x1, y1, x2, y2), count in lines.items():
-        at_rim = x1 == x2 in (0, TILE * WIDTH) or y1 == y2 in (0, TILE * HEIGHT)
+        at_rim = x1 == x2 in (0, TILE * CELLS_X) or y1 == y2 in (0, TILE * CELLS_Y)
         if count == 1 and not at_rim:
-            found.append(((x1, min(y1, y2), x2, max(y1, y2)), _from_line(x1, y1, x2, y2)))
+            found.append(((x1, min(y1, y2), x2, max(y1, y2)), partial(_from_line, x1, y1, x2, y2)))
     return found
 
 
 def raster(level: Level, points: int) -> np.ndarray:
     """bool[25 * points, 44 * points], y first: which of points x points samples of each tile are solid."""
-    centre = (np.arange(points) + 0.5) * 24 / points
+    centre = (np.arange(points) + 0.5) * TILE / points
     x, y = np.meshgrid(centre, centre)
     tiles = stage(level)
     samples = {tile: solid(tile, x, y) for tile in set(tiles.values())}
-    out = np.zeros((HEIGHT * points, WIDTH * points), bool)
+    out = np.zeros((CELLS_Y * points, CELLS_X * points), bool)
     for (cx, cy), tile in tiles.items():
         out[cy * points : (cy + 1) * points, cx * points : (cx + 1) * points] = samples[tile]
     return out
@@ -178,7 +133,6 @@ ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1
 class EntityTwin:
     """One entity of a level in its initial state.
 
-    number: among those of its kind, in file order.
     x, y: px; of doors with a switch, of the switch.
     place: place in file order.
     index: place in type order.
@@ -188,7 +142,6 @@ class EntityTwin:
     """
 
     kind: int
-    number: int
     x: float
     y: float
     place: int
@@ -202,7 +155,7 @@ class EntityTwin:
 
 def clamped_cell(x: float, y: float) -> tuple[int, int]:
     """Cell of a point in px, inside the stage."""
-    return min(max(math.floor(x / TILE), 0), WIDTH - 1), min(max(math.floor(y / TILE), 0), HEIGHT - 1)
+    return min(max(math.floor(x / TILE), 0), CELLS_X - 1), min(max(math.floor(y / TILE), 0), CELLS_Y - 1)
 
 
 def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
@@ -212,11 +165,9 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
     """
     records = [tuple(int(v) for v in r) for r in level.records]
     found: list[EntityTwin] = []
-    counts: dict[int, int] = {}
 
     def add(kind: int, x: int, y: int, **more: Any) -> None:
-        found.append(EntityTwin(kind, counts.get(kind, 0), UNIT * x, UNIT * y, len(found), **more))
-        counts[kind] = counts.get(kind, 0) + 1
+        found.append(EntityTwin(kind, float(POSITION_UNIT * x), float(POSITION_UNIT * y), len(found), **more))
 
     def add_switched(kind: int, switch: int, **more: Any) -> None:
         x, y = records[switch][1:3] if switch < len(records) else (0, 0)
@@ -233,14 +184,14 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
             add(kinds.EXIT, x, y)
             add_switched(kinds.EXIT_SWITCH, i + (level.exit_count or 0))
         elif kind in kinds.DOORS:
-            px, py, half = UNIT * x, UNIT * y, TILE / 2
+            px, py, half = POSITION_UNIT * x, POSITION_UNIT * y, TILE / 2
             door = (px, py - half, px, py + half) if orientation in (0, 4) else (px - half, py, px + half, py)
             more = {"door": door, "closed": int(kind != kinds.TRAP_DOOR)}
             if kind == kinds.REGULAR_DOOR:
                 add(kind, x, y, **more)
             else:
                 add_switched(kind, i + 1, **more)
-    ordered = sorted(found, key=lambda e: (kinds.EXIT if e.kind == kinds.EXIT_SWITCH else e.kind, e.number, e.kind))
+    ordered = sorted(found, key=lambda e: kinds.EXIT if e.kind == kinds.EXIT_SWITCH else e.kind)
     for i, e in enumerate(ordered):
         e.index = i
         if e.kind == kinds.EXIT:
@@ -249,50 +200,16 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
 
 
 # ---------------------------------------------------------------------------------------------------------------- state
-class EntityState(NamedTuple):
-    """State of an entity, as in ENTITY_DTYPE."""
-
-    active: int
-    state: int
-    closed: int
-    clock: int
-    blocking: int
-
-
-class MoverState(NamedTuple):
-    """An entity that moves, as in MOVER_DTYPE."""
-
-    x: float
-    y: float
-    vx: float
-    vy: float
-    target_x: float
-    target_y: float
-    beam: float
-    order: int
-    entity: int
-    type: int
-    cell_x: int
-    cell_y: int
-    mode: int
-    state: int
-    direction: int
-    timer: int
-    push_x: int
-    push_y: int
-    flag: int
-
-
-assert EntityState._fields == ENTITY_DTYPE.names
-assert MoverState._fields == MOVER_DTYPE.names
+EntityState: Any = namedtuple("EntityState", ENTITY_DTYPE.names or ())  # type: ignore[misc]  # mypy requires literal names
+MoverState: Any = namedtuple("MoverState", MOVER_DTYPE.names or ())  # type: ignore[misc]
 
 
 class StateTwin(NamedTuple):
     """One environment after a frame."""
 
     ninja: dict[str, Any]  # name -> value of the fields of NINJA_DTYPE
-    states: list[EntityState]  # of each entity
-    movers: dict[int, MoverState]  # by index of the entity: those that move (and exits, which stay)
+    states: list[Any]  # EntityState of each entity
+    movers: dict[int, Any]  # index of the entity -> MoverState, of those that move (and exits, which stay)
 
 
 def position(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """Facts of one level for the shadow, computed once: entities, pictures, paths for each state of its doors."""
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class LevelTwin:
         """The StateTwin of an environment on this level: of its ninja, and of its rows of entities and movers."""
         values = dict(zip(NINJA_DTYPE.fields or (), ninja.item(), strict=True))
         states = [EntityState(*state) for state in entities[: len(self.listed)].tolist()]
-        moving = [MoverState(*state) for state in movers[: self._num_movers].tolist()]
+        moving: list[Any] = [MoverState(*state) for state in movers[: self._num_movers].tolist()]
         return StateTwin(values, states, {m.entity: m for m in moving})
 
     def touched(self, now: StateTwin) -> tuple[tuple[int, ...], tuple[int, ...]]:

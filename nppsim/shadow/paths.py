@@ -47,10 +47,8 @@ def _samples_near(tile: int) -> np.ndarray:
     x, y = (a.ravel() for a in np.meshgrid(centre, centre))
     inside = solid(tile, x, y)
     at = SAMPLE * (np.arange(15) - 3)
-    if not inside.any():
-        return np.zeros((15, 15), bool)
     dx, dy = at[:, None, None] - x[inside], at[None, :, None] - y[inside]
-    return (dx * dx + dy * dy).min(axis=2) < BODY * BODY
+    return (dx * dx + dy * dy).min(axis=2, initial=np.inf) < BODY * BODY
 
 
 def _gap(point: Point, x: float, y: float) -> float:
@@ -59,15 +57,19 @@ def _gap(point: Point, x: float, y: float) -> float:
     return math.sqrt(dx * dx + dy * dy)
 
 
+def _around(x: float, y: float, ring: int) -> list[Point]:
+    """The four lattice points around a place, and ``ring`` rings of points around these."""
+    i, j = int(x / SPACING), int(y / SPACING)
+    return [
+        (a, b)
+        for a in range(max(i - ring, 0), min(i + 2 + ring, COLUMNS))
+        for b in range(max(j - ring, 0), min(j + 2 + ring, ROWS))
+    ]
+
+
 def points_within(x: float, y: float, reach: float) -> dict[Point, float]:
     """{lattice point: distance} of those closer than ``reach`` px to a place."""
-    i, j, n = int(x // SPACING), int(y // SPACING), int(reach // SPACING) + 2
-    around = [
-        (a, b)
-        for a in range(max(i - n, 0), min(i + n + 1, COLUMNS))
-        for b in range(max(j - n, 0), min(j + n + 1, ROWS))
-    ]
-    gaps = {p: _gap(p, x, y) for p in around}
+    gaps = {p: _gap(p, x, y) for p in _around(x, y, int(reach / SPACING))}
     return {p: gap for p, gap in gaps.items() if gap < reach}
 
 
@@ -133,19 +135,16 @@ def _free_samples(level: Level, leniency: int) -> np.ndarray:
 
     leniency: 0: what is solid blocks; 1 and 2: only surfaces do.
     """
-    samples = np.ones((4 * (COLUMNS - 1) + 1, 4 * (ROWS - 1) + 1), bool)
+    samples = np.pad(np.ones((4 * (COLUMNS - 1) + 1, 4 * (ROWS - 1) + 1), bool), 3)
     if leniency:
-        x, y = (SAMPLE * np.arange(n, dtype=float) for n in samples.shape)
+        x, y = (SAMPLE * (np.arange(n, dtype=float) - 3) for n in samples.shape)
         for (x1, y1, x2, y2), distance in surfaces(level):
-            near = slice(max(x1 // 3 - 4, 0), x2 // 3 + 5), slice(max(y1 // 3 - 4, 0), y2 // 3 + 5)
+            near = slice(max(x1 // 3 - 1, 0), x2 // 3 + 8), slice(max(y1 // 3 - 1, 0), y2 // 3 + 8)
             samples[near] &= distance(x[near[0], None], y[None, near[1]]) >= SURFACE_BODY
-        return samples
-    for (cx, cy), tile in stage(level).items():
-        for a, b in np.argwhere(_samples_near(tile)).tolist() if tile else ():
-            i, j = 8 * cx + a - 3, 8 * cy + b - 3
-            if 0 <= i < samples.shape[0] and 0 <= j < samples.shape[1]:
-                samples[i, j] = False
-    return samples
+    else:
+        for (cx, cy), tile in stage(level).items():
+            samples[8 * cx : 8 * cx + 15, 8 * cy : 8 * cy + 15] &= ~_samples_near(tile)
+    return samples[3:-3, 3:-3]
 
 
 def _barred(one_ways: Iterable[EntityTwin]) -> np.ndarray:
@@ -273,13 +272,8 @@ class Field:
     def nearest(self, x: float, y: float) -> tuple[float, Point | None]:
         """(px, point) of the path over one of the four points around a place, or over one of those around them if all
         four are blocked."""
-        i, j = int(x / SPACING), int(y / SPACING)
         for ring in (0, 1):
-            around = [
-                (a, b)
-                for a in range(max(i - ring, 0), min(i + 2 + ring, COLUMNS))
-                for b in range(max(j - ring, 0), min(j + 2 + ring, ROWS))
-            ]
+            around = _around(x, y, ring)
             found = [(int(self.distance[p]) * UNIT + _gap(p, x, y), p) for p in around if self.distance[p] >= 0]
             if found:
                 return min(found)

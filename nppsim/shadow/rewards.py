@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nppsim.levels import kinds
+from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.reward import (
     MIN_PATH,
@@ -16,7 +17,7 @@ from nppsim.reward import (
     RewardConfig,
     Terms,
 )
-from nppsim.shadow.geometry import HEIGHT, WIDTH, StateTwin, clamped_cell, position
+from nppsim.shadow.geometry import StateTwin, clamped_cell, position
 from nppsim.shadow.level_twin import LevelTwin
 
 # Cells and blocks of 4, 8 and 16 cells as (size, column, row), in the order of the simulator's ``visited``.
@@ -24,8 +25,8 @@ BLOCK_SIZES = (1, 4, 8, 16)
 BLOCKS = [
     (size, column, row)
     for size in BLOCK_SIZES
-    for column in range(math.ceil(WIDTH / size))
-    for row in range(math.ceil(HEIGHT / size))
+    for column in range(math.ceil(CELLS_X / size))
+    for row in range(math.ceil(CELLS_Y / size))
 ]
 
 

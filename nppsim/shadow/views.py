@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from nppsim.levels import kinds
-from nppsim.observe import layout
+from nppsim.observe import images, layout
 from nppsim.physics.shooters import FIRING, PREFIRE, TARGETING
 from nppsim.shadow.geometry import EntityTwin, StateTwin, clamped_cell, position, velocity
 from nppsim.shadow.level_twin import LevelTwin
@@ -27,11 +27,8 @@ def game_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """float32[26]: the components of ``layout`` by name."""
     ninja = now.ninja
     names = ("standing", "running", "braking", "jumping", "falling", "wall_sliding")
-    values = {f"state_{name}": float(ninja["state"] == k) for k, name in enumerate(names)}
-    values |= {name: ninja[name] for name in ("x", "y", "vx", "vy", "airborne", "walled", "wall_normal")}
-    values |= {name: ninja[name] for name in ("gravity", "drag", "jump_held")}
-    values |= {f"{name}_buffer": ninja[f"{name}_buffer"] for name in ("jump", "floor", "wall", "pad")}
-    values |= {"jump_hold": ninja["hold"], "ceiling_contact": float(ninja["ceiling_count"] > 0)}
+    values = ninja | {f"state_{name}": ninja["state"] == k for k, name in enumerate(names)}
+    values |= {"jump_hold": ninja["hold"], "ceiling_contact": ninja["ceiling_count"] > 0}
     for axis in "xy":
         values[f"floor_normal_{axis}"] = ninja[f"floor_{axis}"]
         values[f"pad_direction_{axis}"] = ninja[f"pad_{axis}"]
@@ -97,18 +94,6 @@ def _offset(e: EntityTwin, now: StateTwin) -> tuple[float, float]:
     return x - now.ninja["x"], y - now.ninja["y"]
 
 
-def _in_window(twin: LevelTwin, now: StateTwin) -> Iterator[tuple[EntityTwin, float, float]]:
-    """(entity, dx, dy) of those whose centre is inside the window of ``surroundings``, px from the ninja."""
-    for e in twin.listed:
-        dx, dy = _offset(e, now)
-        if max(abs(dx), abs(dy)) <= WINDOW_REACH:
-            yield e, dx, dy
-
-
-def _is_mine(e: EntityTwin) -> bool:
-    return e.kind in kinds.MINES
-
-
 def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
     """(x1, y1, x2, y2) of a one-way or of a thwump's deadly face, given where the entity is; None for other entities.
 
@@ -167,7 +152,7 @@ def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
         dx, dy = turret.target_x - now.ninja["x"], turret.target_y - now.ninja["y"]
     if max(abs(dx), abs(dy)) > WINDOW_REACH:
         return None
-    if _is_mine(e):
+    if e.kind in kinds.MINES:
         return dx, dy, MINE_RADIUS[now.states[e.index].state]
     if e.kind == kinds.THWUMP:  # whose centre is in the window, while its face may be outside
         return dx + FACE_AHEAD * e.facing[0], dy + FACE_AHEAD * e.facing[1], FACE_RADIUS
@@ -181,7 +166,7 @@ def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     for e in twin.listed:
         if hazard := _hazard(e, now):
             dx, dy, radius = hazard
-            order = (0, clamped_cell(*position(e, now)), e.place) if _is_mine(e) else (1, (), e.index)
+            order = (0, clamped_cell(*position(e, now)), e.place) if e.kind in kinds.MINES else (1, (), e.index)
             found.append((dx * dx + dy * dy, order, (dx, dy, *velocity(e, now), radius)))
     out = np.zeros(layout.SPECS["hazards"].shape, np.float32)
     out[:, 1] = 2 * WINDOW_REACH  # far below: nothing is there
@@ -196,23 +181,25 @@ def surroundings(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray
     size = layout.SURROUNDINGS_SIZE
     solid, deadly, one_way = out = np.zeros((3, size, size), np.int64)
     solid[:] = _solid_shares(twin, now)
+    ninja_x, ninja_y = now.ninja["x"], now.ninja["y"]
     for e in twin.listed:
         if e.door and now.states[e.index].closed:
             x1, y1, x2, y2 = e.door
             share = np.arange(DOOR_POINTS) / (DOOR_POINTS - 1)
-            left, top = now.ninja["x"] - WINDOW_REACH, now.ninja["y"] - WINDOW_REACH
+            left, top = ninja_x - WINDOW_REACH, ninja_y - WINDOW_REACH
             _dot(solid, (x1 + (x2 - x1) * share - left) / SQUARE, (y1 + (y2 - y1) * share - top) / SQUARE, 255)
-    for e, dx, dy in _in_window(twin, now):
+        if beam := _beam(e, now, ninja_x, ninja_y):
+            _draw(deadly, beam)
+        dx, dy = _offset(e, now)
+        if max(abs(dx), abs(dy)) > WINDOW_REACH:
+            continue
         if e.kind in BODIES and not (e.kind == kinds.SHOVE_THWUMP and now.movers[e.index].state > 1):
             np.maximum(solid, (255 * _covered(dx, dy, BODIES[e.kind])).astype(np.int64), out=solid)
         rocket = e.kind == kinds.ROCKET_TURRET and now.movers[e.index].state == FIRING
-        if rocket or e.kind in KILLERS or (_is_mine(e) and now.states[e.index].state != DORMANT):
+        if rocket or e.kind in KILLERS or (e.kind in kinds.MINES and now.states[e.index].state != DORMANT):
             _spread(deadly, dx, dy)
         if line := _line(e, dx, dy):
             _draw(one_way if e.kind == kinds.ONE_WAY else deadly, line)
-    for e in twin.listed:
-        if beam := _beam(e, now, now.ninja["x"], now.ninja["y"]):
-            _draw(deadly, beam)
     return np.minimum(out, 255).astype(np.uint8)
 
 
@@ -276,44 +263,29 @@ def _shares(at: float) -> list[tuple[int, float]]:
 
 
 # --------------------------------------------------------------------------------------------------------------- images
-GREY = {
-    "deadly": 0,
-    "launch pad": 80,
-    "boost pad": 96,
-    "shut": 112,  # closed exits, dormant mines
-    "gold": 128,
-    "block": 144,
-    "switch": 160,
-    "thwump": 176,
-    "ninja": 192,
-    "exit": 208,
-    "door": 224,
-    "one-way": 240,
-}
 FRAME_SCALE = 2  # px a pixel of ``player_frame``
 VIEW_SCALE = 6  # px a pixel of ``global_view``
 EXIT_HALF = 12.0  # px, half-side of the square of an exit
 MINE_HALF = {True: 3.5, False: 4.0}  # px, by whether it is dormant
 # Kind -> (grey, half-size in px) of each square that stands for it; mines and exits apart.
-_SQUARES = {kind: [(GREY["deadly"], radius)] for kind, radius in KILLERS.items()} | {
-    kinds.GOLD: [(GREY["gold"], 6.0)],
-    kinds.EXIT_SWITCH: [(GREY["switch"], 6.0)],
-    kinds.LOCKED_DOOR: [(GREY["switch"], 5.0)],
-    kinds.TRAP_DOOR: [(GREY["switch"], 5.0)],
-    kinds.LAUNCH_PAD: [(GREY["launch pad"], 6.0)],
-    kinds.BOOST_PAD: [(GREY["boost pad"], 6.0)],
-    kinds.BOUNCE_BLOCK: [(GREY["block"], BODIES[kinds.BOUNCE_BLOCK])],
-    kinds.THWUMP: [(GREY["thwump"], BODIES[kinds.THWUMP])],
+_SQUARES = {kind: [(images.DEADLY, radius)] for kind, radius in KILLERS.items()} | {
+    kinds.GOLD: [(images.GOLD_GREY, 6.0)],
+    kinds.EXIT_SWITCH: [(images.SWITCH_GREY, 6.0)],
+    kinds.LOCKED_DOOR: [(images.SWITCH_GREY, 5.0)],
+    kinds.TRAP_DOOR: [(images.SWITCH_GREY, 5.0)],
+    kinds.LAUNCH_PAD: [(images.PAD_GREY, 6.0)],
+    kinds.BOOST_PAD: [(images.BOOST_GREY, 6.0)],
+    kinds.BOUNCE_BLOCK: [(images.BLOCK_GREY, BODIES[kinds.BOUNCE_BLOCK])],
+    kinds.THWUMP: [(images.THWUMP_GREY, BODIES[kinds.THWUMP])],
     kinds.SHOVE_THWUMP: [
-        (GREY["thwump"], BODIES[kinds.SHOVE_THWUMP]),
-        (GREY["deadly"], KILLERS[kinds.SHOVE_THWUMP]),
+        (images.THWUMP_GREY, BODIES[kinds.SHOVE_THWUMP]),
+        (images.DEADLY, KILLERS[kinds.SHOVE_THWUMP]),
     ],
-    kinds.LASER: [(GREY["deadly"], 5.9)],
-    kinds.CHAINGUN_DRONE: [(GREY["deadly"], 7.5)],
-    kinds.LASER_DRONE: [(GREY["deadly"], 7.5)],
-    kinds.EVIL_NINJA: [(GREY["deadly"], 6.0)],
-    kinds.ROCKET_TURRET: [(GREY["deadly"], 6.0)],
-    kinds.GAUSS_TURRET: [(GREY["deadly"], 6.0)],
+    kinds.LASER: [(images.DEADLY, 5.9)],
+    kinds.CHAINGUN_DRONE: [(images.DEADLY, 7.5)],
+    kinds.LASER_DRONE: [(images.DEADLY, 7.5)],
+    kinds.ROCKET_TURRET: [(images.DEADLY, 6.0)],
+    kinds.GAUSS_TURRET: [(images.DEADLY, 6.0)],
 }
 _NINJA_DISC = np.hypot(*np.ogrid[-5.5:6.5, -5.5:6.5]) <= 5.0  # pixels around the middle of ``player_frame``
 
@@ -321,11 +293,11 @@ _NINJA_DISC = np.hypot(*np.ogrid[-5.5:6.5, -5.5:6.5]) <= 5.0  # pixels around th
 def _squares(e: EntityTwin, now: StateTwin) -> list[tuple[int, float]]:
     """(grey, half-size in px) of the squares that stand for an entity, if it is drawn."""
     state = now.states[e.index]
-    if _is_mine(e):
+    if e.kind in kinds.MINES:
         dormant = state.state == DORMANT
-        return [(GREY["shut" if dormant else "deadly"], MINE_HALF[dormant])]
+        return [(images.EXIT_CLOSED if dormant else images.DEADLY, MINE_HALF[dormant])]
     if e.kind == kinds.EXIT:
-        return [(GREY["exit" if state.clock else "shut"], EXIT_HALF)]
+        return [(images.EXIT_OPEN if state.clock else images.EXIT_CLOSED, EXIT_HALF)]
     return _SQUARES.get(e.kind, []) if state.active else []
 
 
@@ -333,24 +305,35 @@ def _paint(image: np.ndarray, x1: int, y1: int, x2: int, y2: int, grey: int) -> 
     image[max(y1, 0) : max(y2, 0), max(x1, 0) : max(x2, 0)] = grey
 
 
-def _paint_entity(
-    image: np.ndarray, e: EntityTwin, now: StateTwin, scale: int, left: int, top: int, rounding: float
+def _paint_entities(
+    image: np.ndarray,
+    twin: LevelTwin,
+    now: StateTwin,
+    scale: int,
+    corner: tuple[int, int],
+    margin: int,
+    rounding: float,
 ) -> None:
-    """Everything of an entity but a door's segment, on a picture [y, x].
+    """All entities, on a picture [y, x].
 
     scale: px a pixel.
-    left, top: pixels, the picture's corner.
+    corner: x and y of the picture's corner, pixels.
+    margin: pixels in front of a door's segment, to the left and above.
     rounding: added to squares' edges before they are cut to whole pixels.
     """
-    x, y = position(e, now)
-    for grey, half in _squares(e, now):
-        x1, y1, x2, y2 = (math.floor(v / scale + rounding) for v in (x - half, y - half, x + half, y + half))
-        _paint(image, x1 - left, y1 - top, x2 - left, y2 - top, grey)
-    line = _beam(e, now, 0.0, 0.0) or _line(e, x, y)
-    if line:
-        xs, ys = _points(line, scale)
-        grey = GREY["one-way" if e.kind == kinds.ONE_WAY else "deadly"]
-        _dot(image, np.floor(xs / scale) - left, np.floor(ys / scale) - top, grey)
+    left, top = corner
+    for e in twin.listed:
+        if e.door and now.states[e.index].closed:
+            x1, y1, x2, y2 = (int(v / scale) for v in e.door)
+            _paint(image, x1 - margin - left, y1 - margin - top, x2 + 1 - left, y2 + 1 - top, images.DOOR_GREY)
+        x, y = position(e, now)
+        for grey, half in _squares(e, now):
+            x1, y1, x2, y2 = (math.floor(v / scale + rounding) for v in (x - half, y - half, x + half, y + half))
+            _paint(image, x1 - left, y1 - top, x2 - left, y2 - top, grey)
+        if line := _beam(e, now, 0.0, 0.0) or _line(e, x, y):
+            xs, ys = _points(line, scale)
+            grey = images.ONE_WAY_GREY if e.kind == kinds.ONE_WAY else images.DEADLY
+            _dot(image, np.floor(xs / scale) - left, np.floor(ys / scale) - top, grey)
 
 
 def player_frame(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
@@ -358,26 +341,18 @@ def player_frame(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray
     size = layout.PLAYER_FRAME_SIZE
     left, top = (math.floor(now.ninja[axis] / FRAME_SCALE) - size // 2 for axis in "xy")
     image = _cut(twin.frame_picture, left, top, size)
-    for e in twin.listed:
-        if e.door and now.states[e.index].closed:
-            x1, y1, x2, y2 = (int(v / FRAME_SCALE) for v in e.door)
-            _paint(image, x1 - 1 - left, y1 - 1 - top, x2 + 1 - left, y2 + 1 - top, GREY["door"])
-        _paint_entity(image, e, now, FRAME_SCALE, left, top, 0.0)
+    _paint_entities(image, twin, now, FRAME_SCALE, (left, top), 1, 0.0)
     middle = slice(size // 2 - 6, size // 2 + 6)
-    image[middle, middle][_NINJA_DISC] = GREY["ninja"]
+    image[middle, middle][_NINJA_DISC] = images.NINJA_GREY
     return image[:, :, None]
 
 
 def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """uint8[176, 100, 1], x first: the whole level at 6 px a pixel."""
     image = twin.view_picture.copy()
-    for e in twin.listed:
-        if e.door and now.states[e.index].closed:
-            x1, y1, x2, y2 = (int(v / VIEW_SCALE) for v in e.door)
-            _paint(image, x1, y1, x2 + 1, y2 + 1, GREY["door"])
-        _paint_entity(image, e, now, VIEW_SCALE, 0, 0, 0.5)
+    _paint_entities(image, twin, now, VIEW_SCALE, (0, 0), 0, 0.5)
     x, y = (int((now.ninja[axis] - NINJA_RADIUS) / VIEW_SCALE + 0.5) for axis in "xy")
-    _paint(image, x, y, x + 3, y + 3, GREY["ninja"])
+    _paint(image, x, y, x + 3, y + 3, images.NINJA_GREY)
     return image.T[:, :, None]
 
 

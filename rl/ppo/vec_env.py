@@ -30,7 +30,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.env import Levels, as_bank, level_option
 from nppsim.errors import ConfigError
 from nppsim.outcomes import NAMES, WON
-from nppsim.spaces import as_spaces_have_it, observation_space
+from nppsim.spaces import flatten_vectors, observation_space
 from nppsim.states import impossible
 from rl.curriculum import CurriculumConfig, CurriculumManager, make_sampler
 
@@ -216,7 +216,7 @@ class BatchVecEnv(VecEnv):
                 "l": int(episode["decisions"]),
                 "t": round(time.monotonic() - self._begin, 6),
             }
-        final = as_spaces_have_it(sim.final_obs)
+        final = flatten_vectors(sim.final_obs)
         info["terminal_observation"] = {key: values[env].copy() for key, values in final.items()}
         return info
 
@@ -225,7 +225,7 @@ class BatchVecEnv(VecEnv):
         return {"level": level, "level_name": self.sim.bank.levels[level].name}
 
     def _observations(self) -> dict[str, np.ndarray]:
-        return {key: values.copy() for key, values in as_spaces_have_it(self.sim.obs).items()}
+        return {key: values.copy() for key, values in flatten_vectors(self.sim.obs).items()}
 
 
 def make_sb3(levels: Levels | None = None, num_envs: int = 64, *, seed: int = 0, **settings: Any) -> BatchVecEnv:

@@ -10,7 +10,7 @@ from stable_baselines3 import PPO
 
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
-from nppsim.spaces import as_spaces_have_it, observation_space
+from nppsim.spaces import flatten_vectors, observation_space
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
 from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
 from rl.policy.policy import NppPolicy, build_policy, sample_actions
@@ -412,7 +412,7 @@ class RandomObservations(gym.Env):
         self._frames = random_observations(keys, 8)
 
     def _observe(self):
-        return {key: value[self._t] for key, value in as_spaces_have_it(self._frames).items()}
+        return {key: value[self._t] for key, value in flatten_vectors(self._frames).items()}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -445,7 +445,7 @@ def test_plain_ppo_trains_saves_loads_and_predicts(tmp_path):
     assert loaded.policy.statistics.count == statistics.count
     obs = random_observations(layout.VISION_FREE, 20, seed=2)
     assert (loaded.predict(obs, deterministic=True)[0] == model.predict(obs, deterministic=True)[0]).all()
-    handed_out = as_spaces_have_it(obs)
+    handed_out = flatten_vectors(obs)
     assert (loaded.predict(handed_out, deterministic=True)[0] == model.predict(obs, deterministic=True)[0]).all()
     check_optimiser_coverage(loaded.policy)
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from nppsim.errors import ConfigError
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.spaces import as_spaces_have_it
+from nppsim.spaces import flatten_vectors
 from rl.config import ExperimentConfig, StackingConfig
 from rl.policy import checkpoint
 from rl.policy.architectures import ArchitectureError, get_architecture
@@ -142,7 +142,7 @@ def test_checkpoints_restore_stacks(made_up, tmp_path):
 
 def test_gymnasiums_shapes_are_read_too_and_single_frames_are_refused(made_up):
     policy, obs = made_up
-    flat = as_spaces_have_it(obs)
+    flat = flatten_vectors(obs)
     acted, _ = policy.predict(flat, deterministic=True)
     assert (acted == policy.act(obs, deterministic=True)).all()
     one, _ = policy.predict({key: values[0] for key, values in flat.items()}, deterministic=True)
