@@ -1,12 +1,12 @@
-"""Shadow validation: a second, slow path for observations, path distances and rewards, beside the kernels.
+"""Shadow validation: slow second implementations ("twins") of observations, path distances and rewards.
 
     sim = BatchSimulator(levels, 16, shadow=True)   # or NPPSIM_SHADOW=1 in the environment
     sim.step(actions)
     sim.shadow.comparisons, sim.shadow.mismatches
 
-The twins here are plain Python and numpy, written from the documents by other methods (tiles are outlines cut from
-pictures of the whole level, paths are found with a heap); from the kernels' modules they take constants and layouts only.
-What is compared, and what it costs: ``docs/development.md``.
+The twins are written in Python and numpy from the documents.  They use other methods than the kernels, e.g. pictures of the
+whole level and a path search with a heap, and import only constants and layouts from the kernels' modules.
+``docs/development.md`` gives the cost.
 """
 
 import functools
@@ -36,9 +36,9 @@ from nppsim.shadow.views import VIEWS
 if TYPE_CHECKING:
     from nppsim.batch import BatchSimulator
 
-CACHED_LEVELS = 2048  # level twins in memory
-_FIRST_REPORTS = (1_000, 10_000)  # comparisons after which a line is printed,
-_REPORT_EVERY = 100_000  # and after each multiple of this
+CACHED_LEVELS = 2048  # LevelTwins in memory
+_FIRST_REPORTS = (1_000, 10_000)  # numbers of comparisons after which a line is printed
+_REPORT_EVERY = 100_000  # a line is also printed after each multiple of this number
 _NO_HOPS = np.empty(0, np.uint8)
 
 
@@ -56,7 +56,7 @@ class Shadow:
 
     def __init__(self, simulator: "BatchSimulator"):
         bank = simulator.bank
-        self._simulator = weakref.proxy(simulator)  # which owns this shadow
+        self._simulator = weakref.proxy(simulator)  # weak, because the simulator owns this object
         self._twin = functools.lru_cache(CACHED_LEVELS)(lambda level: LevelTwin(bank.levels[level], bank.completions))
         self._facts = {
             "environments": simulator.num_envs,
@@ -97,7 +97,7 @@ class Shadow:
         self._actions = actions.copy()
 
     def after(self, final: np.ndarray) -> None:
-        """Compare the step.  final: bool[N], rows whose last observations of an episode are in ``latest_final``."""
+        """Compare the step.  final: bool[N], True if ``latest_final`` has the last observations of an episode."""
         for i in np.flatnonzero(self._actions >= 0).tolist():
             self._compare_step(i, bool(final[i]))
             self._count(i)
@@ -144,7 +144,7 @@ class Shadow:
         self._check("reward", simulator.rewards[i], sum_in_order(values))
         self._check("terminated", simulator.terminated[i], won or died)
         self._check("truncated", simulator.truncated[i], truncated)
-        ended = bool(simulator.terminated[i] or simulator.truncated[i])  # one wrong flag is reported once
+        ended = bool(simulator.terminated[i] or simulator.truncated[i])  # a wrong flag is reported only once
         if ended:
             outcome = WON if won else (DIED if died else TIMEOUT)
             length = (now.ninja["frame"], ledger.decisions, now.ninja["gold"])
@@ -196,18 +196,18 @@ class Shadow:
         twin: LevelTwin,
         rows: tuple[np.void, np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
-        """rows: ninja, entities, movers and trail of the state that is seen."""
+        """Compare all observations.  rows: ninja, entities, movers and trail of the observed state."""
         simulator, now = self._simulator, twin.state_twin(*rows[:3])
         hop = self._check_paths(i, twin, now)
         for key, values in obs.items():
             if key == "foresight":
                 wanted = foresight(twin, *rows, simulator.bank.world, simulator.frame_skip)
                 self._check(prefix + key, values[i], wanted, layout.SPECS[key].components)
-            elif key != "reachability_features" or len(hop):  # wrong hops lead nowhere; they are reported already
+            elif key != "reachability_features" or len(hop):  # else the hops are wrong, which is reported already
                 self._check(prefix + key, values[i], VIEWS[key](twin, now, hop), layout.SPECS[key].components)
 
     def _check_paths(self, i: int, twin: LevelTwin, now: StateTwin) -> np.ndarray:
-        """The path fields of environment i; returns the simulator's hops, empty if it needed none or they are wrong."""
+        """Compare the path fields; return the simulator's hops uint8[2, 4539], or an empty array if unused or wrong."""
         simulator, config, level = self._simulator, self._simulator.reward_config, now.ninja["level"]
         ended = now.ninja["state"] in (CELEBRATING, DEAD)
         shaped = config.shaping and config.potential == PATH_SHAPING and not ended
@@ -237,15 +237,15 @@ class Shadow:
     def _check(
         self, kind: str, got: ArrayLike, wanted: ArrayLike, names: tuple[str, ...] = (), field: str = ""
     ) -> None:
-        """Compare the bytes of two arrays, records or numbers; ``wanted`` is first cast to the dtype of ``got``.
+        """Compare the bytes of two arrays, records or numbers, after a cast of ``wanted`` to the dtype of ``got``.
 
-        names: of the components along the last axis.
+        names: names of the components along the last axis.
         """
         got = np.asarray(got)
         wanted = np.asarray(wanted, got.dtype)
         if got.tobytes() == wanted.tobytes():
             return
-        for name in got.dtype.names or ():  # not the bytes between the fields
+        for name in got.dtype.names or ():  # bytes between the fields are ignored
             self._check(kind, got[name], wanted[name], field=name)
         if got.dtype.names is None:
             bits = f"u{got.dtype.itemsize}"

@@ -1,4 +1,4 @@
-"""Check the summary of a run with shadow validation; exit with status 1 and the reason if it fails.
+"""Check the summary of a run with shadow validation; exit with status 1 and a reason if the check fails.
 
 python -m nppsim.shadow REPORT.json --environments N --comparisons M
 """
@@ -24,10 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="python -m nppsim.shadow", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("report", type=Path, help="the file that NPPSIM_SHADOW_REPORT named")
-    environments = "of the simulator that the promise is about"
+    parser.add_argument(
+        "report", type=Path, help="summary file, written by the run to the path in NPPSIM_SHADOW_REPORT"
+    )
+    environments = "least number of environments of the simulator that is checked"
     parser.add_flag(Setting(environments, flag="environments", kind=int, default=1, low=1))
-    parser.add_flag(Setting("promised for each environment", flag="comparisons", kind=int, default=1, low=1))
+    comparisons = "least number of comparisons in each of its environments"
+    parser.add_flag(Setting(comparisons, flag="comparisons", kind=int, default=1, low=1))
     return parser
 
 

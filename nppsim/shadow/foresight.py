@@ -1,4 +1,4 @@
-"""The twin of ``foresight``: every branch played from the start, frame by frame, on copies of its own."""
+"""Twin of ``foresight``: simulates every branch from the current state, frame by frame."""
 
 import numpy as np
 
@@ -24,12 +24,12 @@ def foresight(
     world: World,
     frame_skip: int,
 ) -> np.ndarray:
-    """float32[6, 4, 11]: the components of ``layout`` by name, for each action and what follows it.
+    """Return float32[6, 4, 11] (action, continuation, component).
 
-    twin: of the level.
-    ninja, entities, movers, trail: state of the environment, which does not change.
-    world: of the bank.
-    frame_skip: frames of a decision.
+    twin: the level.
+    ninja, entities, movers, trail: state of the environment; not changed.
+    world: ``world`` of the level's LevelBank.
+    frame_skip: frames per decision.
     """
     out = np.zeros(layout.SPECS["foresight"].shape, np.float32)
     if ninja["state"] in ENDED:
@@ -45,14 +45,14 @@ def foresight(
 
 
 def _turned(keys: int) -> int:
-    """The same keys with left and right exchanged."""
+    """Exchange left and right in an input byte."""
     return keys & JUMP | (LEFT if keys & RIGHT else RIGHT if keys & LEFT else 0)
 
 
 def _played(
     twin: LevelTwin, rows: tuple[np.void, np.ndarray, np.ndarray, np.ndarray], world: World, inputs: list[int]
 ) -> tuple[StateTwin, int]:
-    """Return the state after the inputs, or at the end of the episode if that comes first, and the number of frames."""
+    """Simulate the inputs until the episode ends; return the last state and the number of frames."""
     ninja, entities, movers, trail = rows[0].copy(), rows[1].copy(), rows[2].copy(), rows[3].copy()
     for frame, keys in enumerate(inputs):
         tick(ninja, entities, movers, trail, world, keys)

@@ -1,4 +1,4 @@
-"""Tiles as outlines, entities in type order, and the state of an environment, as plain Python values.
+"""Tiles as outlines, entities in type order, and states of environments, as plain Python values.
 
 Source: docs/physics.md, sections 2.2, 2.3, 3.3, 7.4 and 7.10.
 """
@@ -40,7 +40,7 @@ SIDES: dict[int, list[Side]] = {
 
 
 def solid(tile: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which points of a tile (px from its corner) are solid: bool of their shape; one-faced tiles count as full."""
+    """Return True for the solid points of a tile.  x, y: px from its corner.  One-sided tiles count as solid."""
     if tile in ARCS:
         cx, cy, _, _, is_disc = ARCS[tile]
         return ((x - cx) ** 2 + (y - cy) ** 2 < TILE**2) == is_disc
@@ -52,13 +52,13 @@ def solid(tile: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def stage(level: Level) -> dict[tuple[int, int], int]:
-    """{(cx, cy): tile} with the border of full tiles."""
+    """Return {(cx, cy): tile}, including the border of solid tiles."""
     inner = {(c + 1, r + 1): int(t) for (r, c), t in np.ndenumerate(level.tiles)}
     return {(x, y): inner.get((x, y), 1) for x in range(CELLS_X) for y in range(CELLS_Y)}
 
 
 def _edge_lines(tile: int) -> list[tuple[int, int, int, int]]:
-    """Straight surfaces of a tile, as (x1, y1, x2, y2): those on its border by half, from left to right or downwards."""
+    """Return straight surfaces (x1, y1, x2, y2), rightwards or downwards; those on the tile's border in halves of 12 px."""
     sides = [SIDES[1][tile - ONE_FACED[0]]] if tile in ONE_FACED else SIDES.get(tile, [])
     if tile in ARCS:
         x, y, _, _, is_disc = ARCS[tile]
@@ -86,9 +86,9 @@ def _from_arc(cx: int, cy: int, hor: int, ver: int, x: np.ndarray, y: np.ndarray
 
 
 def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], partial[np.ndarray]]]:
-    """Surfaces of a level's tiles: (left, top, right, bottom) in px, and the distance from it.
+    """Return the surfaces of a level's tiles: (left, top, right, bottom), px, and the distance of points (x, y) from it.
 
-    Where both tiles at an edge have a surface there, there is none; nor at the rim of the stage.
+    Surfaces of two tiles at the same edge cancel each other, and the rim of the stage has none.
     """
     lines: Counter[tuple[int, int, int, int]] = Counter()
     found = []
@@ -106,7 +106,7 @@ def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], partial[np.n
 
 
 def raster(level: Level, points: int) -> np.ndarray:
-    """bool[25 * points, 44 * points], y first: which of points x points samples of each tile are solid."""
+    """Sample each tile at points x points places; return bool[25 * points, 44 * points], y first, True if solid."""
     centre = (np.arange(points) + 0.5) * TILE / points
     x, y = np.meshgrid(centre, centre)
     tiles = stage(level)
@@ -118,13 +118,16 @@ def raster(level: Level, points: int) -> np.ndarray:
 
 
 def averaged(image: np.ndarray, size: int) -> np.ndarray:
-    """Means of size x size blocks."""
+    """Return the means of size x size blocks of an image."""
     h, w = image.shape
     return image.reshape(h // size, size, w // size, size).mean(axis=(1, 3))
 
 
 # ------------------------------------------------------------------------------------------------------------- entities
-_PLAIN = frozenset(kinds.CREATING) - {kinds.EXIT, *kinds.DOORS}  # one record, one entity where it says
+_PLAIN = frozenset(kinds.CREATING) - {
+    kinds.EXIT,
+    *kinds.DOORS,
+}  # a record of these types creates one entity at its position
 _Q = math.sqrt(2) / 2
 ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1), (_Q, -_Q))
 
@@ -133,12 +136,12 @@ ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1
 class EntityTwin:
     """One entity of a level in its initial state.
 
-    x, y: px; of doors with a switch, of the switch.
-    place: place in file order.
-    index: place in type order.
-    door: (x1, y1, x2, y2) of its segment, px, of doors only.
-    partner: index of an exit's switch, and of a switch's exit.
-    facing: unit vector (x, y), of one-ways and thwumps only.
+    x, y: position, px; for a door with a switch, that of the switch.
+    place: position in file order.
+    index: position in type order.
+    door: segment (x1, y1, x2, y2) of a door, px.
+    partner: index of an exit's switch or a switch's exit.
+    facing: unit vector (x, y) of a one-way or thwump.
     """
 
     kind: int
@@ -154,14 +157,14 @@ class EntityTwin:
 
 
 def clamped_cell(x: float, y: float) -> tuple[int, int]:
-    """Cell of a point in px, inside the stage."""
+    """Return the cell (cx, cy) of a point in px, clamped to the stage."""
     return min(max(math.floor(x / TILE), 0), CELLS_X - 1), min(max(math.floor(y / TILE), 0), CELLS_Y - 1)
 
 
 def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
-    """The level's entities in type order; an exit's switch directly follows it.
+    """Return the entities of a level in type order; each exit is followed by its switch.
 
-    A switch that the file lacks is at (0, 0) and never active.  completions: with chaser drones and lasers.
+    A switch that is missing in the file is inactive at (0, 0).  completions: include ``kinds.COMPLETIONS``.
     """
     records = [tuple(int(v) for v in r) for r in level.records]
     found: list[EntityTwin] = []
@@ -177,7 +180,7 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
         if kind in kinds.COMPLETIONS and not completions:
             continue
         if kind in _PLAIN:
-            # An oblique thwump faces up.
+            # A thwump with a diagonal orientation faces up.
             turn = 6 if kind == kinds.THWUMP and orientation % 2 else orientation
             add(kind, x, y, facing=ORIENTATIONS[turn] if kind in (kinds.ONE_WAY, kinds.THWUMP) else ())
         elif kind == kinds.EXIT:
@@ -205,21 +208,21 @@ MoverState: Any = namedtuple("MoverState", MOVER_DTYPE.names or ())  # type: ign
 
 
 class StateTwin(NamedTuple):
-    """One environment after a frame."""
+    """State of one environment."""
 
-    ninja: dict[str, Any]  # name -> value of the fields of NINJA_DTYPE
+    ninja: dict[str, Any]  # fields of NINJA_DTYPE
     states: list[Any]  # EntityState of each entity
-    movers: dict[int, Any]  # index of the entity -> MoverState, of those that move (and exits, which stay)
+    movers: dict[int, Any]  # index of the entity -> MoverState
 
 
 def position(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
-    """(x, y) of an entity in a state, px; of doors with a switch, of the switch."""
+    """Return (x, y) of an entity, px; for a door with a switch, those of the switch."""
     at = now.movers.get(entity.index) or entity
     return at.x, at.y
 
 
 def velocity(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
-    """Of an entity in a state, px per frame; beams and crosshairs have none."""
+    """Return the velocity (x, y) of an entity, px per frame; 0 for beams and crosshairs."""
     if entity.kind not in (*kinds.MOVING, kinds.ROCKET_TURRET):
         return 0.0, 0.0
     mover = now.movers[entity.index]

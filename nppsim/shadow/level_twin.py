@@ -1,4 +1,4 @@
-"""Facts of one level for the shadow, computed once: entities, pictures, paths for each state of its doors."""
+"""Data of one level: entities, pictures, and paths for each state of its doors.  Each is computed once."""
 
 import functools
 from typing import Any
@@ -12,14 +12,14 @@ from nppsim.shadow import paths
 from nppsim.shadow.geometry import EntityState, EntityTwin, MoverState, StateTwin, averaged, entities, raster
 from nppsim.shadow.paths import Lattice, PathFields
 
-CACHED_FIELDS = 32  # states of the doors of a level that are remembered
+CACHED_FIELDS = 32  # states of the doors per level
 
 
 class LevelTwin:
-    """One level.  completions: with chaser drones and lasers.
+    """Data of one level.  completions: include the entities of ``kinds.COMPLETIONS``.
 
-    listed: its entities in type order.  exits: the exit doors among them, doors: the doors with switches.
-    fields_for: (closed doors, open exits) -> PathFields, both tuples of indices.
+    listed: entities in type order; exits and doors: the exits and the doors with switches among them.
+    fields_for: function of two tuples of indices, (closed doors, open exits), that returns PathFields.
     """
 
     def __init__(self, level: Level, completions: bool = True):
@@ -33,7 +33,7 @@ class LevelTwin:
 
     @functools.cached_property
     def _lattice(self) -> Lattice:
-        """The lattice with all doors open, no more lenient than a path from the spawn needs."""
+        """Lattice with all doors open, with the smallest leniency for which the spawn has a path."""
         for leniency in range(3):
             lattice = paths.lattice(self.level, self.listed, leniency)
             fields = paths.path_fields(lattice, self.listed, *self.at_start)
@@ -45,44 +45,44 @@ class LevelTwin:
         return paths.path_fields(self._lattice, self.listed, closed, opened)
 
     def state_twin(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> StateTwin:
-        """The StateTwin of an environment on this level: of its ninja, and of its rows of entities and movers."""
+        """Convert the state of an environment.  Arguments: its ninja, and its rows of entities and movers."""
         values = dict(zip(NINJA_DTYPE.fields or (), ninja.item(), strict=True))
         states = [EntityState(*state) for state in entities[: len(self.listed)].tolist()]
         moving: list[Any] = [MoverState(*state) for state in movers[: self._num_movers].tolist()]
         return StateTwin(values, states, {m.entity: m for m in moving})
 
     def touched(self, now: StateTwin) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return what paths depend on: indices of the closed doors, and of the open exits where there are several exits."""
+        """Return the arguments of ``fields_for``.  With one exit, open exits do not matter and are ()."""
         opened = (e.index for e in self.exits if now.states[e.index].clock) if len(self.exits) > 1 else ()
         return tuple(e.index for e in self.doors if now.states[e.index].closed), tuple(opened)
 
     def path_fields(self, now: StateTwin) -> PathFields:
-        """Return the paths for the current doors and exits."""
+        """Return the path fields for the current doors and exits."""
         return self.fields_for(*self.touched(now))
 
     def path(self, now: StateTwin) -> tuple[float, tuple[int, int] | None]:
-        """(px, lattice point) of the remaining path from the ninja over the objective to the exit."""
+        """Return length in px and first lattice point of the path from the ninja over the objective to the exit."""
         fields = self.path_fields(now)
         field = fields.to_exit if now.ninja["switch_taken"] else fields.to_switch
         return field.path(now.ninja["x"], now.ninja["y"])
 
     @functools.cached_property
     def path_start(self) -> float:
-        """Length of the path from the spawn over a switch to the exit in px, rounded to float32 as in a LevelBank."""
+        """Path length from the spawn over a switch to the exit, px, rounded to float32 as in a LevelBank."""
         return float(np.float32(self.fields_for(*self.at_start).to_switch.path(*self.level.spawn)[0]))
 
     @functools.cached_property
     def halves(self) -> np.ndarray:
-        """uint8[52, 90], y first: share of each half-cell that is solid, 0..255, and of those around the stage."""
+        """Solid share of each half-cell, 0..255, with a margin of one: uint8[52, 90], y first."""
         return np.pad((averaged(raster(self.level, 16), 8) * 255).astype(np.uint8), 1, constant_values=255)
 
     @functools.cached_property
     def frame_picture(self) -> np.ndarray:
-        """uint8[302, 530], y first: grey tiles at 2 px a pixel, and one pixel of solid around the stage."""
+        """Picture of the tiles at 2 px per pixel, with a solid margin of one pixel: uint8[302, 530], y first."""
         grey = np.round(64 + 191 * averaged(raster(self.level, 24), 2)).astype(np.uint8)
         return np.pad(grey, 1, constant_values=255)
 
     @functools.cached_property
     def view_picture(self) -> np.ndarray:
-        """uint8[100, 176], y first: grey tiles at 6 px a pixel."""
+        """Picture of the tiles at 6 px per pixel: uint8[100, 176], y first."""
         return np.round(64 + 191 * averaged(raster(self.level, 24), 6)).astype(np.uint8)

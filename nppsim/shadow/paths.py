@@ -1,6 +1,6 @@
-"""Paths through a level: a search by heap on the lattice of 12 px, for any state of doors and exits.
+"""Twin of ``nppsim.paths``: Dijkstra's algorithm with a heap on the lattice of 12 px, for any state of doors and exits.
 
-For its meaning see ``docs/observations.md``, reachability_features; arrays are [column, row] of the lattice.
+``docs/observations.md``, reachability_features, defines the paths.  Arrays are [column, row] of the lattice.
 """
 
 import dataclasses
@@ -18,22 +18,22 @@ from nppsim.shadow.geometry import EntityTwin, solid, stage, surfaces
 
 COLUMNS, ROWS = 89, 51  # lattice points
 SPACING = 12  # px between them
-STRAIGHT, DIAGONAL = 10, 14  # units of a step
-UNIT = 1.2  # px
-MAX_PATH = 8000.0  # px, length where there is no path
+STRAIGHT, DIAGONAL = 10, 14  # units per step
+UNIT = 1.2  # px per unit
+MAX_PATH = 8000.0  # px, length if there is no path
 SAMPLE = 3  # px between samples
-BODY = 9.4  # px, radius of what must fit through
-SURFACE_BODY = 8.4  # px, where only surfaces block
-ONE_WAY_REACH = 17.1  # px along a one-way from its middle
-MINE_REACH = 14.5  # px around a mine where entering a point costs more
-MINE_PRICE = 6  # times as much
-EXIT_REACH = 22.0  # px, touching distances
+BODY = 9.4  # px, radius of the circle that must fit through
+SURFACE_BODY = 8.4  # px, the same if only surfaces block
+ONE_WAY_REACH = 17.1  # px from the middle of a one-way, along it
+MINE_REACH = 14.5  # px around a mine; steps to points in this circle cost more
+MINE_PRICE = 6  # factor of their cost
+EXIT_REACH = 22.0  # px, touching distances of exit, exit switch and door switch
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
-LONGEST = 65533  # units; the simulator's have 16 bits, and the two numbers above this have a meaning:
+LONGEST = 65533  # units, largest length in the simulator's uint16 arrays; two larger numbers mark points:
 BLOCKED = 65534
 UNREACHED = 65535
-DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # numbers of a hop
+DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # a hop is an index into this tuple
 NO_HOP = 255
 Point = tuple[int, int]  # column and row of the lattice
 Goal = tuple[float, float, float, int]  # x, y, touching distance (px), units of path from there
@@ -42,7 +42,7 @@ Goal = tuple[float, float, float, int]  # x, y, touching distance (px), units of
 # -------------------------------------------------------------------------------------------------------------- lattice
 @functools.cache
 def _samples_near(tile: int) -> np.ndarray:
-    """bool[15, 15]: samples around a tile, every 3 px from -9 px, x first, closer to its solid part than BODY."""
+    """Return True for samples nearer than BODY to the solid part of a tile: bool[15, 15], x first, every 3 px from -9 px."""
     centre = np.arange(24) + 0.5
     x, y = (a.ravel() for a in np.meshgrid(centre, centre))
     inside = solid(tile, x, y)
@@ -52,13 +52,13 @@ def _samples_near(tile: int) -> np.ndarray:
 
 
 def _gap(point: Point, x: float, y: float) -> float:
-    """px; not by math.hypot, which rounds differently from the root of the sum of squares."""
+    """Return the distance of a lattice point from a place, px.  math.hypot rounds differently."""
     dx, dy = SPACING * point[0] - x, SPACING * point[1] - y
     return math.sqrt(dx * dx + dy * dy)
 
 
 def _around(x: float, y: float, ring: int) -> list[Point]:
-    """The four lattice points around a place, and ``ring`` rings of points around these."""
+    """Return the four lattice points around a place and ``ring`` rings of points around these."""
     i, j = int(x / SPACING), int(y / SPACING)
     return [
         (a, b)
@@ -68,7 +68,7 @@ def _around(x: float, y: float, ring: int) -> list[Point]:
 
 
 def points_within(x: float, y: float, reach: float) -> dict[Point, float]:
-    """{lattice point: distance} of those closer than ``reach`` px to a place."""
+    """Return {lattice point: distance in px} for the points nearer than ``reach`` px to a place."""
     gaps = {p: _gap(p, x, y) for p in _around(x, y, int(reach / SPACING))}
     return {p: gap for p, gap in gaps.items() if gap < reach}
 
@@ -77,10 +77,10 @@ def points_within(x: float, y: float, reach: float) -> dict[Point, float]:
 class Lattice:
     """The lattice with some doors closed.
 
-    samples: bool[353, 201], free of tiles; every 3 px.
-    price: int16[89, 51], of entering each point; 0: blocked.
-    right, down: bool[89, 51], whether a point is joined to its right, and to its lower neighbour.
-    barred: bool[8, 89, 51], whether a one-way bars the step from a point in each of DIRECTIONS.
+    samples: bool[353, 201], True if no tile blocks the sample; one sample every 3 px.
+    price: int16[89, 51], cost factor of steps to each point; 0 if it is blocked.
+    right, down: bool[89, 51], True if a point is joined to its right or lower neighbour.
+    barred: bool[8, 89, 51], True if a one-way blocks the step from a point in each of DIRECTIONS.
     """
 
     samples: np.ndarray
@@ -91,7 +91,7 @@ class Lattice:
 
     @functools.cached_property
     def steps(self) -> list[np.ndarray]:
-        """Of each of DIRECTIONS bool[89, 51]: whether a step in this direction leads from a point to a free one."""
+        """bool[89, 51] for each of DIRECTIONS: True if a step from a point in this direction is possible."""
         straight = {
             (1, 0): self.right,
             (-1, 0): _moved(self.right, -1, 0),
@@ -114,26 +114,26 @@ class Lattice:
 
     @functools.cached_property
     def arrivals(self) -> list[np.ndarray]:
-        """Of each of DIRECTIONS bool[89, 51]: whether a step leads to a point from its neighbour in this direction."""
+        """bool[89, 51] for each of DIRECTIONS: True if a step to a point from its neighbour in this direction is possible."""
         return [_moved(self.steps[DIRECTIONS.index((-dx, -dy))], dx, dy) for dx, dy in DIRECTIONS]
 
 
 def _moved(array: np.ndarray, dx: int, dy: int) -> np.ndarray:
-    """The values of the neighbours at (dx, dy); 0 outside of the lattice."""
+    """Return the values of the neighbours at (dx, dy); 0 outside the lattice."""
     padded = np.pad(array, 1)
     return padded[1 + dx : 1 + dx + array.shape[0], 1 + dy : 1 + dy + array.shape[1]]
 
 
 def _openings(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Free points, and which are joined to their right and lower neighbours: bool[89, 51] each."""
+    """Return bool[89, 51] three times: free points, joined to the right neighbour, joined to the lower neighbour."""
     squares = np.lib.stride_tricks.sliding_window_view(np.pad(samples, 2), (5, 5))[::4, ::4]
     return np.any(squares, axis=(2, 3)), np.any(squares[:, :, -1], axis=2), np.any(squares[:, :, :, -1], axis=2)
 
 
 def _free_samples(level: Level, leniency: int) -> np.ndarray:
-    """bool[353, 201], samples that are free of tiles.
+    """Return True for samples that tiles do not block: bool[353, 201].
 
-    leniency: 0: what is solid blocks; 1 and 2: only surfaces do.
+    leniency: with 0, the solid parts of tiles block; with 1 and 2, only their surfaces do.
     """
     samples = np.pad(np.ones((4 * (COLUMNS - 1) + 1, 4 * (ROWS - 1) + 1), bool), 3)
     if leniency:
@@ -148,7 +148,7 @@ def _free_samples(level: Level, leniency: int) -> np.ndarray:
 
 
 def _barred(one_ways: Iterable[EntityTwin]) -> np.ndarray:
-    """bool[8, 89, 51]: steps that lead from the front of a one-way to behind it."""
+    """Return True for steps from the front of a one-way to its back: bool[8, 89, 51]."""
     barred = np.zeros((8, COLUMNS, ROWS), bool)
     px, py = SPACING * np.arange(COLUMNS)[:, None], SPACING * np.arange(ROWS)[None, :]
     for e in one_ways:
@@ -163,9 +163,10 @@ def _barred(one_ways: Iterable[EntityTwin]) -> np.ndarray:
 
 
 def lattice(level: Level, listed: list[EntityTwin], leniency: int = 0) -> Lattice:
-    """The lattice with all doors open.
+    """Return the lattice with all doors open.
 
-    leniency: 0: what is solid blocks, and one-ways from their front; 1: instead of what is solid, surfaces; 2: only they.
+    leniency: 0: solid parts of tiles and the fronts of one-ways block.  1: surfaces of tiles and the fronts of one-ways
+        block.  2: only surfaces of tiles block.
     """
     samples = _free_samples(level, leniency)
     free, right, down = _openings(samples)
@@ -179,12 +180,12 @@ def lattice(level: Level, listed: list[EntityTwin], leniency: int = 0) -> Lattic
 
 
 def with_doors(open_: Lattice, doors: Iterable[EntityTwin]) -> Lattice:
-    """The lattice with these doors closed: each takes away what it blocks alone."""
+    """Return the lattice with these doors closed.  The effect of each door is computed alone."""
     price, right, down = open_.price.copy(), open_.right.copy(), open_.down.copy()
     for e in doors:
         x1, y1, x2, y2 = e.door
         middle = round((x1 + x2) / 2 / SPACING), round((y1 + y2) / 2 / SPACING)
-        # Points around the door, and one more on each side, whose squares are cut off and which the door does not reach.
+        # Points around the door, and one more on each side: their squares are incomplete, but the door does not reach them.
         (i, i_end), (j, j_end) = (
             (max(at - 5, 0), min(at + 5, size - 1)) for at, size in zip(middle, (COLUMNS, ROWS), strict=True)
         )
@@ -201,7 +202,7 @@ def with_doors(open_: Lattice, doors: Iterable[EntityTwin]) -> Lattice:
 
 
 def without_points(lattice: Lattice, points: Iterable[Point]) -> Lattice:
-    """The lattice without some points."""
+    """Return the lattice with some points blocked."""
     price = lattice.price.copy()
     for p in points:
         price[p] = 0
@@ -210,16 +211,16 @@ def without_points(lattice: Lattice, points: Iterable[Point]) -> Lattice:
 
 # --------------------------------------------------------------------------------------------------------------- fields
 def dijkstra(lattice: Lattice, seeds: dict[Point, int], fixed: np.ndarray | None = None) -> np.ndarray:
-    """int32[89, 51], units of path left, -1: not reached.  A step costs its length times the price where it ends; corners
-    are not cut.
+    """Return the path length from each point in units, int32[89, 51]; -1 if there is no path.
 
-    seeds: {point: units}.
-    fixed: int32[89, 51], lengths that do not change, -1: the others.
+    A step costs its length times the price of the point where it ends.
+    seeds: {point: units}, lengths at the goals.
+    fixed: int32[89, 51], lengths that do not change; -1 for all other points.
     """
     arrivals = [(direction, free.tolist()) for direction, free in zip(DIRECTIONS, lattice.arrivals, strict=True)]
     price = lattice.price.tolist()
     best = np.full((COLUMNS, ROWS), -1, np.int32)
-    kept = best if fixed is None else fixed
+    given = best if fixed is None else fixed
     heap = [(length, point) for point, length in seeds.items()]
     heapq.heapify(heap)
     while heap:
@@ -228,7 +229,7 @@ def dijkstra(lattice: Lattice, seeds: dict[Point, int], fixed: np.ndarray | None
             continue
         best[i, j] = length
         for (dx, dy), free in arrivals:
-            if free[i][j] and best[i + dx, j + dy] < 0 and kept[i + dx, j + dy] < 0:
+            if free[i][j] and best[i + dx, j + dy] < 0 and given[i + dx, j + dy] < 0:
                 after = length + (DIAGONAL if dx and dy else STRAIGHT) * price[i][j]
                 if after <= LONGEST:
                     heapq.heappush(heap, (after, (i + dx, j + dy)))
@@ -236,7 +237,7 @@ def dijkstra(lattice: Lattice, seeds: dict[Point, int], fixed: np.ndarray | None
 
 
 def seeds_around(lattice: Lattice, goals: Iterable[Goal]) -> dict[Point, int]:
-    """{point: units} of the free points within touching distance of goals."""
+    """Return {point: units} for the free points within touching distance of goals."""
     seeds: dict[Point, int] = {}
     for x, y, reach, offset in goals:
         for p, gap in points_within(x, y, reach).items():
@@ -250,9 +251,9 @@ def seeds_around(lattice: Lattice, goals: Iterable[Goal]) -> dict[Point, int]:
 class Field:
     """Path lengths to one objective.
 
-    lattice: with its doors.
-    distance: as ``dijkstra``.
-    seeds: units of the points where the objective, or a door switch on the path, is touched.
+    lattice: lattice with the closed doors.
+    distance: result of ``dijkstra``.
+    seeds: {point: units} of the points that touch the objective or a door switch on the path.
     """
 
     lattice: Lattice
@@ -260,18 +261,20 @@ class Field:
     seeds: dict[Point, int]
 
     def path(self, x: float, y: float) -> tuple[float, Point | None]:
-        """(px, point) of the path from a place, (MAX_PATH, None) if there is none; longer paths read MAX_PATH - UNIT."""
+        """Return (px, first point) of the path from a place, at most MAX_PATH - UNIT px; (MAX_PATH, None) without a path."""
         length, point = self.nearest(x, y)
         return (MAX_PATH, None) if point is None else (min(length, MAX_PATH - UNIT), point)
 
     def units(self, x: float, y: float) -> int | None:
-        """Whole units of the path from a place, None if there is none."""
+        """Return the length of the path from a place in whole units; None without a path."""
         length, point = self.nearest(x, y)
         return None if point is None else int(length / UNIT)
 
     def nearest(self, x: float, y: float) -> tuple[float, Point | None]:
-        """(px, point) of the path over one of the four points around a place, or over one of those around them if all
-        four are blocked."""
+        """Return (px, first point) of the shortest path over the four points around a place.
+
+        If all four are blocked, the twelve points around them are tried, too.
+        """
         for ring in (0, 1):
             around = _around(x, y, ring)
             found = [(int(self.distance[p]) * UNIT + _gap(p, x, y), p) for p in around if self.distance[p] >= 0]
@@ -282,9 +285,9 @@ class Field:
         return math.inf, None
 
     def wrong_hops(self, hop: np.ndarray) -> np.ndarray:
-        """bool[89, 51]: points whose hop (uint8[89, 51], a number of DIRECTIONS) is no step of a shortest path.
+        """Return True for points whose hop is not a step of any shortest path: bool[89, 51].
 
-        Of equally short paths any will do.  A goal has NO_HOP, and so has a point from where there is no path.
+        hop: uint8[89, 51], index into DIRECTIONS; NO_HOP for goals and points without a path.
         """
         at_goal = np.zeros(hop.shape, bool)
         for p, length in self.seeds.items():
@@ -299,7 +302,7 @@ class Field:
 
 
 def follow(hop: np.ndarray, point: Point, steps: int) -> Point:
-    """Where ``steps`` hops lead to from a point, or the goal before."""
+    """Return the point after at most ``steps`` hops."""
     for _ in range(steps):
         if hop[point] == NO_HOP:
             break
@@ -309,7 +312,7 @@ def follow(hop: np.ndarray, point: Point, steps: int) -> Point:
 
 
 def first_path(field: Field, point: Point) -> Iterator[tuple[Point, int]]:
-    """(point, number of DIRECTIONS) of each step of the first of the shortest paths."""
+    """Yield (point, index into DIRECTIONS) for each step of a shortest path; the smallest index wins ties."""
     while True:
         for number, ((dx, dy), free) in enumerate(zip(DIRECTIONS, field.lattice.steps, strict=True)):
             other = (point[0] + dx, point[1] + dy)
@@ -324,7 +327,7 @@ def first_path(field: Field, point: Point) -> Iterator[tuple[Point, int]]:
 
 
 def _on_path(field: Field, x: float, y: float, door: EntityTwin) -> bool:
-    """Return True if the path from a place leads through a door."""
+    """Return True if the path from a place crosses a door."""
     _, point = field.nearest(x, y)
     x1, y1, x2, y2 = door.door
     near = [
@@ -339,10 +342,10 @@ def _on_path(field: Field, x: float, y: float, door: EntityTwin) -> bool:
 
 
 def _to_switches(field: Field, onward: Field, closed: list[EntityTwin]) -> Field:
-    """Extend a field to where doors cut its goals off.
+    """Extend a field to points that closed doors separate from its goals.
 
-    Where the doors cut the path off, it leads to the switch of a closed locked door on the path, and on as if locked doors
-    were open; from where that switch is cut off, to that of a door on the path there, and so on.
+    The path from such a point leads to the switch of a closed locked door on the path, and from there on as if locked doors
+    were open.  If closed doors separate the point from this switch, the rule is applied to the path to the switch.
     """
     shut, distance, seeds, unlocked = field.lattice, field.distance, dict(field.seeds), onward.lattice
     pending = [e for e in closed if e.kind == kinds.LOCKED_DOOR and e.active]
@@ -360,14 +363,16 @@ def _to_switches(field: Field, onward: Field, closed: list[EntityTwin]) -> Field
             continue
         seeds |= new
         distance = dijkstra(shut, new, distance)
-        unlocked = with_doors(unlocked, [door for door, _ in wanted])  # closed until their switches are reached
+        unlocked = with_doors(
+            unlocked, [door for door, _ in wanted]
+        )  # they are closed until their switches are reached
         reached = _lengths(distance)
         onward = Field(unlocked, dijkstra(unlocked, reached), reached)
     return Field(shut, distance, seeds)
 
 
 def _lengths(distance: np.ndarray) -> dict[Point, int]:
-    """{point: units} of the points that are reached."""
+    """Return {point: units} for the points with a path."""
     return {(i, j): int(distance[i, j]) for i, j in np.argwhere(distance >= 0).tolist()}
 
 
@@ -379,12 +384,12 @@ def _straight_to(lattice: Lattice, goals: Iterable[Goal]) -> Field:
 def field(
     open_: Lattice, doors: list[EntityTwin], closed: list[EntityTwin], goals: tuple[Goal, ...], needed: tuple[int, ...]
 ) -> tuple[Field, Field]:
-    """Paths to ``goals``, for one set of closed doors with switches, and what they were if locked doors were open.
+    """Return the fields of ``goals`` with the doors ``closed``, and with the trap doors among them closed.
 
     doors: all doors with switches.
-    needed: indices of trap doors that are needed after the goals.
+    needed: indices of trap doors that the ninja must pass after the goals.
 
-    Paths do not touch the switch of a trap door that is needed on the rest of them, where there are such paths.
+    If possible, paths do not touch the switch of a trap door that they cross later.
     """
     shut, unlocked = with_doors(open_, closed), with_doors(open_, [e for e in closed if e.kind == kinds.TRAP_DOOR])
     onward = _straight_to(unlocked, goals)
@@ -402,18 +407,18 @@ def field(
 
 
 def _closing(doors: list[EntityTwin], closed: list[EntityTwin]) -> list[EntityTwin]:
-    """Trap doors whose switches have not been touched."""
+    """Return the trap doors whose switches have not been touched."""
     return [e for e in doors if e.kind == kinds.TRAP_DOOR and e.active and e not in closed]
 
 
 @dataclass(eq=False)
 class PathFields:
-    """The fields of a level for one state of its doors and exits.
+    """Fields of a level for one state of its doors and exits.
 
-    to_switch: over a switch to its own exit.
-    to_exit: to the open exits, to all while none is open.
-    onward: least units from a switch to its exit, None if there is no path.
-    accepted: hops found to be right.
+    to_switch: paths over an exit switch to its exit.
+    to_exit: paths to the open exits, or to all exits if none is open.
+    onward: units of the shortest path from a switch to its exit; None without a path.
+    accepted: bytes of hops that were correct.
     """
 
     to_switch: Field
@@ -423,7 +428,7 @@ class PathFields:
 
     @functools.cached_property
     def distances(self) -> np.ndarray:
-        """uint16[2, 4539]: both fields as the simulator stores them."""
+        """Both fields in the format of the simulator, uint16[2, 4539]."""
         parts = [
             np.where(f.lattice.price == 0, BLOCKED, np.where(f.distance < 0, UNREACHED, f.distance)).ravel()
             for f in (self.to_switch, self.to_exit)
@@ -431,7 +436,7 @@ class PathFields:
         return np.stack(parts).astype(np.uint16)
 
     def wrong_hops(self, hop: np.ndarray) -> np.ndarray:
-        """int64[n, 3]: (field, column, row) of the hops (uint8[2, 4539]) that are no step of a shortest path."""
+        """Return (field, column, row) of hops that are not a step of any shortest path, int64[n, 3].  hop: uint8[2, 4539]."""
         if hop.tobytes() == self.accepted:
             return np.empty((0, 3), np.int64)
         tables = hop.reshape(2, COLUMNS, ROWS)
@@ -444,11 +449,11 @@ class PathFields:
 def path_fields(
     open_: Lattice, listed: list[EntityTwin], closed: Iterable[int], opened: Iterable[int] = ()
 ) -> PathFields:
-    """The path fields of a level.
+    """Return the path fields of a level.
 
-    open_: with all doors open.
+    open_: lattice with all doors open.
     closed: indices of the closed doors with switches.
-    opened: of the open exits.
+    opened: indices of the open exits.
     """
     doors, shut = [e for e in listed if e.kind in kinds.SWITCH_OF_DOOR], [listed[k] for k in closed]
     field_to = functools.cache(lambda goals, needed: field(open_, doors, shut, goals, needed))

@@ -1,4 +1,4 @@
-"""The reward ledger of an episode, decision by decision, from the frames that were played."""
+"""Rewards of an episode, computed decision by decision from the states after each frame."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from nppsim.reward import (
 from nppsim.shadow.geometry import StateTwin, clamped_cell, position
 from nppsim.shadow.level_twin import LevelTwin
 
-# Cells and blocks of 4, 8 and 16 cells as (size, column, row), in the order of the simulator's ``visited``.
+# Cells and square blocks of cells as (size, column, row), in the order of the simulator's ``visited``.
 BLOCK_SIZES = (1, 4, 8, 16)
 BLOCKS = [
     (size, column, row)
@@ -31,7 +31,7 @@ BLOCKS = [
 
 
 def sum_in_order(values: Sequence[float]) -> float:
-    """Sum from left to right, rounded at each step (Python's own ``sum`` of floats may carry the rounding along)."""
+    """Sum from left to right, rounded after each addition; Python's ``sum`` of floats compensates rounding errors."""
     result = 0.0
     for value in values:
         result += value
@@ -41,17 +41,18 @@ def sum_in_order(values: Sequence[float]) -> float:
 class Ledger:
     """The rewards of one running episode.
 
-    config, gamma: as the simulator's.
+    config, gamma: see BatchSimulator.
     twin: the level.
-    now: the StateTwin at the start.
+    now: state at the start.
 
-    potential: phi of the present state.
-    path_start: px, length of the level's path.
-    best: px, smallest straight distance to the objective so far.
-    given: phases (switch taken) whose proximity was rewarded.
-    visited: set of BLOCKS.
-    decisions: so far.
-    terms: list of the sums of ``reward.TERMS``.
+    Attributes:
+    potential: phi of the current state.
+    path_start: path length of the level, px.
+    best: smallest straight-line distance to the objective, px.
+    given: values of "switch taken" for which ``proximity`` was paid.
+    visited: visited elements of BLOCKS.
+    decisions: number of decisions.
+    terms: sums of ``reward.TERMS``.
     """
 
     def __init__(self, config: RewardConfig, gamma: float, twin: LevelTwin, now: StateTwin):
@@ -65,25 +66,24 @@ class Ledger:
         self.decisions = 0
         self.terms = [0.0] * NUM_TERMS
 
-    def resume(self, progress: np.void, terms: np.ndarray, visited: np.ndarray) -> "Ledger":
-        """Take over what the state does not say from the simulator's rows; returns itself.
+    def resume(self, progress: np.void, terms: np.ndarray, visited: np.ndarray) -> None:
+        """Copy everything from the simulator's rows that the state does not determine.
 
-        The potential and the path's length are not taken over: they follow from the state.
+        Potential and path length follow from the state.
         """
         self.best, self.decisions = float(progress["best"]), int(progress["decisions"])
         self.given = {bool(phase) for phase in (0, 1) if progress["near"] >> phase & 1}
         self.visited = {BLOCKS[k] for k in np.flatnonzero(visited)}
         self.terms = terms.tolist()
-        return self
 
     def progress(self) -> dict[str, float]:
-        """Name -> value of the fields of ``decision.PROGRESS_DTYPE``."""
+        """Return the fields of ``decision.PROGRESS_DTYPE``."""
         near = sum(1 << phase for phase in self.given)
         values = {"potential": self.potential, "path_start": self.path_start, "best": self.best}
         return values | {"decisions": self.decisions, "near": near}
 
     def visited_flags(self, size: int) -> np.ndarray:
-        """uint8[size]: the simulator's ``visited``; it has one entry, 0, where exploration is not rewarded."""
+        """Return ``visited`` as the simulator stores it, uint8[size]; size is 1 if exploration is not rewarded."""
         return np.array([block in self.visited for block in BLOCKS[:size]], np.uint8)
 
     @staticmethod
@@ -92,13 +92,13 @@ class Ledger:
         return [(size, cx // size, cy // size) for size in BLOCK_SIZES]
 
     def _straight(self, now: StateTwin) -> float:
-        """px to the nearest open exit once a switch is taken, to the nearest switch before; the diagonal at most."""
+        """Return the straight-line distance to the nearest objective, px, at most the stage diagonal."""
         if now.ninja["switch_taken"]:
             goals = [e for e in self.twin.exits if now.states[e.index].clock]
         else:
             goals = [e for e in self.twin.listed if e.kind == kinds.EXIT_SWITCH]
         offsets = [(x - now.ninja["x"], y - now.ninja["y"]) for x, y in (position(e, now) for e in goals)]
-        # Not math.hypot, which rounds differently from the root of the sum of squares.
+        # math.hypot rounds differently.
         return min([math.sqrt(dx * dx + dy * dy) for dx, dy in offsets] + [STAGE_DIAGONAL])
 
     def _potential(self, now: StateTwin) -> float:
@@ -111,7 +111,7 @@ class Ledger:
         return c.shaping * (self.path_start - min(path, 2 * self.path_start)) / max(self.path_start, MIN_PATH)
 
     def decide(self, frames: Sequence[StateTwin]) -> Terms:
-        """The reward of one decision; frames: the StateTwin after each of its frames."""
+        """Return the reward of one decision.  frames: states after each of its frames."""
         c, now = self.config, frames[-1]
         first_touch = bool(now.ninja["switch_taken"]) and not self.taken
         self.taken |= first_touch

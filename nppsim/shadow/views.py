@@ -1,4 +1,7 @@
-"""The observations, each from the documented meaning (``docs/observations.md``) of their components."""
+"""Twins of the observations, written from ``docs/observations.md``.
+
+Arguments of each twin: the level, the state, and the simulator's hops uint8[2, 4539].
+"""
 
 import hashlib
 import math
@@ -15,8 +18,8 @@ from nppsim.shadow.paths import COLUMNS, MAX_PATH, ROWS, SPACING, UNIT, follow
 
 SQUARE = 12  # px, side of a square of ``surroundings``
 WINDOW_REACH = layout.SURROUNDINGS_SIZE * SQUARE // 2  # px from the ninja to the edge of ``surroundings``
-FINE = 16  # steps per square in which the window moves
-WAYPOINT_HOPS = (3, 10)  # to the two way-points
+FINE = 16  # the window moves in steps of 1 / FINE of a square
+WAYPOINT_HOPS = (3, 10)  # hops to the two way-points
 NINJA_RADIUS = 10  # px
 DORMANT = 1  # state of a mine
 MINE_RADIUS = (4.0, 3.5, 4.5)  # px, by state: armed, dormant, arming
@@ -24,7 +27,7 @@ MINE_RADIUS = (4.0, 3.5, 4.5)  # px, by state: armed, dormant, arming
 
 # -------------------------------------------------------------------------------------------------------------- vectors
 def game_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """float32[26]: the components of ``layout`` by name."""
+    """Return float32[26]."""
     ninja = now.ninja
     names = ("standing", "running", "braking", "jumping", "falling", "wall_sliding")
     values = ninja | {f"state_{name}": ninja["state"] == k for k, name in enumerate(names)}
@@ -36,7 +39,7 @@ def game_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
 
 
 def reachability_features(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """float32[9].  hop: uint8[2, 4539], the simulator's: of several shortest paths it says which one was chosen."""
+    """Return float32[9].  The hops select one of several shortest paths."""
     taken = now.ninja["switch_taken"]
     px, point = twin.path(now)
     if point is None:
@@ -49,7 +52,7 @@ def reachability_features(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> n
 
 
 def entity_positions(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """float32[6]: ninja, then switch and door of an open exit, else of the first exit whose switch is left, else zeros."""
+    """Return float32[6]: ninja; switch and door of an open exit, else of the first exit with an active switch, else zeros."""
     opened = [e for e in twin.exits if now.states[e.index].clock]
     left = [e for e in twin.exits if now.states[e.partner].active]
     out = [now.ninja["x"], now.ninja["y"], 0.0, 0.0, 0.0, 0.0]
@@ -59,7 +62,7 @@ def entity_positions(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.nda
 
 
 def switch_states(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """float32[25]: five locked doors: switch, middle of the door, open."""
+    """Return float32[25] for five locked doors: switch, middle of the door, open."""
     out = np.zeros((layout.NUM_DOORS, 5), np.float32)
     for i, e in enumerate([e for e in twin.listed if e.kind == kinds.LOCKED_DOOR][: layout.NUM_DOORS]):
         x1, y1, x2, y2 = e.door
@@ -68,7 +71,7 @@ def switch_states(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarra
 
 
 # ------------------------------------------------------------------------------------------ hazards and their pictures
-KILLERS = {  # px, radius of what kills
+KILLERS = {  # deadly entity -> radius, px
     kinds.ZAP_DRONE: 7.5,
     kinds.CHASER_DRONE: 7.5,
     kinds.MINI_DRONE: 4.0,
@@ -78,26 +81,26 @@ KILLERS = {  # px, radius of what kills
     kinds.SHOVE_THWUMP: 8.0,
 }
 _SHOOTERS = {kinds.LASER, *kinds.SHOOTING_DRONES, *kinds.TURRETS}
-BODIES = {kinds.BOUNCE_BLOCK: 9.0, kinds.THWUMP: 9.0, kinds.SHOVE_THWUMP: 12.0}  # px, half-sides of solid squares
+BODIES = {kinds.BOUNCE_BLOCK: 9.0, kinds.THWUMP: 9.0, kinds.SHOVE_THWUMP: 12.0}  # half-sides of solid squares, px
 ONE_WAY_HALF = 12.0  # px, half the length of a one-way
 FACE_HALF = 7.0  # px, half the width of a thwump's deadly face
 FACE_AHEAD = 11.0  # px from the centre of a thwump to its face
-FACE_RADIUS = 2.0  # px, of a face listed as a hazard
-BEAM_RADIUS = 0.1  # px, of a beam listed as a hazard
-LINE_GAP = SQUARE / 2  # px between the points along lines whose squares are filled
-DOOR_POINTS = 5  # along a closed door
+FACE_RADIUS = 2.0  # px, radius of a face in ``hazards``
+BEAM_RADIUS = 0.1  # px, radius of a beam in ``hazards``
+LINE_GAP = SQUARE / 2  # px between points along a line; the squares below them are filled
+DOOR_POINTS = 5  # points along a closed door
 
 
 def _offset(e: EntityTwin, now: StateTwin) -> tuple[float, float]:
-    """Place of an entity, px from the ninja."""
+    """Return (dx, dy) of an entity, px from the ninja."""
     x, y = position(e, now)
     return x - now.ninja["x"], y - now.ninja["y"]
 
 
 def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
-    """(x1, y1, x2, y2) of a one-way or of a thwump's deadly face, given where the entity is; None for other entities.
+    """Return (x1, y1, x2, y2) of a one-way or a thwump's deadly face; None for other entities.
 
-    Relative to the ninja if (x, y) is: moving the line afterwards would round differently.
+    x, y: position of the entity, absolute or relative to the ninja.  Moving the line afterwards would round differently.
     """
     fx, fy = e.facing or (0, 0)
     if e.kind == kinds.ONE_WAY:
@@ -111,7 +114,7 @@ def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float
 
 
 def _beam(e: EntityTwin, now: StateTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
-    """(x1, y1, x2, y2) of the beam of a laser or shooter, px from (x, y); None if there is none."""
+    """Return (x1, y1, x2, y2) of the beam of a laser, turret or drone, px from (x, y); None without a beam."""
     if e.kind not in _SHOOTERS:
         return None
     shooter = now.movers[e.index]
@@ -125,7 +128,7 @@ def _beam(e: EntityTwin, now: StateTwin, x: float, y: float) -> tuple[float, flo
 
 
 def _points(line: tuple[float, float, float, float], gap: float) -> tuple[np.ndarray, np.ndarray]:
-    """x and y of points along a line, as far apart as ``gap`` at most along each axis; both ends are among them."""
+    """Return x and y of points along a line including its ends, at most ``gap`` apart along each axis."""
     x1, y1, x2, y2 = line
     steps = math.ceil(max(abs(x2 - x1), abs(y2 - y1)) / gap)
     share = np.arange(steps + 1) / max(steps, 1)
@@ -133,7 +136,7 @@ def _points(line: tuple[float, float, float, float], gap: float) -> tuple[np.nda
 
 
 def _nearest_of_beam(x1: float, y1: float, x2: float, y2: float) -> tuple[float, float]:
-    """The point of a line nearest to (0, 0), in the operations of the kernel: the last bit depends on their order."""
+    """Return the point of a line nearest to (0, 0).  The order of operations is that of the kernel, for equal rounding."""
     wx, wy = x2 - x1, y2 - y1
     length = wx * wx + wy * wy
     share = min(max(-(x1 * wx + y1 * wy) / length, 0.0), 1.0) if length else 0.0
@@ -141,7 +144,7 @@ def _nearest_of_beam(x1: float, y1: float, x2: float, y2: float) -> tuple[float,
 
 
 def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
-    """(dx, dy, radius) of what kills, or might, if it is in the window."""
+    """Return (dx, dy, radius) of an entity in ``hazards``; None if it is not a hazard or outside the window."""
     dx, dy = _offset(e, now)
     if beam := _beam(e, now, now.ninja["x"], now.ninja["y"]):
         dx, dy = _nearest_of_beam(*beam)
@@ -154,14 +157,14 @@ def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
         return None
     if e.kind in kinds.MINES:
         return dx, dy, MINE_RADIUS[now.states[e.index].state]
-    if e.kind == kinds.THWUMP:  # whose centre is in the window, while its face may be outside
+    if e.kind == kinds.THWUMP:  # the centre must be in the window, the face may be outside
         return dx + FACE_AHEAD * e.facing[0], dy + FACE_AHEAD * e.facing[1], FACE_RADIUS
     radius = BEAM_RADIUS if e.kind in _SHOOTERS else KILLERS.get(e.kind)
     return None if radius is None else (dx, dy, radius)
 
 
 def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """float32[8, 5]: the nearest ones: offset, velocity, radius; of equally near ones mines first, in gather order."""
+    """Return float32[8, 5]: offset, velocity and radius of the nearest hazards.  Ties: mines by cell, then movers."""
     found = []
     for e in twin.listed:
         if hazard := _hazard(e, now):
@@ -169,15 +172,14 @@ def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
             order = (0, clamped_cell(*position(e, now)), e.place) if e.kind in kinds.MINES else (1, (), e.index)
             found.append((dx * dx + dy * dy, order, (dx, dy, *velocity(e, now), radius)))
     out = np.zeros(layout.SPECS["hazards"].shape, np.float32)
-    out[:, 1] = 2 * WINDOW_REACH  # far below: nothing is there
+    out[:, 1] = 2 * WINDOW_REACH  # no hazard
     for i, (_, _, values) in enumerate(sorted(found)[: layout.NUM_HAZARDS]):
         out[i] = values
     return out
 
 
 def surroundings(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """uint8[3, 19, 19]: share of 12 px squares that is solid; what kills: points spread over four squares, faces and
-    beams; one-ways."""
+    """Return uint8[3, 19, 19]: solid shares of 12 px squares, deadly entities, one-ways."""
     size = layout.SURROUNDINGS_SIZE
     solid, deadly, one_way = out = np.zeros((3, size, size), np.int64)
     solid[:] = _solid_shares(twin, now)
@@ -204,13 +206,13 @@ def surroundings(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray
 
 
 def _draw(plane: np.ndarray, line: tuple[float, float, float, float]) -> None:
-    """Fill the squares under a line, px from the ninja."""
+    """Fill the squares below a line, px from the ninja."""
     x, y = _points(line, LINE_GAP)
     _dot(plane, (x + WINDOW_REACH) / SQUARE, (y + WINDOW_REACH) / SQUARE, 255)
 
 
 def _solid_shares(twin: LevelTwin, now: StateTwin) -> np.ndarray:
-    """int64[19, 19]: how much of each square is tiles, 0..255, from a raster of 16 x 16 points to a half-cell."""
+    """Return the share of tiles in each square, 0..255, int64[19, 19], from 16 x 16 samples per half-cell."""
     size = layout.SURROUNDINGS_SIZE
     left, top = (now.ninja["x"] - WINDOW_REACH) / SQUARE, (now.ninja["y"] - WINDOW_REACH) / SQUARE
     column, row = math.floor(left), math.floor(top)
@@ -221,7 +223,7 @@ def _solid_shares(twin: LevelTwin, now: StateTwin) -> np.ndarray:
 
 
 def _cut(image: np.ndarray, left: int, top: int, size: int) -> np.ndarray:
-    """A square of a picture [y, x] that has a margin of 1, which goes on without end on all sides; a copy."""
+    """Copy a square of a picture [y, x].  The picture has a margin of 1, which is repeated outside."""
     rows, columns = (
         np.clip(np.arange(size) + n + 1, 0, end - 1) for n, end in zip((top, left), image.shape, strict=True)
     )
@@ -229,14 +231,14 @@ def _cut(image: np.ndarray, left: int, top: int, size: int) -> np.ndarray:
 
 
 def _dot(image: np.ndarray, x: np.ndarray, y: np.ndarray, value: int) -> None:
-    """Set what is under points: x, y in squares (or pixels) from the corner of an image [y, x]."""
+    """Set the pixels of an image [y, x] below points.  x, y: pixels from the corner."""
     c, r = np.floor(x).astype(int), np.floor(y).astype(int)
     inside = (np.minimum(c, r) >= 0) & (c < image.shape[1]) & (r < image.shape[0])
     image[r[inside], c[inside]] = value
 
 
 def _covered(dx: float, dy: float, half: float) -> np.ndarray:
-    """float64[19, 19]: share of each square that is under the square around (dx, dy), px from the ninja."""
+    """Return the share of each square that a square around (dx, dy), px from the ninja, covers: float64[19, 19]."""
     edges = np.arange(layout.SURROUNDINGS_SIZE + 1.0)
     shares = []
     for a in (dy, dx):
@@ -246,7 +248,7 @@ def _covered(dx: float, dy: float, half: float) -> np.ndarray:
 
 
 def _spread(plane: np.ndarray, dx: float, dy: float) -> None:
-    """Add 255 in all to the four squares whose centres are around a point, px from the ninja."""
+    """Add a total of 255 to the four squares nearest to a point, px from the ninja."""
     for r, share_y in _shares((dy + WINDOW_REACH) / SQUARE - 0.5):
         for c, share_x in _shares((dx + WINDOW_REACH) / SQUARE - 0.5):
             if 0 <= r < len(plane) and 0 <= c < len(plane):
@@ -254,20 +256,20 @@ def _spread(plane: np.ndarray, dx: float, dy: float) -> None:
 
 
 def _shares(at: float) -> list[tuple[int, float]]:
-    """The two squares that a point lies between, in squares from the first one's centre, with their shares of it.
+    """Return (index, weight) of the two squares nearest to ``at``, measured in squares from the centre of the first one.
 
-    Both from the distance to the lower one, because 1 - (upper - at) may round to another share.
+    Both weights are computed from the lower square, because 1 - (upper - at) may round differently.
     """
     lower = math.floor(at)
     return [(lower, 1.0 - (at - lower)), (lower + 1, at - lower)]
 
 
 # --------------------------------------------------------------------------------------------------------------- images
-FRAME_SCALE = 2  # px a pixel of ``player_frame``
-VIEW_SCALE = 6  # px a pixel of ``global_view``
+FRAME_SCALE = 2  # px per pixel of ``player_frame``
+VIEW_SCALE = 6  # px per pixel of ``global_view``
 EXIT_HALF = 12.0  # px, half-side of the square of an exit
-MINE_HALF = {True: 3.5, False: 4.0}  # px, by whether it is dormant
-# Kind -> (grey, half-size in px) of each square that stands for it; mines and exits apart.
+MINE_HALF = {True: 3.5, False: 4.0}  # is it dormant? -> half-side, px
+# Entity type -> (grey, half-side in px) of its squares, without mines and exits.
 _SQUARES = {kind: [(images.DEADLY, radius)] for kind, radius in KILLERS.items()} | {
     kinds.GOLD: [(images.GOLD_GREY, 6.0)],
     kinds.EXIT_SWITCH: [(images.SWITCH_GREY, 6.0)],
@@ -291,7 +293,7 @@ _NINJA_DISC = np.hypot(*np.ogrid[-5.5:6.5, -5.5:6.5]) <= 5.0  # pixels around th
 
 
 def _squares(e: EntityTwin, now: StateTwin) -> list[tuple[int, float]]:
-    """(grey, half-size in px) of the squares that stand for an entity, if it is drawn."""
+    """Return (grey, half-side in px) of the squares of an entity."""
     state = now.states[e.index]
     if e.kind in kinds.MINES:
         dormant = state.state == DORMANT
@@ -314,12 +316,12 @@ def _paint_entities(
     margin: int,
     rounding: float,
 ) -> None:
-    """All entities, on a picture [y, x].
+    """Draw all entities into a picture [y, x].
 
-    scale: px a pixel.
-    corner: x and y of the picture's corner, pixels.
-    margin: pixels in front of a door's segment, to the left and above.
-    rounding: added to squares' edges before they are cut to whole pixels.
+    scale: px per pixel.
+    corner: (x, y) of the picture's corner, pixels.
+    margin: pixels added to a door's segment on the left and at the top.
+    rounding: added to the edges of squares before they are rounded down to whole pixels.
     """
     left, top = corner
     for e in twin.listed:
@@ -337,7 +339,7 @@ def _paint_entities(
 
 
 def player_frame(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """uint8[84, 84, 1], y first: tiles cut from a picture of the level at 2 px a pixel, and all its entities on top."""
+    """Return uint8[84, 84, 1], y first: a part of the level's picture with all entities drawn on top."""
     size = layout.PLAYER_FRAME_SIZE
     left, top = (math.floor(now.ninja[axis] / FRAME_SCALE) - size // 2 for axis in "xy")
     image = _cut(twin.frame_picture, left, top, size)
@@ -348,7 +350,7 @@ def player_frame(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray
 
 
 def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """uint8[176, 100, 1], x first: the whole level at 6 px a pixel."""
+    """Return uint8[176, 100, 1], x first: the picture of the level with all entities drawn on top."""
     image = twin.view_picture.copy()
     _paint_entities(image, twin, now, VIEW_SCALE, (0, 0), 0, 0.5)
     x, y = (int((now.ninja[axis] - NINJA_RADIUS) / VIEW_SCALE + 0.5) for axis in "xy")
@@ -357,7 +359,7 @@ def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
 
 
 def graph_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """int64[8]: the level's number, then a bit for each exit and switch, door with a switch and toggle mine."""
+    """Return int64[8]: the level's number, then a bit for each exit and switch, door with a switch and toggle mine."""
     identity = f"{twin.level.fingerprint} {twin.completions}".encode()
     bits = 0
     for place, is_set in enumerate(_flags(twin, now)):
@@ -380,7 +382,7 @@ def _flags(twin: LevelTwin, now: StateTwin) -> Iterator[bool]:
             yield state.state == 0
 
 
-# Key of ``layout`` -> its twin, but for ``foresight``, whose twin plays on (``nppsim.shadow.foresight``).
+# Key of ``layout`` -> twin.  The twin of ``foresight`` has other arguments (``nppsim.shadow.foresight``).
 VIEWS: dict[str, Callable[[LevelTwin, StateTwin, np.ndarray], np.ndarray]] = {
     view.__name__: view
     for view in (

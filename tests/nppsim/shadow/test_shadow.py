@@ -276,7 +276,7 @@ if "die" in sys.argv:
     [
         ("end", 0, "30 comparisons, at least 10 in each of 3 environments, no mismatch"),
         ("break", 1, "6 mismatches in 33 comparisons: [{'ledger path_start': 3, 'ledger potential': 3}]"),
-        ("die", 1, "there is no summary; the run did not come to its end"),
+        ("die", 1, "there is no summary; the run did not finish"),
     ],
 )
 def test_the_summary_of_a_run_is_checked(tmp_path, capsys, fate, status, words):
@@ -334,12 +334,12 @@ def test_the_validation_script_passes_on_flags_and_keeps_a_log_and_a_summary(tmp
         (
             "smoke",
             {"comparisons": 575},
-            "575 comparisons in the environment with the fewest, of 32 environments; 576 were",
+            "575 comparisons in the environment with the fewest, of 32 environments; 576 are",
         ),
         ("smoke", {"comparisons": 576, "mismatches": 1}, "1 mismatches in 0 comparisons: [{'reward': 1}]"),
         ("smoke", {"comparisons": 9999, "status": 2}, "trained with shadow=1"),
         ("smoke", {}, "there is no summary"),
-        ("soak", {"comparisons": 20000}, "of 128 environments; 10,000 were promised"),
+        ("soak", {"comparisons": 20000}, "of 128 environments; 10,000 are required"),
         ("smok", {}, "the first argument is 'smok'; give smoke, soak or a number"),
         ("31", {}, "give at least 32"),
     ],
