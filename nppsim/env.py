@@ -27,14 +27,7 @@ from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.pictures.live import PICTURE_SIZE, LivePicture
 from nppsim.pictures.window import Window
 from nppsim.reward import RewardConfig
-from nppsim.spaces import (
-    GRAPH,
-    environment_space,
-    flatten_vectors,
-    graph_instance,
-    shown_keys,
-    simulated_keys,
-)
+from nppsim.spaces import GRAPH, environment_space, flatten_vectors, graph_instance, shown_keys, simulated_keys
 
 ENV_ID = "nppsim/Npp-v0"
 NO_RESTART = -1  # value of ``next_level``: stay in the last state after the end of an episode

@@ -58,11 +58,7 @@ class Shadow:
         bank = simulator.bank
         self._simulator = weakref.proxy(simulator)  # weak, because the simulator owns this object
         self._twin = functools.lru_cache(CACHED_LEVELS)(lambda level: LevelTwin(bank.levels[level], bank.completions))
-        self._facts = {
-            "environments": simulator.num_envs,
-            "levels": len(bank),
-            "observations": list(simulator.keys),
-        }
+        self._facts = {"environments": simulator.num_envs, "levels": len(bank), "observations": list(simulator.keys)}
         self.comparisons_of = np.zeros(simulator.num_envs, np.int64)
         self.mismatches_of = np.zeros(simulator.num_envs, np.int64)
         self.kinds: Counter[str] = Counter()

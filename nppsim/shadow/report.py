@@ -13,13 +13,7 @@ VARIABLE = "NPPSIM_SHADOW_REPORT"  # environment variable with the path of the f
 _SUMMARY = {
     "comparisons": int,
     "mismatches": int,
-    "simulators": [
-        {
-            "environments": int,
-            "mismatches_of_kind": {...: int},
-            "comparisons_of_environment": [int],
-        }
-    ],
+    "simulators": [{"environments": int, "mismatches_of_kind": {...: int}, "comparisons_of_environment": [int]}],
 }
 _summaries: list[Callable[[], dict]] = []
 
