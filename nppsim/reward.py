@@ -17,7 +17,7 @@ from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 
 GAMMA = 0.995  # discount per decision; effective horizon 200 decisions
 PATH_SHAPING, STRAIGHT_LINE_SHAPING = range(2)  # values of ``RewardConfig.potential``
-MIN_PATH = 200.0  # px: smallest path length that divides the potential
+MIN_PATH = 200.0  # px: the potential of a shorter path is divided by this length instead of its own
 STAGE_DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))  # px
 PROXIMITY_REACH = 50.0  # px, straight-line distance to the objective below which ``proximity`` is paid
 
@@ -119,7 +119,7 @@ class AuditRow:
 
 _TOP_SPEED = 10.0 / 3.0  # px per frame
 _EARLY_DEATH = 15  # decisions before an "immediate" death
-TIE = 0.05  # excess of the return of an immediate death over that of a time-out that is not reported
+TIE = 0.05  # tolerance: a death that returns at most this much more than a time-out is no problem
 
 
 def audit(

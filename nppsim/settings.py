@@ -232,7 +232,7 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         """Add the flag of one field of a dataclass.  If the flag exists already, it then sets this field as well.
 
-        group: group of the flag in the help.
+        group: argparse group that lists the flag in the help.
         changes: fields of ``Setting`` that differ on this command line.
         """
         known = replace(settings_of(owner)[name], **changes)

@@ -64,7 +64,8 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     first = ROWS * i
     _enter(record, ninja, entities, movers, room, first)
     _go_on(record, trail, world, frame_skip, room, first, no_laps)
-    is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0  # a new press would jump
+    # The jump key is held without effect; only a release and a new press could start a jump.
+    is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
     in_vain = 0  # bit ``action``: the same action with jump has equal results
     for action in range(NUM_ACTIONS):
         if ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1:
@@ -148,9 +149,7 @@ def _go_on(record, trail, world, frame_skip, room, first, no_laps):
             last = action
         room.frames[after] = 0
     holding = 0
-    for continuation in range(
-        NUM_CONTINUATIONS - 1, -1, -1
-    ):  # HOLD last: an earlier continuation must not overwrite its row
+    for continuation in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD is last: another one must not overwrite its row
         source = first + END + NUM_CONTINUATIONS * last + continuation
         if last < 0 or room.frames[source] == 0:
             continue

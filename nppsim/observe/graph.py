@@ -245,12 +245,9 @@ def _prepare(bank: LevelBank, level: int) -> _LevelGraph:
     start |= (placed["type"] == kinds.EXIT_SWITCH) & (placed["active"] == 0)
     graph = Graph(features, all_types, neighbours, cell_node)
     nodes, effects = fields.lattice(level)
-    own = (
-        (nodes.copy(), effects.copy()),
-        fields.distance[level].copy(),
-        fields.hop[level].copy(),
-    )  # the bank may be deleted
-    return _LevelGraph(world, level, *own, number, rows, flagged, start, graph)
+    lattice = nodes.copy(), effects.copy()  # copies, because the bank may be deleted
+    distance, hop = fields.distance[level].copy(), fields.hop[level].copy()
+    return _LevelGraph(world, level, lattice, distance, hop, number, rows, flagged, start, graph)
 
 
 def _points(values: np.ndarray) -> np.ndarray:
@@ -305,9 +302,8 @@ def _describe_cells(features: np.ndarray, cells: np.ndarray, stage: np.ndarray, 
     here[:, 5] = quarters[x + 1, y][:, [0, 2]].mean(axis=1)
     here[:, 6] = quarters[x, y - 1][:, [2, 3]].mean(axis=1)
     here[:, 7] = quarters[x, y + 1][:, [0, 1]].mean(axis=1)
-    here[:, 8] = _points(np.equal(nodes & (paths.FREE | paths.MINED), paths.FREE | paths.MINED))[tuple(cells.T)].mean(
-        axis=1
-    )
+    mined = np.equal(nodes & (paths.FREE | paths.MINED), paths.FREE | paths.MINED)
+    here[:, 8] = _points(mined)[tuple(cells.T)].mean(axis=1)
 
 
 def _describe_entities(features: np.ndarray, placed: np.ndarray, types: np.ndarray) -> None:

@@ -58,8 +58,8 @@ FRAME_SCALE = 2  # px of the level per pixel of ``player_frame``
 VIEW_SCALE = 6  # px of the level per pixel of ``global_view``
 _FRAME_TILE = TILE // FRAME_SCALE  # pixels per tile
 _VIEW_TILE = TILE // VIEW_SCALE
-_VIEW_ROUNDING = 0.5  # edges of squares are rounded to the nearest pixel of ``global_view``,
-_FRAME_ROUNDING = 0.0  # and down to a whole pixel of ``player_frame``
+_VIEW_ROUNDING = 0.5  # edges of squares are rounded to the nearest pixel of ``global_view``
+_FRAME_ROUNDING = 0.0  # edges of squares are rounded down to a whole pixel of ``player_frame``
 _TURRET_SIZE = 6.0  # px, half-side of a turret or rocket
 _NINJA_PIXELS = 3  # pixels per side of the ninja in ``global_view``
 # px: an entity whose centre is farther from the ninja is not visible in ``player_frame``.  The sum of half the picture,
@@ -297,7 +297,7 @@ def _draw_stage(image, left, top, stage):
 
 @inlined
 def _draw_ninja(image):
-    """Draw a disc in the middle of ``player_frame``.  Centres of pixels are compared in half pixels."""
+    """Draw a disc in the middle of ``player_frame``.  Distances are measured in half pixels, so they are integers."""
     middle, radius = PLAYER_FRAME_SIZE // 2, int(RADIUS) // FRAME_SCALE
     for r in range(-radius, radius):
         for c in range(-radius, radius):

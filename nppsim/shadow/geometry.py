@@ -51,10 +51,9 @@ def solid(tile: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return inside
 
 
-def stage(level: Level) -> dict[tuple[int, int], int]:
-    """Return {(cx, cy): tile}, including the border of solid tiles."""
-    inner = {(c + 1, r + 1): int(t) for (r, c), t in np.ndenumerate(level.tiles)}
-    return {(x, y): inner.get((x, y), 1) for x in range(CELLS_X) for y in range(CELLS_Y)}
+def stage(level: Level) -> np.ndarray:
+    """Return the tiles with the border of solid tiles, uint8[44, 25], x first."""
+    return np.pad(level.tiles, 1, constant_values=1).T
 
 
 def _edge_lines(tile: int) -> list[tuple[int, int, int, int]]:
@@ -92,7 +91,7 @@ def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], partial[np.n
     """
     lines: Counter[tuple[int, int, int, int]] = Counter()
     found = []
-    for (column, row), tile in stage(level).items():
+    for (column, row), tile in np.ndenumerate(stage(level)):
         left, top = TILE * column, TILE * row
         lines.update((left + x1, top + y1, left + x2, top + y2) for x1, y1, x2, y2 in _edge_lines(tile))
         if tile in ARCS:
@@ -109,12 +108,9 @@ def raster(level: Level, points: int) -> np.ndarray:
     """Sample each tile at points x points places; return bool[25 * points, 44 * points], y first, True if solid."""
     centre = (np.arange(points) + 0.5) * TILE / points
     x, y = np.meshgrid(centre, centre)
-    tiles = stage(level)
-    samples = {tile: solid(tile, x, y) for tile in set(tiles.values())}
-    out = np.zeros((CELLS_Y * points, CELLS_X * points), bool)
-    for (cx, cy), tile in tiles.items():
-        out[cy * points : (cy + 1) * points, cx * points : (cx + 1) * points] = samples[tile]
-    return out
+    tiles, index = np.unique(stage(level).T, return_inverse=True)
+    samples = np.stack([solid(tile, x, y) for tile in tiles.tolist()])[index.reshape(CELLS_Y, CELLS_X)]
+    return samples.swapaxes(1, 2).reshape(CELLS_Y * points, CELLS_X * points)
 
 
 def averaged(image: np.ndarray, size: int) -> np.ndarray:
@@ -124,10 +120,8 @@ def averaged(image: np.ndarray, size: int) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------------------- entities
-_PLAIN = frozenset(kinds.CREATING) - {
-    kinds.EXIT,
-    *kinds.DOORS,
-}  # a record of these types creates one entity at its position
+# A record of these types creates one entity at its position.
+_PLAIN = frozenset(kinds.CREATING) - {kinds.EXIT, *kinds.DOORS}
 _Q = math.sqrt(2) / 2
 ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1), (_Q, -_Q))
 

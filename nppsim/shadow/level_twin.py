@@ -52,7 +52,7 @@ class LevelTwin:
         return StateTwin(values, states, {m.entity: m for m in moving})
 
     def touched(self, now: StateTwin) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the arguments of ``fields_for``.  With one exit, open exits do not matter and are ()."""
+        """Return the arguments of ``fields_for``.  The second is () for a level with one exit."""
         opened = (e.index for e in self.exits if now.states[e.index].clock) if len(self.exits) > 1 else ()
         return tuple(e.index for e in self.doors if now.states[e.index].closed), tuple(opened)
 

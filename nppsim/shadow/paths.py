@@ -142,7 +142,7 @@ def _free_samples(level: Level, leniency: int) -> np.ndarray:
             near = slice(max(x1 // 3 - 1, 0), x2 // 3 + 8), slice(max(y1 // 3 - 1, 0), y2 // 3 + 8)
             samples[near] &= distance(x[near[0], None], y[None, near[1]]) >= SURFACE_BODY
     else:
-        for (cx, cy), tile in stage(level).items():
+        for (cx, cy), tile in np.ndenumerate(stage(level)):
             samples[8 * cx : 8 * cx + 15, 8 * cy : 8 * cy + 15] &= ~_samples_near(tile)
     return samples[3:-3, 3:-3]
 
@@ -363,9 +363,7 @@ def _to_switches(field: Field, onward: Field, closed: list[EntityTwin]) -> Field
             continue
         seeds |= new
         distance = dijkstra(shut, new, distance)
-        unlocked = with_doors(
-            unlocked, [door for door, _ in wanted]
-        )  # they are closed until their switches are reached
+        unlocked = with_doors(unlocked, [door for door, _ in wanted])  # closed before their switches are touched
         reached = _lengths(distance)
         onward = Field(unlocked, dijkstra(unlocked, reached), reached)
     return Field(shut, distance, seeds)

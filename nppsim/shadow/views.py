@@ -268,7 +268,7 @@ def _shares(at: float) -> list[tuple[int, float]]:
 FRAME_SCALE = 2  # px per pixel of ``player_frame``
 VIEW_SCALE = 6  # px per pixel of ``global_view``
 EXIT_HALF = 12.0  # px, half-side of the square of an exit
-MINE_HALF = {True: 3.5, False: 4.0}  # is it dormant? -> half-side, px
+MINE_HALF = {True: 3.5, False: 4.0}  # mine is dormant -> half-side, px
 # Entity type -> (grey, half-side in px) of its squares, without mines and exits.
 _SQUARES = {kind: [(images.DEADLY, radius)] for kind, radius in KILLERS.items()} | {
     kinds.GOLD: [(images.GOLD_GREY, 6.0)],
