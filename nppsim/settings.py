@@ -266,8 +266,8 @@ class Parser(argparse.ArgumentParser):
     def build(self, owner: type[Owner], arguments: argparse.Namespace, **more: Any) -> Owner:
         """Make a dataclass from the parsed values and ``more``.  ConfigErrors name flags instead of fields."""
         flags = self._fields.get(owner, {})
-        given = {name: _attribute(flag) for name, flag in flags.items() if hasattr(arguments, _attribute(flag))}
-        values = {name: getattr(arguments, attribute) for name, attribute in given.items()}
+        given = vars(arguments)
+        values = {name: given[_attribute(flag)] for name, flag in flags.items() if _attribute(flag) in given}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         try:
             return owner(**(values | more))
@@ -308,18 +308,17 @@ class Parser(argparse.ArgumentParser):
         name = argument.split("=")[0]  # without the value, which may be a secret
         if not name.startswith("-"):
             return f"unexpected argument {name!r}: a value follows its flag; --help lists all flags"
+        near = ""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                return self._unknown_to(action.choices[getattr(given, action.dest)], name, action.choices.values())
+                command = action.choices[getattr(given, action.dest)]
+                if not any(
+                    name in other._option_string_actions for other in action.choices.values()
+                ):  # else show the usage
+                    near = did_you_mean(name, {**self._option_string_actions, **command._option_string_actions})
+                usage = " ".join(command.format_usage().split())
+                return f"unknown flag {name}{near or f'; {usage}'}"
         return f"unknown flag {name}{did_you_mean(name, self._option_string_actions) or '; --help lists all flags'}"
-
-    def _unknown_to(self, command: "Parser", name: str, commands: Iterable["Parser"]) -> str:
-        """Message for a flag that a sub-command lacks: a similar flag, or the usage if only other sub-commands have it."""
-        of_another = any(name in other._option_string_actions for other in commands)
-        near = (
-            "" if of_another else did_you_mean(name, {**self._option_string_actions, **command._option_string_actions})
-        )
-        return f"unknown flag {name}{near or '; ' + ' '.join(command.format_usage().split())}"
 
 
 def _typed(flag: Setting) -> Callable[[str], Any]:
