@@ -142,9 +142,7 @@ class CurriculumConfig:
         metavar="PRESET",
     )
     formulas: str = _setting(
-        "mended",
-        "formulas of learning_progress: corrected (mended) or as published",
-        choices=("mended", "original"),
+        "mended", "formulas of learning_progress: corrected (mended) or as published", choices=("mended", "original")
     )
     basic_progress: bool = _setting(
         False, "score levels in learning_progress by the spread of recent success, not by two moving averages"

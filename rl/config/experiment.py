@@ -26,11 +26,7 @@ from rl.config.machine import HardwareConfig, ProfilingConfig
 from rl.config.networks import DEEP, HIERARCHICAL, STATE, VISUAL, HeadsConfig, HierarchyConfig, StackingConfig
 from rl.config.ppo import PPOConfig
 from rl.config.rewards import RewardSettings
-from rl.policy.architectures import (
-    WITH_MEMORY,
-    ArchitectureError,
-    get_architecture,
-)
+from rl.policy.architectures import WITH_MEMORY, ArchitectureError, get_architecture
 from rl.seeds import LARGEST_SEED
 
 RUN_BYTES = 100 << 20  # upper estimate of one training's files: final checkpoint, curves, results

@@ -61,9 +61,7 @@ class StackingConfig:
             raise ConfigError(f"give {' or '.join(PADDINGS)}", "padding", self.padding)
         if self.padding != PADDINGS[0] and max(self.sizes) == 1:
             raise ConfigError(
-                f"needs stacks of several frames; add --{VISUAL} or --{STATE}",
-                "--frame-stack-padding",
-                self.padding,
+                f"needs stacks of several frames; add --{VISUAL} or --{STATE}", "--frame-stack-padding", self.padding
             )
 
     @property

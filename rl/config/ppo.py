@@ -54,9 +54,7 @@ class PPOConfig:
         True, "decrease the learning rate linearly over training", flag="enable-lr-annealing", switch=True
     )
     schedules: bool = setting(
-        True,
-        "schedules of learning rate, clip ranges and entropy bonus; without, they stay constant",
-        switch=True,
+        True, "schedules of learning rate, clip ranges and entropy bonus; without, they stay constant", switch=True
     )
     desired_kl: float | None = setting(
         None, "adapt the learning rate to updates of about this KL divergence (nats); default: no adaptation", above=0

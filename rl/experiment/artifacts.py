@@ -504,10 +504,7 @@ def _results_entry(run: RunRecord) -> dict:
 
 
 def _suites(results: Mapping[str, dict[str, Stats] | None]) -> dict:
-    return {
-        "suites": {"test": results["ppo"] or {}},
-        "baselines": {"random": results["random"], "bc": results["bc"]},
-    }
+    return {"suites": {"test": results["ppo"] or {}}, "baselines": {"random": results["random"], "bc": results["bc"]}}
 
 
 def report_view(record: ExperimentRecord) -> dict:

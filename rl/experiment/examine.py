@@ -84,11 +84,7 @@ def _examine_agent(doctor: Doctor, path: Path) -> None:
     policy, facts = checkpoint.load_policy(path)
     levels = [generate(category, seed)[0] for category in CATEGORIES for seed in range(4)]
     sim = BatchSimulator(
-        levels,
-        len(levels),
-        frame_skip=facts["frame_skip"],
-        observations=policy.observations,
-        stacking=policy.stacking,
+        levels, len(levels), frame_skip=facts["frame_skip"], observations=policy.observations, stacking=policy.stacking
     )
     rng, seen = torch.Generator().manual_seed(0), []
     player, environments = player_of(policy, sim.num_envs), np.arange(sim.num_envs)

@@ -164,12 +164,7 @@ def begin_record(
     """
     audit = audit_rewards(config, data, log)
     settings = replace(
-        config,
-        resume_from=None,
-        resume_override=(),
-        previous_checkpoint=False,
-        visualize_training=False,
-        debug=False,
+        config, resume_from=None, resume_override=(), previous_checkpoint=False, visualize_training=False, debug=False
     )
     record = ExperimentRecord(
         settings, now, machine.name, versions(), data.fingerprints, audit, circumstances=circumstances()
