@@ -38,20 +38,16 @@ from rl.config.files import (
 from rl.config.resume import OVERRIDDEN, overridden, resumed_config, stored_config, with_settings
 from rl.policy.architectures import ALIASES, ARCHITECTURES
 
+_DATASETS = ("dev_dataset", "test_dataset", "train_dataset")
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
 
-_GROUPS = {
+_GROUPS = {  # section -> heading
+    **dict.fromkeys(("bc", "teacher"), IMITATION),
+    **dict.fromkeys(("ppo", "reward"), "PPO"),
+    **dict.fromkeys(("profiling", "upload"), "output"),
+    **dict.fromkeys(("stacking", "heads", "hierarchy"), "networks"),
     "": "experiment",
-    "bc": IMITATION,
-    "teacher": IMITATION,
-    "ppo": "PPO",
-    "reward": "PPO",
     "video": "evaluation",
-    "profiling": "output",
-    "upload": "output",
-    "stacking": "networks",
-    "heads": "networks",
-    "hierarchy": "networks",
 }
 
 _TITLES = ("experiment", "data", IMITATION, "PPO", "curriculum", "evaluation", "output", "hardware")  # in this order
@@ -130,12 +126,10 @@ def configured(given: Settings) -> ExperimentConfig:
     """Load plugins, check settings and paths, and return the configuration; ConfigError if they are invalid."""
     if ("", "plugins") in given:
         plugins.load(given["", "plugins"].value)
-    datasets = [
-        given[key].place for key in (("", f"{name}_dataset") for name in ("dev", "test", "train")) if key in given
-    ]
-    if ("", "single_level") in given and given["", "single_level"].value is not None and datasets:
-        place = given["", "single_level"].place
-        raise ConfigError(f"replaces all datasets; leave out {' and '.join(datasets)}", place)
+    single = given.get(("", "single_level"))
+    datasets = [given["", name].place for name in _DATASETS if ("", name) in given]
+    if single and single.value is not None and datasets:
+        raise ConfigError(f"replaces all datasets; leave out {' and '.join(datasets)}", single.place)
     config = _resumed(given) if ("", "resume_from") in given else _begun(given)
     for (section, name), one in given.items():
         _check_effect(config, section, name, one)
@@ -157,17 +151,13 @@ def _given(arguments: Namespace) -> Settings:
     found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
     for path in getattr(arguments, "config", ()):
         found |= read_settings(path)
-    return found | text_settings(arguments.set_by_name, "--set", COMMAND_LINE) | _flags_in(arguments)
-
-
-def _flags_in(arguments: Namespace) -> Settings:
-    flags: Settings = {}
+    found |= text_settings(arguments.set_by_name, "--set", COMMAND_LINE)
     for flag, (section, known) in FLAGS.items():
         value = getattr(arguments, flag.replace("-", "_"), MISSING)
         if value is not MISSING:
             value = tuple(value) if isinstance(value, list) else value
-            flags[section, known.name] = Given(value, known.option, COMMAND_LINE)
-    return flags
+            found[section, known.name] = Given(value, known.option, COMMAND_LINE)
+    return found
 
 
 def _begun(given: Settings) -> ExperimentConfig:
@@ -213,16 +203,12 @@ def check_prepared(config: ExperimentConfig) -> None:
     if config.single_level is not None:
         _require(config.single_level.is_file(), "is no file; give a level file", "single-level", config.single_level)
     else:
-        for name in ("train_dataset", "dev_dataset", "test_dataset"):
+        for name in _DATASETS:
             flag = name.replace("_", "-")
             for folder in getattr(config, name):
                 _require(folder.exists(), f"does not exist; {_MAKE_LEVELS}", flag, folder)
-                _require(
-                    folder.is_file() or any(files_below(folder, LevelSetError)),
-                    f"contains no levels; {_MAKE_LEVELS}",
-                    flag,
-                    folder,
-                )
+                some = folder.is_file() or any(files_below(folder, LevelSetError))
+                _require(some, f"contains no levels; {_MAKE_LEVELS}", flag, folder)
     for replays in config.replay_data_dir:
         one_file = is_named_like_replays(replays) and replays.is_file()
         advice = "is neither a folder nor a *.replay or *.h5 file; give the folder of the replays"
@@ -297,14 +283,10 @@ ACTIONS = {
 class _TrainingParser(Parser):
     def _unknown(self, argument: str, given: argparse.Namespace) -> str:
         name = argument.split("=")[0].lstrip("-").replace("-", "_")
-        known = [
-            one for section, one in FLAGS.values() if name in (one.name, initials(one.name)) and section in ("ppo", "")
-        ]
-        return (
-            f"unknown flag --{known[0].name.replace('_', '-')}; did you mean {known[0].option}?"
-            if known
-            else (super()._unknown(argument, given))
-        )
+        for section, known in FLAGS.values():
+            if name in (known.name, initials(known.name)) and section in ("ppo", ""):
+                return f"unknown flag --{known.name.replace('_', '-')}; did you mean {known.option}?"
+        return super()._unknown(argument, given)
 
 
 def _parser(everything: bool = False) -> Parser:

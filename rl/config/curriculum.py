@@ -13,28 +13,18 @@ CURRICULA = ["uniform", "stages", "learnability", "plr", "learning_progress"]  #
 DEFAULT_STRATEGY = "learnability"  # of --use-curriculum without a strategy; reason: docs/curriculum.md
 # Fields of CurriculumConfig that only some strategies have.
 _OF_STAGES = (
-    *(
-        "start_stage",
-        "stage_order",
-        "threshold",
-        "stage_thresholds",
-        "min_episodes",
-        "mixing_share",
-        "regression_threshold",
-    ),
-    *("stage_gamma", "stage_learning_rate", "stage_ent_coef"),
-    *("next_share", "early_advancement", "early_success", "trend_advancement", "trend_rise"),
-    *("auto_adjustment", "adjustment_freq", "adjustment_step", "min_threshold"),
+    "start_stage stage_order threshold stage_thresholds stage_gamma stage_learning_rate stage_ent_coef min_episodes "
+    "mixing_share regression_threshold next_share early_advancement early_success trend_advancement trend_rise "
+    "auto_adjustment adjustment_freq adjustment_step min_threshold"
 )
-_OF_TWO_AVERAGES = ("lp_timescale", "lp_slow", "lp_early", "lp_exploration_bonus", "lp_success_bonus")
+_OF_TWO_AVERAGES = "lp_timescale lp_slow lp_early lp_exploration_bonus lp_success_bonus"
 _OF_LEARNING_PROGRESS = (
-    *("preset", "formulas", "basic_progress", "active_levels", "performance_mode"),
-    *_OF_TWO_AVERAGES,
-    *("lp_amplification", "lp_temperature", "lp_min_samples"),
+    f"preset formulas basic_progress active_levels performance_mode {_OF_TWO_AVERAGES} lp_amplification lp_temperature "
+    "lp_min_samples"
 )
 STRATEGIES_WITH = {  # field -> strategies
-    **dict.fromkeys(_OF_STAGES, ("stages",)),
-    **dict.fromkeys(_OF_LEARNING_PROGRESS, ("learning_progress",)),
+    **dict.fromkeys(_OF_STAGES.split(), ("stages",)),
+    **dict.fromkeys(_OF_LEARNING_PROGRESS.split(), ("learning_progress",)),
     **dict.fromkeys(("replay_score", "replay_temperature", "replay_staleness"), ("plr",)),
     "uniform_share": ("learnability", "plr", "learning_progress"),
 }
@@ -219,12 +209,9 @@ class CurriculumConfig:
         for name, (above, at_most) in _STAGE_LIMITS.items():
             self._check_stages(name, above, at_most)
         if self.auto_adjustment and self.min_threshold > self.threshold:
-            raise ConfigError(
-                f"is above --curriculum-threshold {self.threshold}; lower it, or use "
-                "--no-enable-auto-curriculum-adjustment",
-                "min_threshold",
-                self.min_threshold,
-            )
+            advice = f"is above --curriculum-threshold {self.threshold}; lower it, or use "
+            advice += "--no-enable-auto-curriculum-adjustment"
+            raise ConfigError(advice, "min_threshold", self.min_threshold)
 
     @property
     def chosen(self) -> str:
@@ -277,7 +264,7 @@ class CurriculumConfig:
         if self.formulas == "mended":
             unused["lp_exploration_bonus"] = "has no effect without --curriculum-formulas original"
         if self.basic_progress:
-            unused |= dict.fromkeys(_OF_TWO_AVERAGES, "has no effect with --curriculum-basic-progress")
+            unused |= dict.fromkeys(_OF_TWO_AVERAGES.split(), "has no effect with --curriculum-basic-progress")
         if self.lp_temperature:
             unused["lp_amplification"] = "has no effect with --curriculum-lp-temperature, a softmax without z-scores"
         for name, advice in unused.items():

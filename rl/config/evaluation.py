@@ -78,17 +78,12 @@ class EvaluationConfig:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.eval_every_minutes is not None and self.eval_freq == 0:
-            raise ConfigError(
-                "--eval-freq 0 disables evaluations; leave one of them out",
-                "eval_every_minutes",
-                self.eval_every_minutes,
-            )
-        if self.remote and not self.in_training:
-            advice = "--remote-evaluation needs evaluations during training; give an --eval-freq above 0"
-            raise ConfigError(advice, "eval_freq", self.eval_freq)
-        if self.early_stopping and not self.in_training:
-            advice = "--enable-early-stopping needs evaluations during training; give an --eval-freq above 0"
-            raise ConfigError(advice, "eval_freq", self.eval_freq)
+            advice = "--eval-freq 0 disables evaluations; leave one of them out"
+            raise ConfigError(advice, "eval_every_minutes", self.eval_every_minutes)
+        for flag, given in (("remote-evaluation", self.remote), (_STOPPING, self.early_stopping)):
+            if given and not self.in_training:
+                advice = f"--{flag} needs evaluations during training; give an --eval-freq above 0"
+                raise ConfigError(advice, "eval_freq", self.eval_freq)
 
     @property
     def in_training(self) -> bool:

@@ -235,25 +235,18 @@ class ExperimentConfig:
             advice = "replaces imitation; leave out --test-pretraining and --teacher"
             raise ConfigError(advice, "init_from", self.init_from)
         if self.test_pretraining and not (self.pretraining and self.replay_data_dir):
-            raise ConfigError(
-                "compares training with and without imitation; give --replay-data-dir, and leave out --no-pretraining",
-                "test_pretraining",
-            )
+            advice = "compares training with and without imitation; give --replay-data-dir, not --no-pretraining"
+            raise ConfigError(advice, "test_pretraining")
 
     def _check_networks(self) -> None:
         """Raise ConfigError for settings of PPO or the curriculum that contradict the networks or each other."""
         if self.curriculum.stage_learning_rate and self.ppo.desired_kl:
-            raise ConfigError(
-                "--desired-kl sets the learning rate in all stages; leave one of them out",
-                "--curriculum-stage-learning-rate",
-            )
+            advice = "--desired-kl sets the learning rate in all stages; leave one of them out"
+            raise ConfigError(advice, "--curriculum-stage-learning-rate")
         foreseeing = [name for name in self.networks if "foresight" in get_architecture(name).observations]
         if foreseeing and self.frame_skip > HORIZON:
-            raise ConfigError(
-                f"{foreseeing[0]} observes {HORIZON} frames of look-ahead; give at most {HORIZON}, or another architecture",
-                "frame_skip",
-                self.frame_skip,
-            )
+            advice = f"{foreseeing[0]} observes {HORIZON} frames of look-ahead; give at most {HORIZON}"
+            raise ConfigError(advice, "frame_skip", self.frame_skip)
         if self.hardware.processes > 1 and any(get_architecture(name).subtasks for name in self.networks):
             raise ConfigError("hierarchical PPO trains in one process; leave out --num-processes and --num-gpus")
         remembering = any(get_architecture(name).memory for name in self.networks)
@@ -262,17 +255,13 @@ class ExperimentConfig:
                 advice = f"needs a network with a memory; give NAME+{WITH_MEMORY}"
                 raise ConfigError(advice, f"--memory-{flag}", value)
         if self.ppo.prioritised_alpha and remembering:
-            raise ConfigError(
-                f"samples single decisions, but networks with a memory (+{WITH_MEMORY}) learn from sequences; leave it out",
-                "--prioritised-alpha",
-                self.ppo.prioritised_alpha,
+            advice = (
+                f"samples single decisions, but networks with a memory (+{WITH_MEMORY}) need sequences; leave it out"
             )
+            raise ConfigError(advice, "--prioritised-alpha", self.ppo.prioritised_alpha)
         if self.hierarchy.hierarchical and self.hierarchy.from_stage and self.curriculum.chosen != "stages":
-            raise ConfigError(
-                "needs a curriculum with stages; give --curriculum stages, or leave it out",
-                "--hierarchical-from-stage",
-                self.hierarchy.from_stage,
-            )
+            advice = "needs a curriculum with stages; give --curriculum stages, or leave it out"
+            raise ConfigError(advice, "--hierarchical-from-stage", self.hierarchy.from_stage)
 
     def _check_teacher(self) -> None:
         name = self.teacher.name
@@ -283,23 +272,18 @@ class ExperimentConfig:
             return
         if "with_pretrain" not in self.conditions:
             raise ConfigError("needs a BC policy to distil into; add --replay-data-dir", "--teacher", name)
-        if self.teacher.file is None and name not in self.networks:
+        if self.teacher.file is not None:
+            return
+        if name not in self.networks:
             known = ", ".join(self.networks)
-            raise ConfigError(
-                f"is neither a checkpoint (*.safetensors) nor an architecture of this experiment ({known})",
-                "--teacher",
-                name,
-            )
-        if self.teacher.file is None and (get_architecture(name).stacking or get_architecture(name).subtasks):
-            raise ConfigError(
-                "uses stacked frames or subtasks, but a teacher must act on single observations; give another",
-                "--teacher",
-                name,
-            )
-        if self.teacher.file is None and (self.networks[0] != name or len(self.networks) < 2):
-            raise ConfigError(
-                "must be trained before its students; make it the first of several architectures", "--teacher", name
-            )
+            advice = f"is neither a checkpoint (*.safetensors) nor an architecture of this experiment ({known})"
+            raise ConfigError(advice, "--teacher", name)
+        if get_architecture(name).stacking or get_architecture(name).subtasks:
+            advice = "uses stacked frames or subtasks, but a teacher must act on single observations; give another"
+            raise ConfigError(advice, "--teacher", name)
+        if self.networks[0] != name or len(self.networks) < 2:
+            advice = "must be trained before its students; make it the first of several architectures"
+            raise ConfigError(advice, "--teacher", name)
 
     @property
     def networks(self) -> tuple[str, ...]:

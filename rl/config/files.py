@@ -28,15 +28,8 @@ MAX_BYTES = 1 << 20  # of a TOML file
 _REMEDY = "give a TOML file as in docs/configuration.md"
 # Settings of the process, which do not affect results.
 HOW = (
-    "resume_from",
-    "resume_override",
-    "previous_checkpoint",
-    "visualize_training",
-    "debug",
-    "audit",
-    "silence",
-    "config_files",
-    "recipe",
+    *("resume_from", "resume_override", "previous_checkpoint", "visualize_training", "debug", "audit", "silence"),
+    *("config_files", "recipe"),
 )
 SECTIONS: dict[str, type] = {
     f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
@@ -91,10 +84,8 @@ def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> Exp
     except ConfigError as error:
         raise ConfigError(f"{place}: {error}") from error
     except PlainError as error:
-        raise ConfigError(
-            f"{place}: missing or unknown settings ({error}), as from another version of the project; use that version, or "
-            "give flags"
-        ) from error
+        advice = "if it is from another version of the project, use that version, or give flags"
+        raise ConfigError(f"{place}: missing or unknown settings ({error}); {advice}") from error
     return config
 
 
@@ -117,9 +108,8 @@ def recipe_settings(name: str) -> Settings:
     if name not in recipe_names():
         known = ", ".join(recipe_names()) + did_you_mean(name, recipe_names())
         raise ConfigError(f"is not a recipe; known: {known}", "--recipe", name)
-    return table_settings(
-        read_toml(RECIPES / f"{name}.toml", ConfigError, MAX_BYTES, _REMEDY), f"recipe {name}", f"recipe {name}"
-    )
+    data = read_toml(RECIPES / f"{name}.toml", ConfigError, MAX_BYTES, _REMEDY)
+    return table_settings(data, f"recipe {name}", f"recipe {name}")
 
 
 def recipe_names() -> list[str]:

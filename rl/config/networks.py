@@ -60,9 +60,8 @@ class StackingConfig:
         if self.padding not in PADDINGS:
             raise ConfigError(f"give {' or '.join(PADDINGS)}", "padding", self.padding)
         if self.padding != PADDINGS[0] and max(self.sizes) == 1:
-            raise ConfigError(
-                f"needs stacks of several frames; add --{VISUAL} or --{STATE}", "--frame-stack-padding", self.padding
-            )
+            advice = f"needs stacks of several frames; add --{VISUAL} or --{STATE}"
+            raise ConfigError(advice, "--frame-stack-padding", self.padding)
 
     @property
     def sizes(self) -> tuple[int, int]:

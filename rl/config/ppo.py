@@ -1,5 +1,6 @@
 """Settings of PPO and their schedules."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -135,27 +136,17 @@ class PPOConfig:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.pbrs_gamma is not None and self.pbrs_gamma != self.gamma:
-            raise ConfigError(
-                f"differs from --gamma {self.gamma}, so shaping would change the optimal policy; leave it out",
-                "pbrs_gamma",
-                self.pbrs_gamma,
-            )
-        if self.desired_kl and self.target_kl and 2 * self.desired_kl > KL_TOLERANCE * self.target_kl:
-            raise ConfigError(
-                f"updates end at a divergence of {KL_TOLERANCE * self.target_kl:g}, so the learning rate would never be "
-                f"lowered; give at most {KL_TOLERANCE * self.target_kl / 2:g}",
-                "desired_kl",
-                self.desired_kl,
-            )
-
+            advice = f"differs from --gamma {self.gamma}, so shaping would change the optimal policy; leave it out"
+            raise ConfigError(advice, "pbrs_gamma", self.pbrs_gamma)
+        largest = KL_TOLERANCE * self.target_kl if self.target_kl else math.inf
+        if self.desired_kl and 2 * self.desired_kl > largest:
+            advice = f"updates end at a divergence of {largest:g}, so the learning rate would never be lowered; give at most "
+            raise ConfigError(f"{advice}{largest / 2:g}", "desired_kl", self.desired_kl)
         if self.returns_from not in ("collected", "current"):
             raise ConfigError("give collected or current", "returns_from", self.returns_from)
         if self.vtrace_rho_clip is not None and self.returns_from != "current":
-            raise ConfigError(
-                "corrects for policy changes since the rollout; add --returns-from current",
-                "vtrace_rho_clip",
-                self.vtrace_rho_clip,
-            )
+            advice = "corrects for policy changes since the rollout; add --returns-from current"
+            raise ConfigError(advice, "vtrace_rho_clip", self.vtrace_rho_clip)
 
     def settled(self, plan: Plan) -> "PPOConfig":
         """Return the settings with the hardware plan's values for None."""

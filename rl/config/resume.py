@@ -22,22 +22,19 @@ _COMPARED = "policies of a run must be evaluated on the same episodes of the dev
 _PLANNED = "the hardware plan was made when the run began"
 _DRAWN = "the stored state of the curriculum depends on it"
 _CURRICULUM = (
-    *("use_curriculum", "strategy", "stage_order", "start_states"),
-    *("start_stage", "threshold", "stage_thresholds"),
-    *("preset", "formulas", "active_levels", "lp_timescale", "lp_slow", "lp_min_samples"),
+    "use_curriculum strategy stage_order start_states start_stage threshold stage_thresholds preset formulas active_levels "
+    "lp_timescale lp_slow lp_min_samples"
 )
 FIXED = {  # setting that cannot change within a run -> reason
     "frame_skip": "the policy was trained with it",
     "evaluation.periodic_episodes_per_category": _COMPARED,
     "evaluation.deterministic": _COMPARED,
     "evaluation.seed": _COMPARED,
-    **dict.fromkeys((f"curriculum.{name}" for name in _CURRICULUM), _DRAWN),
+    **{f"curriculum.{name}": _DRAWN for name in _CURRICULUM.split()},
     "curriculum.window": "the stored curves depend on it",
     "ppo.desync_episodes": "the first episodes have begun",
     "init_from": "PPO has begun",
-    **dict.fromkeys(
-        (f"hardware.{one.name}" for one in fields(HardwareConfig) if one.name != "distributed_backend"), _PLANNED
-    ),
+    **{f"hardware.{one.name}": _PLANNED for one in fields(HardwareConfig) if one.name != "distributed_backend"},
 }
 
 
@@ -77,12 +74,9 @@ def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: 
     """Raise ConfigError if the final evaluation has changed after a training was finished."""
     was, now = ((one.evaluation.num_eval_episodes, one.evaluation.skip_final_eval) for one in (begun, stored))
     if was != now and (over := next(folder.rglob(FINISHED_FILE), None)):
-        raise ConfigError(
-            f"{over.parent} is finished and was evaluated with the old value, so results could not be compared; leave this "
-            "out, or use scripts/evaluate.py",
-            OVERRIDDEN,
-            "num-eval-episodes" if was[0] != now[0] else "skip-final-eval",
-        )
+        name = "num-eval-episodes" if was[0] != now[0] else "skip-final-eval"
+        advice = f"{over.parent} was evaluated with the old value; leave this out, or use scripts/evaluate.py"
+        raise ConfigError(advice, OVERRIDDEN, name)
 
 
 def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
@@ -95,18 +89,11 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
     sources = stored.sources | {dotted(*key): OVERRIDDEN for key in wanted}
     config = replace(with_settings(stored, wanted), sources=sources)
     if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
-        raise ConfigError(
-            "the retention guard cannot start within a run, as the BC policy was not evaluated; add "
-            "evaluation.retention_guard=off",
-            OVERRIDDEN,
-            " ".join(overrides),
-        )
+        advice = "the retention guard cannot start within a run; add evaluation.retention_guard=off"
+        raise ConfigError(advice, OVERRIDDEN, " ".join(overrides))
     if config.ppo.desired_kl and config.ppo.learning_rate != stored.ppo.learning_rate:
-        raise ConfigError(
-            "has no effect on an adaptive learning rate (--desired-kl); leave it out, or add desired-kl=none",
-            OVERRIDDEN,
-            "initial-lr",
-        )
+        advice = "has no effect on an adaptive learning rate (--desired-kl); leave it out, or add desired-kl=none"
+        raise ConfigError(advice, OVERRIDDEN, "initial-lr")
     return config
 
 
@@ -135,11 +122,8 @@ def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
         fixed = {name for name, section, known in known_settings() if dotted(section, known.name) in FIXED}
         accepted = " ".join(f"{name}={_text(now)}" for name, (_, now) in different.items())
         change = "begin a new run" if fixed & set(different) else f"accept the change with --resume-override {accepted}"
-        raise ConfigError(
-            f"began with other settings: {'; '.join(values)}. Leave them out to resume unchanged, or {change}",
-            "--resume-from",
-            given.resume_from,
-        )
+        advice = f"began with other settings: {'; '.join(values)}. Leave them out to resume unchanged, or {change}"
+        raise ConfigError(advice, "--resume-from", given.resume_from)
 
 
 def changes(before: ExperimentConfig, after: ExperimentConfig) -> dict[str, list[object]]:
@@ -174,9 +158,5 @@ def other_levels(stored: Mapping[str, str], found: Mapping[str, str]) -> list[st
 def check_levels(facts: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:
     """Raise ConfigError unless the levels are those of the run.  facts: its config.json.  fingerprints: current ones."""
     if other := other_levels(facts.get("data", {}), fingerprints):
-        raise ConfigError(
-            f"the {' and '.join(other)} levels differ from those of the run (digests in config.json); restore them, or "
-            "begin a new run",
-            "--resume-from",
-            folder,
-        )
+        advice = f"the {' and '.join(other)} levels differ from those of the run; restore them, or begin a new run"
+        raise ConfigError(advice, "--resume-from", folder)

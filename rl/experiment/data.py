@@ -88,18 +88,14 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     if not config.dev_dataset:
         train, dev = hold_back(train)
     if config.evaluation.in_training and not dev:
-        raise ConfigError(
-            "has no category with a second level to hold out for evaluations during training; give --dev-dataset, or "
-            "--eval-freq 0",
-            "--train-dataset",
-            " ".join(map(str, config.train_dataset)),
-        )
+        advice = "has no second level of a category to hold out for evaluations; give --dev-dataset, or --eval-freq 0"
+        raise ConfigError(advice, "--train-dataset", " ".join(map(str, config.train_dataset)))
     begin = time.monotonic()
     bank = LevelBank([level for level, _ in train])
+    seconds = time.monotonic() - begin
     origin = f"of {' and '.join(map(str, config.dev_dataset))}" if config.dev_dataset else "held out from training"
     log(
-        f"{len(train)} training levels compiled in {time.monotonic() - begin:.1f} s; {len(dev)} dev levels, {origin}; "
-        f"{len(test)} test levels"
+        f"{len(train)} training levels compiled in {seconds:.1f} s; {len(dev)} dev levels, {origin}; {len(test)} test levels"
     )
     train, bank = _with_path(train, bank, skip, log)
     if unknown := sorted({category for _, category in train} - {*CATEGORIES, *config.curriculum.stage_order}):
@@ -136,10 +132,8 @@ def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
 def leave_out(bad: Sequence[str], skip: bool, log: Log) -> None:
     """Log the errors of unusable levels, or raise them as a LevelSetError unless ``skip``."""
     if bad and not skip:
-        raise LevelSetError(
-            f"{len(bad)} levels cannot be used: {'; '.join(bad)}; fix or remove them, or leave them out with "
-            "--skip-bad-levels"
-        )
+        advice = "fix or remove them, or leave them out with --skip-bad-levels"
+        raise LevelSetError(f"{len(bad)} levels cannot be used: {'; '.join(bad)}; {advice}")
     for message in bad:
         log(f"left out: {message}")
 

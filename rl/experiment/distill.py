@@ -46,15 +46,11 @@ def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
     """Load a teacher; DistillationError for an unsuitable frame skip or architecture, CheckpointError for a damaged file."""
     policy, facts = checkpoint.load_policy(path)
     if facts["frame_skip"] != frame_skip:
-        raise DistillationError(
-            f"{path}: decides every {facts['frame_skip']} frames, the student every {frame_skip}; give another teacher or "
-            f"--frame-skip {facts['frame_skip']}"
-        )
+        problem = f"{path}: decides every {facts['frame_skip']} frames, the student every {frame_skip}"
+        raise DistillationError(f"{problem}; give another teacher or --frame-skip {facts['frame_skip']}")
     if policy.stacking or policy.commander is not None or policy.memory is not None:
-        raise DistillationError(
-            f"{path}: {policy.architecture} uses stacked frames, subtasks or a memory, but a teacher must act on single "
-            "observations; give another"
-        )
+        problem = f"{path}: {policy.architecture} uses stacked frames, subtasks or a memory"
+        raise DistillationError(f"{problem}, but a teacher must act on single observations; give another")
     return policy.requires_grad_(False)
 
 
@@ -131,10 +127,8 @@ def check_worth(job: Job, student: NppPolicy, teacher: NppPolicy, path: Path) ->
     theirs, mine = _success(job, teacher), _success(job, student)
     job.log(f"teacher {path}: {teacher.architecture}, finishes {theirs:.0%} of the dev levels, the student {mine:.0%}")
     if theirs <= mine:
-        raise DistillationError(
-            f"{path}: finishes {theirs:.1%} of the dev levels, no more than the student ({mine:.1%}); give a better "
-            "teacher, or leave out --teacher"
-        )
+        problem = f"{path}: finishes {theirs:.1%} of the dev levels, no more than the student ({mine:.1%})"
+        raise DistillationError(f"{problem}; give a better teacher, or leave out --teacher")
 
 
 def _success(job: Job, policy: NppPolicy) -> float:

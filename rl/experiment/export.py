@@ -85,10 +85,8 @@ def run(job: Job) -> None:
     data = to_onnx(policy, frame_skip=fields["frame_skip"])
     difference = largest_difference(policy, OnnxPolicy(data), LevelSet.open(STARTER_LEVELS), fields["frame_skip"])
     if not difference <= MAX_DIFFERENCE:
-        raise ExportError(
-            f"{policy.architecture}: the exported network's outputs differ from the policy's by {difference:.1e}, more than "
-            f"{MAX_DIFFERENCE:g}; nothing was written"
-        )
+        problem = f"{policy.architecture}: outputs of the exported network differ by {difference:.1e}"
+        raise ExportError(f"{problem}, more than {MAX_DIFFERENCE:g}; nothing was written")
     print(f"ONNX and torch: outputs equal within {difference:.1e} on {_COMPARED_DECISIONS * _ENVS} observations")
     if job.onnx:
         write_bytes(job.onnx, data)

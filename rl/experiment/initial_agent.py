@@ -17,7 +17,7 @@ from nppsim.files import write_bytes
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ExperimentConfig
 from rl.policy import checkpoint
-from rl.policy.architectures import Architecture, get_architecture
+from rl.policy.architectures import Architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, WeightTransferError, transfer
 from rl.ppo.ppo import PPO
@@ -30,7 +30,6 @@ COPY = f"pretrain/initial{checkpoint.SUFFIX}"  # in the run's folder, so that re
 class InitialAgent:
     """A trained agent.  fresh: prefixes of tensors that the agent lacks and PPO initialises."""
 
-    path: Path
     policy: NppPolicy
     statistics: ObservationStatistics
     fresh: tuple[str, ...]
@@ -52,20 +51,10 @@ def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) 
     try:
         transfer(policy.state_dict(), target, fresh=fresh)
     except WeightTransferError as error:
-        raise ConfigError(
-            f"an agent of {policy.architecture} does not fit {architecture.name} ({'; '.join(error.problems)}); give "
-            f"--architectures {policy.architecture}, or another agent",
-            OPTION,
-            path,
-        ) from error
-    return InitialAgent(path, policy, stored["statistics"], fresh)
-
-
-def check_initial_agent(config: ExperimentConfig) -> None:
-    """Raise the errors of ``load_initial_agent`` for each network of a new experiment."""
-    if config.init_from is not None and config.resume_from is None:
-        for name in config.networks:
-            load_initial_agent(config.init_from, get_architecture(name), config.frame_skip)
+        problem = f"an agent of {policy.architecture} does not fit {architecture.name} ({'; '.join(error.problems)})"
+        advice = f"give --architectures {policy.architecture}, or another agent"
+        raise ConfigError(f"{problem}; {advice}", OPTION, path) from error
+    return InitialAgent(policy, stored["statistics"], fresh)
 
 
 def initial_agent_of(config: ExperimentConfig, architecture: Architecture, folder: Path) -> InitialAgent | None:

@@ -6,7 +6,6 @@ Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.safetenso
 ``results.json`` and ``tensorboard/``.  The dataset is cached in ``<output-dir>/cache``.
 """
 
-import argparse
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass
@@ -160,19 +159,10 @@ def parse(argv: Sequence[str]) -> Job:
         parser.add_setting(BCConfig, name, aliases=(name.replace("_", "-"),))
     parser.add_setting(BCConfig, "seed")
     parser.add_settings(DatasetConfig)
-    for owner, name in (
-        *((DatasetConfig, "validation_share"), (DatasetConfig, "seed")),
-        *((HardwareConfig, "device"), (HardwareConfig, "mixed_precision")),
-    ):
-        parser.add_setting(owner, name)
-    parser.add_argument(
-        "--precision",
-        dest="mixed_precision",
-        type=is_bfloat16,
-        default=argparse.SUPPRESS,
-        metavar="NAME",
-        help="bf16 (--mixed-precision) or float32 (--no-mixed-precision)",
-    )
+    for name in ("validation_share", "seed"):
+        parser.add_setting(DatasetConfig, name)
+    for name in ("device", "mixed_precision"):
+        parser.add_setting(HardwareConfig, name)
     arguments = parser.parse_args(argv)
     plugins.load(getattr(arguments, "plugin", ()))
     observations = get_architecture(arguments.architecture).observations
@@ -183,10 +173,3 @@ def parse(argv: Sequence[str]) -> Job:
         dataset=parser.build(DatasetConfig, arguments, observations=observations),
         plan_request=parser.build(HardwareConfig, arguments).plan_request(None),
     )
-
-
-def is_bfloat16(precision: str) -> bool:
-    """Return True for the name of bfloat16, False for that of float32."""
-    if precision not in hardware.PRECISIONS:
-        raise argparse.ArgumentTypeError(f"unknown precision {precision!r}; known: {', '.join(hardware.PRECISIONS)}")
-    return precision == "bf16"

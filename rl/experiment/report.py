@@ -70,6 +70,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
     machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
     runs, notes = _scalars(architectures, folder)
     sections = {name: _sections(entry, folder) for name, entry in architectures.items()}
+    films = [film for contents in sections.values() for group in contents["films"].values() for film in group]
     return render_page(
         "experiment.html",
         title=str(experiment.get("name") or "experiment"),
@@ -84,7 +85,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         distillation=_distillation(runs),
         ledgers=_ledgers(runs),
         parts=_parts(sections),
-        players=players if any(_has_players(contents["films"]) for contents in sections.values()) else None,
+        players=players if any(film["player"] for film in films) else None,
         config=experiment.get("config"),
         machine=machine,
         versions=experiment.get("versions"),
@@ -319,25 +320,15 @@ def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for film in paths.get("films") or ():
         route, video = base / film["route"], base / film["video"]
-        replay = video.with_suffix(".replay")
+        run = Replay.load(replay) if (replay := video.with_suffix(".replay")).is_file() else None
         shown = {
             **film,
             "link": quote(Path(os.path.relpath(video, folder)).as_posix()) if video.is_file() else None,
             "poster": _thumbnail(route) if route.is_file() else None,
-            "player": _player(replay, film["level_name"]) if replay.is_file() else None,
+            "player": run and player_data(LevelRuns(run.level, [(film["level_name"], run.inputs)])),
         }
         groups.setdefault(film["category"], []).append(shown)
     return groups
-
-
-def _has_players(films: Mapping[str, Sequence[Mapping]]) -> bool:
-    return any(film["player"] for group in films.values() for film in group)
-
-
-def _player(replay: Path, label: str) -> str:
-    """Return the data of an interactive player of a replay."""
-    run = Replay.load(replay)
-    return player_data(LevelRuns(run.level, [(label, run.inputs)]))
 
 
 def _place(folder: Path, path: str) -> Path:

@@ -34,7 +34,7 @@ from rl.experiment.artifacts import (
 )
 from rl.experiment.data import Data, Log, audit_rewards, load_data, load_demonstrations
 from rl.experiment.distill import load_teacher
-from rl.experiment.initial_agent import check_initial_agent
+from rl.experiment.initial_agent import load_initial_agent
 from rl.experiment.jobs import Job, make_jobs
 from rl.experiment.log_file import LogFile
 from rl.experiment.plan import planner
@@ -52,50 +52,45 @@ def run(config: ExperimentConfig, log: Log = print, ranks: SingleProcess = SINGL
     ranks: processes that train together, of which this is the first; the others call ``follow``.
     Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag to resume.
     """
-    with LogFile(log) as log_file:
-        return _run(config, log_file, ranks)
-
-
-def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
     check_packages()
     if config.hardware.processes != ranks.size:
-        raise ConfigError(
-            f"this run has {ranks.size}; start several with scripts/train_and_compare.py or torchrun (docs/long_runs.md)",
-            "num_processes",
-            config.hardware.processes,
-        )
+        advice = f"this run has {ranks.size}; start several with scripts/train_and_compare.py or torchrun"
+        raise ConfigError(f"{advice} (docs/long_runs.md)", "num_processes", config.hardware.processes)
     now, folder = datetime.now(), config.resume_from
-    if folder is not None:
-        config = resumed_config(config)
-        if not config.resume_override and (folder / SUMMARY).is_file():
-            log(f"{folder}: is finished; nothing was changed")
-            log((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
-            return folder
-    machine, data = hardware.detect(), load_data(config, log)
-    check_sizes(config, data, machine)
-    record = begin_record(config, now, machine, data, log)
-    folder = folder or new_folder(config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}")
-    uploader = Uploader(config.upload, folder.resolve().name) if config.upload.bucket else None
-    with locked(folder) as check:
-        (folder / SUMMARY).unlink(missing_ok=True)
-        write_experiment(record, folder)
-        log.open(folder, check)
-        log(f"experiment folder: {folder}")
-        warn_about_networks(config, log)
-        jobs = make_jobs(record.config, data, machine, folder, uploader, log, config.previous_checkpoint, ranks)
-        try:
-            with viewed(folder, log) if config.visualize_training else nullcontext():
-                for job in jobs:
-                    record = record.with_run(train_or_load(job, config))
-                    write_experiment(record, folder)
-        except KeyboardInterrupt as interruption:
-            raise KeyboardInterrupt(*interruption.args, f"resume with --resume-from {folder}") from None
-        if uploader:
-            uploader.sync(folder)
-        write_text(folder / SUMMARY, summary(record, folder) + "\n")
-        log(summary(record, folder))
-        if uploader:
-            uploader.sync(folder)  # last the summary, which marks the copy as complete
+    with LogFile(log) as log_file:
+        if folder is not None:
+            config = resumed_config(config)
+            if not config.resume_override and (folder / SUMMARY).is_file():
+                log_file(f"{folder}: is finished; nothing was changed")
+                log_file((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
+                return folder
+        machine, data = hardware.detect(), load_data(config, log_file)
+        check_sizes(config, data, machine)
+        record = begin_record(config, now, machine, data, log_file)
+        folder = folder or new_folder(config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}")
+        uploader = Uploader(config.upload, folder.resolve().name) if config.upload.bucket else None
+        with locked(folder) as check:
+            (folder / SUMMARY).unlink(missing_ok=True)
+            write_experiment(record, folder)
+            log_file.open(folder, check)
+            log_file(f"experiment folder: {folder}")
+            warn_about_networks(config, log_file)
+            jobs = make_jobs(
+                record.config, data, machine, folder, uploader, log_file, config.previous_checkpoint, ranks
+            )
+            try:
+                with viewed(folder, log_file) if config.visualize_training else nullcontext():
+                    for job in jobs:
+                        record = record.with_run(train_or_load(job, config))
+                        write_experiment(record, folder)
+            except KeyboardInterrupt as interruption:
+                raise KeyboardInterrupt(*interruption.args, f"resume with --resume-from {folder}") from None
+            if uploader:
+                uploader.sync(folder)
+            write_text(folder / SUMMARY, summary(record, folder) + "\n")
+            log_file(summary(record, folder))
+            if uploader:
+                uploader.sync(folder)  # last the summary, which marks the copy as complete
     return folder
 
 
@@ -120,12 +115,13 @@ def dry_run(config: ExperimentConfig, log: Log = print) -> None:
 
 def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine) -> dict[str, hardware.Plan]:
     """Return network -> hardware plan; raise UserErrors for agents and sizes that do not fit."""
-    check_initial_agent(config)
     if config.teacher.file is not None and config.resume_from is None:
         load_teacher(config.teacher.file, config.frame_skip)
     plans = {}
     for name in config.networks:
         network = get_architecture(name)
+        if config.init_from is not None and config.resume_from is None:
+            load_initial_agent(config.init_from, network, config.frame_skip)
         plans[name] = planner(network, config.plan_request, machine)()
         if network.memory:
             segment_length(config.ppo.settled(plans[name]), plans[name].of_each(config.hardware.processes))

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from stable_baselines3.common.callbacks import BaseCallback
 
 import hardware
 from bc import train as imitation
@@ -303,9 +302,9 @@ def make_agent(training: Training) -> PPO:
 def transfer_weights(job: Job, pretrained: PretrainedPolicy, agent: PPO) -> TransferReport:
     """Copy the BC policy's weights to PPO's policy, check that both act equally, and set the KL penalty's reference."""
     report = transfer(pretrained.policy.state_dict(), agent.policy, fresh=job.architecture.fresh)
+    probe_rows = next(iter(pretrained.probe.values()))
     agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)
-    count = len(next(iter(pretrained.probe.values())))
-    job.log(f"{report}; {agreement:.0%} of greedy actions agree on {count} held-out decisions")
+    job.log(f"{report}; {agreement:.0%} of greedy actions agree on {len(probe_rows)} held-out decisions")
     agent.set_reference(agent.policy)
     job.doctor.provide(clone=pretrained.policy, cloning=pretrained.result, probe=pretrained.probe)
     return report
@@ -319,10 +318,8 @@ def add_start_states(job: Job, pretrained: PretrainedPolicy | None, env: BatchVe
     demonstrated = pretrained.runs if pretrained else {}
     levels = [level.fingerprint for level, _ in job.data.train if level.fingerprint in demonstrated]
     runs = {level: demonstrated[level] for level in levels}
-    job.log(
-        f"start states: demonstrations of {starts.add(runs)} of {len(job.data.train)} training levels, the agent's best runs "
-        "on the others"
-    )
+    count = f"{starts.add(runs)} of {len(job.data.train)} training levels"
+    job.log(f"start states: demonstrations of {count}, the agent's best runs on the others")
     return runs
 
 
@@ -335,7 +332,12 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
     total = job.config.ppo.total_timesteps
     job.ranks.release(None if finished else total)
     if not finished:
-        agent.learn(total, callback=callbacks_of(job, monitor))
+        audit = (
+            [] if job.config.audit == "off" else [Audit(job.config.audit, job.folder, monitor.warn, job.config.silence)]
+        )
+        examine = [ExamineFirstUpdate(job.doctor)] if job.doctor.rehearses else []
+        measure = profilers(job.config.profiling, job.folder)
+        agent.learn(total, callback=[*measure, DigestTrail(job.folder), *audit, *examine, monitor])
         stop_if(monitor.stop)
         agent.logger.close()
         monitor.save_final()
@@ -350,19 +352,9 @@ def check_lost_checkpoints(job: Job) -> None:
     changes = [entry["overrides"].get("save-freq", [0]) for entry in stored_facts(job.root)["resumed"]]
     longest = max([job.config.save_freq, *(before for before, *_ in changes)])
     if len(decisions) > 2 and decisions[-2] >= longest:  # a checkpoint was written before the last update
-        raise checkpoint.CheckpointError(
-            f"{job.folder}: checkpoints of {decisions[-1]:,} decisions are missing; restore {job.folder / 'checkpoints'}, or "
-            "begin a new run"
-        )
+        problem = f"{job.folder}: checkpoints of {decisions[-1]:,} decisions are missing"
+        raise checkpoint.CheckpointError(f"{problem}; restore {job.folder / 'checkpoints'}, or begin a new run")
     job.log(f"PPO left no checkpoint of its first {decisions[-1]:,} decisions: it starts from the beginning")
-
-
-def callbacks_of(job: Job, monitor: TrainingMonitor) -> list[BaseCallback]:
-    """Return the callbacks of PPO."""
-    config = job.config
-    audit = [] if config.audit == "off" else [Audit(config.audit, job.folder, monitor.warn, config.silence)]
-    examine = [ExamineFirstUpdate(job.doctor)] if job.doctor.rehearses else []
-    return [*profilers(config.profiling, job.folder), DigestTrail(job.folder), *audit, *examine, monitor]
 
 
 class ExamineFirstUpdate(PPOCallback):
@@ -414,10 +406,7 @@ def save_agent(job: Job, agent: PPO) -> None:
     if agent.policy.memory is None:
         training_state.save_sb3_zip(agent, job.folder / "final_model.zip")
     else:
-        job.log(
-            f"{job.architecture.name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies; the policy "
-            "is in agent.safetensors"
-        )
+        job.log(f"{job.architecture.name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies")
 
 
 def speed_of(agent: PPO) -> dict:

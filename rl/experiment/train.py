@@ -107,9 +107,8 @@ def start(argv: Sequence[str], program: str | Path) -> int:
         config = as_started(config, started)
     settings = config.hardware
     if settings.distributed_backend and settings.processes == 1:
-        raise ConfigError(
-            "needs several processes; add --num-gpus or --num-processes, or leave it out", "--distributed-backend"
-        )
+        advice = "needs several processes; add --num-gpus or --num-processes, or leave it out"
+        raise ConfigError(advice, "--distributed-backend")
     if started is None and settings.processes > 1:
         check_gpus(config)
         return launch(program, argv, settings.processes)
@@ -131,11 +130,8 @@ def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
     settings = config.hardware
     given = settings.processes > 1 or settings.num_processes is not None or config.resume_from is not None
     if given and settings.processes != started.size:
-        raise ConfigError(
-            f"torchrun started {started.size} processes, but the number cannot change within a run",
-            "--num-processes",
-            settings.processes,
-        )
+        advice = f"torchrun started {started.size} processes, but the number cannot change within a run"
+        raise ConfigError(advice, "--num-processes", settings.processes)
     if not given and started.size > 1:
         settings = replace(settings, num_processes=started.size)
         config = replace(config, hardware=settings, sources=config.sources | {"hardware.num_processes": "torchrun"})

@@ -53,8 +53,7 @@ _SYNONYMS = (  # flag, its other name, the command lines that have both
 _OTHER_NOTES = """
 Only `train_and_compare.py`, `ab_compare.py` and `sweep.py` take several seeds. `train_and_compare.py`, `evaluate.py` and
 `pretrain_bc.py` make a folder in `--output-dir`; the others write to that very folder. Outside `pretrain_bc.py`,
-`--num-eval-episodes` are spread over all categories. In `evaluate.py`, `--stochastic` is `--no-deterministic-eval`; in
-`pretrain_bc.py`, `--precision bf16` is `--mixed-precision` and `--precision float32` is `--no-mixed-precision`.
+`--num-eval-episodes` are spread over all categories. In `evaluate.py`, `--stochastic` is `--no-deterministic-eval`.
 `generate_levels.py`, `make_demonstrations.py`, `evaluate.py` and `solve.py` have `--workers N`, processes of this machine,
 and `--cluster ADDRESS`, those of a Ray cluster (distributed.md); neither changes what they write.
 """
