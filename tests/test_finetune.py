@@ -1,0 +1,28 @@
+"""``finetune.py``: the main job from the shipped agent, on other levels."""
+
+import json
+
+import pytest
+
+from programs import load_script
+from worlds import straight
+
+
+def test_it_trains_the_shipped_agent_further(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for length in (10, 11, 12):
+        straight(length=length).save(tmp_path / f"{length}.map")
+    script = load_script("finetune")
+    tiny = "--total-timesteps 512 --num-envs 8 --rollout-length 32 --minibatch-size 128 --skip-final-eval"
+    assert script.main([".", *tiny.split(), "--output-dir", "out"]) == 0
+    (folder,) = (tmp_path / "out").glob("finetuned_*")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["init_from"] == str(script.SHIPPED)
+    assert config["ppo"]["gamma"] == 0.998
+    assert len(list(folder.rglob("agent.safetensors"))) == 1
+
+
+def test_it_needs_levels(capsys):
+    with pytest.raises(SystemExit):
+        load_script("finetune").main([])
+    assert "LEVELS" in capsys.readouterr().err
