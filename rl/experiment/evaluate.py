@@ -103,15 +103,14 @@ def run(job: Job, video: VideoConfig) -> None:
         played = {
             name: play(how, levels, bar.update, workers=workers, cluster=job.cluster) for name, how in agents.items()
         }
-    (name, of_agent), *_ = played.items()
+    (name, of_agent), *others = played.items()
     episodes, frame_skip = of_agent.agent, agents[name].frame_skip
     of_methods = {name: one.agent for name, one in played.items()}
     of_methods |= {"random play": of_agent.random, "doing nothing": of_agent.nothing}
     methods = {method: by_category_and_support(own) for method, own in of_methods.items()}
     breakdown = {agent: by_contents(one.agent) for agent, one in played.items()}
-    comparisons = [compare(name, other, *map(LevelWins.count, (episodes, one.agent))) for other, one in played.items()][
-        1:
-    ]
+    own_wins = LevelWins.count(episodes)
+    comparisons = [compare(name, other, own_wins, LevelWins.count(one.agent)) for other, one in others]
     ended, by_level = endings(episodes), level_results(episodes)
     settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
     results = {
