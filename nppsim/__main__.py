@@ -333,9 +333,9 @@ def _render(arguments: argparse.Namespace) -> None:
     if arguments.replay:
         run = nppsim.simulate(drawn, Replay.load(arguments.replay).inputs)
         title = drawn.caption if drawn.id else Path(level[0]).name
-        picture = render.draw_route(drawn, run, arguments.scale, title=title)
+        picture = render.draw_route(drawn, run, arguments.scale, crop=True, title=title)
     else:
-        picture = render.draw_level(drawn, arguments.scale)
+        picture = render.draw_level(drawn, arguments.scale, crop=True)
     _save_and_say(picture, out, f"; support: {drawn.support_line}")
 
 

@@ -81,11 +81,13 @@ USUAL = FilmLook()
 
 
 def draw_level(level: Level, scale: float = 1.0, *, crop: bool = False, ninja: bool = True) -> "Image":
-    """Picture of a level at its start: a Pillow RGB image of 1056 x 600 px times ``scale`` (smaller with ``crop``).
+    """Draw a level at its start: a Pillow RGB image of 1056 x 600 px times ``scale``, with ``crop`` at most.
 
-    crop: show only the part of the stage that can be reached.  ninja: draw it at the spawn.
+    crop: show only the reachable part of the stage, enlarged at most twice.
+    ninja: draw the ninja at the spawn.
     """
-    scene = Scene(level, pixels_per_tile(scale), used_region(level) if crop else WHOLE_STAGE)
+    region = widened(used_region(level)) if crop else WHOLE_STAGE
+    scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
     return scene.picture(scene.looks, NinjaLook(level.spawn) if ninja else None, scene.aims)
 
 

@@ -258,6 +258,8 @@ def test_a_gamepad_plays(page, studio):
 def test_a_closer_view_follows_the_ninja(page, studio):
     open_level(page, studio)
     assert page.evaluate(FITS)
+    if page.query_selector("button[aria-pressed=true]:has-text('Closer')"):  # a long level begins with it
+        page.keyboard.press("v")
     before = page.screenshot()
     page.keyboard.press("v")
     page.wait_for_selector("button[aria-pressed=true]:has-text('Closer')")

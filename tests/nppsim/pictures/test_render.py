@@ -66,7 +66,8 @@ def test_the_picture_has_the_size_asked_for():
     level = corridor()
     assert draw_level(level).size == (1056, 600)
     assert draw_level(level, scale=0.5).size == (528, 300)
-    assert draw_level(level, crop=True).size == (12 * 24, 6 * 24)
+    assert draw_level(level, crop=True).size == (12 * 48, 6 * 48)
+    assert draw_level(corridor(width=30), crop=True).size == (32 * 33 // 2 * 2, 6 * 32)
     with pytest.raises(ValueError, match="scale=0"):
         draw_level(level, scale=0)
 

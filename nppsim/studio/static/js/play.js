@@ -19,7 +19,6 @@ const REWIND_FRAMES = 2; // per display tick
 const TRAIL = 240; // frames
 const FALL_MS = 700; // duration of the death animation
 const REST_MS = 350; // delay after the end before a jump restarts
-const CLOSE_SCALE = 1.4; // minimum scale of the closer view, screen px per level px
 const NAME_STORE = "nppsim.name", DEFAULT_NAME = "you"; // player's name in the leaderboard
 const CAPS = [[4, "left"], [1, "jump"], [2, "right"]]; // bits of an input byte
 
@@ -47,6 +46,7 @@ class Play {
     this.showBest(best);
     this.scene = new Scene(this.canvas);
     this.scene.setLevel(level);
+    this.setCloser(this.scene.isLong);
     this.controls = new Controls((action) => this.act(action));
     this.ghosts = new Ghosts(this.ghostList, level, studio, {
       changed: () => this.draw(),
@@ -213,8 +213,7 @@ class Play {
   /** Follow the ninja with a closer view, or show the whole level. */
   setCloser(closer) {
     this.closer = closer;
-    this.scene.fit();
-    if (closer) this.scene.centre(...this.game.world.ninja.at, Math.max(CLOSE_SCALE, 1.5 * this.scene.view.scale));
+    this.scene.fit(closer ? "closer" : "level");
     this.viewButton.setAttribute("aria-pressed", closer);
     this.draw();
   }
@@ -256,7 +255,6 @@ class Play {
     const { f, g, i, n } = game.frame;
     const age = this.phase === "over" && game.frame.o === "died" ? (performance.now() - this.ended) / FRAME_MS : 0;
     const points = game.history.slice(Math.max(0, f - TRAIL), f + 1).map(({ look }) => look.at);
-    if (this.closer) this.scene.centre(...game.world.ninja.at);
     this.scene.draw({ world: game.world, age, ghosts: this.ghosts.at(f), trails: [{ points }] });
     this.showClock(f, g);
     this.numbers.textContent = `${seconds(f)} · frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;

@@ -30,6 +30,9 @@ export class Player {
     this.build(root);
     this.scene = new Scene(this.canvas);
     this.scene.setLevel(level);
+    this.canvas.parentElement.style.setProperty("--aspect", this.scene.aspect);
+    this.scene.fit();
+    if (this.scene.isLong) this.scene.fit("closer");
     this.timeline.show([], []);
     runs.forEach((run) => this.add(run));
     this.seek(0);

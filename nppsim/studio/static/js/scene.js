@@ -19,6 +19,7 @@ import { World } from "./world.js";
 const RIM = 1.1; // px, width of the darker edge of the tiles
 const MARGIN = TILE; // px around the open part of the level in a fitted view
 const LEAST_VIEW = [18 * TILE, 10 * TILE]; // px, minimum size of a fitted view
+const CLOSE_SCALE = 1.4; // minimum scale of the closer view, screen px per level px
 const MOST_SCALE = 16; // maximum zoom, screen px per level px
 const GHOST_OPACITY = 0.6;
 
@@ -65,17 +66,35 @@ export class Scene {
   // -------------------------------------------------------------------------------------------------------------------
   // The view
 
-  /** Fit the view to the open part of the level ("level") or to the whole stage ("stage"). */
+  /** Fit the view to the open part of the level ("level") or to the whole stage ("stage"), or let a closer view follow the
+   *  ninja ("closer"). */
   fit(what = "level") {
     this.fitted = what;
-    const [left, top, right, bottom] = what === "stage" || !this.level ? [0, 0, STAGE.width, STAGE.height] : openPart(this.level);
-    const [width, height] = [this.canvas.clientWidth || 1, this.canvas.clientHeight || 1];
-    this.view = {
-      x: (left + right) / 2,
-      y: (top + bottom) / 2,
-      scale: Math.min(width / (right - left), height / (bottom - top)),
-    };
+    this.shown = what === "stage" || !this.level ? [0, 0, STAGE.width, STAGE.height] : openPart(this.level);
+    const [left, top, right, bottom] = this.shown;
+    const scales = [(this.canvas.clientWidth || 1) / (right - left), (this.canvas.clientHeight || 1) / (bottom - top)];
+    const whole = Math.min(...scales);
+    this.isLong = Math.max(...scales) > 2 * whole; // the whole level leaves more than half of the canvas empty
+    const scale = what === "closer" ? Math.max(CLOSE_SCALE, (this.isLong ? 2 : 1.5) * whole) : whole;
+    this.view = { x: (left + right) / 2, y: (top + bottom) / 2, scale };
     this.forget();
+  }
+
+  /** Move the closer view with the ninja, up to the ends of the level. */
+  follow([x, y]) {
+    const [left, top, right, bottom] = this.shown;
+    const { scale } = this.view;
+    const middle = (at, low, high, size) => (high - low < size ? (low + high) / 2 : Math.min(Math.max(at, low + size / 2), high - size / 2));
+    const next = { x: middle(x, left, right, this.canvas.clientWidth / scale), y: middle(y, top, bottom, this.canvas.clientHeight / scale), scale };
+    if (next.x === this.view.x && next.y === this.view.y) return;
+    this.view = next;
+    this.forget();
+  }
+
+  /** Width / height of a canvas that shows the open part of the level, with room for texts above and below it. */
+  get aspect() {
+    const [left, top, right, bottom] = openPart(this.level);
+    return Math.max((right - left) / (bottom - top + 4 * TILE), STAGE.width / STAGE.height);
   }
 
   /** Zoom by a factor around a canvas position (CSS px; default: the middle). */
@@ -94,13 +113,6 @@ export class Scene {
     this.view.y = Math.min(Math.max(this.view.y - dy, 0), STAGE.height);
     this.forget();
     this.redraw();
-  }
-
-  /** Centre the view on a level position; takes effect with the next picture. */
-  centre(x, y, scale = this.view.scale) {
-    this.fitted = null;
-    this.view = { x, y, scale: Math.min(scale, MOST_SCALE) };
-    this.forget();
   }
 
   /** Convert a canvas position (CSS px, as event.offsetX and offsetY) to a level position. */
@@ -148,6 +160,7 @@ export class Scene {
     }
     const { world = this.start, ghosts = [], trails = [], age = 0 } = picture;
     const ninja = picture.ninja === undefined ? world.ninja : picture.ninja;
+    if (this.fitted === "closer") this.follow(world.ninja.at);
     this.drawStill(world);
     context.drawImage(this.still, 0, 0);
     this.place(context);
