@@ -1,8 +1,11 @@
 """The page that `nppsim page` writes opens and plays from a file, and asks for nothing."""
 
+import numpy as np
 import pytest
 
 from nppsim.__main__ import main
+from nppsim.levels.kinds import LASER
+from nppsim.levels.level import Level
 from nppsim.replays.replay import Replay
 
 from browsing import pinch, until
@@ -13,6 +16,13 @@ MIDDLE = """() => {
     return canvas.getContext("2d").getImageData(canvas.width / 2, canvas.height / 2, 1, 1).data[0];
 }"""  # how bright the middle of the level is
 PICTURE = "document.querySelector('.player canvas').toDataURL()"
+REDS = """() => {
+    const canvas = document.querySelector(".player canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let count = 0;
+    for (let i = 0; i < data.length; i += 4) count += data[i] > data[i + 1] + 60 && data[i] > data[i + 2] + 60;
+    return count;
+}"""  # how many pixels are red
 SETS = [f"datasets/{name}/advanced.h5#2" for name in ("demonstrations", "refined")]
 
 
@@ -94,3 +104,15 @@ def test_a_report_has_the_player_below_its_films(page, tmp_path):
     page.click("[aria-label='one frame on']")
     page.wait_for_selector(".player .clock:has-text('frame 1')")
     assert page.locator(".player .buttons").bounding_box()["height"] > 25
+
+
+def test_player_draws_beams_and_takes_the_shape_of_a_wide_level(page, tmp_path):
+    tiles = np.ones((23, 42), np.uint8)
+    tiles[9:13, 1:41] = 0
+    level = Level.build(tiles, (16, 54), exits=[((140, 54), (150, 54))], entities=[(LASER, 86, 46, 0, 0)])
+    Replay(level, np.zeros(30, np.uint8)).save(tmp_path / "run.replay")
+    assert main(["page", str(tmp_path / "run.replay"), "--out", str(tmp_path / "run.html")]) == 0
+    page.goto((tmp_path / "run.html").as_uri())
+    page.wait_for_selector(".player .clock")
+    assert page.evaluate("(c => c.clientWidth / c.clientHeight)(document.querySelector('.player canvas'))") > 2.5
+    until(page, lambda: page.evaluate(REDS) > 300, "a beam")
