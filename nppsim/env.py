@@ -157,7 +157,7 @@ def level_option(
     levels = np.asarray(options["level"])
     inside = levels.dtype.kind in "iu" and ((levels >= 0) & (levels < num_levels)).all()
     if not inside or levels.shape not in ((), shape):
-        raise ValueError(f"options['level'] is {options['level']!r}; needed are indices of levels, 0..{num_levels - 1}")
+        raise ValueError(f"options['level'] is {options['level']!r}; expected level indices 0..{num_levels - 1}")
     return np.broadcast_to(levels, shape).astype(np.int64)
 
 

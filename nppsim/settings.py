@@ -109,7 +109,7 @@ class Setting:
         try:
             return _whole(text) if self.kind is int else self.kind(text)
         except ValueError:
-            raise ValueError(f"{text!r} is no {'whole ' if self.kind is int else ''}number") from None
+            raise ValueError(f"{text!r} is not a {'whole ' if self.kind is int else ''}number") from None
 
     def problem(self, value: object) -> str:
         """Describe the valid values if this value is invalid; otherwise return ""."""

@@ -150,7 +150,7 @@ def test_wrong_use_is_named(bank):
     play(env, RIGHT)
     with pytest.raises(gymnasium.error.ResetNeeded, match="ended"):
         env.step(0)
-    with pytest.raises(ValueError, match=r"options\['level'\] is 3; needed are indices of levels, 0\.\.2"):
+    with pytest.raises(ValueError, match=r"options\['level'\] is 3; expected level indices 0\.\.2"):
         env.reset(options={"level": 3})
     with pytest.raises(ValueError, match="unknown option 'lvl'; known: level"):
         env.reset(options={"lvl": 0})

@@ -77,7 +77,7 @@ def test_a_flag_sets_its_field(argv, field, value):
     [
         (["--cups", "0"], "--cups 0: give a whole number from 1 to 9"),
         (["--mugs", "10"], "--cups 10: give a whole number from 1 to 9"),
-        (["--cups", "two"], "argument --cups/--mugs: 'two' is no whole number"),
+        (["--cups", "two"], "argument --cups/--mugs: 'two' is not a whole number"),
         (["--strength", "1"], "--strength 1.0: give a number above 0 and below 1"),
         (["--strength", "nan"], "--strength nan: give a number above 0 and below 1"),
         (

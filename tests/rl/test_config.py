@@ -416,7 +416,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--use-curric"], "unknown flag --use-curric; did you mean '--use-curriculum'"),
         ([*REQUIRED, "--s3-secret-key=hunter2hunter2"], r"unknown flag --s3-secret-key(?!.*hunter2)"),
         ([*REQUIRED, "--bc-epochs"], "--bc-epochs: expected one argument"),
-        ([*REQUIRED, "--num-envs", "many"], "--num-envs: 'many' is no whole number"),
+        ([*REQUIRED, "--num-envs", "many"], "--num-envs: 'many' is not a whole number"),
         ([*REQUIRED, "--num-envs", "0"], "--num-envs 0: give a whole number of at least 1"),
         ([*REQUIRED, "--num-processes", "1e12"], "--num-processes 1000000000000: give a whole number from 1 to 1,024"),
         ([*REQUIRED, "--initial-lr", "2"], "--initial-lr 2.0: give a number above 0 and at most 1"),
@@ -574,7 +574,7 @@ def test_how_trainings_are_judged_stays_once_one_is_over(folder):
         (["--resume-override", "gamma"], "--resume-override gamma: give NAME=VALUE"),
         (["--resume-override", "gama=1"], "gama: is not a setting; did you mean 'gamma'"),
         (["--resume-override", "debug=on"], "debug: is not a setting"),
-        (["--resume-override", "gamma=x"], "'x' is no number"),
+        (["--resume-override", "gamma=x"], "'x' is not a number"),
         (["--resume-override", "gamma=2"], "gamma 2.0: give a number"),
         (["--resume-override", "pretraining=1"], "give on or off"),
         (

@@ -184,7 +184,7 @@ def test_whole_numbers_may_be_written_as_people_do(text, folder):
 
 @pytest.mark.parametrize("text", ["1.5", "1e-3", "inf", "nan", "many", "none"])
 def test_what_is_no_whole_number_is_refused(text, folder):
-    with pytest.raises(ConfigError, match=f"'{re.escape(text)}' is no whole number"):
+    with pytest.raises(ConfigError, match=f"'{re.escape(text)}' is not a whole number"):
         resolve([*REQUIRED, "--total-timesteps", text])
 
 
