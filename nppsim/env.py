@@ -49,7 +49,7 @@ def as_bank(levels: Levels | None) -> LevelBank:
 
 
 class GymSimulator(BatchSimulator):
-    """BatchSimulator whose ``final_obs`` is valid in every finished row, with optional restarts.
+    """BatchSimulator that writes ``final_obs`` for every finished episode and can leave finished episodes unrestarted.
 
     BatchSimulator alone writes ``final_obs`` for truncated episodes only, for bootstrapping.
     max_episode_steps: decisions after which an episode is truncated, unless its level's time limit is shorter.

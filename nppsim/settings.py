@@ -87,7 +87,7 @@ class Setting:
 
     @property
     def shown_default(self) -> str:
-        """Default as text for help and documents; "off" for a flag without value that is not given."""
+        """Default as text for help and documents; "off" for a bool without ``switch``, whose flag is not given."""
         if self.default is MISSING:
             return "required"
         if self.default is None:
