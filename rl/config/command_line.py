@@ -138,7 +138,7 @@ def configured(given: Settings) -> ExperimentConfig:
 
 
 def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
-    """Let ``--ent-coef X`` also set ``--ent-coef-end``, before any value that is given for that flag."""
+    """Insert ``--ent-coef-end X`` before ``--ent-coef X``; a later ``--ent-coef-end`` overrides it."""
     for number, text in enumerate(argv):
         name, equals, value = text.partition("=")
         if name == "--ent-coef" and (equals or number + 1 < len(argv)):

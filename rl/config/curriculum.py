@@ -29,7 +29,7 @@ STRATEGIES_WITH = {  # field -> strategies
     "uniform_share": ("learnability", "plr", "learning_progress"),
 }
 STAGE_SETTINGS = ("stage_gamma", "stage_learning_rate", "stage_ent_coef")  # of PPO
-_STAGE_LIMITS = {  # (above, at most)
+_STAGE_LIMITS = {  # setting -> (exclusive lower limit, upper limit)
     "stage_thresholds": (0.0, 1.0),
     "stage_gamma": (0.0, 1.0),
     "stage_learning_rate": (0.0, math.inf),
@@ -184,7 +184,7 @@ class CurriculumConfig:
     )
     start_share: float = setting(
         0.25,
-        "share of such a level's episodes that start there; the others start at its spawn",
+        "share of the episodes of a level never won that --start-states moves along a run",
         flag="start-states-share",
         needs=_STARTS,
         above=0,
@@ -192,7 +192,7 @@ class CurriculumConfig:
     )
     start_threshold: float = setting(
         0.2,
-        "success rate of these episodes above which they start earlier in the run",
+        "success rate of moved episodes above which their starts move back towards the spawn",
         flag="start-states-threshold",
         needs=_STARTS,
         above=0,

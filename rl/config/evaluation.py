@@ -91,7 +91,7 @@ class EvaluationConfig:
         return self.eval_freq != 0
 
     def periods(self, total_timesteps: int, time_budget_minutes: float | None) -> tuple[int, float]:
-        """Return the (decisions, seconds) between evaluations for a training of this length; 0: no such limit."""
+        """Return decisions and seconds between evaluations; 0 if they do not depend on decisions or on time."""
         if not self.in_training:
             return 0, 0.0
         by_time = 60 * (self.eval_every_minutes or 0.0)

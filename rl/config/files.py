@@ -38,7 +38,7 @@ _TRUTH = {"on": True, "true": True, "off": False, "false": False}
 
 
 class Given(NamedTuple):
-    """A value of a setting.  place: of the value, for error messages.  source: for run.json."""
+    """A value of a setting.  place: flag, or file and key, for error messages.  source: its source in run.json."""
 
     value: Any
     place: str
@@ -121,7 +121,8 @@ def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
     """Parse texts NAME=VALUE such as "seeds=1,2", "ppo.schedules=off" or "ppo.target_kl=none".
 
     Commas separate several values; "none" is None or an empty list.
-    flag, source: of the texts.
+    flag: flag of the texts, for error messages.
+    source: their source in run.json.
     """
     found: Settings = {}
     for text in texts:
@@ -159,8 +160,8 @@ def _read_one(known: Setting, text: str, place: str) -> Any:
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
     """Check the content of a TOML file and return its settings.
 
-    file: name for error messages.
-    source: for run.json.
+    file: name of the file, for error messages.
+    source: source of the settings in run.json.
     """
     found: Settings = {}
     ends = None
@@ -195,7 +196,7 @@ def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
     """Find a setting; return (section, setting).
 
     part: table of the key in the file; "" at the top.
-    place: of the key, for the ConfigError if it is unknown.
+    place: file and key, for error messages.
     """
     names: dict[str, tuple[str, Setting]] = {}
     for usual, section, known in known_settings():
@@ -242,7 +243,7 @@ def _value(known: Setting, value: Any, place: str) -> Any:
 
 
 def _one(known: Setting, value: Any, place: str) -> Any:
-    if known.kind is float and type(value) is int and abs(value) < 1 << 1023:  # float range
+    if known.kind is float and type(value) is int and abs(value) < 1 << 1023:  # within the range of float
         return float(value)
     if known.kind is int and type(value) is float and value.is_integer():  # 1e6 is a float in TOML
         return int(value)

@@ -14,7 +14,7 @@ HIERARCHICAL = "use-hierarchical-ppo"
 
 @dataclass(frozen=True)
 class HeadsConfig:
-    """Deep heads of all networks.  ``--architectures NAME NAME+deep2`` compares a network with and without."""
+    """Deep heads of all networks.  Names such as NAME+deep2 give single networks deep heads."""
 
     deep: bool = setting(
         False, "residual blocks in the heads of actor and critic, as NAME+deepN", flag=DEEP, switch=True
@@ -40,7 +40,7 @@ class HeadsConfig:
 
 @dataclass(frozen=True)
 class StackingConfig:
-    """Frame stacks of all networks.  ``--architectures NAME NAME+state4`` compares a network with and without."""
+    """Frame stacks of all networks.  Names such as NAME+state4 give single networks stacks."""
 
     visual: bool = setting(False, "stack the latest images, as in NAME+visualN", flag=VISUAL, switch=True)
     visual_size: int = setting(4, "images in a stack", flag="visual-stack-size", needs=VISUAL, low=1, high=MOST_FRAMES)

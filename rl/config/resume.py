@@ -133,7 +133,7 @@ def changes(before: ExperimentConfig, after: ExperimentConfig) -> dict[str, list
 
 
 def _values(config: ExperimentConfig) -> dict[str, object]:
-    """Return name in overrides -> value."""
+    """Return name of the override -> value."""
     return {
         name: getattr(getattr(config, section) if section else config, known.name)
         for name, section, known in known_settings()

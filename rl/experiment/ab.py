@@ -43,9 +43,9 @@ STOP_SECONDS = 120  # for a run to write its checkpoint after Ctrl-C
 class Curve(NamedTuple):
     """A learning curve to compare.
 
-    tag: of the scalar in the event files.
-    title, unit: of the picture.
-    factor: converts the scalar to the unit.
+    tag: tag of the scalar in event files.
+    title: title of the picture.
+    factor: factor from the scalar to the unit.
     """
 
     tag: str
@@ -66,7 +66,7 @@ class ABSettings:
 
     a, b: flags of one arm only.
     common: flags of both arms.
-    test: also evaluate on the test levels.  They are not for choosing between the arms.
+    test: also evaluate on the test levels, which must not decide between the arms.
     """
 
     a: tuple[str, ...]
@@ -252,8 +252,8 @@ class ABRow:
 class ChangedPart:
     """The part of the work that B speeds up, for Amdahl's law.  Raises TimingError for values out of range.
 
-    share: of A's time, 0 to 1.
-    speed_up: of the part.
+    share: share of A's time, 0 to 1.
+    speed_up: speed-up of the part.
     """
 
     share: float
@@ -272,7 +272,7 @@ class ChangedPart:
 class ABComparison:
     """Result of a comparison.
 
-    rows: of the table.
+    rows: rows of the table.
     decisions: x values of the curves.
     bands: curve -> arm -> band.
     """
@@ -362,7 +362,7 @@ def _job_folder(run: ABRun) -> Path:
 
 
 def _row(quantity: str, values: Sequence[float] | np.ndarray, relation: str = "B - A") -> ABRow:
-    """Compare the arms.  values: of all runs, those of A first."""
+    """Compare the arms.  values: one value per run, those of A first."""
     a, b = np.split(np.asarray(values, float), 2)
     estimate = mean_of_ratios(b, a) if relation == "B / A" else mean_difference(b, a)
     return ABRow(quantity, float(a.mean()), float(b.mean()), relation, estimate)

@@ -131,8 +131,8 @@ def settings_with_sources(
 ) -> dict[str, dict[str, Any]]:
     """Return dotted name -> {"value", "source"} of every setting, and of the plan's values ("plan.NAME"), for run.json.
 
-    settings: of PPO, with the plan's values for None.
-    Without a recorded source, the source is "default" for a default value, and "command line" for others.
+    settings: PPO settings with the plan's values for None.
+    If no source was recorded, default values have the source "default", and others "command line".
     """
     found, plain = {}, config.to_dict()
     for _, section, known in known_settings():
@@ -162,7 +162,7 @@ def settings_with_sources(
 class PretrainedPolicy:
     """A BC policy and its training.
 
-    result: of imitation.
+    result: result of imitation.
     probe: held-out observations, key -> [rows, ...], on which the BC policy and PPO's policy must agree.
     runs: level fingerprint -> actions int8[n] of its shortest demonstration.
     distillation_s: seconds of distillation.
@@ -294,7 +294,7 @@ def save_run(record: RunRecord) -> None:
 
 
 def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
-    """Return the record of a finished training, or None.  levels: of the final evaluation, in their order."""
+    """Return the record of a finished training, or None.  levels: test levels in their order."""
     path = folder / FINISHED_FILE
     plain = read_object(path)
     if not plain:
@@ -367,7 +367,7 @@ class ExperimentRecord:
     """An experiment and its finished trainings, from which the experiment's files are made.
 
     machine: description.
-    versions: of Python, libraries and sources.
+    versions: versions of Python, libraries and sources.
     fingerprints: dataset -> digest of its levels.
     audit: returns of winning, time-out and dying per category.
     circumstances: host, environment and command of the process.

@@ -29,7 +29,7 @@ class Chart:
     """One chart of learning curves.
 
     tags: scalars to draw, the first as a solid line, others dashed or dotted.
-    factor: of the values.
+    factor: factor of the values.
     smooth: width of the running mean in points.
     steps: draw a step function of the curriculum's stages.
     since_start: the values are average rates since the start, and are converted to rates between points.

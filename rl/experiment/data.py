@@ -34,7 +34,7 @@ class Data:
     """Levels of an experiment.  No level or its mirror image is in two lists, except with --single-level.
 
     train: training levels.
-    dev: levels of evaluations during training, for all choices.
+    dev: levels of evaluations during training, on which policies are selected.
     test: levels of the final evaluation only.
     bank: compiled training levels.
     families: fingerprint of a training level -> generator family, "" if it was not generated.
@@ -276,7 +276,7 @@ class Suites:
 def make_suite(
     config: ExperimentConfig, levels: Pairs, network: Architecture, episodes: int, threads: int | None = None
 ) -> EvaluationSuite:
-    """Make a suite with the network's observations.  episodes: per category; threads: of the simulator."""
+    """Make a suite with the network's observations.  episodes: number per category.  threads: number in the simulator."""
     return EvaluationSuite(
         levels,
         episodes_per_category=episodes,

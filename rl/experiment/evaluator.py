@@ -93,7 +93,7 @@ class _Failure:
 class Evaluator:
     """The training's interface to the evaluating process.
 
-    folder: of the run, for checkpoints and the history of evaluations.
+    folder: folder of the run, for checkpoints and the history of evaluations.
     stop: request to stop the program, which interrupts waiting.
     """
 
@@ -111,7 +111,7 @@ class Evaluator:
         there.close()
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
-        """Start the evaluation of a policy.  decisions: of its training."""
+        """Start the evaluation of a policy.  decisions: decisions of its training."""
         self.check()
         checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
         with suppress(BrokenPipeError):  # reported by the next ``check``

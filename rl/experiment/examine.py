@@ -2,8 +2,8 @@
 
     doctor = rehearse(config, print)     # doctor.failed, doctor.findings
 
-A rehearsal runs the main job on the experiment's data at a size of seconds, in a temporary folder.  It covers imitation,
-weight transfer, some updates of PPO, an evaluation on dev levels, and checkpoints.
+A rehearsal is a main job of some seconds on the experiment's data, in a temporary folder.  It covers imitation, weight
+transfer, some updates of PPO, an evaluation on dev levels, and checkpoints.
 """
 
 import tempfile
@@ -140,7 +140,7 @@ def _attempt(doctor: Doctor, name: str, step: Callable[[], Result]) -> Result | 
 
 
 def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
-    """Return the experiment at a size of seconds: one seed, one condition, no films, no upload."""
+    """Return a version of the experiment that takes seconds: one seed, one condition, no films, no upload."""
     two_updates = 2 * NUM_ENVS * ROLLOUT
     return replace(
         config,

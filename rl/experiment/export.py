@@ -134,8 +134,8 @@ def parse(argv: Sequence[str]) -> Job:
 class Card:
     """Contents of a model card.
 
-    name: of the agent.
-    policy, fields: of the checkpoint (``rl.policy.checkpoint.load_policy``).
+    name: name of the agent.
+    policy, fields: content of the checkpoint (``rl.policy.checkpoint.load_policy``).
     results: statistics per category of each method; None without results.
     licence: SPDX identifier or another name; None if none was given.
     """

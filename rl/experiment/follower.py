@@ -34,11 +34,11 @@ from rl.seeds import own_seed
 class Task:
     """One training, as sent by the first process to the others.
 
-    settings: of PPO.
+    settings: PPO settings.
     plan: sizes of one process.
-    data: digests of the levels, to compare.
-    statistics: of the policy's normaliser.
-    weights: of the policy.
+    data: digests of the first process's levels.
+    statistics: statistics of the policy's normaliser.
+    weights: weights of the policy.
     reference: weights of the KL penalty's reference, or None.
     runs: level fingerprint -> actions int8[n] of a demonstration, for start states.
     """

@@ -41,7 +41,7 @@ from rl.seeds import LARGEST_SEED
 
 @dataclass(frozen=True)
 class Job:
-    """Settings of the command.  bc: of training.  dataset: of the data.  plan_request: of the hardware plan."""
+    """Settings of the command.  Those of training, dataset and hardware plan are in the first three fields."""
 
     bc: BCConfig
     dataset: DatasetConfig

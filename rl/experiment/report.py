@@ -64,7 +64,7 @@ def write_report(experiment: Mapping, path: str | os.PathLike) -> Path:
 
 
 def render_report(experiment: Mapping, folder: Path) -> str:
-    """Return the page as text.  folder: of the page, for relative paths and links."""
+    """Return the page as text.  folder: folder of the page, for relative paths and links."""
     architectures: Architectures = experiment.get("architectures") or {}
     machine = experiment.get("machine")
     machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
@@ -254,7 +254,7 @@ def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
 
 
 def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
-    """Return the section of imitation.  events: of training; the first evaluation is of the BC policy."""
+    """Return the section of imitation.  events: events of training, whose first evaluation is of the BC policy."""
     if not bc:
         return None
     metrics = {"policy, validation": bc.get("validation"), "policy, training": bc.get("training")}

@@ -72,7 +72,7 @@ class Training:
 
     plan: sizes of all processes together.
     own_plan: sizes of this process.
-    settings: of PPO, with the plan's values for None.
+    settings: PPO settings with the plan's values for None.
     sources: all settings with their sources, for run.json.
     started: ``time.monotonic`` at the start.
     teacher: checkpoint of the agent to distil, None without distillation.

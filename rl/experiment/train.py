@@ -60,7 +60,7 @@ def train(
 ) -> Finished:
     """Run an experiment.
 
-    recipe, config, resume_from: as the flags of these names.
+    recipe, config, resume_from: values of the flags with these names.
     log: receives messages, one line per call.
     settings: flags with _ instead of -, or sections as dicts, as in a TOML file (docs/configuration.md).  They override
         files, and files override the recipe.
