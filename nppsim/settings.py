@@ -113,9 +113,13 @@ class Setting:
 
     def problem(self, value: object) -> str:
         """Describe the valid values if this value is invalid; otherwise return ""."""
-        if value is None or value is MISSING or self.kind not in (int, float):
+        if value is None or value is MISSING:
             return ""
         values = value if self.many and isinstance(value, (tuple, list)) else (value,)
+        if self.choices and not all(one in self.choices for one in values):
+            return f"give one of {', '.join(self.choices)}"
+        if self.kind not in (int, float):
+            return ""
         if all(map(self._is_good, values)):
             return ""
         if self.low is not None and self.high is not None:

@@ -237,8 +237,6 @@ def _value(known: Setting, value: Any, place: str) -> Any:
     advice = known.problem(taken)
     if advice:
         raise ConfigError(advice, place, value)
-    if known.choices and not set(taken if known.many else [taken]) <= set(known.choices):
-        raise ConfigError(f"give one of {', '.join(known.choices)}", place, value)
     return taken
 
 

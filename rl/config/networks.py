@@ -57,8 +57,6 @@ class StackingConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.padding not in PADDINGS:
-            raise ConfigError(f"give {' or '.join(PADDINGS)}", "padding", self.padding)
         if self.padding != PADDINGS[0] and max(self.sizes) == 1:
             advice = f"needs stacks of several frames; add --{VISUAL} or --{STATE}"
             raise ConfigError(advice, "--frame-stack-padding", self.padding)

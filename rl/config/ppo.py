@@ -142,8 +142,6 @@ class PPOConfig:
         if self.desired_kl and 2 * self.desired_kl > largest:
             advice = f"updates end at a divergence of {largest:g}, so the learning rate would never be lowered; give at most "
             raise ConfigError(f"{advice}{largest / 2:g}", "desired_kl", self.desired_kl)
-        if self.returns_from not in ("collected", "current"):
-            raise ConfigError("give collected or current", "returns_from", self.returns_from)
         if self.vtrace_rho_clip is not None and self.returns_from != "current":
             advice = "corrects for policy changes since the rollout; add --returns-from current"
             raise ConfigError(advice, "vtrace_rho_clip", self.vtrace_rho_clip)

@@ -56,8 +56,6 @@ class RewardSettings:
         if self.preset not in PRESETS:
             known = ", ".join(PRESETS) + did_you_mean(self.preset, PRESETS)
             raise ConfigError(f"is not a preset; known: {known}", "preset", self.preset)
-        if self.potential not in (None, *POTENTIALS):
-            raise ConfigError(f"give {' or '.join(POTENTIALS)}", "potential", self.potential)
         if self.potential is not None and self.shaping == 0:
             raise ConfigError(
                 "has no effect with --reward-shaping 0; leave one of them out", "potential", self.potential

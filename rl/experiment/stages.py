@@ -102,17 +102,7 @@ class Training:
 
 
 def run_stages(job: Job, last: str = "report") -> Training:
-    """Run or resume the stages up to ``last``; return their results."""
-    training = prepare(job)
-    for stage in STAGES:
-        stage(training)
-        if stage.__name__ == last:
-            break
-    return training
-
-
-def prepare(job: Job) -> Training:
-    """Plan a training, write run.json, make the environments, and run the checks that need no training."""
+    """Plan a training, make its environments, and run or resume the stages up to ``last``; return their results."""
     started = time.monotonic()
     job.folder.mkdir(parents=True, exist_ok=True)
     plan = plan_of(job)
@@ -128,6 +118,10 @@ def prepare(job: Job) -> Training:
     training = Training(job, plan, own_plan, settings, sources, env, started)
     examine_before_training(training)
     training.teacher = teacher_of(job)
+    for stage in STAGES:
+        stage(training)
+        if stage.__name__ == last:
+            break
     return training
 
 

@@ -285,7 +285,7 @@ def test_gradient_statistics_are_correct_and_do_not_change_training():
 def test_options_that_contradict_each_other_are_refused():
     with pytest.raises(ConfigError, match="vtrace_rho_clip 1.0: .*add --returns-from current"):
         PPOConfig(vtrace_rho_clip=1.0)
-    with pytest.raises(ConfigError, match="returns_from later: give collected or current"):
+    with pytest.raises(ConfigError, match="returns_from later: give one of collected, current"):
         PPOConfig(returns_from="later")
 
 
