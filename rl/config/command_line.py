@@ -200,9 +200,12 @@ def _settings_of(section: str) -> list[Setting]:
 
 def check_prepared(config: ExperimentConfig) -> None:
     """Check input paths, optional packages, and the output folder's permissions and disk space; raise UserErrors."""
-    if config.single_level is not None:
-        _require(config.single_level.is_file(), "is no file; give a level file", "single-level", config.single_level)
-    else:
+    begins = config.resume_from is None
+    files = {"single-level": (config.single_level, "a level file"), "teacher": (config.teacher.file, "an agent")}
+    files |= {"init-from": (config.init_from if begins else None, "a checkpoint")}
+    for flag, (path, what) in files.items():
+        _require(path is None or path.is_file(), f"is no file; give {what}", flag, path)
+    if config.single_level is None:
         for name in _DATASETS:
             flag = name.replace("_", "-")
             for folder in getattr(config, name):
@@ -216,10 +219,6 @@ def check_prepared(config: ExperimentConfig) -> None:
         advice = "contains no *.replay or *.h5 files; give another folder, or leave it out to train without imitation"
         some = one_file or any(files_below(replays, ReplayError, is_named_like_replays))
         _require(some, advice, REPLAYS, replays)
-    if config.teacher.file is not None:
-        _require(config.teacher.file.is_file(), "is no file; give an agent", "teacher", config.teacher.file)
-    if config.init_from is not None and config.resume_from is None:
-        _require(config.init_from.is_file(), "is no file; give a checkpoint", "init-from", config.init_from)
     config.video.check_packages()
     if config.visualize_training:
         check_packages()
@@ -228,7 +227,7 @@ def check_prepared(config: ExperimentConfig) -> None:
     check_output_folder(config.output_dir, "--output-dir", config.expected_bytes())
 
 
-def _require(good: bool, advice: str, flag: str, path: Path) -> None:
+def _require(good: bool, advice: str, flag: str, path: Path | None) -> None:
     if not good:
         raise ConfigError(advice, f"--{flag}", path)
 

@@ -66,11 +66,7 @@ class CurriculumConfig:
         high=1,
     )
     tracked_levels: int = setting(
-        0,
-        "number of levels, from the first on, that get their own curves",
-        flag="curriculum-track-levels",
-        low=0,
-        high=100,
+        0, "number of levels, from the first on, with own curves", flag="curriculum-track-levels", low=0, high=100
     )
     start_stage: str | None = _setting(None, "category of the first stage; default: the easiest", metavar="STAGE")
     stage_order: tuple[str, ...] = _setting(
@@ -171,7 +167,7 @@ class CurriculumConfig:
     performance_mode: bool = _setting(False, "skip the detailed statistics of learning_progress")
     replay_score: str = _setting(
         "absolute",
-        "score by which plr ranks levels: mean absolute or mean positive advantage",
+        "score of a level in plr: mean absolute or mean positive advantage",
         choices=("absolute", "positive"),
     )
     replay_temperature: float = _setting(1.0, "temperature X of plr's rank weights 1 / rank ** (1 / X)", above=0)

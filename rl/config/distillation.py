@@ -17,9 +17,7 @@ class DistillationConfig:
 
     flag_prefix: ClassVar[str] = "teacher-"
     name: str | None = setting(
-        None,
-        "distil an agent into the BC policy before PPO: a checkpoint, or the first of --architectures",
-        flag=_TEACHER,
+        None, "distil an agent into the BC policy: a checkpoint, or the first of --architectures", flag=_TEACHER
     )
     decisions: int = setting(1_000_000, "number of decisions of the student in distillation", needs=_TEACHER, low=1)
     minutes: float | None = setting(

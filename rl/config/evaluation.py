@@ -45,7 +45,7 @@ class EvaluationConfig:
     skip_final_eval: bool = setting(False, "skip the final evaluation")
     deterministic: bool = setting(  # off, as sampled actions escape from endless repetitions
         False,
-        "evaluate greedy actions, not sampled ones",
+        "evaluate greedy, not sampled actions",
         flag="deterministic-eval",
         aliases=("deterministic",),
         switch=True,

@@ -128,19 +128,13 @@ class ExperimentConfig:
         3, "number of newest checkpoints to keep, besides the best and the final one", group="output", low=1
     )
     audit: str = setting(
-        "first",
-        "check the first or all updates, and warn of known problems during training",
-        group="output",
-        choices=AUDITS,
+        "first", "check the first or all updates, and warn of known problems", group="output", choices=AUDITS
     )
     silence: tuple[str, ...] = setting((), f"names of warnings to suppress: {', '.join(WARNINGS)}", group="output")
     frame_skip: int = same_setting(DatasetConfig, "frame_skip", group="data")
     recipe: str | None = setting(None, "named settings (docs/configuration.md); files and flags override them")
     config_files: tuple[Path, ...] = setting(
-        (),
-        "TOML files of settings; later files override earlier ones, and flags override files",
-        flag="config",
-        metavar="FILE",
+        (), "TOML files of settings; later files and flags override earlier files", flag="config", metavar="FILE"
     )
     plugins: tuple[str, ...] = setting(
         (),
@@ -173,10 +167,7 @@ class ExperimentConfig:
         group=IMITATION,
     )
     visualize_training: bool = setting(
-        False,
-        "show curves and the newest policy in the browser during training (docs/play.md)",
-        group="output",
-        switch=True,
+        False, "show curves and the newest policy in the browser (docs/play.md)", group="output", switch=True
     )
     debug: bool = setting(False, "show the traceback of an error", group="output")
     bc: BCConfig = field(default_factory=BCConfig)

@@ -118,11 +118,9 @@ def recipe_names() -> list[str]:
 
 
 def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
-    """Parse texts NAME=VALUE such as "seeds=1,2", "ppo.schedules=off" or "ppo.target_kl=none".
+    """Parse texts NAME=VALUE of a flag, such as "seeds=1,2", "ppo.schedules=off" or "ppo.target_kl=none".
 
-    Commas separate several values; "none" is None or an empty list.
-    flag: flag of the texts, for error messages.
-    source: their source in run.json.
+    Commas separate several values; "none" is None or an empty list.  source: source of the settings in run.json.
     """
     found: Settings = {}
     for text in texts:
@@ -158,11 +156,7 @@ def _read_one(known: Setting, text: str, place: str) -> Any:
 
 
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
-    """Check the content of a TOML file and return its settings.
-
-    file: name of the file, for error messages.
-    source: source of the settings in run.json.
-    """
+    """Check the content of a TOML file and return its settings.  file: name for error messages.  source: for run.json."""
     found: Settings = {}
     ends = None
     for key, value in data.items():
@@ -193,11 +187,7 @@ def toml_value(value: Any) -> str:
 
 
 def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
-    """Find a setting; return (section, setting).
-
-    part: table of the key in the file; "" at the top.
-    place: file and key, for error messages.
-    """
+    """Find a setting; return (section, setting).  part: table of the key, "" at the top.  place: for error messages."""
     names: dict[str, tuple[str, Setting]] = {}
     for usual, section, known in known_settings():
         if known.name not in HOW and part in ("", section):

@@ -84,10 +84,7 @@ class ProfilingConfig:
 
     flag_prefix: ClassVar[str] = "profiler-"
     phases: bool = setting(
-        False,
-        "measure the time of each phase of training (profiling/phases.json)",
-        flag="enable-profiling",
-        switch=True,
+        False, "measure the time of each training phase (profiling/phases.json)", flag="enable-profiling", switch=True
     )
     pytorch: bool = setting(False, "record traces of PyTorch for Chrome in profiling/", flag=_TRACING, switch=True)
     wait: int = setting(1, "updates without profiling before each trace", needs=_TRACING, low=0)

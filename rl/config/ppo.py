@@ -114,10 +114,7 @@ class PPOConfig:
         20, "largest number of updates that train only the critic", needs=_AFTER_IMITATION, low=0
     )
     learning_rate_warmup_updates: int = setting(
-        5,
-        "updates in which the learning rate rises linearly, after the critic's warm-up",
-        needs=_AFTER_IMITATION,
-        low=0,
+        5, "updates in which the learning rate rises linearly after the critic's warm-up", needs=_AFTER_IMITATION, low=0
     )
     bc_kl_coef_start: float = setting(
         0.2,

@@ -41,12 +41,7 @@ STOP_SECONDS = 120  # for a run to write its checkpoint after Ctrl-C
 
 
 class Curve(NamedTuple):
-    """A learning curve to compare.
-
-    tag: tag of the scalar in event files.
-    title: title of the picture.
-    factor: factor from the scalar to the unit.
-    """
+    """A learning curve to compare.  tag: of the scalar in event files.  factor: from the scalar to the unit."""
 
     tag: str
     title: str
@@ -95,17 +90,15 @@ class ABSettings:
         configs = {arm: resolve(self.flags(arm, self.seeds[0], folder)) for arm in ("a", "b")}
         for arm, config in configs.items():
             if len(config.architectures) != 1 or len(config.conditions) != 1:
-                raise ConfigError(
-                    f"{arm.upper()} trains {len(config.architectures)} architectures and {len(config.conditions)} "
-                    "conditions; a comparison needs one run each: give one of --architectures, and no --test-pretraining"
-                )
-        if all(config.evaluation.in_training for config in configs.values()):
-            episodes = {_dev_episodes(config) for config in configs.values()}
-            if len(episodes) > 1:
-                raise ConfigError(
-                    "A and B would be evaluated on different dev episodes; give both the same --dev-dataset (default: levels "
-                    "of --train-dataset), --eval-episodes-per-category and --eval-seed"
-                )
+                numbers = f"{len(config.architectures)} architectures and {len(config.conditions)} conditions"
+                advice = "a comparison needs one run each: give one of --architectures, and no --test-pretraining"
+                raise ConfigError(f"{arm.upper()} trains {numbers}; {advice}")
+        evaluated = all(config.evaluation.in_training for config in configs.values())
+        if evaluated and len({_dev_episodes(config) for config in configs.values()}) > 1:
+            raise ConfigError(
+                "A and B would be evaluated on different dev episodes; give both the same --dev-dataset (default: levels of "
+                "--train-dataset), --eval-episodes-per-category and --eval-seed"
+            )
         return configs
 
 
@@ -163,11 +156,9 @@ def _settle(settings: ABSettings, folder: Path) -> None:
             raise ConfigError(f"contains runs, but no {PLAN}; choose another folder", "--out", folder)
         write_json(file, record)
         return
-    different = machine.differences(record, _facts(file))
-    if different:
-        raise ConfigError(
-            f"was begun with other settings: {'; '.join(different)}. Choose another folder", "--out", folder
-        )
+    if different := machine.differences(record, _facts(file)):
+        advice = f"was begun with other settings: {'; '.join(different)}. Choose another folder"
+        raise ConfigError(advice, "--out", folder)
 
 
 def _facts(file: Path) -> dict:
@@ -201,10 +192,6 @@ def _entries(results: dict) -> dict[str, dict]:
     """Return seed -> entry of a run's results."""
     (architecture,) = results["architectures"].values()
     return architecture["seeds"]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Comparison
 
 
 @dataclass(frozen=True)
@@ -250,10 +237,9 @@ class ABRow:
 
 @dataclass(frozen=True)
 class ChangedPart:
-    """The part of the work that B speeds up, for Amdahl's law.  Raises TimingError for values out of range.
+    """The part of the work that B speeds up, for Amdahl's law: its share of A's time (0 to 1), and its speed-up.
 
-    share: share of A's time, 0 to 1.
-    speed_up: speed-up of the part.
+    Raises TimingError for values out of range.
     """
 
     share: float
@@ -270,12 +256,7 @@ class ChangedPart:
 
 @dataclass(frozen=True)
 class ABComparison:
-    """Result of a comparison.
-
-    rows: rows of the table.
-    decisions: x values of the curves.
-    bands: curve -> arm -> band.
-    """
+    """Result of a comparison.  decisions: x values of the curves.  bands: curve -> arm -> band."""
 
     settings: ABSettings
     runs: list[ABRun]

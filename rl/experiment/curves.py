@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nppsim.generate import CATEGORIES
 from nppsim.report.charts import INK, coloured, large_numbers, new_chart, to_png, whole_numbers
 from rl.events import Scalars
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STAGE = "curriculum/current_stage_idx"
-_OF_STAGE = ("curriculum_stages/", "_share")  # before and after the stage's name in a tag
+_STAGES, _PLACE = "curriculum_stages/", "_place"  # around a stage's name, in the tag of its position
 
 
 class Stage(NamedTuple):
@@ -56,7 +55,6 @@ CHARTS = (
     Chart("Curriculum stage", (STAGE,), steps=True),
     Chart("Speed", ("time/fps",), "decisions/s", smooth=5, since_start=True),
 )
-_PLACE = "_place"  # end of the tag with a stage's position in the order of stages
 _STYLES = ("-", "--", ":")
 _STAGE_NAME: dict[str, Any] = {"rotation": 90, "va": "top", "ha": "right", "fontsize": 7, "color": INK}
 
@@ -72,16 +70,13 @@ def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
 
 
 def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
-    """Return the names of the stages in order.  Older runs do not log it; for them, unknown categories come last."""
-    before, after = _OF_STAGE
-    found = {
-        tag.removeprefix(before).removesuffix(after)
-        for tag in scalars
-        if tag.startswith(before) and tag.endswith(after)
+    """Return the names of the stages in order."""
+    places = {
+        tag.removeprefix(_STAGES).removesuffix(_PLACE): line.values[-1]
+        for tag, line in scalars.items()
+        if tag.startswith(_STAGES) and tag.endswith(_PLACE)
     }
-    usual = [name for name in CATEGORIES if name in found] + sorted(found - set(CATEGORIES))
-    places = {name: scalars[tag].values[-1] for name in usual if (tag := f"{before}{name}{_PLACE}") in scalars}
-    return sorted(usual, key=lambda name: places.get(name, 0.0))
+    return sorted(places, key=lambda name: places[name])
 
 
 def curve_chart(

@@ -99,10 +99,8 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     )
     train, bank = _with_path(train, bank, skip, log)
     if unknown := sorted({category for _, category in train} - {*CATEGORIES, *config.curriculum.stage_order}):
-        log(
-            f"categories of unknown difficulty: {', '.join(unknown)}; as stages they come last, in this order "
-            "(--curriculum-stage-order sets another)"
-        )
+        advice = "as stages they come last, in this order (--curriculum-stage-order sets another)"
+        log(f"categories of unknown difficulty: {', '.join(unknown)}; {advice}")
     folders = {
         f"{name}: {place}": _digest(map(one.fingerprint, range(len(one))))
         for name, split in sets.items()
@@ -232,10 +230,8 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
         )
     deadly = [row for row in rows if row.death_return > min(row.win_return, row.timeout_return + reward.TIE)]
     if deadly and not config.reward.force and "dying" not in config.silence:
-        log(
-            f"warning: dying: dying pays on {_described(deadly[0])}, so it may be learned; lower --reward-death, raise "
-            f"--reward-time towards 0, or accept it with --force (--reward-preset {config.reward.preset})"
-        )
+        advice = "lower --reward-death, raise --reward-time towards 0, or accept it with --force"
+        log(f"warning: dying: dying pays on {_described(deadly[0])} (--reward-preset {config.reward.preset}); {advice}")
     return rows
 
 

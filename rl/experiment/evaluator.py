@@ -1,6 +1,6 @@
 """Evaluation on the dev levels in a separate process during training (``--remote-evaluation``).
 
-    with evaluator(task, folder, stop) as remote:
+    with closing(Evaluator(task, folder, stop)) as remote:
         remote.order(policy, decisions)     # returns immediately
         ...                                 # train
         found, seconds = remote.result()    # waits for the result
@@ -12,8 +12,8 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -171,20 +171,6 @@ class _Cause(Exception):
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
-
-
-@contextmanager
-def evaluator(task: DevTask, folder: Path, stop: StopRequest) -> Iterator[Evaluator]:
-    """Make an evaluator whose process ends with the block."""
-    made = Evaluator(task, folder, stop)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# In the evaluating process
 
 
 def serve(task: DevTask, pipe: Connection) -> None:

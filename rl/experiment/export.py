@@ -126,10 +126,6 @@ def parse(argv: Sequence[str]) -> Job:
     return parser.build(Job, arguments, checkpoint=arguments.checkpoint)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Folder for a model hub
-
-
 @dataclass(frozen=True)
 class Card:
     """Contents of a model card.

@@ -23,8 +23,7 @@ class Job:
     pretrained: True if imitation precedes PPO.
     label: the architecture, and the condition if the experiment has several.
     title: the label, and the seed if there are several.
-    root: folder of the experiment.
-    folder: folder of this training.
+    root, folder: folders of the experiment and of this training.
     doctor: checks of the training, with results in ``doctor.json``.
     previous_checkpoint: resume from the second newest checkpoint.
     ranks: processes that train together, of which this is the first.
@@ -86,10 +85,7 @@ def make_jobs(
 
 
 def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, seed: int) -> Path:
-    """Return the folder of a training.
-
-    A resumed experiment may have more seeds or conditions than before, so an existing folder takes precedence.
-    """
+    """Return the folder of a training: an existing one, as seeds may have been added when resuming, or the usual one."""
     parent = root / name / condition if len(config.conditions) > 1 else root / name
     usual = parent / f"seed_{seed}" if len(config.seeds) > 1 else parent
     places = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]

@@ -129,10 +129,6 @@ def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]
     }
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Verdict and results
-
-
 def _verdicts(experiment: Mapping, architectures: Architectures) -> list[str]:
     """Return a text per architecture, and a sentence per comparison between them."""
     texts = []
@@ -198,10 +194,6 @@ def _difference(values: Mapping | None) -> dict[str, Any] | None:
 def _evaluated(table: Mapping | None, category: str) -> Mapping | None:
     stats = (table or {}).get(category)
     return stats if stats and stats["episodes"] else None
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Sections
 
 
 def _scalars(architectures: Architectures, folder: Path) -> tuple[dict[str, dict[str, Scalars]], list[str]]:

@@ -8,8 +8,7 @@ stored loads it instead, so an interrupted training resumes.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -44,7 +43,7 @@ from rl.experiment.artifacts import (
 )
 from rl.experiment.data import load_demonstrations, statistics_of_random_play
 from rl.experiment.distill import distill_teacher, teacher_of
-from rl.experiment.evaluator import DevTask, Evaluator, evaluator, play_dev_levels, stop_if
+from rl.experiment.evaluator import DevTask, Evaluator, play_dev_levels, stop_if
 from rl.experiment.follower import Task, make_env
 from rl.experiment.initial_agent import initial_agent_of, start_from
 from rl.experiment.jobs import Job
@@ -380,17 +379,14 @@ def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
     return play
 
 
-@contextmanager
-def remote_evaluator(training: Training, stop: StopRequest) -> Iterator[Evaluator | None]:
-    """Start the process of --remote-evaluation for the block; None without the flag."""
+def remote_evaluator(training: Training, stop: StopRequest) -> AbstractContextManager[Evaluator | None]:
+    """Start the process of --remote-evaluation for a block; None without the flag."""
     job, plan = training.job, training.plan
     if not job.config.evaluation.remote:
-        yield None
-        return
+        return nullcontext()
     threads = plan.evaluator_threads or 1  # None if --resume-override added the evaluator
     task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, threads)
-    with evaluator(task, job.folder, stop) as made:
-        yield made
+    return closing(Evaluator(task, job.folder, stop))
 
 
 def save_agent(job: Job, agent: PPO) -> None:

@@ -77,14 +77,12 @@ class Sweep:
             for value in one.values[1:]:
                 self.resolved({other.name: other.values[0] for other in self.space} | {one.name: value}, folder)
         if len(config.architectures) != 1 or len(config.conditions) != 1:
-            raise ConfigError(
-                f"a trial would train {len(config.architectures)} architectures and {len(config.conditions)} conditions; "
-                "give one of --architectures, and no --test-pretraining"
-            )
+            numbers = f"{len(config.architectures)} architectures and {len(config.conditions)} conditions"
+            advice = "give one of --architectures, and no --test-pretraining"
+            raise ConfigError(f"a trial would train {numbers}; {advice}")
         if not config.evaluation.in_training:
-            raise ConfigError(
-                "trials are scored by evaluations during training; give a number above 0", "--eval-freq", 0
-            )
+            advice = "trials are scored by evaluations during training; give a number above 0"
+            raise ConfigError(advice, "--eval-freq", 0)
 
     def resolved(self, values: Mapping[str, Any], folder: Path) -> ExperimentConfig:
         """Return the configuration of a trial with these values (name -> value); ConfigError for invalid values."""
@@ -120,23 +118,14 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
         study = _study(sweep, folder)
         _retry_interrupted(study)
         failures = 0
+        advice = f"see {folder / 'logs'}, fix the problem, and repeat with more --trials, as failed ones count"
         while len(over(study)) < sweep.trials:
-            trial = study.ask()
-            if _Trial(sweep, trial, folder, log).run(script, study):
-                failures = 0
-            else:
-                failures += 1
+            failures = 0 if _Trial(sweep, study.ask(), folder, log).run(script, study) else failures + 1
             write_results(study, sweep, folder)
             if failures == FAILURES:
-                raise ResultsError(
-                    f"the last {FAILURES} trials have failed; see {folder / 'logs'}, fix the problem, and repeat with "
-                    f"{FAILURES} more --trials, as failed trials count"
-                )
+                raise ResultsError(f"the last {FAILURES} trials have failed; {advice}")
         if all("failed" in trial.user_attrs for trial in over(study)):
-            raise ResultsError(
-                f"no trial has succeeded; see {folder / 'logs'}, fix the problem, and repeat with more --trials than "
-                f"{len(over(study))}, as failed trials count"
-            )
+            raise ResultsError(f"no trial has succeeded; {advice}")
     return study
 
 
@@ -150,9 +139,8 @@ def _write_or_check_plan(sweep: Sweep, folder: Path) -> None:
     begun = read_json(file, ConfigError, "restore it, or begin again in another folder")
     if begun != asked:
         different = [name for name in asked if not isinstance(begun, dict) or begun.get(name) != asked[name]]
-        raise ConfigError(
-            f"was begun with other {' and '.join(different)} ({PLAN}); choose another folder", "--out", folder
-        )
+        advice = f"was begun with other {' and '.join(different)} ({PLAN}); choose another folder"
+        raise ConfigError(advice, "--out", folder)
 
 
 def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
@@ -311,10 +299,6 @@ class _Trial:
                 self.trial.report(value, step)
                 worse = self.trial.should_prune() or worse
         return worse
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Results
 
 
 def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:

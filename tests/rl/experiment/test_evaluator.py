@@ -1,6 +1,7 @@
 """Evaluation in a separate process."""
 
 import time
+from contextlib import closing
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from nppsim.signals import StopRequest
 from rl.config.command_line import resolve
 from rl.evaluation.results import read_history
 from rl.experiment import evaluator as evaluation
-from rl.experiment.evaluator import DevTask, EvaluatorError, evaluator, play_dev_levels, prepare
+from rl.experiment.evaluator import DevTask, Evaluator, EvaluatorError, play_dev_levels, prepare
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 
@@ -49,7 +50,7 @@ def same(one, other):
 def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_path, monkeypatch):
     made, policy = task(), policy_of(NETWORK)
     here = prepare(made)
-    with evaluator(made, tmp_path, StopRequest()) as remote:
+    with closing(Evaluator(made, tmp_path, StopRequest())) as remote:
         remote.order(policy, 100)
         found, seconds = remote.result()
         assert same(found, play_dev_levels(here, policy, made.config.evaluation.deterministic)[0]) and seconds > 0
@@ -57,7 +58,7 @@ def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_pat
         assert [path.name for path in tmp_path.iterdir()] == ["dev_levels.jsonl"]
         monkeypatch.setattr(evaluation.checkpoint, "save", lambda *arguments, **options: None)
         remote.order(policy, 200)
-        message = r"training failed: .*in_evaluation\.safetensors: no such checkpoint.*--resume-from"
+        message = r"--remote-evaluation failed: .*in_evaluation\.safetensors: no such checkpoint.*--resume-from"
         with pytest.raises(EvaluatorError, match=message):
             remote.result()
         with pytest.raises(EvaluatorError, match=message):
@@ -67,7 +68,7 @@ def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_pat
 
 
 def test_request_to_stop_and_killed_process(tmp_path):
-    with evaluator(task(), tmp_path, StopRequest("SIGTERM")) as remote:
+    with closing(Evaluator(task(), tmp_path, StopRequest("SIGTERM"))) as remote:
         remote.order(policy_of(NETWORK), 100)
         with pytest.raises(KeyboardInterrupt, match="by SIGTERM"):
             remote.result()
