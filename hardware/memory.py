@@ -23,8 +23,8 @@ PROCESS_BYTES = 1_500_000_000
 
 FLOAT_BYTES = 4
 # Number of encoded graphs that a graph network caches during a rollout, and bytes per graph (about 120 nodes).
-MOST_REMEMBERED = 16_384
-REMEMBERED_BYTES = 40_000
+MAX_CACHED_GRAPHS = 16_384
+CACHED_GRAPH_BYTES = 40_000
 # Assumptions of ``estimate_update``.
 PARAMETERS = 1_000_000
 PARAMETERS_WITH_IMAGES = 8_000_000
@@ -88,7 +88,7 @@ class MemoryNeeds:
         # A rollout evaluates one batch of all environments, which needs less memory than an update of the same size.
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"
-        graphs = min(num_envs * rollout_length, MOST_REMEMBERED) if "graph_state" in self.observations else 0
+        graphs = min(num_envs * rollout_length, MAX_CACHED_GRAPHS) if "graph_state" in self.observations else 0
         copies = 1 if self.gpus else self.processes  # "device" is the memory of one GPU, "host" that of all processes
         rows = [
             MemoryRow(
@@ -119,8 +119,8 @@ class MemoryNeeds:
             ),
         ]
         if graphs:
-            how = f"{graphs} graphs x {REMEMBERED_BYTES} B, at most"
-            rows.append(MemoryRow(device, "encoded graphs", graphs * REMEMBERED_BYTES, how))
+            how = f"{graphs} graphs x {CACHED_GRAPH_BYTES} B, at most"
+            rows.append(MemoryRow(device, "encoded graphs", graphs * CACHED_GRAPH_BYTES, how))
         return tuple(rows)
 
 

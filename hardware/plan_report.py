@@ -11,7 +11,7 @@ from hardware.sizes import Sizes
 from nppsim.files import table
 
 MILLION = 1_000_000
-MOST = 1 << 20  # upper limit of the search for the largest number of environments and rollout length
+MAX_SEARCHED = 1 << 20  # upper limit of the search for the largest number of environments and rollout length
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,6 @@ def largest(plan: Plan, update: UpdateMemory) -> Sizes:
 
 def _doubled(size: int, fits: Callable[[int], bool]) -> int:
     """Return ``size`` times the largest power of two that fits."""
-    while 2 * size <= MOST and fits(2 * size):
+    while 2 * size <= MAX_SEARCHED and fits(2 * size):
         size *= 2
     return size

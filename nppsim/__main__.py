@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: success.  1: ``verify`` found a difference, or ``replays`` an unreadable file.  2: the command failed.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
-    if argv and argv[0] not in _COMMANDS and argv[0] in (others := _others()):
+    if argv and argv[0] not in _COMMANDS and argv[0] in (others := _plugin_commands()):
         return others[argv[0]].load()(argv[1:])
 
     def job() -> int | None:
@@ -66,13 +66,13 @@ def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]
     return register
 
 
-def _others() -> dict[str, EntryPoint]:
+def _plugin_commands() -> dict[str, EntryPoint]:
     """Return the commands of installed packages by name: functions of the remaining arguments that return an exit status."""
     return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
 
 
 def _parser() -> Parser:
-    others = ", ".join(_others())
+    others = ", ".join(_plugin_commands())
     epilog = f"further commands, each with a --help of its own: {others}" if others else None
     parser = Parser(prog="nppsim", description=nppsim.__doc__, epilog=epilog)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -327,7 +327,7 @@ def _render(arguments: argparse.Namespace) -> None:
         notes, outcomes = level_notes([levels[i] for i in shown], [levels.entries[i] for i in shown], arguments.replays)
         labels = [levels.entries[i].file for i in shown]
         picture = render.contact_sheet([levels[i] for i in shown], labels, notes=notes, outcomes=outcomes)
-        _save_and_say(picture, out)
+        _save_and_report(picture, out)
         return
     drawn = Level.load(level[0])
     if arguments.replay:
@@ -336,7 +336,7 @@ def _render(arguments: argparse.Namespace) -> None:
         picture = render.draw_route(drawn, run, arguments.scale, crop=True, title=title)
     else:
         picture = render.draw_level(drawn, arguments.scale, crop=True)
-    _save_and_say(picture, out, f"; support: {drawn.support_line}")
+    _save_and_report(picture, out, f"; support: {drawn.support_line}")
 
 
 def _check_picture(path: str, flag: str) -> None:
@@ -349,7 +349,7 @@ def _save(picture: "Image", path: str | Path) -> None:
         picture.save(temporary, "PNG")
 
 
-def _save_and_say(picture: "Image", path: str | Path, more: str = "") -> None:
+def _save_and_report(picture: "Image", path: str | Path, more: str = "") -> None:
     _save(picture, path)
     print(f"{path}: {picture.width} x {picture.height}{more}")
 

@@ -34,10 +34,10 @@ from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_cores
 
 LOCAL, AUTO = "local", "auto"
-HOW = ("workers", "cluster", "debug")  # settings that do not affect results; they are not stored with results
+EXECUTION_SETTINGS = ("workers", "cluster", "debug")  # have no effect on results and are not stored with them
 RETRIES = 3  # repetitions of a batch whose process or machine died
-_PATIENCE_S = 10.0  # timeout of the first connection to the head of the cluster
-_OBJECTS = 256 << 20  # bytes of a local cluster's object store; small, because results are small
+_TIMEOUT_S = 10.0  # timeout of the first connection to the head of the cluster
+_OBJECT_STORE_BYTES = 256 << 20  # bytes of a local cluster's object store; small, because results are small
 _PACKAGES = ("nppsim", "bc", "rl", "hardware")  # packages of this project
 _LIBRARIES = ("numpy", "numba", "torch", "onnxruntime")  # results may depend on the versions of these
 _REMEDY = 'start one with "ray start --head" and give its address, or give local'
@@ -74,7 +74,7 @@ def check_cluster(cluster: str | None, workers: int | None) -> None:
     """Raise ConfigError for an invalid address or ``workers`` on a remote cluster, MissingPackageError without Ray."""
     if cluster is None:
         return
-    host, port = _place(cluster)
+    host, port = _split_address(cluster)
     if cluster not in (LOCAL, AUTO) and not (host and port.isdecimal()):
         raise ConfigError("give local, auto, HOST:PORT or ray://HOST:PORT", "cluster", cluster)
     if cluster != LOCAL and workers is not None:
@@ -108,7 +108,7 @@ def connected(cluster: str, workers: int | None, error: Callable[[str], Exceptio
         ) from broken
     finally:
         if own:
-            with _same_handler():
+            with _preserving_sigterm():
                 ray.shutdown()
         if folder is not None:
             _remove(folder)
@@ -122,8 +122,8 @@ class Nodes:
         self.cores = int(ray.cluster_resources().get("CPU", 0))
         if self.cores < 1:
             raise ClusterError("the cluster has no cores to work on: start Ray on machines that have some")
-        self._work = ray.remote(num_cpus=1, max_retries=RETRIES)(_work_there())
-        self._ours = installed([name for name in _LIBRARIES if name in sys.modules])
+        self._work = ray.remote(num_cpus=1, max_retries=RETRIES)(_remote_task())
+        self._versions = installed([name for name in _LIBRARIES if name in sys.modules])
 
     def prepare(self, function: bytes) -> Any:
         """Store a pickled function in the cluster, so that each machine receives it once."""
@@ -131,7 +131,7 @@ class Nodes:
 
     def submit(self, function: Any, batch: bytes) -> Any:
         """Start a pickled batch on one core."""
-        return self._work.remote(self._ours, function, batch)
+        return self._work.remote(self._versions, function, batch)
 
     def result(self, handle: Any) -> list:
         """Wait for a batch; raise ClusterError if the machine has other versions installed."""
@@ -185,7 +185,7 @@ def project_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def _work_there() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]:
+def _remote_task() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]:
     """Return the remote task as a nested function, which Ray transfers as code.
 
     A top-level function would be imported by name.  On a machine with another installation the import would fail, or
@@ -216,7 +216,7 @@ def _ray() -> ModuleType:
     return needed("ray", "cluster")
 
 
-def _place(cluster: str) -> tuple[str, str]:
+def _split_address(cluster: str) -> tuple[str, str]:
     host, _, port = cluster.removeprefix("ray://").rpartition(":")
     return host, port
 
@@ -227,14 +227,14 @@ def _connect(ray: ModuleType, cluster: str, workers: int, folder: str | None) ->
         options |= {
             "num_cpus": workers,
             "include_dashboard": False,
-            "object_store_memory": _OBJECTS,
+            "object_store_memory": _OBJECT_STORE_BYTES,
             "_temp_dir": folder,
         }
     try:
         if cluster not in (LOCAL, AUTO):
-            host, port = _place(cluster)
-            socket.create_connection((host, int(port)), _PATIENCE_S).close()  # Ray itself tries for minutes
-        with _same_handler():
+            host, port = _split_address(cluster)
+            socket.create_connection((host, int(port)), _TIMEOUT_S).close()  # Ray itself tries for minutes
+        with _preserving_sigterm():
             ray.init(**options)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ClusterError(f"--cluster {cluster}: cannot be used ({_first_line(error)}): {_REMEDY}") from error
@@ -242,14 +242,14 @@ def _connect(ray: ModuleType, cluster: str, workers: int, folder: str | None) ->
 
 def _remove(folder: str) -> None:
     """Remove Ray's logs, retrying while ending processes still write to them."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while os.path.exists(folder) and time.monotonic() < deadline:
         shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.05)
 
 
 @contextmanager
-def _same_handler() -> Iterator[None]:
+def _preserving_sigterm() -> Iterator[None]:
     """Restore the handler of SIGTERM after the block, since Ray's handler would end the program without saving."""
     if threading.current_thread() is not threading.main_thread():
         yield

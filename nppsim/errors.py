@@ -21,7 +21,7 @@ from types import FrameType, ModuleType
 
 REFUSED = 2  # exit status after a user error
 INTERRUPTED = 130  # exit status after Ctrl-C, SIGTERM and SIGHUP; shells use it for Ctrl-C
-UNHEARD = 141  # exit status after a broken pipe on standard output, as in shells
+BROKEN_PIPE = 141  # exit status after a broken pipe on standard output, as in shells
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk, or choose another one",
     errno.EDQUOT: "make room within your quota, or choose another disk",
@@ -93,9 +93,9 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
         if debug or not text:
             raise
         if isinstance(error, BrokenPipeError):
-            status = UNHEARD
+            status = BROKEN_PIPE
         message = f"error: {' '.join(redact(text).split())}"  # messages of libraries may have several lines
-    _print_last(message)
+    _print_and_flush(message)
     return status
 
 
@@ -126,7 +126,7 @@ def _user_message(error: Exception) -> str:
             return what
         where = "" if error.filename is None else os.fsdecode(error.filename)
         if error.filename is None and error.errno == errno.ENOSPC:
-            where = _full_places() or "standard output"  # other writers name their file (``nppsim.files.naming``)
+            where = _full_folders() or "standard output"  # other writers name their file (``nppsim.files.naming``)
         return f"{where and f'{where}: '}{what}; {_REMEDIES.get(error.errno or 0, 'check the path')}"
     if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
         said = str(error).partition("\n")[0]
@@ -134,13 +134,13 @@ def _user_message(error: Exception) -> str:
     return ""
 
 
-def _full_places() -> str:
+def _full_folders() -> str:
     """List the folders that libraries write to and whose disk is full."""
     places = {os.environ.get("NUMBA_CACHE_DIR", ""), tempfile.gettempdir(), os.curdir}
     return ", ".join(sorted(p for p in places if os.path.isdir(p) and shutil.disk_usage(p).free < 1_000_000))
 
 
-def _print_last(message: str) -> None:
+def _print_and_flush(message: str) -> None:
     """Print the message to stderr, and discard buffered output that cannot be written.
 
     Otherwise the interpreter would try to write it again at exit and print another error.

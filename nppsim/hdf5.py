@@ -14,11 +14,11 @@ import numpy as np
 
 LIMIT_BYTES = 1 << 30  # limit of all datasets of a file together, unpacked
 _CHUNK_BYTES = 256 << 20  # limit of one unpacked chunk
-_MOST_OBJECTS = 1_000_000
+_MAX_OBJECTS = 1_000_000
 # Allowed kinds of numpy dtypes.  Others point into a heap of the file, where damage can send HDF5 into an endless loop.
 _KINDS = "biufS"
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
-_MOST_PACKED = 1100  # largest ratio of unpacked to stored bytes; deflate reaches at most 1032
+_MAX_RATIO = 1100  # largest ratio of unpacked to stored bytes; deflate reaches at most 1032
 # Exceptions that h5py raises for damaged files.
 DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError, OverflowError)
 
@@ -35,7 +35,7 @@ def open_file(path: str | Path, limit_bytes: int = LIMIT_BYTES) -> h5py.File:
     """
     file = h5py.File(path, "r")
     try:
-        _look_through(file, limit_bytes)
+        _check_contents(file, limit_bytes)
     except DAMAGE:
         close(file)
         raise
@@ -62,7 +62,7 @@ def check_ends(name: str, ends: np.ndarray, size: int) -> None:
         raise UnsafeFileError(f"{name} does not ascend to the length of its data, {size}")
 
 
-def _look_through(file: h5py.File, limit_bytes: int) -> None:
+def _check_contents(file: h5py.File, limit_bytes: int) -> None:
     # Not with h5py's visitors, which turn errors into SystemError.
     file_bytes = Path(file.filename).stat().st_size
     objects = declared = stored = 0
@@ -72,8 +72,8 @@ def _look_through(file: h5py.File, limit_bytes: int) -> None:
         for name in group:
             place = f"{group.name.rstrip('/')}/{name}"
             objects += 1
-            if objects > _MOST_OBJECTS:
-                raise UnsafeFileError(f"it contains more than {_MOST_OBJECTS:,} names")
+            if objects > _MAX_OBJECTS:
+                raise UnsafeFileError(f"it contains more than {_MAX_OBJECTS:,} names")
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
                 raise UnsafeFileError(f"{place} is a soft or external link")
             found = group[name]
@@ -107,7 +107,7 @@ def _checked_bytes(name: str, dataset: h5py.Dataset) -> int:
     filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
     if unknown := set(filters) - _FILTERS.keys():
         raise UnsafeFileError(f"{name} uses unknown filters ({', '.join(map(str, unknown))})")
-    if size > stored * (_MOST_PACKED if filters else 1):
+    if size > stored * (_MAX_RATIO if filters else 1):
         raise UnsafeFileError(f"{name} declares {size:,} bytes, of which the file has {stored:,}")
     if dataset.chunks:
         _check_chunks(name, dataset, math.prod(dataset.chunks) * dataset.dtype.itemsize)

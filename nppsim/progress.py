@@ -16,7 +16,7 @@ from nppsim import _cache
 from nppsim.errors import needed
 
 MANY = 10_000  # smallest total that is shown in thousands or millions
-_PATIENCE_S = 10.0  # seconds between two lines if stderr is not a terminal
+_LINE_INTERVAL_S = 10.0  # seconds between two lines if stderr is not a terminal
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -75,7 +75,7 @@ class Announcement(event.Listener):
         line = f"nppsim: {self.count} functions compiled in {now - self._began:.0f} s"
         if terminal:
             self._print(f"\r{line} " + ("" if self._depth else "\n"))
-        elif now - self._printed > _PATIENCE_S:
+        elif now - self._printed > _LINE_INTERVAL_S:
             self._print(f"{line}\n")
             self._printed = now
 

@@ -25,7 +25,7 @@ from nppsim.settings import Parser, Setting
 
 NUM_LEVELS = 40  # levels per configuration
 ROUNDS = 10  # rounds with profiling, and as many without
-USUAL = {"envs": 64, "warmup": 5_000}  # defaults of flags that differ from the defaults of ``Amount``
+DEFAULTS = {"envs": 64, "warmup": 5_000}  # defaults of flags that differ from the defaults of ``Amount``
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     """Parse the command line; return the arguments and the number of environments, rounds and steps per configuration."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("envs", "threads", "warmup", "seed"):
-        parser.add_setting(Amount, name, default=(vars(Amount()) | USUAL)[name])
-    parser.set_defaults(**USUAL)
+        parser.add_setting(Amount, name, default=(vars(Amount()) | DEFAULTS)[name])
+    parser.set_defaults(**DEFAULTS)
     steps = f"number of steps with profiling, and as many without; a multiple of {ROUNDS}"
     parser.add_flag(Setting(steps, flag="steps", kind=int, default=15_000, low=1))
     parser.add_argument("--json", "--out", type=Path, metavar="FILE.json", help="store the result")

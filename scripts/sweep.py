@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     check_output_folder(arguments.out, "--out")
     plugins.load(arguments.plugin)
-    asked = sweep.Sweep(
+    settings = sweep.Sweep(
         read_space(arguments.sweep, arguments.sweep_file),
         (*(["--plugin", *arguments.plugin] if arguments.plugin else []), *arguments.common),
         tuple(arguments.seeds),
@@ -49,10 +49,10 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.pruning,
     )
     try:
-        study = sweep.run_trials(asked, arguments.out, SCRIPT, lambda line: print(line, flush=True))
+        study = sweep.run_trials(settings, arguments.out, SCRIPT, lambda line: print(line, flush=True))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"to continue, repeat the command with --out {arguments.out}") from None
-    print(sweep.report(study, asked, arguments.out))
+    print(sweep.report(study, settings, arguments.out))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

@@ -38,7 +38,7 @@ def test_other_packages_add_commands(monkeypatch, capsys):
         def load(self):
             return hardware.__main__.main
 
-    monkeypatch.setattr(command_line, "_others", lambda: {"hardware": Entry()})
+    monkeypatch.setattr(command_line, "_plugin_commands", lambda: {"hardware": Entry()})
     assert command_line.main(["hardware", "plan", "--architecture", "none such"]) == 2
     assert "none such" in capsys.readouterr().err
 

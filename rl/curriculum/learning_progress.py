@@ -22,7 +22,7 @@ from rl.curriculum.statistics import gini
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 
 BASELINE_LIMIT = 0.75  # upper limit of a level's baseline, which is its first success rate
-LEAST_SPREAD = 0.02  # lower limit of the standard deviation used for z-scores
+MIN_STD = 0.02  # lower limit of the standard deviation used for z-scores
 MIN_PLAYED_TO_LEAVE = 5  # number of episodes after which a level may leave the pool
 LEAVING_SHARE = 0.4  # fraction of these levels that may leave the pool, from the lowest score upwards
 SCORE_DIGITS = 9  # scores are rounded, so that floating-point errors do not decide which level leaves
@@ -191,13 +191,13 @@ class LearningProgress(Strategy):
 
     def scores(self) -> np.ndarray:
         """Learning progress float64[L] of each level; 0 outside the pool and, unless original, for levels never played."""
-        return self._everywhere(self.scores_of(self.pool))
+        return self._to_all_levels(self.scores_of(self.pool))
 
     def weights(self) -> np.ndarray:
         """Relative weights float64[L] of the levels in the pool, before mixing with the uniform share."""
-        return self._everywhere(self.weights_of(self.pool))
+        return self._to_all_levels(self.weights_of(self.pool))
 
-    def _everywhere(self, of_pool: np.ndarray) -> np.ndarray:
+    def _to_all_levels(self, of_pool: np.ndarray) -> np.ndarray:
         values = np.zeros(len(self.levels))
         values[self.pool] = of_pool
         return values
@@ -251,7 +251,7 @@ class LearningProgress(Strategy):
         if self.preset.temperature > 0:
             return np.exp((score - score.max()) / self.preset.temperature)
         spread = score.std()
-        spread = max(spread, 1e-12) if self.original else max(spread, LEAST_SPREAD)
+        spread = max(spread, 1e-12) if self.original else max(spread, MIN_STD)
         z = (score - score.mean()) / spread if len(score) > 2 else score
         return 1 / (1 + np.exp(-np.clip(self.preset.amplification * z, -50, 50)))
 

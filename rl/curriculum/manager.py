@@ -27,7 +27,7 @@ from rl.curriculum.strategy import Levels, Outcomes, Strategy
 MASTERED = 0.95  # success rate from which a level counts as mastered ...
 MASTERED_EPISODES = 10  # ... after at least this number of episodes
 # Parts of the state that differ between processes.
-OWN = ("playing", "began", "drawn_at", "lag", "details", "start_states", "rng")
+PER_PROCESS = ("playing", "began", "drawn_at", "lag", "details", "start_states", "rng")
 LEVELS_PER_UPDATE = 10_000  # levels in statistics over all levels, on average per update
 
 
@@ -56,15 +56,15 @@ class CurriculumManager:
         self.stages = levels.names  # categories, easiest first
         self.stage_of = levels.category  # int32[L], index of the category of each level in ``stages``
         self._rng = rng
-        self._drawn_prints = None if fingerprints is None else _short(fingerprints)
-        self._bank_prints: np.ndarray | None = None  # fingerprints of the simulator's levels
+        self._drawn_fingerprints = None if fingerprints is None else _first_64_bits(fingerprints)
+        self._bank_fingerprints: np.ndarray | None = None  # fingerprints of the simulator's levels
         self.updates = 0  # policy updates so far
         self._playing = np.empty(0, np.int64)  # level drawn for the current episode of each environment
         self._began = np.empty(0, np.int64)  # number of updates at the start of that episode
         self._drawn_at = np.empty(0, np.int64)  # number of updates when the next level of each environment was drawn
         self._lag = 0  # largest number of updates between the draw of a level and the start of its episode
-        self._waiting: list[tuple[np.ndarray, ...]] = []  # episodes since the latest update
-        self._settled = 0  # number of entries of ``_waiting`` that are already in the statistics
+        self._pending: list[tuple[np.ndarray, ...]] = []  # episodes since the latest update
+        self._num_counted = 0  # number of entries of ``_pending`` that are already in the statistics
         categories = len(levels.names)
         self._episodes = np.zeros(categories, np.int64)
         self._successes = Windows(categories, config.window)
@@ -103,7 +103,7 @@ class CurriculumManager:
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
         """Record the actions int[N] of the next step, for start states."""
         if self.starts:
-            if self._bank_prints is None:  # in a resumed run, start() is not called
+            if self._bank_fingerprints is None:  # in a resumed run, start() is not called
                 self._read_fingerprints(sim)
             self.starts.tracks.watch(sim, actions)
 
@@ -140,33 +140,33 @@ class CurriculumManager:
 
     def _read_fingerprints(self, sim: BatchSimulator) -> None:
         prints = [level.fingerprint for level in sim.bank.levels]
-        self._bank_prints = _short(prints)
+        self._bank_fingerprints = _first_64_bits(prints)
         if self.starts:
             self.starts.attach(sim, prints, self._won_before())
-        if self._drawn_prints is None or np.array_equal(self._drawn_prints, self._bank_prints):
-            self._drawn_prints = self._bank_prints  # the same object, so that ``_check`` need not compare them
+        if self._drawn_fingerprints is None or np.array_equal(self._drawn_fingerprints, self._bank_fingerprints):
+            self._drawn_fingerprints = self._bank_fingerprints  # the same object: ``_check`` need not compare them
 
     def _check(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         finished = sim.finished
         if len(self._playing) != sim.num_envs:
             raise RuntimeError("the curriculum has not started these environments: call start() or adopt() first")
-        if self._bank_prints is None:  # in a resumed run, start() is not called
+        if self._bank_fingerprints is None:  # in a resumed run, start() is not called
             self._read_fingerprints(sim)
-        assert self._drawn_prints is not None and self._bank_prints is not None
+        assert self._drawn_fingerprints is not None and self._bank_fingerprints is not None
         if not np.array_equal(sim.level[finished], sim.next_level[finished]):
             raise LevelMismatchError(
                 f"levels {sim.next_level[finished]} were drawn, {sim.level[finished]} are played: next_level "
                 "was overwritten"
             )
         drawn = self._playing[finished]
-        if self._drawn_prints is self._bank_prints and np.array_equal(drawn, ended["level"]):
+        if self._drawn_fingerprints is self._bank_fingerprints and np.array_equal(drawn, ended["level"]):
             return
-        wrong = self._drawn_prints[drawn] != self._bank_prints[ended["level"]]
+        wrong = self._drawn_fingerprints[drawn] != self._bank_fingerprints[ended["level"]]
         if wrong.any():
             env, one, other = finished[wrong][0], drawn[wrong][0], ended["level"][wrong][0]
             raise LevelMismatchError(
-                f"environment {env} should play level {one} (fingerprint {self._drawn_prints[one]:016x}…), but played "
-                f"level {other} ({self._bank_prints[other]:016x}…): curriculum and simulator have different levels"
+                f"environment {env} should play level {one} (fingerprint {self._drawn_fingerprints[one]:016x}…), but played "
+                f"level {other} ({self._bank_fingerprints[other]:016x}…): curriculum and simulator have different levels"
             )
 
     def pool(self, all_gather: Callable[[np.ndarray], np.ndarray]) -> None:
@@ -175,11 +175,11 @@ class CurriculumManager:
         all_gather: function that concatenates rows of all processes in order of rank.
         Call this before reading statistics, because their sliding windows depend on the order of episodes.
         """
-        new = self._waiting[self._settled :]
+        new = self._pending[self._num_counted :]
         none = Outcomes.none()
         columns = zip(*new, (none.levels, none.won, none.returns, none.began), strict=True)
         pooled = tuple(all_gather(np.concatenate(column)) for column in columns)
-        self._waiting[self._settled :] = [pooled] if len(pooled[0]) else []
+        self._pending[self._num_counted :] = [pooled] if len(pooled[0]) else []
 
     def update(
         self,
@@ -236,7 +236,7 @@ class CurriculumManager:
             return
         returns = wins.astype(np.float64) if returns is None else np.asarray(returns, np.float64)
         began = np.full(len(levels), self.updates) if began is None else np.asarray(began, np.int64)
-        self._waiting.append((levels, wins, returns, began))
+        self._pending.append((levels, wins, returns, began))
 
     def learn(
         self,
@@ -246,9 +246,9 @@ class CurriculumManager:
         advantages: np.ndarray | None = None,
     ) -> None:
         """Update the strategy with the recorded episodes; part of ``update``.  Arguments: see ``Outcomes``."""
-        self._settle()
+        self._count_pending()
         none = Outcomes.none()
-        ended = (np.concatenate(column) for column in zip(*self._waiting, strict=True)) if self._waiting else None
+        ended = (np.concatenate(column) for column in zip(*self._pending, strict=True)) if self._pending else None
         levels, won, returns, began = ended or (none.levels, none.won, none.returns, none.began)
         more = {"running": running, "running_began": running_began}
         if decided is not None and advantages is not None:
@@ -256,26 +256,26 @@ class CurriculumManager:
         given = {name: column for name, column in more.items() if column is not None}
         self.strategy.update(Outcomes(levels, won, returns, began, **given))
         self.updates += 1
-        self._waiting.clear()
-        self._settled = 0
+        self._pending.clear()
+        self._num_counted = 0
         if self.starts:
             self.starts.update(self._won)
 
     def _won_before(self) -> np.ndarray:
         """Return the wins int64[L] of each level up to the latest update."""
         won = self._won.copy()
-        for levels, wins, *_ in self._waiting[: self._settled]:
+        for levels, wins, *_ in self._pending[: self._num_counted]:
             np.subtract.at(won, levels[wins], 1)
         return won
 
-    def _settle(self) -> None:
+    def _count_pending(self) -> None:
         """Add all newly recorded episodes to the statistics.  Faster than adding the few episodes of each step."""
-        new = self._waiting[self._settled :]
+        new = self._pending[self._num_counted :]
         if not new:
             return
         levels, wins, returns, began = (np.concatenate(column) for column in zip(*new, strict=True))
-        self._waiting[self._settled :] = [(levels, wins, returns, began)]
-        self._settled = len(self._waiting)
+        self._pending[self._num_counted :] = [(levels, wins, returns, began)]
+        self._num_counted = len(self._pending)
         category = self.stage_of[levels]
         self._episodes += np.bincount(category, minlength=len(self.stages))
         self._successes.extend(category, wins)
@@ -299,7 +299,7 @@ class CurriculumManager:
     @property
     def episodes(self) -> np.ndarray:
         """Number of finished episodes int64[C] of each category."""
-        self._settle()
+        self._count_pending()
         return self._episodes.copy()
 
     def shares(self) -> np.ndarray:
@@ -312,7 +312,7 @@ class CurriculumManager:
 
     def metrics(self) -> dict[str, float]:
         """Return scalars by TensorBoard tag.  Success and return of a category are absent before its first episode ends."""
-        self._settle()
+        self._count_pending()
         if not self._details or self.updates % (1 + len(self.levels) // LEVELS_PER_UPDATE) == 0:
             self._details = self._of_all_levels() | self.strategy.details()
             self._details_at = self.updates
@@ -322,12 +322,12 @@ class CurriculumManager:
             "curriculum/episodes": float(self._episodes.sum()),
             "curriculum/lag_updates": float(self._lag),
             "curriculum/statistics_age": float(self.updates - self._details_at),
-            "curriculum/episodes_since_update": float(sum(len(some[0]) for some in self._waiting)),
+            "curriculum/episodes_since_update": float(sum(len(some[0]) for some in self._pending)),
             "curriculum/kib": sum(one.nbytes for one in arrays if isinstance(one, np.ndarray)) / 1024,
         }
         success, returns = self._successes.means(), self._returns.means()
         latest = np.zeros(len(self.stages), np.int64)
-        for levels, *_ in self._waiting:
+        for levels, *_ in self._pending:
             latest += np.bincount(self.stage_of[levels], minlength=len(latest))
         for number, name in enumerate(self.stages):
             result[f"curriculum_stages/{name}_episodes"] = float(self._episodes[number])
@@ -359,7 +359,7 @@ class CurriculumManager:
 
     def summary(self) -> dict[str, Any]:
         """Return a summary for results.json: categories, latest statistics, events."""
-        self._settle()
+        self._count_pending()
         success, returns, shares = self._successes.means(), self._returns.means(), self.shares()
         rows = {
             name: {
@@ -380,7 +380,7 @@ class CurriculumManager:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain values and copies of arrays; ``statistics.as_json`` serialises it."""
-        self._settle()
+        self._count_pending()
         return {
             "strategy": self.config.chosen,
             "stages": list(self.stages),
@@ -390,7 +390,7 @@ class CurriculumManager:
             "began": self._began.tolist(),
             "drawn_at": self._drawn_at.tolist(),
             "lag": self._lag,
-            "waiting": [np.concatenate(column) for column in zip(*self._waiting, strict=True)],
+            "waiting": [np.concatenate(column) for column in zip(*self._pending, strict=True)],
             "episodes": self._episodes.tolist(),
             "windows": [self._successes.values(i).astype(int).tolist() for i in range(len(self.stages))],
             "returns": [self._returns.values(i) for i in range(len(self.stages))],
@@ -404,7 +404,7 @@ class CurriculumManager:
 
     def common_digest(self) -> str:
         """Return a digest of the part of the state that must be equal in all processes."""
-        state = {name: value for name, value in self.state_dict().items() if name not in OWN}
+        state = {name: value for name, value in self.state_dict().items() if name not in PER_PROCESS}
         return hashlib.sha256(as_json(state).encode()).hexdigest()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -425,8 +425,8 @@ class CurriculumManager:
             )
         self._drawn_at = np.array(state["drawn_at"], np.int64)
         waiting = tuple(unpacked(column) for column in state["waiting"])
-        self._waiting = [waiting] if waiting else []
-        self._settled = len(self._waiting)
+        self._pending = [waiting] if waiting else []
+        self._num_counted = len(self._pending)
         self._episodes = np.array(state["episodes"], np.int64)
         for number, (wins, returns) in enumerate(zip(state["windows"], state["returns"], strict=True)):
             self._successes.fill(number, np.array(wins))
@@ -444,6 +444,6 @@ class CurriculumManager:
         self.strategy.load_state_dict(state["of_strategy"])
 
 
-def _short(fingerprints: Sequence[str]) -> np.ndarray:
+def _first_64_bits(fingerprints: Sequence[str]) -> np.ndarray:
     """Return the first 64 bits of each fingerprint, uint64[L]."""
     return np.array([int(one[:16], 16) for one in fingerprints], np.uint64)

@@ -70,7 +70,7 @@ class Stages(Strategy):
         self.now = self.episodes = 0
         self.mastered = False
         self.won, self.played = np.zeros(len(levels.names)), np.zeros(len(levels.names))
-        self._begin()
+        self._start_stage()
         self._spread()
 
     @property
@@ -112,11 +112,11 @@ class Stages(Strategy):
             self.mastered = last
             if not last:
                 self.place += 1
-                self._begin()
-        elif self._is_lost():
+                self._start_stage()
+        elif self._should_regress():
             self._log("regress", reason="success is below the regression threshold")
             self.place -= 1
-            self._begin()
+            self._start_stage()
         elif self.config.auto_adjustment:
             while self.since_change >= self.config.adjustment_freq:
                 self.since_change -= self.config.adjustment_freq
@@ -142,13 +142,13 @@ class Stages(Strategy):
         """Return the one-sided 95 % confidence bound of success: lower for sign -1, upper for sign 1."""
         return wilson(int(outcomes.sum()), len(outcomes) + running, sign * ONE_SIDED_95)
 
-    def _is_lost(self) -> bool:
+    def _should_regress(self) -> bool:
         """Return True if the upper confidence bound of success is below the regression threshold."""
         limit = self.config.regression_threshold
         enough = self.place > 0 and self.in_stage >= self.config.min_episodes
         return limit is not None and enough and self.bound(self.recent, 0, 1) < limit
 
-    def _begin(self) -> None:
+    def _start_stage(self) -> None:
         self.threshold = self.config.threshold_of(self.stage)
         self.began = self.now
         self.recent = np.empty(0, np.uint8)

@@ -30,14 +30,14 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.statistics import unpacked
 
 STEPS = 10  # number of equal parts of a run; episodes begin at the end of a part
-MOST_LOSSES = 20  # consecutive losses after which an attempt of the agent is dropped
-LEAST_PROGRESS = 0.1  # smallest progress of a stored attempt, as a multiple of ``unit``
+MAX_LOSSES = 20  # consecutive losses after which an attempt of the agent is dropped
+MIN_PROGRESS = 0.1  # smallest progress of a stored attempt, as a multiple of ``unit``
 MARGIN = 0.02  # additional progress with which an attempt replaces the stored one, as a multiple of ``unit``
 FADE = 0.5  # factor of the fraction of episodes from start states, per win from the start of the level
-MOST_WINS = 4  # number of wins from the start of a level after which it has no start states
-MOST_RUNS = 4096  # largest number of levels with a run
+MAX_WINS = 4  # number of wins from the start of a level after which it has no start states
+MAX_RUNS = 4096  # largest number of levels with a run
 RECENT = 100  # number of episodes in the reported success rate
-MOST_BYTES = 128 << 20  # largest size of the cached states in bytes
+MAX_BYTES = 128 << 20  # largest size of the cached states in bytes
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Tracks:
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
         """Record the current progress, and the actions int[N] of the next step."""
-        far = self._worth(sim, slice(None)) - self.origin
+        far = self._potential(sim, slice(None)) - self.origin
         better = far > self.best
         self.best[better], self.best_at[better] = far[better], self.length[better]
         self.actions[np.arange(len(actions)), self.length] = actions
@@ -97,14 +97,14 @@ class Tracks:
         """Begin to track episodes at the start of the level.  envs: int[k], indices of the environments."""
         self.length[envs] = self.best_at[envs] = 0
         self.best[envs] = 0.0
-        self.origin[envs] = self._worth(sim, envs)
+        self.origin[envs] = self._potential(sim, envs)
         self.known[envs] = True
 
     def follow(self, sim: BatchSimulator, env: int, actions: np.ndarray) -> None:
         """Begin to track an episode at the state after these actions."""
         self.actions[env, : len(actions)] = actions
         self.length[env] = self.best_at[env] = len(actions)
-        self.best[env] = self._worth(sim, env) - self.origin[env]
+        self.best[env] = self._potential(sim, env) - self.origin[env]
 
     def forget(self) -> None:
         """Mark the actions as incomplete, after environment states were set externally."""
@@ -112,7 +112,7 @@ class Tracks:
         self.known[:] = False
 
     @staticmethod
-    def _worth(sim: BatchSimulator, envs: Any) -> Any:
+    def _potential(sim: BatchSimulator, envs: Any) -> Any:
         count = sim.num_envs
         potential, switch = sim.state.progress["potential"][:count], sim.state.ninja["switch_taken"][:count]
         return potential[envs] + unit(sim) * switch[envs]
@@ -168,7 +168,7 @@ class Prefixes:
         self.hits += key in self._states
         if key not in self._states:
             self._play(sim, level, actions, {*stops, len(actions)})
-            while len(self._states) > max(1, MOST_BYTES // self._states[key].nbytes):
+            while len(self._states) > max(1, MAX_BYTES // self._states[key].nbytes):
                 self._states.popitem(last=False)
         self._states.move_to_end(key)
         return self._states[key]
@@ -215,20 +215,22 @@ class StartStates:
         self._prefixes = Prefixes()
         self._tracks: Tracks | None = None
         self._stored_tracks: dict[str, Any] | None = None  # loaded state, until environments are attached
-        self._prints: list[str] = []  # fingerprints of the environments' levels
-        self._place: dict[str, int] = {}  # index of the level with each fingerprint
+        self._fingerprints: list[str] = []  # fingerprints of the environments' levels
+        self._level_index: dict[str, int] = {}  # index of the level with each fingerprint
         self._unit = 1.0
         self._won = np.empty(0, np.int64)  # by level: wins from the start of the level, at the latest update
-        self._chance = np.empty(0)  # by level: probability that an episode begins at a start state
-        self._bar = np.empty(0)  # by level: progress needed to store an attempt
-        self._back = np.empty(0, bool)  # by level: True if the start state has moved back to the start of the level
+        self._probability = np.empty(0)  # by level: probability that an episode begins at a start state
+        self._needed_progress = np.empty(0)  # by level: progress needed to store an attempt
+        self._at_level_start = np.empty(
+            0, bool
+        )  # by level: True if the start state has moved back to the start of the level
 
     def add(self, runs: Mapping[str, np.ndarray]) -> int:
-        """Add winning runs until MOST_RUNS is reached; return the number of added runs.
+        """Add winning runs until MAX_RUNS is reached; return the number of added runs.
 
         runs: actions int[n], each 0 to 5, by level fingerprint.
         """
-        room = list(runs.items())[: MOST_RUNS - len(self.runs)]
+        room = list(runs.items())[: MAX_RUNS - len(self.runs)]
         for name, actions in room:
             self.runs[name] = Run(np.asarray(actions, np.uint8), wins=True)
         self.update(self._won)
@@ -236,7 +238,7 @@ class StartStates:
 
     def attach(self, sim: BatchSimulator, prints: list[str], won: np.ndarray) -> None:
         """Attach to environments.  prints: fingerprints of their levels; won: as for ``update``."""
-        self._prints, self._place = prints, {name: level for level, name in enumerate(prints)}
+        self._fingerprints, self._level_index = prints, {name: level for level, name in enumerate(prints)}
         self._unit, self._tracks = unit(sim), Tracks(sim)
         self._prefixes.forget()
         if self._stored_tracks is None:
@@ -264,9 +266,9 @@ class StartStates:
     def end(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         """Update runs and start states.  ended: EPISODE_DTYPE[k], records of the environments ``sim.finished``."""
         envs, tracks = sim.finished, self.tracks
-        further = tracks.known[envs] & (tracks.best[envs] > self._unit * self._bar[ended["level"]])
-        for place in np.flatnonzero(further | (self.began[envs] > 0) | self._back[ended["level"]]).tolist():
-            env, name = int(envs[place]), self._prints[ended["level"][place]]
+        further = tracks.known[envs] & (tracks.best[envs] > self._unit * self._needed_progress[ended["level"]])
+        for place in np.flatnonzero(further | (self.began[envs] > 0) | self._at_level_start[ended["level"]]).tolist():
+            env, name = int(envs[place]), self._fingerprints[ended["level"][place]]
             won = bool(ended["outcome"][place] == WON)
             if self.began[env]:
                 self.episodes += 1
@@ -279,7 +281,11 @@ class StartStates:
                 run = self.runs.get(name)
             if won and self.began[env] and (run is None or not run.wins):
                 self._store(env, name, int(tracks.length[env]), wins=True)
-            elif not won and further[place] and tracks.best[env] > self._unit * self._bar[ended["level"][place]]:
+            elif (
+                not won
+                and further[place]
+                and tracks.best[env] > self._unit * self._needed_progress[ended["level"][place]]
+            ):
                 self._store(env, name, int(tracks.best_at[env]), wins=False)
 
     def _move(self, name: str, run: Run, won: bool) -> None:
@@ -290,15 +296,15 @@ class StartStates:
             was_start_state = len(run.prefix) > 0
             run.position = max(0.0, run.position - 1)
             self.reached += was_start_state and not len(run.prefix)
-        elif not run.wins and run.losses >= MOST_LOSSES:
+        elif not run.wins and run.losses >= MAX_LOSSES:
             del self.runs[name]
         else:
             run.position = min(STEPS - 1, run.position + threshold / (1 - threshold))
-        self._set_chance(name)
+        self._set_probability(name)
 
     def _store(self, env: int, name: str, length: int, *, wins: bool) -> None:
         """Store the first ``length`` actions of the episode as the level's run."""
-        if name not in self.runs and len(self.runs) >= MOST_RUNS:
+        if name not in self.runs and len(self.runs) >= MAX_RUNS:
             return
         run = Run(self.tracks.actions[env, :length].copy(), wins)
         if wins:
@@ -306,20 +312,20 @@ class StartStates:
         else:
             run.progress = float(self.tracks.best[env]) / self._unit
         self.runs[name] = run
-        self._set_chance(name)
+        self._set_probability(name)
 
     def begin(self, sim: BatchSimulator, envs: np.ndarray, rng: np.random.Generator) -> None:
         """Begin to track new episodes int[k] of environments; move some of them to start states."""
         tracks = self.tracks
         tracks.begin(sim, envs)
         self.began[envs] = 0
-        chance = self._chance[sim.level[envs]]
+        chance = self._probability[sim.level[envs]]
         candidates = envs[chance > 0]
         chosen = candidates[rng.random(len(candidates)) < chance[chance > 0]]
         if not len(chosen):
             return
         levels = sim.level[chosen].tolist()
-        runs = [self.runs[self._prints[level]] for level in levels]
+        runs = [self.runs[self._fingerprints[level]] for level in levels]
         prefixes = [run.prefix for run in runs]
         states = [
             self._prefixes.state(sim, level, run.prefix, run.stops) for level, run in zip(levels, runs, strict=True)
@@ -336,25 +342,25 @@ class StartStates:
     def update(self, won: np.ndarray) -> None:
         """Set the probabilities of start states.  won: int64[L], wins of each level from its start."""
         self._won = won.copy()
-        self._chance = np.zeros(len(won))
-        self._bar = np.where(won == 0, LEAST_PROGRESS, np.inf)
-        self._back = np.zeros(len(won), bool)
+        self._probability = np.zeros(len(won))
+        self._needed_progress = np.where(won == 0, MIN_PROGRESS, np.inf)
+        self._at_level_start = np.zeros(len(won), bool)
         for name in list(self.runs):
-            self._set_chance(name)
+            self._set_probability(name)
 
-    def _set_chance(self, name: str) -> None:
+    def _set_probability(self, name: str) -> None:
         """Set the probability of start states on a level, and the progress with which an attempt replaces its run."""
-        level = self._place.get(name)
+        level = self._level_index.get(name)
         if level is None:
             return  # the level is not in this dataset, but may be in a later one
         wins, run = int(self._won[level]), self.runs.get(name)
-        if wins >= MOST_WINS:
+        if wins >= MAX_WINS:
             self.runs.pop(name, None)
-        helps = run is not None and wins < MOST_WINS and len(run.prefix) > 0
-        self._chance[level] = self.config.start_share * FADE**wins if helps else 0.0
-        bar = LEAST_PROGRESS if run is None else run.progress + MARGIN
-        self._bar[level] = math.inf if wins else bar
-        self._back[level] = run is not None and not wins and not len(run.prefix)
+        helps = run is not None and wins < MAX_WINS and len(run.prefix) > 0
+        self._probability[level] = self.config.start_share * FADE**wins if helps else 0.0
+        bar = MIN_PROGRESS if run is None else run.progress + MARGIN
+        self._needed_progress[level] = math.inf if wins else bar
+        self._at_level_start[level] = run is not None and not wins and not len(run.prefix)
 
     def metrics(self) -> dict[str, float]:
         """Return scalars by TensorBoard tag."""

@@ -124,7 +124,7 @@ class Strategy(ABC):
 
     _cumulative: np.ndarray
     _last: int
-    _chances: np.ndarray | None
+    _probabilities: np.ndarray | None
     saved: ClassVar[tuple[str, ...]] = ()  # names of the attributes (arrays, plain values) that checkpoints contain
     wants_advantages: ClassVar[bool] = False  # True if ``update`` needs the advantages of the rollout
 
@@ -142,15 +142,15 @@ class Strategy(ABC):
         self._draw_by(cumulative)
 
     def _draw_by(self, cumulative: np.ndarray) -> None:
-        self._cumulative, self._chances = cumulative, None
+        self._cumulative, self._probabilities = cumulative, None
         self._last = int(np.searchsorted(cumulative, cumulative[-1]))  # last level with a positive weight
 
     def probabilities(self) -> np.ndarray:
         """Return the probability of each level in the next draw, float64[L], read-only."""
-        if self._chances is None:
-            self._chances = np.diff(self._cumulative, prepend=0.0) / self._cumulative[-1]
-            self._chances.flags.writeable = False
-        return self._chances
+        if self._probabilities is None:
+            self._probabilities = np.diff(self._cumulative, prepend=0.0) / self._cumulative[-1]
+            self._probabilities.flags.writeable = False
+        return self._probabilities
 
     def draw(self, n: int) -> np.ndarray:
         """Draw ``n`` levels; return their indices int32[n]."""

@@ -14,7 +14,7 @@ from rl.ppo.callbacks import memory_mib
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 
-LEAST_DISCOUNT = 0.01  # smallest discount factor of the win reward at the start of an episode
+MIN_DISCOUNT = 0.01  # smallest discount factor of the win reward at the start of an episode
 SLOW_UPDATE_S = 120.0  # warnings are given from these values on
 FEW_UPDATES = 200
 LONG_RUN_HOURS = 48.0
@@ -58,7 +58,7 @@ def wins_are_within_the_discount_horizon(
     decisions = -(-longest.win_frames // config.frame_skip)
     left = settings.gamma**decisions
     found = f"{longest.category}: {decisions} decisions before a win, its discounted reward is {left:.1%} of its reward"
-    if left < LEAST_DISCOUNT:
+    if left < MIN_DISCOUNT:
         raise CheckWarned(found, f"raise --gamma from {settings.gamma:g} towards 1, or train on shorter levels")
     return found
 

@@ -27,12 +27,12 @@ from rl.ppo.ppo import PPO
 Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]
 SAMPLE = 256  # number of decisions drawn from the rollout
 FITTED, STEPS, RATE = 64, 150, 1e-3  # decisions, steps and learning rate of ``a_small_batch_is_fitted``
-MOST_MEAN = (
+MAX_MEAN_DIFFERENCE = (
     3.0  # largest difference between a mean and that of demonstrations, in standard deviations of demonstrations
 )
-MOST_SPREAD = 5.0  # ratios of standard deviations must be below this and above its inverse
-SMALL_SPREAD = 0.1  # added to both standard deviations, so that nearly constant observations are not compared
-MOST_CLAMPED = 0.2  # largest share of normalised values outside the range to which the network clamps them
+MAX_STD_RATIO = 5.0  # ratios of standard deviations must be below this and above its inverse
+STD_OFFSET = 0.1  # added to both standard deviations, so that nearly constant observations are not compared
+MAX_CLAMPED = 0.2  # largest share of normalised values outside the range to which the network clamps them
 _OTHER_DATA = "demonstrations and training levels differ: use demonstrations of such levels, or --no-pretraining"
 
 
@@ -147,17 +147,17 @@ def the_rollout_resembles_the_demonstrations(ppo: PPO, statistics: ObservationSt
     for key, columns in normalize.columns.items():
         ours, demonstrated = z[:, columns], statistics.std[key] / statistics.divisor[key]
         means, clamped = np.abs(ours.mean(axis=0)), float((np.abs(ours) >= CLAMP).mean())
-        spread, wanted = (float(np.sqrt(np.mean(std**2))) + SMALL_SPREAD for std in (ours.std(axis=0), demonstrated))
+        spread, wanted = (float(np.sqrt(np.mean(std**2))) + STD_OFFSET for std in (ours.std(axis=0), demonstrated))
         ratios.append(spread / wanted)
         rows.append(
             f"{key}: {ours.min():.1f} to {ours.max():.1f}, mean off by {means.mean():.1f} (at most {means.max():.1f}), "
             f"standard deviation × {ratios[-1]:.2f}, {clamped:.1%} clamped"
         )
-        require(float(means.mean()) < MOST_MEAN and clamped < MOST_CLAMPED, rows[-1], _OTHER_DATA)
-        odd += [rows[-1]] if means.max() > 2 * MOST_MEAN else []
+        require(float(means.mean()) < MAX_MEAN_DIFFERENCE and clamped < MAX_CLAMPED, rows[-1], _OTHER_DATA)
+        odd += [rows[-1]] if means.max() > 2 * MAX_MEAN_DIFFERENCE else []
     typical, few = float(np.median(ratios)), buffer.shape[1] < 2  # observations of a single level vary less
     found = f"standard deviations × {typical:.2f}: {'; '.join(rows)}"
-    require(few or 1 / MOST_SPREAD < typical < MOST_SPREAD, found, _OTHER_DATA)
+    require(few or 1 / MAX_STD_RATIO < typical < MAX_STD_RATIO, found, _OTHER_DATA)
     if odd:
         raise CheckWarned("; ".join(odd), _OTHER_DATA)
     return found

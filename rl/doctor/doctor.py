@@ -125,10 +125,10 @@ class CheckInfo:
         except CheckSkipped as skipped:
             return SKIPPED, str(skipped), ""
         except Exception as crash:  # noqa: BLE001  # a check that crashes must never pass
-            return FAILED, f"{type(crash).__name__}: {crash}", _where(crash)
+            return FAILED, f"{type(crash).__name__}: {crash}", _advice(crash)
 
 
-def _where(crash: Exception) -> str:
+def _advice(crash: Exception) -> str:
     """Return advice for an exception: a reference to its message for a user error, else its file and line."""
     if isinstance(crash, UserError):
         return "follow the message"
@@ -219,7 +219,7 @@ class Doctor:
         parts = {part for info in all_checks() for part in info.parts}
         self.lack(**dict.fromkeys(parts - self._absent.keys(), f"{name} failed before"))
         found = f"{type(error).__name__}: {error}"
-        self.findings.append(Finding(name, "run", moment, FAILED, redact(found), _where(error)))
+        self.findings.append(Finding(name, "run", moment, FAILED, redact(found), _advice(error)))
 
     @property
     def failed(self) -> bool:

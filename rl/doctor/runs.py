@@ -125,9 +125,9 @@ def _read(root: Path, folder: Path, config: dict) -> Run:
     seed = own.get("seed", seeds[0] if seeds else known[0] if len(known) == 1 else None)
     results = _read_json(root / "results.json")
     entry = results.get("architectures", {}).get(label, {}).get("seeds", {}).get(str(seed), {})
-    facts = {part: _flat(config.get(key, {})) for part, key in PARTS.items() if key}
+    facts = {part: _flatten(config.get(key, {})) for part, key in PARTS.items() if key}
     demonstrations = _read_json(folder / "pretrain" / DEMONSTRATIONS_FILE)
-    facts["data"] |= _flat({"demonstrations": demonstrations} if demonstrations else {})
+    facts["data"] |= _flatten({"demonstrations": demonstrations} if demonstrations else {})
     facts["settings"] = _settings(config, own)
     facts["settings"] |= {"seed": Fact(str(seed)), "architecture": Fact(label.partition(",")[0])}
     return Run(folder, label, seed, facts, config.get("machine", ""), entry.get("speed"))
@@ -136,27 +136,27 @@ def _read(root: Path, folder: Path, config: dict) -> Run:
 def _settings(config: dict, own: dict) -> dict[str, Fact]:
     """Return all settings by dotted name.  ``own`` (run.json) takes precedence over ``config`` (config.json)."""
     left_out = {*PARTS.values(), *_NO_SETTINGS}
-    plain = _flat({name: value for name, value in config.items() if name not in left_out})
+    plain = _flatten({name: value for name, value in config.items() if name not in left_out})
     resolved = {
-        name: Fact(_words(one["value"]), one["source"])
+        name: Fact(_to_text(one["value"]), one["source"])
         for name, one in own.get("settings", {}).items()
         if name.split(".")[0] not in left_out
     }
     return plain | resolved
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Fact]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Fact]:
     """Return nested values by dotted names."""
     found: dict[str, Fact] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
+            found |= _flatten(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = Fact(_words(value))
+            found[prefix + name] = Fact(_to_text(value))
     return found
 
 
-def _words(value: object) -> str:
+def _to_text(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -174,7 +174,7 @@ def _read_json(path: Path) -> dict:
 # Differences
 
 COLUMNS = {2: ("old", "new"), 3: ("old", "broken", "fixed")}
-_LONGEST = 60  # largest number of characters of a value in tables
+_MAX_LENGTH = 60  # largest number of characters of a value in tables
 _SIZES = tuple(f"settings.{part}.{name}" for name in ("num_envs", "rollout_length") for part in ("plan", "hardware"))
 _ARITHMETIC = tuple(f"settings.{name}" for name in ("plan.precision", "plan.device", "plan.torch_threads")) + (
     "settings.hardware.mixed_precision",
@@ -234,7 +234,7 @@ def difference_table(found: Sequence[Difference], columns: Sequence[str]) -> str
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
 def explanation(divergence: Divergence, found: Sequence[Difference]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from hardware import DEVICES
-from nppsim.cluster import HOW, Workers, check_cluster
+from nppsim.cluster import EXECUTION_SETTINGS, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, write_json
@@ -114,7 +114,7 @@ def run(job: Job, video: VideoConfig) -> None:
     ended, by_level = endings(episodes), level_results(episodes)
     settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
     results = {
-        "settings": {name: value for name, value in settings.items() if name not in HOW},
+        "settings": {name: value for name, value in settings.items() if name not in EXECUTION_SETTINGS},
         "suites": methods,
         "breakdown": breakdown,
         "comparisons": [comparison.to_dict() for comparison in comparisons],

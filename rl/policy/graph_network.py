@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hardware.memory import MOST_REMEMBERED
+from hardware.memory import MAX_CACHED_GRAPHS
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.observe import layout
 from nppsim.observe.graph import (
@@ -389,7 +389,7 @@ class GraphEncoder(nn.Module):
         The cache is cleared when weights or precision change, when it is full, and by ``forget``.
         """
         cache = self._valid_cache()
-        if cache is None or len(cache.index) > MOST_REMEMBERED:
+        if cache is None or len(cache.index) > MAX_CACHED_GRAPHS:
             weights = [parameter.detach().clone() for parameter in self.layers.parameters()]
             cache = self._cache = _Cache(weights, compute_dtype(self.around.device))
         new = [state for state in distinct(states_of(observed))[0] if state not in cache.index]

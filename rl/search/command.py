@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from nppsim.cluster import HOW, Workers, check_cluster
+from nppsim.cluster import EXECUTION_SETTINGS, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, replacing, table, write_json
@@ -241,7 +241,7 @@ def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -
     for one in solved:
         if one.frames is not None and sum(shown["category"] == one.task.category for shown in filmed) < job.films:
             filmed.append(film(one, job.out, job.video_fps))
-    facts = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in HOW}
+    facts = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in EXECUTION_SETTINGS}
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in facts.items()}
     write_json(job.out / "results.json", {"settings": facts, "levels": [one.facts() for one in solved]})
     title = f"{job.level.name}: search with {job.agent.name}"

@@ -34,9 +34,11 @@ from nppsim.reward import MIN_PATH, RewardConfig
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy
 
-PACE = 1.5  # speed along the path in px per frame that the best-first heuristic assumes
+ASSUMED_SPEED = 1.5  # speed along the path in px per frame that the best-first heuristic assumes
 BATCH = 64  # number of nodes that the best-first search expands together
-_SHARE = RewardConfig(shaping=1.0)  # with this weight, the shaping potential is the covered fraction of the path
+_PATH_FRACTION = RewardConfig(
+    shaping=1.0
+)  # with this weight, the shaping potential is the covered fraction of the path
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class GuidedSearch:
                 count,
                 frame_skip=self.agent.frame_skip,
                 observations=observations,
-                reward=_SHARE,
+                reward=_PATH_FRACTION,
                 threads=self.threads,
                 stacking=self.agent.policy.stacking,
             )
@@ -352,7 +354,7 @@ class _BestFirst(_Search):
         next_costs: np.ndarray,
     ) -> None:
         """Add all actions from the given nodes to the heap."""
-        ahead = np.maximum(self.length - covered, 0.0) / (PACE * self.frame_skip)  # decisions to the exit
+        ahead = np.maximum(self.length - covered, 0.0) / (ASSUMED_SPEED * self.frame_skip)  # decisions to the exit
         for node, cost, made, left, action_costs in zip(nodes, costs, decisions + 1, ahead, next_costs, strict=True):
             for action in range(NUM_ACTIONS):
                 total = cost + action_costs[action]

@@ -34,8 +34,8 @@ GUIDED_FRAMES = 200_000  # frames for guided beams that search for shorter runs;
 FIRST_BEAMS = (BeamSettings(64), BeamSettings(64, cost_weight=0.0))
 WIDTHS = (16, 32, 64, 128)
 BRANCHINGS = (2, 3)
-MOMENTA = (0.0, 4.0, 8.0)
-TRUSTS = (0.0, 5.0, 10.0)
+SPEED_WEIGHTS = (0.0, 4.0, 8.0)
+COST_WEIGHTS = (0.0, 5.0, 10.0)
 NOISES = (2.0, 12.0)
 
 
@@ -166,4 +166,6 @@ def _shorter_runs(search: GuidedSearch, best: WinningRun, budget: FrameBudget) -
 
 
 def _random_beam(rng: np.random.Generator) -> BeamSettings:
-    return BeamSettings(*(rng.choice(values).item() for values in (WIDTHS, BRANCHINGS, MOMENTA, TRUSTS, NOISES)))
+    return BeamSettings(
+        *(rng.choice(values).item() for values in (WIDTHS, BRANCHINGS, SPEED_WEIGHTS, COST_WEIGHTS, NOISES))
+    )

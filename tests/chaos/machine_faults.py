@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from nppsim._cache import CACHE_FOLDER
-from nppsim.errors import INTERRUPTED, REFUSED, UNHEARD, UserError
+from nppsim.errors import BROKEN_PIPE, INTERRUPTED, REFUSED, UserError
 from nppsim.files import LOCK, table
 from nppsim.reading import PlainError, from_plain, read_json
 from tests.chaos.integrity import damaged, left_over
@@ -278,14 +278,14 @@ def classify(target: Target, ended: Ended, killed: bool = False) -> str:
         return "hung"
     if killed and ended.status == -signal.SIGKILL:
         return "killed"
-    if ended.status < 0 or (ended.status >= 128 and ended.status not in (INTERRUPTED, UNHEARD)):
+    if ended.status < 0 or (ended.status >= 128 and ended.status not in (INTERRUPTED, BROKEN_PIPE)):
         return "crash"
     if any(line.lstrip().startswith(_NOISE) for line in (*lines, *ended.stdout.splitlines())):
         return "traceback"
     if ended.status in target.statuses and not any(line.startswith("error:") for line in lines):
         return "finished"
     alone = len(lines) == 1
-    if alone and (ended.status, lines[0].split(":")[0]) in ((INTERRUPTED, "interrupted"), (UNHEARD, "error")):
+    if alone and (ended.status, lines[0].split(":")[0]) in ((INTERRUPTED, "interrupted"), (BROKEN_PIPE, "error")):
         return "stopped"
     return "clean error" if alone and ended.status == REFUSED and lines[0].startswith("error: ") else "unclear"
 

@@ -25,8 +25,8 @@ from hardware import (
 from hardware.__main__ import main
 from hardware.detect import GB
 from hardware.figures import stored_figures
-from hardware.memory import REMEMBERED_BYTES, TRANSITION_BYTES, observation_bytes
-from hardware.plan_report import MOST, largest
+from hardware.memory import CACHED_GRAPH_BYTES, TRANSITION_BYTES, observation_bytes
+from hardware.plan_report import MAX_SEARCHED, largest
 from hardware.profiles import known_gpu
 from hardware.sizes import DEVICE_SHARE, HOST_SHARE
 from nppsim.observe import layout
@@ -544,7 +544,7 @@ def test_the_largest_sizes_fit_are_accepted_and_twice_as_much_does_not_fit(machi
         rest = {other: getattr(made, other) for other in most._fields}
         again = plan(keys, PlanRequest(**rest | {size: value}), machine=machine, update=update)
         assert again.host_bytes <= again.host_budget and (not again.gpus or again.device_bytes <= again.device_budget)
-        if size != "minibatch_size" and 2 * value <= MOST:
+        if size != "minibatch_size" and 2 * value <= MAX_SEARCHED:
             with pytest.raises(PlanError, match="not enough"):
                 plan(keys, PlanRequest(**rest | {size: 2 * value}), machine=machine, update=update)
 
@@ -601,7 +601,7 @@ def test_encoded_graphs_count():
         plan(ARCHITECTURES[name].observations, machine=SERVER) for name in ("vision_free", "vision_free_gcn")
     )
     (row,) = (row for row in graphs.memory if row.name == "encoded graphs")
-    assert row.where == "device" and row.bytes == 16_384 * REMEMBERED_BYTES
+    assert row.where == "device" and row.bytes == 16_384 * CACHED_GRAPH_BYTES
     assert "encoded graphs" not in {row.name for row in plain.memory}
 
 

@@ -20,10 +20,10 @@ def _learned(patch: Patch, change: Callable[[CurriculumManager, list], None]) ->
     """Change the episodes that a strategy learns from: their levels, wins, returns and when they began."""
 
     def changed(original, manager, *given, **named):
-        manager._settle()
+        manager._count_pending()
         if given:  # as training calls it
-            change(manager, manager._waiting)
-        manager._settled = len(manager._waiting)
+            change(manager, manager._pending)
+        manager._num_counted = len(manager._pending)
         original(manager, *given, **named)
 
     patch.wrap(CurriculumManager, "learn", changed)

@@ -104,7 +104,7 @@ def test_a_single_level_is_not_searched_on_a_cluster(tmp_path, monkeypatch, caps
 def test_a_machine_without_the_project_says_so(monkeypatch):
     """The code is sent there, not its name."""
     ray = pytest.importorskip("ray")
-    sent = ray.cloudpickle.dumps(cluster._work_there())
+    sent = ray.cloudpickle.dumps(cluster._remote_task())
     monkeypatch.setitem(sys.modules, "nppsim", None)
     refusal, results = ray.cloudpickle.loads(sent)({"nppsim": "9.9 (sources abc)"}, b"", b"")
     assert "lacks this project" in refusal and "this one has nppsim 9.9 (sources abc)" in refusal and not results
@@ -177,7 +177,7 @@ def test_what_nobody_waits_for_is_cancelled(nodes, tmp_path):
 
 def test_workers_with_another_version_are_refused(nodes, monkeypatch):
     ours = cluster.installed([])
-    monkeypatch.setattr(nodes, "_ours", ours | {"nppsim": "0.0.1 (sources 123)"})
+    monkeypatch.setattr(nodes, "_versions", ours | {"nppsim": "0.0.1 (sources 123)"})
     message = (
         rf"machine \S+ of the cluster has nppsim {ours['nppsim'].split()[0]} .*, this one nppsim 0.0.1 \(sources 123\)"
     )

@@ -11,7 +11,7 @@ from nppsim.errors import ConfigError
 from nppsim.outcomes import DIED, WON
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.curriculum.start_states import FADE, MOST_LOSSES, MOST_WINS, STEPS, Prefixes, Run, StartStateError
+from rl.curriculum.start_states import FADE, MAX_LOSSES, MAX_WINS, STEPS, Prefixes, Run, StartStateError
 from rl.curriculum.statistics import as_json
 
 from learners import make_ppo, roll_out
@@ -120,11 +120,11 @@ def test_success_from_there_moves_it_back_until_the_true_start_and_counts_nowher
 def test_wins_from_the_true_start_fade_it_out():
     sampler, _ = made()
     chances = []
-    for wins in range(MOST_WINS + 1):
+    for wins in range(MAX_WINS + 1):
         sampler.starts.update(np.array([wins, 0, 0]))
-        chances.append(sampler.starts._chance.tolist())
+        chances.append(sampler.starts._probability.tolist())
     for wins, (first, *others) in enumerate(chances):
-        assert first == (0.25 * FADE**wins if wins < MOST_WINS else 0)
+        assert first == (0.25 * FADE**wins if wins < MAX_WINS else 0)
         assert others == [0.25, 0.25]
     assert LEVELS[0].fingerprint not in sampler.starts.runs
 
@@ -186,7 +186,7 @@ def test_an_attempt_that_leads_nowhere_is_given_up():
         play(sampler, sim, idle, 300)
         tried += 1
     assert not sampler.starts.runs
-    assert sampler.starts.episodes >= MOST_LOSSES
+    assert sampler.starts.episodes >= MAX_LOSSES
 
 
 @pytest.mark.parametrize(("success", "place"), [(0.1, "late"), (0.4, "early")])
@@ -247,7 +247,7 @@ def test_runs_survive_a_changed_bank():
     other.starts.load_state_dict(state | {"tracks": None, "began": np.zeros(32, int)})
     other.starts.attach(elsewhere, [level.fingerprint for level in levels], np.zeros(3, int))
     other.start(elsewhere)
-    assert (other.starts._chance > 0).tolist() == [False, True, True]
+    assert (other.starts._probability > 0).tolist() == [False, True, True]
     assert {name: run.position for name, run in other.starts.runs.items()} == positions
     ended, true = play(other, elsewhere, helped, 600)
     assert set(ended["level"][~true].tolist()) == {1, 2}
@@ -278,7 +278,7 @@ def test_a_run_that_was_saved_without_start_states_goes_on_without():
 
 
 def test_states_are_kept_for_a_while_only(monkeypatch):
-    monkeypatch.setattr("rl.curriculum.start_states.MOST_BYTES", 1)
+    monkeypatch.setattr("rl.curriculum.start_states.MAX_BYTES", 1)
     _, sim = made()
     prefixes = Prefixes()
     first = prefixes.state(sim, 0, np.full(3, RIGHT))
@@ -298,9 +298,9 @@ def test_nothing_grows_with_the_number_of_episodes_and_start_states_are_among_wh
         sampler.update(sim)
     assert sampler.metrics()["start_states/episodes"] > 100, "the window of the latest 100 is full"
     before = sizes_of_curriculum(sampler)
-    assert {f"StartStates.{name}" for name in ("runs", "began", "_recent", "_tracks", "_prefixes", "_place")} < set(
-        before
-    )
+    assert {
+        f"StartStates.{name}" for name in ("runs", "began", "_recent", "_tracks", "_prefixes", "_level_index")
+    } < set(before)
     states = sampler.starts._prefixes
     assert len(states) == len(LEVELS) * (STEPS - 1)
     assert before["StartStates._prefixes"].nbytes >= states.nbytes
