@@ -18,7 +18,7 @@ class Figures:
     """Memory and speed of one architecture."""
 
     update: UpdateMemory  # memory of a gradient step in float32 on the CPU
-    decisions_per_s: float | None  # of PPO, rollouts and updates, with the sizes of a plan for MACHINE; None: unknown
+    decisions_per_s: float | None  # speed of PPO with the sizes of a plan for MACHINE; None: unknown
 
 
 def _figures(fixed_bytes: int, bytes_per_sample: int, decisions_per_s: float) -> Figures:

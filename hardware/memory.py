@@ -13,7 +13,7 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
 # Bytes per transition without the observation: action 8; value, reward, advantage and return 4 each; six log-probabilities
-# of the rollout policy 24, and of the BC policy 24; end of episode 1; rounded up.
+# of the rollout policy and six of the BC policy, 24 each; end of episode 1; rounded up.
 TRANSITION_BYTES = 80
 # State record, entities, movers and path fields of one environment, without its two observations (current and final).
 # A rounded-up estimate: 0.1 GB for 1024 environments.

@@ -206,9 +206,8 @@ class StartStates:
     def __init__(self, config: CurriculumConfig):
         self.config = config
         self.runs: dict[str, Run] = {}  # run of each level, by level fingerprint
-        self.began = np.empty(
-            0, np.int64
-        )  # by environment: decisions before the start of its episode; 0: start of the level
+        # By environment: number of decisions before the start of its episode; 0: the start of the level.
+        self.began = np.empty(0, np.int64)
         self.episodes = 0  # finished episodes from start states
         self.reached = 0  # number of times a start state has moved back to the start of the level
         self._recent: deque[bool] = deque(maxlen=RECENT)
@@ -221,9 +220,7 @@ class StartStates:
         self._won = np.empty(0, np.int64)  # by level: wins from the start of the level, at the latest update
         self._probability = np.empty(0)  # by level: probability that an episode begins at a start state
         self._needed_progress = np.empty(0)  # by level: progress needed to store an attempt
-        self._at_level_start = np.empty(
-            0, bool
-        )  # by level: True if the start state has moved back to the start of the level
+        self._at_level_start = np.empty(0, bool)  # by level: True if its start state is the start of the level
 
     def add(self, runs: Mapping[str, np.ndarray]) -> int:
         """Add winning runs until MAX_RUNS is reached; return the number of added runs.
