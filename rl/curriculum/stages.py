@@ -20,9 +20,7 @@ MIXING = ((0.50, 0.40), (0.65, 0.25), (0.80, 0.15), (np.inf, 0.05))
 FLOOR = 0.03  # smallest probability of a category
 RECENT = 1000  # number of latest episodes of a stage that are evaluated
 EARLY_SHARE = 0.5  # fraction of ``min_episodes`` needed for an early advancement
-MASTERED_FLOOR = (
-    0.1  # after the last stage, categories are drawn in proportion to their failure rate plus this constant
-)
+MASTERED_FLOOR = 0.1  # added to the failure rate of each category, for the draws after the last stage
 HALF_LIFE = 200.0  # number of episodes of a category after which the weight of an outcome has halved
 
 
