@@ -33,7 +33,7 @@ from nppsim.outcomes import TIMEOUT, WON
 from nppsim.settings import Parser
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, Levels, make_sampler
-from rl.curriculum.learning_progress import DETAILED, SUMMARY, LearningProgress
+from rl.curriculum.learning_progress import DETAILED, LearningProgress
 from rl.curriculum.statistics import as_json
 from rl.curriculum.strategy import Strategy
 
@@ -295,7 +295,7 @@ def statistics_costs(count: int) -> dict[str, float]:
     assert isinstance(strategy, LearningProgress)
     return {
         group.__name__.strip("_"): 1e3 * min(seconds_of(lambda: group(strategy)) for _ in range(3))  # noqa: B023
-        for group in (SUMMARY, *DETAILED)
+        for group in (LearningProgress.metrics, *DETAILED)
     }
 
 

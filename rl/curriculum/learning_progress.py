@@ -275,7 +275,8 @@ class LearningProgress(Strategy):
         }
 
     def details(self) -> dict[str, float]:
-        return {} if self.config.performance_mode else _pools(self) | _raw_scores(self) | _ginis(self)
+        groups = () if self.config.performance_mode else DETAILED
+        return {tag: value for group in groups for tag, value in group(self).items()}
 
 
 def _reweighted(p: np.ndarray, theta: float) -> np.ndarray:
@@ -353,3 +354,6 @@ def _ginis(strategy: LearningProgress) -> dict[str, float]:
         "selectivity_loss_label_to_episodes": found["sampling_probs_by_label"] - found["sampling_by_label"],
     }
     return {f"curriculum_gini/{name}": value for name, value in found.items()}
+
+
+DETAILED = (_pools, _raw_scores, _ginis)  # groups of statistics that need a pass over the pool
