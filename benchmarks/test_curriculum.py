@@ -103,7 +103,7 @@ def test_criteria_name_cause_impact_and_remedy():
 
 
 def test_costs_of_each_statistic():
-    assert {"summary", "pools", "raw_scores", "ginis"} == set(statistics_costs(20))
+    assert {"metrics", "pools", "raw_scores", "ginis"} == set(statistics_costs(20))
 
 
 def test_the_script_prints_all_sections(capsys):
