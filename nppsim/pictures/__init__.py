@@ -1,1 +1,1 @@
-"""Pictures of levels and runs (extra: video)."""
+"""Pictures and films of levels and runs.  Needs the extra ``video``."""

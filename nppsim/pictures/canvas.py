@@ -10,7 +10,7 @@ from nppsim.errors import needed
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-OVERSAMPLE = 4  # times: everything is drawn this much too large, then averaged down
+OVERSAMPLE = 4  # drawing scale; the finished picture is averaged down by this factor
 
 Colour = tuple[int, int, int]
 Point = tuple[float, float]
@@ -18,36 +18,36 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of levels and films, sRGB 0..255."""
+    """Colours of levels and films as sRGB values, 0..255."""
 
     background: Colour = (222, 223, 229)
     tile: Colour = (118, 120, 137)
-    rim: Colour = (95, 97, 114)  # edge of the tiles
+    rim: Colour = (95, 97, 114)  # edges of tiles
     ink: Colour = (30, 31, 38)  # outlines, the ninja
-    steel: Colour = (131, 132, 144)  # exit, thwump, mechanisms
+    steel: Colour = (131, 132, 144)  # exits, thwumps, mechanisms
     pale: Colour = (245, 245, 248)
-    blue: Colour = (62, 124, 188)  # switches and what they open
+    blue: Colour = (62, 124, 188)  # exit switches and open exits
     gold: Colour = (236, 200, 62)
     gold_edge: Colour = (163, 127, 22)
-    red: Colour = (176, 38, 46)  # what kills
+    red: Colour = (176, 38, 46)  # deadly parts
     amber: Colour = (230, 126, 34)
     cyan: Colour = (87, 181, 207)  # drones
     green: Colour = (56, 150, 98)
     band: Colour = (206, 58, 52)  # the ninja's headband
-    trace: Colour = (150, 170, 204)  # path so far, in films
-    panel: Colour = (31, 32, 39)  # strip below a picture
+    trace: Colour = (150, 170, 204)  # path of the ninja in films
+    panel: Colour = (31, 32, 39)  # strip of text below a picture
     text: Colour = (240, 240, 244)
     muted: Colour = (147, 149, 163)
 
 
 PALETTE = Palette()
 ROUTE_COLOURS: tuple[Colour, ...] = ((58, 76, 192), (23, 143, 178), (44, 160, 96), (226, 160, 32), (214, 62, 50))
-"""Colours of a route, from its start to its end."""
-FADED = 0.55  # share of the background's colour at the start of a route
+"""Colours of a route from its start to its end; colours in between are interpolated."""
+FADED = 0.55  # weight of the background colour at the start of a route
 
 
 def route_colour(t: float) -> Colour:
-    """Colour of a route at time ``t``: 0 is its start, 1 its end."""
+    """Return the colour of a route at time ``t``: 0 is its start, 1 its end."""
     place = min(max(t, 0.0), 1.0) * (len(ROUTE_COLOURS) - 1)
     i = min(int(place), len(ROUTE_COLOURS) - 2)
     red, green, blue = (
@@ -57,7 +57,7 @@ def route_colour(t: float) -> Colour:
 
 
 def faded_route_colour(t: float) -> Colour:
-    """The same, the paler the longer ago: what is old does not hide what came later."""
+    """Return ``route_colour(t)`` mixed with the background, most at the start of the route."""
     pale, colour = PALETTE.background, route_colour(t)
     left = FADED * (1 - min(max(t, 0.0), 1.0))
     red, green, blue = (round(a + (b - a) * left) for a, b in zip(colour, pale, strict=True))
@@ -65,10 +65,10 @@ def faded_route_colour(t: float) -> Colour:
 
 
 class Canvas:
-    """A rectangle of the stage, drawn OVERSAMPLE times larger than it will be shown, in level coordinates.
+    """Draws shapes in level coordinates onto an image that is OVERSAMPLE times larger than the finished picture.
 
-    image: a Pillow image whose top-left pixel lies at ``origin``.
-    origin: level pixels.
+    image: Pillow image of a rectangle of the stage.
+    origin: level position of its top-left corner, px.
     factor: image pixels per level pixel.
     """
 
@@ -77,19 +77,19 @@ class Canvas:
         self._draw = needed("PIL.ImageDraw", "video").Draw(image)
 
     def polygon(self, points: Iterable[Point], fill: Colour) -> None:
-        """A filled polygon."""
+        """Draw a filled polygon."""
         self._draw.polygon(self._on_image(points), fill=fill)
 
     def disc(self, centre: Point, radius: float, fill: Colour) -> None:
-        """A filled circle."""
+        """Draw a filled circle."""
         self._draw.ellipse(self._square(centre, radius), fill=fill)
 
     def ring(self, centre: Point, radius: float, width: float, colour: Colour) -> None:
-        """A circle line whose outer edge has the given radius."""
+        """Draw a circular line; ``radius`` is that of its outer edge."""
         self._draw.ellipse(self._square(centre, radius), outline=colour, width=self._stroke(width))
 
     def line(self, points: Iterable[Point], colour: Colour, width: float) -> None:
-        """A polyline with round ends and joints."""
+        """Draw a polyline with round ends and joints."""
         points = list(points)
         self._draw.line(self._on_image(points), fill=colour, width=self._stroke(width), joint="curve")
         for end in (points[0], points[-1]):
@@ -104,23 +104,23 @@ class Canvas:
         width: float = 1.5,
         corner: float = 0.0,
     ) -> None:
-        """A square.
+        """Draw a square.
 
-        half: half of its side.
-        fill, edge: its colours; None leaves that part out.
-        width: of the edge.
-        corner: radius of its rounded corners.
+        half: half the side length.
+        fill, edge: colours; None omits that part.
+        width: width of the edge.
+        corner: radius of the rounded corners.
         """
         stroke = self._stroke(width) if edge else 0
         self._draw.rounded_rectangle(self._square(centre, half), corner * self.factor, fill, edge, stroke)
 
     def finish(self) -> "Image":
-        """The antialiased picture."""
+        """Return the antialiased picture."""
         return self.image.reduce(OVERSAMPLE)
 
     def _on_image(self, points: Iterable[Point]) -> list[Point]:
         left, top = self.origin
-        # half a pixel less: whole numbers are the centres of Pillow's pixels
+        # Pillow places the centres of pixels at whole numbers
         return [((x - left) * self.factor - 0.5, (y - top) * self.factor - 0.5) for x, y in points]
 
     def _square(self, centre: Point, half: float) -> list[Point]:
@@ -133,7 +133,7 @@ class Canvas:
 
 
 def turned(points: Iterable[Point], angle: float, centre: Point) -> list[Point]:
-    """Points around the origin, turned by ``angle`` (radians, clockwise on screen) and moved to ``centre``."""
+    """Return points rotated about the origin by ``angle`` (radians, clockwise on screen), then moved to ``centre``."""
     c, s = math.cos(angle), math.sin(angle)
     x, y = centre
     return [(x + c * a - s * b, y + s * a + c * b) for a, b in points]

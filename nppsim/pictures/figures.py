@@ -1,7 +1,6 @@
-"""How each thing looks: entities and the ninja, drawn onto a ``Canvas``.
+"""Drawings of entities and of the ninja on a ``Canvas``.
 
-The look is flat and light, after the game's.  What matters for play is drawn at its true size: doors, the squares and
-discs that block or kill.  The ninja's figure fits its collision circle of radius 10.
+Parts that block or kill have their true size.  The figure of the ninja fits into its collision circle of radius 10.
 """
 
 import math
@@ -41,21 +40,21 @@ from nppsim.physics.state import (
 )
 from nppsim.pictures.canvas import PALETTE, Canvas, Colour, Point, turned
 
-REACH = 22  # level px around the centre of an entity that its drawing may touch
-NINJA_REACH = 14  # likewise of the ninja
-AIM_REACH = 12  # likewise of a crosshair, of a rocket, and around a beam
-_GLOW = (226, 158, 160)  # around a beam
+REACH = 22  # level px; maximum distance of an entity's drawing from its centre, along each axis
+NINJA_REACH = 14  # the same for the ninja
+AIM_REACH = 12  # the same for crosshairs and rockets, and around beams
+_GLOW = (226, 158, 160)  # colour around a beam
 _BEAM_WIDTH = 4.0
 
 
 @dataclass(frozen=True)
 class DrawnEntity:
-    """One thing to draw, as a level's records create it.
+    """One entity, as the records of a level create it.
 
-    kind, index: as in ``run.entities``; the switch of exit (3, i) is (4, i).
-    at: its centre; of a locked or trap door: the door's.
+    kind, index: type and index within the type, as in ``Run.entities``; the switch of exit (3, i) is (4, i).
+    at: centre; of a locked or trap door, the centre of the door.
     orientation: 0..7, in steps of 45 degrees, clockwise from right.
-    switch: centre of the switch of a locked or trap door that has one.
+    switch: centre of the switch of an exit or door, if it has one.
     """
 
     kind: int
@@ -67,12 +66,12 @@ class DrawnEntity:
 
 @dataclass(frozen=True)
 class EntityLook:
-    """Properties of an entity that may change during a run.
+    """Properties of an entity that change during a run.
 
-    at: its centre; only movers use it.
-    active: not yet collected, taken or used up.
-    state: its own state number (signed).
-    closed: doors and exits only.
+    at: present centre of a moving entity.
+    active: False once it is collected or used up.
+    state: signed state number of the entity.
+    closed: whether a door or exit is closed.
     """
 
     at: Point
@@ -84,7 +83,9 @@ class EntityLook:
 class Aim(NamedTuple):
     """Beam, shot, crosshair or rocket of an entity.
 
-    kind: of the entity.  at: its centre, or the rocket's.  to: the point it aims at.  sign: see ``physics.aims``.
+    kind: type of the entity.
+    at: its centre, or that of the rocket.
+    to, sign: point that it aims at and its meaning, see ``physics.aims``.
     """
 
     kind: int
@@ -97,11 +98,11 @@ class Aim(NamedTuple):
 class NinjaLook:
     """Pose of the ninja after one frame.
 
-    at: its centre.
-    state: 0..9, as in ``run.ninja_state``.
-    facing: -1 or 1.
-    stride: phase of its steps, radians.
-    tilt: of its body on slopes, radians.
+    at: centre.
+    state: 0..9, as in ``Run.ninja_state``.
+    facing: -1 left, 1 right.
+    stride: phase of the steps, radians.
+    tilt: rotation of the body on slopes, radians.
     """
 
     at: Point
@@ -112,7 +113,7 @@ class NinjaLook:
 
 
 def draw_entity(canvas: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """Draw one entity as it looks now."""
+    """Draw one entity."""
     _FIGURES[entity.kind](canvas, entity, look)
 
 
@@ -121,7 +122,7 @@ def draw_entity(canvas: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _mine(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """Armed a star, dormant a small ring, in between a disc."""
+    """Draw an armed mine as a star, a dormant one as a small ring, an arming one as a disc."""
     if look.state == DORMANT:
         c.ring(entity.at, 4.0, 1.2, PALETTE.red)
         c.disc(entity.at, 1.2, PALETTE.red)
@@ -134,7 +135,7 @@ def _mine(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _evil_ninja(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """A ring until it is touched, pale while it comes, dark when it kills."""
+    """Draw a ring around an untouched spawner, a pale disc while the evil ninja is harmless and a dark one when it kills."""
     if look.state == UNTOUCHED:
         c.ring(entity.at, SPAWNER_RADIUS, 1.2, PALETTE.red)
     c.disc(look.at, EVIL_RADIUS, PALETTE.ink if look.state == FOLLOWING else PALETTE.steel)
@@ -155,7 +156,7 @@ def _gold(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _exit(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """A doorway: barred until its switch is taken, then open and lit."""
+    """Draw a doorway: barred until its switch is touched, then open and blue."""
     c.box(entity.at, EXIT_RADIUS, PALETTE.steel, PALETTE.ink, 1.5, corner=3)
     if look.closed:
         x, y = entity.at
@@ -176,7 +177,7 @@ def _exit_switch(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _bar(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: Colour) -> Callable[[float], Point]:
-    """A door across its tile border; open ones leave two short posts.  Returns the point at a distance along it."""
+    """Draw a door; returns a function that maps a distance from its centre, along it, to a point."""
     x, y = entity.at
     upright = entity.orientation % 4 == 0
 
@@ -198,7 +199,7 @@ def _regular_door(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _switched_door(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: Colour) -> None:
-    """A door with a lock, and its switch (if it has one) in the same colour."""
+    """Draw a door with a lock, and its switch in the same colour."""
     _bar(c, entity, look, colour)
     if look.closed:
         c.box(entity.at, 3.4, PALETTE.pale, colour, 1.3, corner=1)
@@ -233,7 +234,7 @@ def _drone(c: Canvas, entity: DrawnEntity, look: EntityLook, radius: float, eye:
 
 
 def _floor_guard(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """A dome whose eye looks where it runs (state -1, 0, 1)."""
+    """Draw a dome whose eye looks in the direction of motion (state -1, 0, 1)."""
     (x, y), radius = look.at, GUARD_RADIUS
     angles = [math.pi * (i / 19 - 1) for i in range(20)]
     dome = [(x + radius * math.cos(a), y + radius * math.sin(a)) for a in angles]
@@ -247,7 +248,7 @@ def _bounce_block(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """A block with one lethal face, which shines."""
+    """Draw a block with one lethal face in a bright colour."""
     c.box(look.at, THWUMP_HALF, PALETTE.steel, PALETTE.ink, 1.4, corner=1)
     angle = {0: 0.0, 2: math.pi / 2, 4: math.pi}.get(entity.orientation, -math.pi / 2)
     c.polygon(turned(((6, -7.5), (THWUMP_HALF, -7.5), (THWUMP_HALF, 7.5), (6, 7.5)), angle, look.at), PALETTE.cyan)
@@ -255,7 +256,7 @@ def _thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _shove_thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """A block with a lethal core; while it moves (states 2 and 3) nothing but the core can be touched."""
+    """Draw a block with a lethal core; while it moves (states 2 and 3), only the core touches the ninja."""
     moving = look.state >= 2
     c.box(look.at, SHOVE_HALF, None if moving else (200, 224, 233), PALETTE.cyan, 2.0, corner=1)
     c.disc(look.at, SHOVE_CORE, PALETTE.ink)
@@ -281,7 +282,7 @@ def _laser(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _shooting_drone(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colour) -> None:
-    """A drone with a square body, which does not kill by contact."""
+    """Draw a drone with a square body, whose contact is harmless."""
     c.box(look.at, ZAP_RADIUS, PALETTE.ink, corner=2)
     c.box(look.at, ZAP_RADIUS - 1.5, PALETTE.steel, corner=1.5)
     c.disc(look.at, 2.6, eye)
@@ -294,7 +295,7 @@ def _turret(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colour) -> No
 
 
 def draw_aim(canvas: Canvas, aim: Aim) -> None:
-    """Draw a beam, shot, crosshair or rocket."""
+    """Draw a beam, shot, crosshair, warning or rocket."""
     colour = PALETTE.amber if aim.kind == kinds.CHAINGUN_DRONE else PALETTE.red
     if aim.sign == aims.BEAM:
         canvas.line((aim.at, aim.to), _GLOW, _BEAM_WIDTH)
@@ -354,18 +355,18 @@ _LAYERS = (
     (kinds.GOLD,),
     (*kinds.MINES, kinds.BOUNCE_BLOCK, kinds.THWUMP, kinds.SHOVE_THWUMP),
     (*kinds.DRONES, kinds.FLOOR_GUARD, kinds.DEATH_BALL, kinds.EVIL_NINJA, kinds.LASER, *kinds.TURRETS),
-)  # from the back to the front
-LAYER = {kind: i for i, members in enumerate(_LAYERS) for kind in members}  # of every type that is drawn
+)  # from back to front
+LAYER = {kind: i for i, members in enumerate(_LAYERS) for kind in members}  # layer of each drawn type
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The ninja
 
-Angles = tuple[float, float]  # of the upper and the lower part of a limb; radians from straight down, forward positive
+Angles = tuple[float, float]  # of the upper and lower part of a limb; radians from straight down, forward positive
 
 
 @dataclass(frozen=True)
 class _Pose:
-    """Angles of the limbs, and the lean of the trunk."""
+    """Angles of the limbs and of the trunk (``lean``)."""
 
     front_leg: Angles
     back_leg: Angles
@@ -383,7 +384,7 @@ _POSES = {
     CELEBRATING: _Pose((0.32, 0.12), (-0.32, -0.12), (2.5, 2.85), (-2.5, -2.85), 0.0),
 }
 _POSES[DISABLED] = _POSES[STANDING]
-# Lengths, and the height of the hip below the centre, in level px.
+# Height of the hip below the centre, and lengths; level px.
 _HIP = 1.8
 _THIGH = 4.2
 _SHIN = 4.3
@@ -392,7 +393,7 @@ _TRUNK = 5.4
 
 
 def draw_ninja(canvas: Canvas, ninja: NinjaLook) -> None:
-    """Draw the ninja as a small figure with a headband, or as scattered pieces when dead."""
+    """Draw the ninja as a figure with a headband, or as scattered pieces when it is dead."""
     if ninja.state in (DEAD, DYING):
         _draw_fallen(canvas, ninja.at)
         return

@@ -1,7 +1,7 @@
-"""Pictures of an environment while it is played, each in a few milliseconds: only what has changed is drawn again.
+"""Pictures of an environment during play.  Only changes are drawn again, so that a picture takes a few milliseconds.
 
-Static parts are drawn once per level.  Moving ones are drawn once per look and place within a pixel, and then laid over the
-background.  The ninja, whose poses do not repeat, is drawn each time.  The film of a whole run is ``render.frames``.
+Static parts are drawn once per level.  Sprites of moving entities are cached per look and subpixel position.  The ninja,
+beams and the like are drawn each time.  ``render.frames`` draws films of whole runs.
 """
 
 import math
@@ -19,15 +19,19 @@ from nppsim.pictures.figures import NINJA_REACH, REACH, DrawnEntity, EntityLook,
 from nppsim.pictures.region import FILM_SIZE, TILE, Box, fitting_pixels_per_tile, used_region, widened
 from nppsim.pictures.scene import Area, Gait, Scene, around, touched
 
-PICTURE_SIZE = FILM_SIZE  # px, width and height, of the pictures of every level
-_LEVELS_KEPT = 16  # backgrounds in memory, up to 12 MB each at PICTURE_SIZE
-_SPRITES_KEPT = 512  # per environment, a few kB each
-_TRACE_PX = 2  # the path so far touches no pixel farther from it (level px)
+PICTURE_SIZE = FILM_SIZE  # default width and height of the pictures, px
+_LEVELS_KEPT = 16  # cached backgrounds, up to 12 MB each at PICTURE_SIZE
+_SPRITES_KEPT = 512  # cached sprites per environment, a few kB each
+_TRACE_PX = 2  # level px; half the width of the drawn path, rounded up
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """Static parts of the pictures of a level.  picture: uint8[H, W, 3].  left, top: where the scene lies in it."""
+    """Static parts of the pictures of a level.
+
+    picture: uint8[H, W, 3].
+    left, top: position of the scene in it, px.
+    """
 
     scene: Scene
     picture: np.ndarray
@@ -48,9 +52,10 @@ def _stage(level: Level, size: tuple[int, int]) -> _Stage:
 
 @dataclass(frozen=True)
 class _Sprite:
-    """Something drawn that is laid over a background: ``colour + background * rest / 255``, uint8 and uint16[h, w, 3].
+    """A drawing that is composed with a background as ``colour + background * rest / 255``.
 
-    left, top: of its corner, px from the pixel that its centre lies in.
+    colour, rest: uint8[h, w, 3] and uint16[h, w, 3].
+    left, top: position of its corner relative to the pixel of its centre, px.
     """
 
     colour: np.ndarray
@@ -60,24 +65,25 @@ class _Sprite:
 
 
 class LivePicture:
-    """The pictures of one environment, all of one size whatever the level: its reachable part, as large as fits.
+    """Pictures of one environment, all of one size.  They show the reachable part of a level, as large as possible.
 
-    size: width and height, px.  RenderError for one that is too small; MissingPackageError without Pillow.
+    size: width and height, px.
+    Raises RenderError if ``size`` is too small, MissingPackageError without Pillow.
 
         live.start(level, geometry)                       # at the start of an episode
         live.follow(ninja, keys, frames)                  # after each decision
-        picture = live.draw(entities, movers)             # uint8[height, width, 3], whenever one is wanted
+        picture = live.draw(entities, movers)             # uint8[height, width, 3]
     """
 
     def __init__(self, size: tuple[int, int] = PICTURE_SIZE):
         width, height = size
-        fitting_pixels_per_tile((0, 0, 1, 1), (width, height))  # refuses what is too small
+        fitting_pixels_per_tile((0, 0, 1, 1), (width, height))  # raises for a size that is too small
         self.size = (int(width), int(height))
         self._sprites: OrderedDict[tuple, _Sprite] = OrderedDict()
         self._scale = 0
 
     def start(self, level: Level, geometry: LevelGeometry) -> None:
-        """An episode begins.  geometry: of the level, as compiled."""
+        """Begin an episode.  geometry: compiled geometry of the level."""
         self._stage, self._geometry = _stage(level, self.size), geometry
         scene = self._stage.scene
         if scene.ppt != self._scale:
@@ -86,12 +92,14 @@ class LivePicture:
         self._ground = self._stage.picture.copy()
         self._looks = dict(scene.looks)
         self._gait, self._ninja = Gait(), NinjaLook(level.spawn)
-        self._path, self._drawn = [level.spawn], 0  # px; index of the last point whose path is on the ground
+        self._path, self._drawn = [level.spawn], 0  # px; index of the last point that is drawn on the ground
 
     def follow(self, ninja: np.void, keys: int, frames: int) -> None:
-        """Record that a decision was played.
+        """Update the pose and the path after a decision.
 
-        ninja: its row of the simulator's state.  keys: the input byte.  frames: duration of the decision.
+        ninja: NINJA_DTYPE, the ninja's record in the simulator's state.
+        keys: input byte.
+        frames: duration of the decision.
         """
         at = (float(ninja["x"]), float(ninja["y"]))
         normal = None if ninja["airborne"] else (float(ninja["floor_x"]), float(ninja["floor_y"]))
@@ -99,7 +107,10 @@ class LivePicture:
         self._path.append(at)
 
     def draw(self, entities: np.ndarray, movers: np.ndarray) -> np.ndarray:
-        """uint8[height, width, 3], the caller's own.  entities, movers: the environment's rows of the simulator's state."""
+        """Return a new picture, uint8[height, width, 3].
+
+        entities, movers: ENTITY_DTYPE[E] and MOVER_DTYPE[M] of the environment.
+        """
         scene = self._stage.scene
         now = scene.looks_now(self._geometry, entities, movers)
         path = np.array(self._path)
@@ -130,7 +141,7 @@ class LivePicture:
         path: np.ndarray,
         ninja: NinjaLook | None,
     ) -> None:
-        """Draw an area again; with the ninja, movers are drawn too."""
+        """Draw an area again.  Movers are drawn only if ``ninja`` is given."""
         stage = self._stage
         if (box := stage.scene.box_of(area)) is not None:
             part = stage.scene.part(box, looks, path, ninja, movers=ninja is not None)
@@ -138,7 +149,7 @@ class LivePicture:
             picture[stage.top + top : stage.top + bottom, stage.left + left : stage.left + right] = np.asarray(part)
 
     def _lay(self, picture: np.ndarray, entity: DrawnEntity, look: EntityLook) -> None:
-        """Draw a mover."""
+        """Draw the sprite of a mover."""
         stage, scene = self._stage, self._stage.scene
         k, (left, top, _, _) = scene.ppt / TILE, scene.region
         steps_x = round((look.at[0] - left * TILE) * k * OVERSAMPLE)
@@ -156,7 +167,7 @@ class LivePicture:
         target[:] = sprite.colour[part] + (target * sprite.rest[part] // 255).astype(np.uint8)
 
     def _sprite(self, entity: DrawnEntity, look: EntityLook, dx: int, dy: int) -> _Sprite:
-        """dx, dy: place of its centre within a pixel, in OVERSAMPLE-th of one."""
+        """Return a cached or new sprite.  dx, dy: position of its centre within a pixel, in units of 1 / OVERSAMPLE."""
         key = (entity.kind, entity.orientation, replace(look, at=(0.0, 0.0)), dx, dy)
         if key in self._sprites:
             self._sprites.move_to_end(key)
@@ -167,7 +178,7 @@ class LivePicture:
         reach = math.ceil(REACH * k)
         side, at = (2 * reach + 1) * OVERSAMPLE, (dx / OVERSAMPLE / k, dy / OVERSAMPLE / k)
         drawn = []
-        for shade in ("black", "white"):  # what differs between the two shows through
+        for shade in ("black", "white"):  # pixels that differ between the two are transparent
             image = needed("PIL.Image", "video").new("RGB", (side, side), shade)
             canvas = Canvas(image, (-reach / k, -reach / k), k * OVERSAMPLE)
             draw_entity(canvas, replace(entity, at=at), replace(look, at=at))

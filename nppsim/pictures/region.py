@@ -1,4 +1,4 @@
-"""The visible stage: what is solid, the part of a level that is worth showing, and its size in pixels."""
+"""The visible part of the stage: solid pixels, the reachable region of a level, and the scale of its picture."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -10,10 +10,10 @@ from nppsim.levels import kinds, tiles
 from nppsim.levels.level import POSITION_UNIT, TYPE, Level, X, Y
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 
-STAGE = (CELLS_X, CELLS_Y)  # tiles of the whole stage, with its solid frame
-FILM_SIZE = (1056, 600)  # px; a film's stage is enlarged (at most twice) towards this size, times ``scale``
-MIN_VIEW = (12, 5)  # tiles, width and height: a film's camera comes no closer, so that the texts below it have room
-MAX_SCALE = 8.0  # of the stage in its own pixels; drawing at this scale takes 2 GB of memory
+STAGE = (CELLS_X, CELLS_Y)  # width and height of the stage with its solid frame, tiles
+FILM_SIZE = (1056, 600)  # px; at scale 1, a region is enlarged at most twice to fit into this size
+MIN_VIEW = (12, 5)  # minimum width and height of a film's region, tiles; leaves room for the text below it
+MAX_SCALE = 8.0  # output pixels per level pixel; drawing the stage at this scale needs 2 GB of memory
 _STEP = 4  # px between the samples of the flood fill in ``used_region``
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
@@ -21,21 +21,22 @@ WHOLE_STAGE: Box = (0, 0, *STAGE)
 
 
 class RenderError(UserError, ValueError):
-    """A picture that cannot be drawn as requested; the message says why and what to do."""
+    """A picture that cannot be drawn as requested; the message states the reason and the remedy."""
 
 
 @cache
 def tile_masks(samples: int) -> np.ndarray:
-    """The solid region of every tile id: bool[256, samples, samples], [id, y, x], as ``tiles.solid_mask`` gives it."""
+    """Return ``tiles.solid_mask`` of every tile id: bool[256, samples, samples], indexed [id, y, x]."""
     masks = np.array([tiles.solid_mask(tile, samples) for tile in range(256)])
     masks.setflags(write=False)
     return masks
 
 
 def solid_samples(level: Level, samples: int, region: Box = WHOLE_STAGE, margin: int = 0) -> np.ndarray:
-    """Which of ``samples`` x ``samples`` points per tile are solid: bool[rows, columns], for a region of the stage.
+    """Return whether the sample points of a region are solid: bool[rows * samples, columns * samples].
 
-    margin: tiles added around the region, all of them solid.
+    samples: sample points per tile along each axis.
+    margin: number of solid tiles added on each side of the region.
     """
     stage = np.pad(level.tiles, 1, constant_values=tiles.SOLID)  # the solid frame
     left, top, right, bottom = region
@@ -45,14 +46,14 @@ def solid_samples(level: Level, samples: int, region: Box = WHOLE_STAGE, margin:
 
 
 def used_region(level: Level, positions: np.ndarray | Sequence = ()) -> Box:
-    """Tiles (left, top, right, bottom) around all that the ninja's body can get to from its spawn, plus one.
+    """Return the region (left, top, right, bottom; tiles) that the ninja can reach from its spawn, with a margin of one tile.
 
-    The exit and its switch always lie inside, and so do ``positions``: [n, 2] px, e.g. those of a run.  Doors count as
-    open, and the body as a little smaller than it is.
+    The region includes exits and their switches.  Doors count as open, and the ninja as slightly smaller than it is.
+    positions: float[n, 2] px, more points to include, for example those of a run.
     """
     samples = TILE // _STEP
     open_ = ~solid_samples(level, samples)
-    free = open_.copy()  # where the body's centre may be: no solid sample within 9 px
+    free = open_.copy()  # possible centres of the ninja: no solid sample within 9 px
     for offset in [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3) if 0 < dy * dy + dx * dx <= 5]:
         free &= np.roll(open_, offset, axis=(0, 1))
     goals = level.records[np.isin(level.records[:, TYPE], (kinds.EXIT, kinds.EXIT_SWITCH)), X : Y + 1] * float(
@@ -65,7 +66,7 @@ def used_region(level: Level, positions: np.ndarray | Sequence = ()) -> Box:
     seen[rows, columns] = True
     start = np.zeros_like(free)
     start[rows[0], columns[0]] = True
-    for _ in range(3):  # a spawn that touches a wall is not free itself
+    for _ in range(3):  # a spawn that touches a wall is not free
         start = _grown(start)
     seen |= _flooded(start & free, free)
     for _ in range(2):
@@ -80,7 +81,7 @@ def used_region(level: Level, positions: np.ndarray | Sequence = ()) -> Box:
 
 
 def _grown(mask: np.ndarray) -> np.ndarray:
-    """The mask and its four neighbours."""
+    """Return the mask grown by one sample in four directions."""
     grown = mask.copy()
     grown[1:] |= mask[:-1]
     grown[:-1] |= mask[1:]
@@ -100,7 +101,7 @@ def _flooded(seen: np.ndarray, free: np.ndarray) -> np.ndarray:
 
 
 def widened(region: Box) -> Box:
-    """The region grown on both sides, within the stage, to at least MIN_VIEW tiles."""
+    """Return the region grown to at least MIN_VIEW, within the stage."""
     left, top, right, bottom = region
     left, right = _widened_side(left, right, MIN_VIEW[0], STAGE[0])
     top, bottom = _widened_side(top, bottom, MIN_VIEW[1], STAGE[1])
@@ -115,7 +116,7 @@ def _widened_side(low: int, high: int, least: int, most: int) -> tuple[int, int]
 
 
 def pixels_per_tile(scale: float) -> int:
-    """Whole number of pixels per tile at a scale.  Raises RenderError for one out of range."""
+    """Return the whole number of pixels per tile at a scale.  Raises RenderError for a scale out of range."""
     if not 0 < scale <= MAX_SCALE:
         raise RenderError(
             f"scale={scale} is outside 0..{MAX_SCALE:g}; 1.0 draws the stage at {FILM_SIZE[0]} x {FILM_SIZE[1]} px"
@@ -124,16 +125,16 @@ def pixels_per_tile(scale: float) -> int:
 
 
 def film_pixels_per_tile(region: Box, scale: float) -> int:
-    """Even number of pixels per tile that shows a region as large as fits the film size, at most enlarged twice."""
+    """Return the largest even number of pixels per tile at which a region, enlarged at most twice, fits into FILM_SIZE * scale."""
     pixels_per_tile(scale)  # raises for an invalid scale
     fit = min(FILM_SIZE[0] / (region[2] - region[0]), FILM_SIZE[1] / (region[3] - region[1]), 2 * TILE)
     return max(2, 2 * int(fit * scale / 2))
 
 
 def fitting_pixels_per_tile(region: Box, size: tuple[int, int]) -> int:
-    """Whole number of pixels per tile that shows a region as large as fits into ``size`` (width, height, px).
+    """Return the largest whole number of pixels per tile at which a region fits into ``size`` (px), at most 2 * TILE.
 
-    Levels are enlarged by at most 2.  RenderError where not even the whole stage would have a pixel for each tile.
+    Raises RenderError if ``size`` has less than one pixel per tile of the stage.
     """
     if min(size[0] // STAGE[0], size[1] // STAGE[1]) < 1:
         raise RenderError(f"a picture of {size[0]} x {size[1]} px is too small; give at least {STAGE[0]} x {STAGE[1]}")

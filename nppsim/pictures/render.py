@@ -1,14 +1,13 @@
-"""Pictures and film frames for people, drawn with Pillow (extra ``video``).
+"""Pictures and film frames, drawn with Pillow (extra ``video``).
 
     draw_level(level).save("level.png")                       # 1056 x 600
-    draw_route(level, nppsim.simulate(level, inputs))         # the path taken, coloured by time, jumps marked
-    draw_two_routes(level, (run_a, run_b), ("A", "B"))        # two paths, blue and red, with time marks, and where they part
+    draw_route(level, nppsim.simulate(level, inputs))         # path of a run, coloured by time, jumps marked
+    draw_two_routes(level, (run_a, run_b), ("A", "B"))        # two paths, blue and red, with time marks
     contact_sheet(levels, labels, columns=4)                  # many levels on one page, in one scale
-    for picture in frames(level, inputs): ...                 # uint8[H, W, 3], for a film
+    for picture in frames(level, inputs): ...                 # uint8[H, W, 3], the pictures of a film
 
-A film draws its background once; per frame only the boxes around what changed (the ninja, movers, a switch just taken)
-are drawn again.  ``scale`` is rounded to whole output pixels per tile, so that tile borders fall on pixel borders.
-All raise ``MissingPackageError`` where Pillow is missing, and ``RenderError`` for what cannot be drawn as requested.
+``scale`` is rounded to a whole number of output pixels per tile.  All functions raise ``MissingPackageError`` without
+Pillow, and ``RenderError`` for invalid arguments.
 """
 
 import math
@@ -56,15 +55,15 @@ GHOST_OPACITY = 0.4
 
 @dataclass(frozen=True, eq=False)
 class FilmLook:
-    """How an episode is filmed.
+    """Appearance of a film.
 
     fps: pictures per second, 1..60.
-    scale: of the picture; 1 fits 1056 x 600 px.
-    title, category: texts below it, beside the clock and the pressed keys.
-    outcome: "won", "died" or "timeout", shown at the end; None: what the simulator says.
-    ghost: uint8[frames], inputs of another run of the level, which is shown pale beside it; None: no ghost.
-    ghost_name: who that is.
-    notes: a text for each frame of the run, beside the pressed keys; empty for none.
+    scale: size of the picture; at 1 it fits into 1056 x 600 px.
+    title, category: texts below the picture.
+    outcome: "won", "died" or "timeout", shown at the end; None: the outcome of the simulation.
+    ghost: uint8[frames], inputs of another run of the level, shown as a pale ninja; None: no ghost.
+    ghost_name: name of that run in the text below the picture.
+    notes: one text per frame of the run, shown beside the pressed keys; empty for none.
     """
 
     fps: int = 30
@@ -92,9 +91,9 @@ def draw_level(level: Level, scale: float = 1.0, *, crop: bool = False, ninja: b
 
 
 def film_steps(num_frames: int, fps: int) -> list[int]:
-    """Physics frames shown by a film: 0 (the spawn), then every 60 / fps frames, and always the last.
+    """Return the physics frames that a film shows: 0 (the spawn), every 60 / fps frames, and the last.
 
-    fps: 1..60; others raise RenderError.  At 30 every second frame is shown, so that playback is in real time.
+    fps: pictures per second.  Raises RenderError unless it is in 1..60.
     """
     if not 1 <= fps <= FRAMES_PER_SECOND:
         raise RenderError(f"fps={fps} is outside 1..{FRAMES_PER_SECOND}, the frames per second of the physics")
@@ -103,12 +102,12 @@ def film_steps(num_frames: int, fps: int) -> list[int]:
 
 
 def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run | None = None) -> Iterator[np.ndarray]:
-    """The pictures of a film, one by one: uint8[H, W, 3], H and W even; ``film_steps`` says which frames they show.
+    """Yield the pictures of a film: uint8[H, W, 3], H and W even, one for each of ``film_steps``.
 
-    The camera shows the reachable part of the stage.
+    They show the reachable part of the stage.  The background is drawn once; each picture adds the ninja and movers.
 
     inputs: uint8[frames], N++ input bytes.
-    run: the result of ``nppsim.simulate(level, inputs)`` where the caller has it already.
+    run: result of ``nppsim.simulate(level, inputs)``; default: simulate here.
     """
     if run is None:
         run = simulate(level, inputs)

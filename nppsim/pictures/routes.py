@@ -1,4 +1,4 @@
-"""Pictures of paths through a level: one, coloured by time, or two to compare."""
+"""Pictures of one or two paths through a level."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,25 +17,25 @@ from nppsim.simulate import Run
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_WIDTH = 2.6  # of a path, level px
-_CASING = 4.6  # of the pale line below it, which keeps it visible on tiles
-_SAME_PX = 1.5  # two paths that are nearer than this cover each other
-_DASH_PX = 9.0  # of the second path, where it covers the first
+_WIDTH = 2.6  # width of a path, level px
+_CASING = 4.6  # width of the pale line below a path, which makes it visible on tiles
+_SAME_PX = 1.5  # two paths coincide where they are nearer than this
+_DASH_PX = 9.0  # length of the dashes of the second path where it coincides with the first
 
 
 def draw_route(
     level: Level, run: Run, scale: float = 1.0, *, crop: bool = False, title: str = "", outcome: str | None = None
 ) -> "Image":
-    """Picture of a level with the path the ninja took: a Pillow RGB image.
+    """Draw a level and the path of a run: a Pillow RGB image.
 
-    The line's colour runs from blue (start) to red (end of the run) and what is long ago is faded, below what came later;
-    open circles mark jumps, a ring the start, a disc in the colour of the outcome the end.  Entities are drawn in their
-    state at the end of the run.  A strip below explains all this.
+    The colour of the path changes from a faded blue (start) to red (end).  Open circles mark jumps, a ring marks the start,
+    and a disc in the colour of the outcome marks the end.  Entities have their state at the end of the run.
 
-    run: as returned by ``nppsim.simulate``.
-    crop: show only the part of the stage that can be reached, enlarged.
-    title: text in the strip.
-    outcome: instead of ``run.outcome``, e.g. "timeout".
+    run: result of ``nppsim.simulate``.
+    scale: size of the picture; at 1 the whole stage has 1056 x 600 px.
+    crop: show only the reachable part of the stage, enlarged at most twice.
+    title: text in the strip below the picture.
+    outcome: replaces ``run.outcome``, for example by "timeout".
     """
     region = widened(used_region(level, run.position)) if crop else WHOLE_STAGE
     scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
@@ -54,15 +54,15 @@ def draw_two_routes(
     crop: bool = True,
     parted: int | None = None,
 ) -> "Image":
-    """Picture of a level with two paths through it, blue and red, in dashes where they are the same: a Pillow RGB image.
+    """Draw a level and the paths of two runs, blue and red, dashed where they coincide: a Pillow RGB image.
 
-    A dot on each path marks every second of its run.  Entities are drawn in their initial state.  Discs mark the ends, in
-    the colours of the outcomes; the strip below names the colours of the paths.
+    A dot on each path marks every second.  A disc in the colour of the outcome marks each end.  Entities have their initial
+    state.
 
     runs: two results of ``nppsim.simulate``.
-    labels: their names.
-    crop: show only the part of the stage that can be reached, enlarged.
-    parted: the frame, from 1, in which they part; a ring marks the place.
+    labels: their names, for the strip below the picture.
+    scale, crop: as for ``draw_route``.
+    parted: first frame, counted from 1, after which the positions differ; a ring marks the position.
     """
     region = widened(used_region(level, np.vstack([run.position for run in runs]))) if crop else WHOLE_STAGE
     scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
@@ -86,14 +86,14 @@ def draw_two_routes(
 
 
 def path_of(level: Level, run: Run) -> np.ndarray:
-    """float64[frames + 1, 2]: where the ninja was at the start and after each frame."""
+    """Return the positions of the ninja at the start and after each frame: float64[frames + 1, 2], px."""
     return np.vstack([[level.spawn], run.position])
 
 
 def _paint_route(canvas: Canvas, path: np.ndarray, states: np.ndarray, outcome: str) -> None:
     jumping = np.concatenate([[False], states == JUMPING])
     jumps = np.flatnonzero(jumping[1:] & ~jumping[:-1]).tolist()
-    for start in range(0, len(path) - 1, 4):  # each piece with its casing and jumps: later ones lie above earlier ones
+    for start in range(0, len(path) - 1, 4):  # in pieces, so that later parts of the path cover earlier ones
         piece = path[start : start + 5].tolist()
         canvas.line(piece, PALETTE.pale, _CASING)
         canvas.line(path[max(start - 4, 0) : start + 1].tolist(), _colour_at(path, max(start - 4, 0)), _WIDTH)
@@ -116,7 +116,7 @@ def _colour_at(path: np.ndarray, frame: int) -> Colour:
 
 
 def _seen_pieces(path: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the pieces of a path to draw over another one: all of it where they differ, dashes where they coincide."""
+    """Yield the pieces of a path that are drawn over another path: all of it where they differ, dashes elsewhere."""
     if len(path) < 2:
         return
     apart = np.array([np.hypot(*(other - point).T).min() for point in path]) > _SAME_PX
@@ -128,7 +128,7 @@ def _seen_pieces(path: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _time_marks(canvas: Canvas, path: np.ndarray, colour: Colour, above: bool) -> list[TimeMark]:
-    """Paint a dot for each second; return where to write the numbers."""
+    """Draw a dot for each second and return the marks with their numbers."""
     marks = []
     for frame in range(FRAMES_PER_SECOND, len(path) - 1, FRAMES_PER_SECOND):
         canvas.disc(path[frame], 4.4, PALETTE.pale)

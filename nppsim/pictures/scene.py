@@ -1,4 +1,4 @@
-"""A level prepared for drawing: its still background, its entities, and how they and the ninja look at each frame."""
+"""A level prepared for drawing: background, entities, and the looks of entities and ninja at each frame."""
 
 import itertools
 import math
@@ -37,32 +37,32 @@ from nppsim.simulate import Run, is_active, is_closed, own_state
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_STRIDE_PX = 5.2  # the ninja's path per radian of its stride
-_RIM_PX = 1.1  # width of the darker edge of the tiles
-_BAND = 4  # rows of tiles drawn together, so that the oversampled picture stays small
+_STRIDE_PX = 5.2  # px that the ninja runs per radian of its stride
+_RIM_PX = 1.1  # width of the dark edge of tiles, level px
+_BAND = 4  # rows of tiles that are drawn together; limits the size of the oversampled image
 _BACKGROUND, _SOLID, _RIM = range(3)
 _COLOURS = bytes((*PALETTE.background, *PALETTE.tile, *PALETTE.rim))
 
 Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
 Looks = Mapping[DrawnEntity, EntityLook]
-Condition = tuple[Point, bool, int, bool]  # of an entity now: centre, active, its own state number, closed
+Condition = tuple[Point, bool, int, bool]  # centre, active, state number and closed of an entity
 
-_MOVING = (*kinds.MOVING, kinds.LASER)  # whose drawing changes its place
-_AIM_PX = 64  # size of the boxes in which a slanting beam is drawn
+_MOVING = (*kinds.MOVING, kinds.LASER)  # entities whose drawing moves
+_AIM_PX = 64  # level px; maximum size of the boxes in which a slanting beam is drawn
 _STATE_OF_MOVER = {
     kinds.EVIL_NINJA,
     kinds.FLOOR_GUARD,
     kinds.THWUMP,
     kinds.SHOVE_THWUMP,
-}  # state: the mover's
+}  # entities whose state number is in their MOVER record
 
 
 class Scene:
-    """A region of a level, and everything in it, at a number of output pixels per tile.
+    """A region of a level and its entities at ``ppt`` output pixels per tile.
 
-    width, height: of the picture, px.
-    entities: in drawing order.  looks, aims: theirs at the start of a run.
-    moving, still: those that change their place, and those that do not.
+    width, height: size of the picture, px.
+    entities: in drawing order; ``moving`` and ``still`` are its two parts.
+    looks, aims: at the start of a run.
     """
 
     def __init__(self, level: Level, ppt: int, region: Box):
@@ -75,15 +75,15 @@ class Scene:
         self.moving = [entity for entity in self.entities if entity.kind in _MOVING]
         self.still = [entity for entity in self.entities if entity.kind not in _MOVING]
         self._classes = _tile_classes(level, region, ppt * OVERSAMPLE)
-        self._run: Run | None = None  # whose columns are known
+        self._run: Run | None = None  # run of ``_columns``
         self._columns: dict[tuple[int, int], int] = {}
-        self._geometry: LevelGeometry | None = None  # likewise
+        self._geometry: LevelGeometry | None = None  # geometry of ``_places``
         self._places: dict[tuple[int, int], int] = {}
         if any(entity.kind == kinds.LASER for entity in self.entities):
             self._place_lasers(LevelBank([level]))
 
     def _place_lasers(self, bank: LevelBank) -> None:
-        """Put lasers where they are at the start of a run, with their beams."""
+        """Set position and beam of each laser at the start of a run."""
         geometry, movers = bank.compiled[0], bank.world.mover
         self.aims = self.aims_now(geometry, movers)
         lasers = [entity for entity in self.entities if entity.kind == kinds.LASER]
@@ -92,21 +92,21 @@ class Scene:
             self.looks[entity] = replace(self.looks[entity], at=(x, y))
 
     def aims_at(self, run: Run, frame: int) -> list[Aim]:
-        """The beams, shots, crosshairs and rockets after ``frame`` frames of a run; 0 is its start."""
+        """Return the beams, shots, crosshairs and rockets after ``frame`` frames of a run; 0 is its start."""
         if frame == 0:
             return self.aims
         aiming = np.isin(run.entities[:, 0], kinds.AIMING)
         return _aims(run.entities[aiming, 0], run.entity_position[frame - 1, aiming], run.aims[frame - 1])
 
     def aims_now(self, geometry: LevelGeometry, movers: np.ndarray) -> list[Aim]:
-        """The beams, shots, crosshairs and rockets in the present state of an environment; see ``looks_now``."""
+        """Return the beams, shots, crosshairs and rockets in the state of an environment; see ``looks_now``."""
         aiming = geometry.entity_mover[np.isin(geometry.entity_type, kinds.AIMING)]
         rows, now = np.empty((len(aiming), 3)), movers[aiming]
         write_aims(movers, aiming, rows)
         return _aims(now["type"], np.stack([now["x"], now["y"]], axis=1), rows)
 
     def looks_at(self, run: Run, frame: int) -> dict[DrawnEntity, EntityLook]:
-        """The looks after ``frame`` frames of a run; 0 is its start."""
+        """Return the looks after ``frame`` frames of a run; 0 is its start."""
         if frame == 0:
             return self.looks
         if run is not self._run:
@@ -123,9 +123,10 @@ class Scene:
     def looks_now(
         self, geometry: LevelGeometry, entities: np.ndarray, movers: np.ndarray
     ) -> dict[DrawnEntity, EntityLook]:
-        """The looks in the present state of an environment.
+        """Return the looks in the state of an environment.
 
-        geometry: of the level, as compiled.  entities, movers: the environment's rows of a simulator's state.
+        geometry: compiled geometry of the level.
+        entities, movers: ENTITY_DTYPE[E] and MOVER_DTYPE[M] of the environment.
         """
         if geometry is not self._geometry:
             numbered = zip(geometry.entity_type.tolist(), geometry.entity_number.tolist(), strict=True)
@@ -144,7 +145,7 @@ class Scene:
     def _looks(
         self, places: Mapping[tuple[int, int], int], condition: Callable[[int], Condition]
     ) -> dict[DrawnEntity, EntityLook]:
-        """places: of (type, number) in what ``condition`` knows; a type that is not there was left out: scenery."""
+        """Return the looks.  places: argument of ``condition`` by (type, index); entities that are not simulated have none."""
         looks = {}
         for entity, start in self.looks.items():
             place = places.get((entity.kind, entity.index))
@@ -153,7 +154,7 @@ class Scene:
                 continue
             at, active, state, closed = condition(place)
             at = at if entity.kind in _MOVING else entity.at
-            if entity.kind == kinds.EXIT:  # permanently barred if it has no switch
+            if entity.kind == kinds.EXIT:  # always closed without a switch
                 closed = entity.switch is None or condition(places[kinds.EXIT_SWITCH, entity.index])[1]
             looks[entity] = EntityLook(at, active, state, closed)
         return looks
@@ -161,7 +162,7 @@ class Scene:
     def picture(
         self, looks: Looks, ninja: NinjaLook | None, aims: Sequence[Aim] = (), *, movers: bool = True
     ) -> "Image":
-        """The whole region."""
+        """Draw the whole region."""
         picture = needed("PIL.Image", "video").new("RGB", (self.width, self.height))
         for top in range(0, self.height, _BAND * self.ppt):
             box = (0, top, self.width, min(top + _BAND * self.ppt, self.height))
@@ -170,7 +171,7 @@ class Scene:
         return picture
 
     def add_aims(self, picture: "Image", aims: Sequence[Aim]) -> None:
-        """Draw beams, shots, crosshairs and rockets onto ``picture``, over what is there."""
+        """Draw beams, shots, crosshairs and rockets onto ``picture``."""
         for aim in aims:
             for area in _aim_areas(aim):
                 self._draw_over(picture, area, partial(draw_aim, aim=aim))
@@ -178,15 +179,15 @@ class Scene:
     def repaint(
         self, picture: "Image", area: Area, looks: Looks, trace: np.ndarray, ninja: NinjaLook | None = None
     ) -> None:
-        """Draw the part of ``picture`` around ``area`` again, with the path so far.
+        """Draw the part of ``picture`` around ``area`` again, with the path ``trace`` (float[n, 2], px).
 
-        Without a ninja the movers are left out too: that is the background of a film.
+        Without a ninja, movers are omitted too, as in the background of a film.
         """
         if (box := self.box_of(area)) is not None:
             picture.paste(self.part(box, looks, trace, ninja, movers=ninja is not None), box[:2])
 
     def box_of(self, area: Area) -> Box | None:
-        """The pixels of the picture that an area covers, in whole or in part; None where it is outside."""
+        """Return the box of pixels that an area covers at least partly; None if it is outside the picture."""
         k = self.ppt / TILE
         left, top = self.region[0] * TILE, self.region[1] * TILE
         box = (
@@ -198,7 +199,7 @@ class Scene:
         return box if box[0] < box[2] and box[1] < box[3] else None
 
     def add_ninja(self, picture: "Image", look: NinjaLook, opacity: float = 1.0) -> None:
-        """Draw a ninja onto ``picture``, over what is there."""
+        """Draw a ninja onto ``picture``."""
         self._draw_over(picture, around([look.at], NINJA_REACH), partial(draw_ninja, ninja=look), opacity)
 
     def _draw_over(self, picture: "Image", area: Area, draw: Callable[[Canvas], None], opacity: float = 1.0) -> None:
@@ -216,21 +217,21 @@ class Scene:
         picture.paste(image.blend(before, canvas.finish(), opacity), box[:2])
 
     def place(self, at: Point) -> Point:
-        """Return the position of a level point in the picture (px)."""
+        """Convert a level position to a position in the picture (px)."""
         k = self.ppt / TILE
         return (at[0] - self.region[0] * TILE) * k, (at[1] - self.region[1] * TILE) * k
 
     def overlay(self, picture: "Image") -> Canvas:
-        """A canvas over the whole of ``picture``, to draw more onto it; its ``finish`` gives the new picture."""
+        """Return a canvas that shows ``picture``; its ``finish`` returns the new picture."""
         size = (self.width * OVERSAMPLE, self.height * OVERSAMPLE)
-        nearest = needed("PIL.Image", "video").Resampling.NEAREST  # averages to what it was where nothing is drawn
+        nearest = needed("PIL.Image", "video").Resampling.NEAREST  # averaged, unchanged pixels keep their colour
         left, top = self.region[:2]
         return Canvas(picture.resize(size, nearest), (left * TILE, top * TILE), self.ppt / TILE * OVERSAMPLE)
 
     def part(
         self, box: Box, looks: Looks, trace: np.ndarray | Sequence, ninja: NinjaLook | None, *, movers: bool
     ) -> "Image":
-        """Draw a box of the picture (output px)."""
+        """Return a box of the picture (output px)."""
         left, top, right, bottom = (OVERSAMPLE * v for v in box)
         image = _coloured(self._classes[top:bottom, left:right])
         k = self.ppt / TILE
@@ -250,7 +251,7 @@ class Scene:
 
 
 def _coloured(classes: np.ndarray) -> "Image":
-    """An RGB image of _BACKGROUND, _SOLID and _RIM, uint8[height, width]."""
+    """Return the RGB image of classes _BACKGROUND, _SOLID and _RIM, uint8[height, width]."""
     height, width = classes.shape
     image = needed("PIL.Image", "video").frombuffer(
         "P", (width, height), np.ascontiguousarray(classes), "raw", "P", 0, 1
@@ -260,13 +261,13 @@ def _coloured(classes: np.ndarray) -> "Image":
 
 
 def level_entities(level: Level) -> list[DrawnEntity]:
-    """The things to draw, in drawing order, as a level's records create them."""
+    """Return the entities that the records of a level create, in drawing order."""
     entities: list[DrawnEntity] = []
     counts: dict[int, int] = {}
     records = level.records.tolist()
     places = [(float(POSITION_UNIT * x), float(POSITION_UNIT * y)) for _, x, y, _, _ in records]
     for row, (kind, _, _, orientation, _) in enumerate(records):
-        if kind == kinds.EXIT_SWITCH or kind not in LAYER:  # a switch is created by its door
+        if kind == kinds.EXIT_SWITCH or kind not in LAYER:  # its door creates it
             continue
         index = counts.get(kind, 0)
         counts[kind] = index + 1
@@ -280,7 +281,7 @@ def level_entities(level: Level) -> list[DrawnEntity]:
 
 
 def initial_look(entity: DrawnEntity) -> EntityLook:
-    """The look of an entity before the first frame."""
+    """Return the look of an entity before the first frame."""
     return EntityLook(
         entity.at,
         active=True,
@@ -290,19 +291,19 @@ def initial_look(entity: DrawnEntity) -> EntityLook:
 
 
 class Gait:
-    """The ninja's pose from one moment to the next: which way it faces, its stride, its tilt on slopes."""
+    """State of the ninja's pose: facing, stride, and tilt on slopes."""
 
     def __init__(self) -> None:
         self.facing, self.stride, self.tilt = 1, 0.0, 0.0
 
     def after(self, at: Point, state: int, speed: float, normal: Point | None, keys: int, frames: int = 1) -> NinjaLook:
-        """The pose after some frames.
+        """Return the pose after ``frames`` more frames.
 
         at: centre.
         state: 0..9.
-        speed: horizontal, px per frame.
-        normal: of the floor; None in the air.
-        keys: the input byte.
+        speed: horizontal velocity, px per frame.
+        normal: floor normal; None in the air.
+        keys: input byte.
         """
         wanted = -1 if keys & LEFT else int(bool(keys & RIGHT))
         if state in (RUNNING, WALL_SLIDING) and wanted:
@@ -318,7 +319,7 @@ class Gait:
 
 
 def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaLook]:
-    """The ninja's pose after 0, 1, ... frames."""
+    """Return the poses of the ninja at the start and after each frame."""
     looks, gait = [NinjaLook(level.spawn)], Gait()
     for i in range(run.frames):
         (x, y), normal = run.position[i].tolist(), None if run.airborne[i] else tuple(run.floor_normal[i].tolist())
@@ -327,14 +328,14 @@ def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaLook]:
 
 
 def touched(entity: DrawnEntity, look: EntityLook) -> Area:
-    """The area that the drawing of an entity may touch."""
+    """Return the area that contains the drawing of an entity."""
     if entity.kind in _MOVING:
         return around([look.at], REACH)
     return around([entity.at] if entity.switch is None else [entity.at, entity.switch], REACH)
 
 
 def _aims(types: np.ndarray, places: np.ndarray, rows: np.ndarray) -> list[Aim]:
-    """The aims that there are.  rows: as ``write_aims`` writes them."""
+    """Return all aims but NO_AIM.  rows: float64[A, 3] from ``write_aims``."""
     return [
         Aim(kind, (at[0], at[1]), (x, y), int(sign))
         for kind, at, (x, y, sign) in zip(types.tolist(), places.tolist(), rows.tolist(), strict=True)
@@ -343,7 +344,7 @@ def _aims(types: np.ndarray, places: np.ndarray, rows: np.ndarray) -> list[Aim]:
 
 
 def _aim_areas(aim: Aim) -> Iterable[Area]:
-    """Areas that contain the drawing of an aim: small ones along a slanting beam."""
+    """Return areas that together contain the drawing of an aim."""
     if aim.sign in (CROSSHAIR, LOCKED):
         return [around([aim.to], AIM_REACH)]
     at, to = np.array(aim.at), np.array(aim.to)
@@ -353,7 +354,7 @@ def _aim_areas(aim: Aim) -> Iterable[Area]:
 
 
 def around(points: np.ndarray | Sequence[Point], reach: float) -> Area:
-    """The area within ``reach`` of some points, on both axes."""
+    """Return the smallest area around points, plus ``reach`` on each side."""
     left, top = np.min(points, axis=0) - reach
     right, bottom = np.max(points, axis=0) + reach
     return float(left), float(top), float(right), float(bottom)
@@ -364,8 +365,8 @@ def _overlap(a: Area, b: Area) -> bool:
 
 
 def _tile_classes(level: Level, region: Box, samples: int) -> np.ndarray:
-    """uint8[rows * samples, columns * samples]: background, solid or rim, at the region's sample points."""
-    solid = solid_samples(level, samples, region, margin=1)  # no rim along the picture's own edge
+    """Return _BACKGROUND, _SOLID or _RIM of each sample point: uint8[rows * samples, columns * samples]."""
+    solid = solid_samples(level, samples, region, margin=1)  # the margin prevents a rim at the edge of the picture
     width = max(1, round(samples / TILE * _RIM_PX))
     core = solid.copy()
     for shift in (-width, width):
@@ -376,7 +377,7 @@ def _tile_classes(level: Level, region: Box, samples: int) -> np.ndarray:
 
 
 def _pieces_inside(trace: np.ndarray | Sequence, area: Area) -> Iterable[list[Point]]:
-    """The runs of consecutive points whose segments come near ``area``."""
+    """Yield the parts of ``trace`` whose segments overlap ``area``."""
     if len(trace) < 2:
         return
     points = np.asarray(trace)

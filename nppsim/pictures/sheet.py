@@ -1,4 +1,4 @@
-"""Many levels on one page."""
+"""Pictures of many levels on one page."""
 
 import math
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from nppsim.pictures.texts import font, outcome_look, pen_on, wrapped
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_CELL = (352, 200)  # width and height (px) that the largest level of a page fits
-_GAP = 12  # px between the pictures
-_LINE = 18  # px of a line of text below them
+_CELL = (352, 200)  # width and height available for a level, px
+_GAP = 12  # px between pictures
+_LINE = 18  # height of a line of text, px
 
 
 def contact_sheet(
@@ -28,12 +28,12 @@ def contact_sheet(
     notes: Sequence[str] = (),
     outcomes: Sequence[str] = (),
 ) -> "Image":
-    """Many levels on one page, each cropped to its used region, all in one scale: a Pillow RGB image.
+    """Draw the reachable regions of many levels on one page, in one scale: a Pillow RGB image.
 
-    labels: one text per level, shown whole.
-    notes: one more per level, e.g. its par; () for none.
-    outcomes: "won", "died", ... per level, which colour the notes; () for none.
-    Raises RenderError if the counts of levels and texts differ or ``columns`` is below 1.
+    labels: one text per level.
+    notes: one more text per level, for example its par; () for none.
+    outcomes: "won", "died", ... per level, the colour of its note; () for none.
+    Raises RenderError if the numbers of levels and texts differ or ``columns`` is below 1.
     """
     notes, outcomes = notes or [""] * len(levels), outcomes or [""] * len(levels)
     for name, given in {"labels": labels, "notes": notes, "outcomes": outcomes}.items():

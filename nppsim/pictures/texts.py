@@ -1,4 +1,4 @@
-"""Texts on pictures: captions, the strip below a route, and the panel below a film."""
+"""Texts on pictures: captions, and the strips below routes and films."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-PANEL_HEIGHT = 44  # px of the strip below a picture
+PANEL_HEIGHT = 44  # height of the strip below a picture, px
 OUTCOMES: dict[str, tuple[str, Colour]] = {
     NAMES[WON]: ("finished", PALETTE.green),
     NAMES[DIED]: ("died", PALETTE.red),
     NAMES[TIMEOUT]: ("time is up", PALETTE.amber),
     UNFINISHED: ("", PALETTE.muted),
 }
-TWO_COLOURS = (ROUTE_COLOURS[0], ROUTE_COLOURS[-1])  # of two routes in one picture
-_SIZE = 15  # px of the letters in a strip
-_LINE = 21  # px of a line of them
+TWO_COLOURS = (ROUTE_COLOURS[0], ROUTE_COLOURS[-1])  # colours of two routes in one picture
+_SIZE = 15  # font size in a strip, px
+_LINE = 21  # height of a line in a strip, px
 
 
 def outcome_look(outcome: str) -> tuple[str, Colour]:
-    """Words and colour for an outcome; no words for one that is not in OUTCOMES."""
+    """Return text and colour of an outcome; the text is empty if it is not in OUTCOMES."""
     return OUTCOMES.get(outcome, OUTCOMES[UNFINISHED])
 
 
 def font(size: int) -> Any:
-    """Pillow's own font at a size in px."""
+    """Return Pillow's default font at a size in px."""
     return needed("PIL.ImageFont", "video").load_default(size)
 
 
@@ -54,7 +54,7 @@ def pen_on(picture: "Image") -> "ImageDraw":
 
 
 def wrapped(pen: "ImageDraw", text: str, face: Any, width: float) -> list[str]:
-    """Break a text into lines of at most ``width`` px: between words, and inside words that are too long."""
+    """Break a text into lines of at most ``width`` px, within words if they are too long."""
     lines: list[str] = []
     for word in text.split():
         if lines and pen.textlength(f"{lines[-1]} {word}", face) <= width:
@@ -69,7 +69,7 @@ def wrapped(pen: "ImageDraw", text: str, face: Any, width: float) -> list[str]:
 
 
 def with_legend(picture: "Image", run: Run, title: str, outcome: str) -> "Image":
-    """The picture of a route with a strip below: title, the colours of the path from 0 to its end, outcome."""
+    """Return the picture of a route with a strip below it: title, colours of the path, duration and outcome."""
     face, pen = font(_SIZE), pen_on(picture)
     word, colour = outcome_look(outcome)
     time, bar = time_text(run.frames), min(140, picture.width // 5)
@@ -93,7 +93,7 @@ def with_legend(picture: "Image", run: Run, title: str, outcome: str) -> "Image"
 
 
 class TimeMark(NamedTuple):
-    """A number at a place of a level.  above: whether it is written above it, or below."""
+    """A number beside a level position ``at``.  above: write it above the position instead of below."""
 
     at: Point
     text: str
@@ -102,7 +102,7 @@ class TimeMark(NamedTuple):
 
 
 def with_time_marks(picture: "Image", marks: Sequence[TimeMark], place: Callable[[Point], Point]) -> "Image":
-    """The picture with numbers beside places; one that would lie on another is left out.  place: level px -> picture px."""
+    """Return the picture with numbers, without those that would overlap others.  place: maps level px to picture px."""
     pen, face = pen_on(picture), font(13)
     taken: list[Point] = []
     for mark in marks:
@@ -115,7 +115,7 @@ def with_time_marks(picture: "Image", marks: Sequence[TimeMark], place: Callable
 
 
 def with_two_labels(picture: "Image", runs: Sequence[Run], labels: Sequence[str], parted: int | None = None) -> "Image":
-    """The picture of two routes with a strip below that names their colours, times and outcomes, and where they part."""
+    """Return the picture of two routes with a strip below it: colours, durations, outcomes and first difference."""
     face, pen = font(_SIZE), pen_on(picture)
     room = picture.width - 14 - 44
     texts = [
@@ -138,7 +138,7 @@ def with_two_labels(picture: "Image", runs: Sequence[Run], labels: Sequence[str]
 
 
 def _with_strip(picture: "Image", lines: Sequence[str]) -> tuple["Image", "ImageDraw", int]:
-    """(the picture with lines of text and an empty strip below it, a pen, the height of the strip's middle)."""
+    """Return the picture with lines of text and an empty strip below it, a pen, and the y of the strip's middle (px)."""
     top = picture.height + (len(lines) * _LINE + 8 if lines else 0)
     page = needed("PIL.Image", "video").new("RGB", (picture.width, top + PANEL_HEIGHT), PALETTE.panel)
     page.paste(picture, (0, 0))
@@ -149,7 +149,7 @@ def _with_strip(picture: "Image", lines: Sequence[str]) -> tuple["Image", "Image
 
 
 class FilmPanel:
-    """The strip below a film: title and category, the three keys, the clock of the game, and at the end the outcome."""
+    """The strip below a film: title, category, pressed keys, clock and outcome."""
 
     def __init__(self, width: int, scale: float, title: str, category: str):
         self._unit = unit = max(scale, 0.5)
@@ -173,11 +173,12 @@ class FilmPanel:
             pen.text((left, y), text, colour, self._small, anchor="lm")
 
     def draw(self, frame: int, gold: int, keys: int, outcome: str | None, note: str = "") -> np.ndarray:
-        """uint8[height, width, 3] at a physics frame, with the input byte ``keys``.
+        """Draw the strip after ``frame`` frames: uint8[height, width, 3].
 
-        gold: pieces collected so far.
-        outcome: None while running.
-        note: a text between the keys and the clock.
+        gold: number of pieces collected.
+        keys: input byte.
+        outcome: None during the run.
+        note: text between the keys and the clock.
         """
         strip = self._base.copy()
         strip.paste(self._keys[keys & 7], (self._key_left, self._middle - self._keys[0].height // 2))
@@ -200,14 +201,14 @@ class FilmPanel:
         return np.asarray(strip)
 
     def _key_caps(self, keys: int) -> "Image":
-        """Three key caps, left, jump, right; pressed ones are filled."""
+        """Draw key caps for left, jump and right; pressed keys are filled."""
         size = self._unit * 26 / 2
         width, height = round(100 * self._unit), round(30 * self._unit)
         empty = needed("PIL.Image", "video").new("RGB", (width * OVERSAMPLE, height * OVERSAMPLE), PALETTE.panel)
         canvas = Canvas(empty, (0, 0), OVERSAMPLE)
         for i, (key, turn) in enumerate(((LEFT, -1), (JUMP, 0), (RIGHT, 1))):
             centre = (width / 2 + (i - 1) * 33 * self._unit, height / 2)
-            pressed = bool(keys & key) and not (key == RIGHT and keys & LEFT)  # left wins over right
+            pressed = bool(keys & key) and not (key == RIGHT and keys & LEFT)  # left overrides right
             fill, edge = (PALETTE.gold, PALETTE.gold) if pressed else (None, (86, 88, 100))
             canvas.box(centre, size, fill, edge, 1.4 * self._unit, corner=4 * self._unit)
             tip = size * 0.42

@@ -1,4 +1,4 @@
-"""A window on the screen that shows pictures one after another, in time (extra ``gym``: pygame)."""
+"""A window on the screen that shows pictures at a fixed rate.  Needs the extra ``gym`` (pygame)."""
 
 from typing import Any
 
@@ -8,10 +8,9 @@ from nppsim.errors import needed
 
 
 class Window:
-    """Opens with the first picture.
+    """A window that opens with its first picture.
 
-    title: of the window.
-    fps: pictures per second; ``show`` waits for the moment of the next one.
+    fps: pictures per second; ``show`` waits accordingly.
     Raises MissingPackageError without pygame.
     """
 
@@ -21,7 +20,7 @@ class Window:
         self._screen: Any = None
 
     def show(self, picture: np.ndarray) -> None:
-        """picture: uint8[H, W, 3]; all of one size."""
+        """Show a picture: uint8[H, W, 3], always of the same size."""
         pygame = self._pygame
         size = picture.shape[1], picture.shape[0]
         if self._screen is None:
@@ -29,12 +28,12 @@ class Window:
             pygame.display.set_caption(self.title)
             self._screen, self._clock = pygame.display.set_mode(size), pygame.time.Clock()
         self._screen.blit(pygame.image.frombuffer(np.ascontiguousarray(picture), size, "RGB"), (0, 0))
-        pygame.event.pump()  # the window system believes a program dead that never asks
+        pygame.event.pump()  # without this, the window system reports that the program does not respond
         pygame.display.flip()
         self._clock.tick(self.fps)
 
     def close(self) -> None:
-        """Close the window, if it was opened."""
+        """Close the window if it is open."""
         if self._screen is not None:
             self._pygame.display.quit()
             self._screen = None

@@ -101,7 +101,7 @@ def test_a_report_has_the_player_below_its_films(page, tmp_path):
     assert page.locator("text=play it here").count() == 1  # nothing of the other remains
     page.click("text=play it here")
     page.wait_for_selector(".player .clock:has-text('frame 0')")
-    page.click("[aria-label='one frame on']")
+    page.click("[aria-label='one frame forward']")
     page.wait_for_selector(".player .clock:has-text('frame 1')")
     assert page.locator(".player .buttons").bounding_box()["height"] > 25
 
