@@ -145,7 +145,7 @@ class Scene:
     def _looks(
         self, places: Mapping[tuple[int, int], int], condition: Callable[[int], Condition]
     ) -> dict[DrawnEntity, EntityLook]:
-        """Return the looks.  places: argument of ``condition`` by (type, index); entities that are not simulated have none."""
+        """Return the looks.  places: argument of ``condition`` by (type, index), for the simulated entities."""
         looks = {}
         for entity, start in self.looks.items():
             place = places.get((entity.kind, entity.index))
