@@ -25,7 +25,7 @@ _COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTIL
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
 _MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # folders of other versions, and seconds since their last use
 _IN_USE = ".in-use"  # lock file of the processes that use a folder
-_NOTE = "kernels-of-"  # prefix of files named by the digest of all sources, with the digest of the kernels' sources
+_NOTE = "kernels-of-"  # prefix of files with the digest of the kernels' sources, named by the digest of all sources
 _lock_files: list[int] = []
 _REMEDY = "set NUMBA_CACHE_DIR to a writable folder"
 
@@ -72,10 +72,6 @@ def kernel_digest() -> str:
 
 
 def _sources() -> dict[Path, str]:
-    return {path: text for path, text in _all_sources().items() if path != Path(__file__)}
-
-
-def _all_sources() -> dict[Path, str]:
     return {path: path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))}
 
 
@@ -158,7 +154,7 @@ def use_own_cache() -> Path:
 
     Raises CacheFolderError if the folder is not writable.
     """
-    note = _base() / f"{_NOTE}{_digest(_all_sources())}"
+    note = _base() / f"{_NOTE}{_digest(_sources())}"
     known = _noted(note)
     digest = known or kernel_digest()
     folder = note.with_name(f"numba-{digest}")

@@ -20,6 +20,7 @@ from nppsim.physics.evil_ninjas import FOLLOW_FRAMES, TRAIL_SLACK
 from nppsim.physics.grid import GRID_SIZE
 from nppsim.physics.lasers import place_lasers
 from nppsim.physics.rules import DEFAULT_RULES, Rules
+from nppsim.physics.state import ENTITY_DTYPE, allocate
 
 TIME_LIMIT_BASE = 300  # frames of an episode on a level whose path has length 0
 TIME_LIMIT_PER_PX = 2.0  # additional frames per px of path; a straight run at top speed takes 0.3
@@ -126,9 +127,11 @@ class LevelBank:
         self.compiled = [known.get(level) or compile_level(level, completions) for level in self.levels]
         self.max_entities = max(1, *(len(c.entity_type) for c in self.compiled))
         self.max_movers = max(1, *(len(c.movers) for c in self.compiled))
-        self.stage = np.ascontiguousarray(np.stack([c.stage for c in self.compiled]))
+        self.stage = np.stack([c.stage for c in self.compiled])
         self.max_trail = max(1, *(_trail(c.entity_type) for c in self.compiled))
         self.world = _world(self.compiled, self.levels, rules)
+        _rows, (entities,) = allocate(1, [(ENTITY_DTYPE, (self.max_entities,))])
+        place_lasers(self.world, entities[0])
         self._paths: LevelPaths | None = None
 
     @property
@@ -172,26 +175,20 @@ class LevelBank:
 
 
 def _world(compiled: list[LevelGeometry], levels: list[Level], rules: Rules) -> World:
-    def joined(field):
-        return np.ascontiguousarray(np.concatenate([getattr(c, field) for c in compiled]))
+    def each(field):
+        return [getattr(c, field) for c in compiled]
 
-    def stacked(field):
-        return np.ascontiguousarray(np.stack([getattr(c, field) for c in compiled]))
-
-    world = World(
-        level=_level_records(compiled, levels),
+    return World(
+        level=_level_records(compiled, levels, rules),
         entity=_entity_records(compiled),
-        mover=joined("movers"),
-        segments=joined("segments"),
-        cell_start=stacked("cell_start"),
-        near=stacked("near"),
-        entity_cell_start=stacked("entity_cell_start"),
-        entity_items=joined("entity_items"),
-        grid=np.stack([c.grid for c in compiled if len(c.grid)] or [np.zeros(GRID_SIZE, np.uint8)]),
+        mover=np.concatenate(each("movers")),
+        segments=np.concatenate(each("segments")),
+        cell_start=np.stack(each("cell_start")),
+        near=np.stack(each("near")),
+        entity_cell_start=np.stack(each("entity_cell_start")),
+        entity_items=np.concatenate(each("entity_items")),
+        grid=np.stack([grid for grid in each("grid") if len(grid)] or [np.zeros(GRID_SIZE, np.uint8)]),
     )
-    world.level["rules"] = rules.bits
-    place_lasers(world)
-    return world
 
 
 def _trail(entity_type: np.ndarray) -> int:
@@ -200,8 +197,9 @@ def _trail(entity_type: np.ndarray) -> int:
     return evil * FOLLOW_FRAMES + TRAIL_SLACK if evil else 0
 
 
-def _level_records(compiled: list[LevelGeometry], levels: list[Level]) -> np.ndarray:
+def _level_records(compiled: list[LevelGeometry], levels: list[Level], rules: Rules) -> np.ndarray:
     records = np.zeros(len(compiled), LEVEL_DTYPE)
+    records["rules"] = rules.bits
     records["spawn_x"], records["spawn_y"] = np.array([c.spawn for c in compiled]).T
     for name, field in (
         ("segment_first", "segments"),
@@ -228,6 +226,8 @@ def _level_records(compiled: list[LevelGeometry], levels: list[Level]) -> np.nda
     records["toggle_mines"] = count(kinds.TOGGLE_MINE) > 0
     records["one_ways"] = count(kinds.ONE_WAY) > 0
     records["blocks"] = count(*kinds.BLOCKS) > 0
+    # Exit switches follow their exits.
+    types = [np.where(c.entity_type == kinds.EXIT_SWITCH, kinds.EXIT, c.entity_type) for c in compiled]
     for name, first, last in (
         ("exits", kinds.EXIT, kinds.EXIT),
         ("doors", kinds.REGULAR_DOOR, kinds.REGULAR_DOOR),
@@ -235,29 +235,22 @@ def _level_records(compiled: list[LevelGeometry], levels: list[Level]) -> np.nda
         ("boosts", kinds.BOOST_PAD, kinds.BOOST_PAD),
         ("toggles", kinds.TOGGLE_MINE, kinds.TOGGLE_MINE),
     ):
-        types = [_in_order(c.entity_type) for c in compiled]
         records[f"{name}_first"] = records["entity_first"] + [np.searchsorted(t, first, "left") for t in types]
         records[f"{name}_end"] = records["entity_first"] + [np.searchsorted(t, last, "right") for t in types]
     return records
 
 
 def _entity_records(compiled: list[LevelGeometry]) -> np.ndarray:
+    def joined(field):
+        return np.concatenate([getattr(c, field) for c in compiled])
+
     records = np.zeros(sum(len(c.entity_type) for c in compiled), PLACED_DTYPE)
-    first = 0
-    for c in compiled:
-        part = records[first : first + len(c.entity_type)]
-        part["x"], part["y"] = c.entity_xy.T
-        part["x1"], part["y1"], part["x2"], part["y2"] = c.entity_shape.T
-        part["type"], part["partner"], part["order"] = c.entity_type, c.entity_partner, c.entity_order
-        part["mover"], part["edge"] = c.entity_mover, c.entity_edge
-        part["active"], part["state"], part["closed"] = c.initial.T
-        first += len(part)
+    records["x"], records["y"] = joined("entity_xy").T
+    records["x1"], records["y1"], records["x2"], records["y2"] = joined("entity_shape").T
+    for name in ("type", "partner", "order", "mover", "edge"):
+        records[name] = joined(f"entity_{name}")
+    records["active"], records["state"], records["closed"] = joined("initial").T
     return records
-
-
-def _in_order(types: np.ndarray) -> np.ndarray:
-    """Return the types in ascending order, by listing each exit switch as an exit, which it follows."""
-    return np.where(types == kinds.EXIT_SWITCH, kinds.EXIT, types)
 
 
 def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:

@@ -135,7 +135,7 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
     horizontal[:, 0], horizontal[:, -1] = 1, -1
     vertical[0, :], vertical[-1, :] = 1, -1
     _sum_faces(stage, horizontal, vertical)
-    n = 0
+    n = np.int64(0)  # typed, because Numba would compile ``_append`` again for a literal
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):
             cell_start[cx * CELLS_Y + cy] = n

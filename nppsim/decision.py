@@ -10,7 +10,7 @@ import numpy as np
 from nppsim import _phases as clock
 from nppsim import outcomes, paths
 from nppsim import reward as rewards
-from nppsim._kernel import allocating, inlined, kernel, merged
+from nppsim._kernel import allocating, kernel, merged
 from nppsim._phases import PHASE
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
@@ -44,7 +44,7 @@ PROGRESS_DTYPE = np.dtype(
 EPISODE_DTYPE = np.dtype(
     [
         ("level", "i4"),
-        ("outcome", "i1"),  # a number of ``outcomes``
+        ("outcome", "i1"),  # constant of ``nppsim.outcomes``
         ("frames", "i4"),
         ("decisions", "i4"),
         ("gold", "i4"),
@@ -203,7 +203,7 @@ def _explore(ninja, visited):
     return new
 
 
-@inlined
+@merged
 def _closer(i, switched, state, world):
     """Return by how many px environment i is closer to its objective than before; 0 when the objective changes."""
     ninja, progress = state.ninja[i], state.progress[i]
@@ -217,7 +217,7 @@ def _closer(i, switched, state, world):
     return gained
 
 
-@inlined
+@merged
 def _near_first(i, state, world):
     """Return True if environment i is near its objective for the first time in this phase."""
     ninja, progress = state.ninja[i], state.progress[i]
@@ -380,7 +380,7 @@ def _observe(i, row, frame_skip, state, world, fields, static, views, laps):
     _draw(i, row, state, world, static, views, laps)
 
 
-@inlined
+@merged
 def _phases_timed(i, turn, out):
     """Return the number of phases of environment i to time in this call, all or none; reset its times."""
     phases = out.laps.shape[1]

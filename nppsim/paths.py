@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import allocating, inlined, kernel
+from nppsim._kernel import allocating, inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, LINES_X, LINES_Y, NUM_CELLS, TILE
 from nppsim.levels.tiles import NUM_TILE_SHAPES, OPEN, solid_mask
@@ -80,7 +80,7 @@ def _blocked_samples() -> np.ndarray:
 _BLOCKED = _blocked_samples()
 
 
-@allocating
+@merged
 def prepare_level(world, level, stage, leniency, nodes, effects):
     """Fill the arrays of a level that path fields are computed from.
 
@@ -114,7 +114,7 @@ def prepare_level(world, level, stage, leniency, nodes, effects):
         _find_effect(world.entity[k], samples, openings, nodes, effects[k - record["switches_first"]])
 
 
-@allocating
+@merged
 def _find_effect(door, samples, openings, nodes, effect):
     """Fill ``effects`` of one door, see ``prepare_level``."""
     shut = openings.copy()
@@ -134,7 +134,7 @@ def _find_effect(door, samples, openings, nodes, effect):
                 effect[DOOR_WINDOW * a + b] = nodes[node] & (ALL ^ left_over)
 
 
-@kernel
+@merged
 def _block_tiles(stage, samples):
     """Mark the samples that tiles block."""
     for cx in range(CELLS_X):
@@ -148,14 +148,14 @@ def _block_tiles(stage, samples):
                     samples[left + a, top + b] |= _BLOCKED[tile, a, b]
 
 
-@kernel
+@merged
 def _block_surfaces(world, level, samples):
     """Mark the samples that surfaces of tiles block."""
     first = world.level[level]["segment_first"]
     for k in range(first, first + world.cell_start[level, NUM_CELLS]):
         if world.segments[k]["entity"] >= 0:
             continue
-        x, y, shape = float(world.segments[k]["x"]), float(world.segments[k]["y"]), world.segments[k]["shape"]
+        x, y, shape = world.segments[k]["x"], world.segments[k]["y"], world.segments[k]["shape"]
         left, right = x + SHAPES[shape, MIN_X] - SURFACE_BODY, x + SHAPES[shape, MAX_X] + SURFACE_BODY
         top, bottom = y + SHAPES[shape, MIN_Y] - SURFACE_BODY, y + SHAPES[shape, MAX_Y] + SURFACE_BODY
         for a in range(max(int(left / SAMPLE), 0), min(int(right / SAMPLE) + 1, SAMPLES_X)):
@@ -166,7 +166,7 @@ def _block_surfaces(world, level, samples):
                     samples[a, b] = 1
 
 
-@kernel
+@merged
 def _mark_one_way(nodes, platform):
     """Remove the steps that cross a one-way against its normal."""
     x, y, nx, ny = platform["x"], platform["y"], platform["x1"], platform["y1"]
@@ -185,7 +185,7 @@ def _mark_one_way(nodes, platform):
                         nodes[i * NODES_Y + j] &= ALL ^ FROM << d
 
 
-@kernel
+@merged
 def _mark_mine(nodes, x, y):
     for i in range(max(int((x - MINE_REACH) / SPACING), 0), min(int((x + MINE_REACH) / SPACING) + 2, NODES_X)):
         for j in range(max(int((y - MINE_REACH) / SPACING), 0), min(int((y + MINE_REACH) / SPACING) + 2, NODES_Y)):
@@ -373,7 +373,8 @@ def _direct_field(nodes, nodes_open, effects, world, level, closed, onward_of, d
     tail = _seed_goals(nodes, world, level, onward_of, distance, marks, queue)
     _spread(nodes, distance, hop, marks, queue, tail)
     if len(closed) == 0:
-        onward[:] = distance
+        for node in range(NUM_NODES):  # Numba takes two seconds to compile ``onward[:] = distance``
+            onward[node] = distance[node]
         return
     no_hop = np.empty(NUM_NODES, np.uint8)
     _clear(nodes_open, onward, no_hop)
@@ -397,12 +398,12 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
     if not pending.any():
         return
     onward, nodes_open = onward.copy(), nodes_open.copy()  # the doors of a round are closed in later rounds
-    marks, no_hop = np.zeros(NUM_NODES, np.uint8), np.empty(NUM_NODES, np.uint8)
+    marks, no_hop = np.empty(NUM_NODES, np.uint8), np.empty(NUM_NODES, np.uint8)
     on_path_only = True
     while pending.any() and (distance == UNREACHABLE).any():
         for node in range(NUM_NODES):
             marks[node] = FIXED if distance[node] != UNREACHABLE else 0
-        tail = 0
+        tail = np.int64(0)  # typed, because Numba would compile kernels again for a literal
         steps = np.full(NUM_NODES, NOT_SEARCHED, np.uint8)
         opening = np.zeros(len(closed), np.uint8)
         for k in range(len(closed)):
@@ -513,11 +514,11 @@ def _can_close(door, closed):
     return door["type"] == kinds.TRAP_DOOR and door["active"] and not closed
 
 
-@allocating
+@merged
 def _extend(nodes, world, level, onward_of, queue, distance, hop):
     """Extend a field whose paths avoid some switches to the points that have no such path."""
     marks = np.zeros(NUM_NODES, np.uint8)
-    tail = 0
+    tail = np.int64(0)
     for node in range(NUM_NODES):
         if distance[node] < WALL:
             marks[node] = FIXED
@@ -532,7 +533,7 @@ def _extend(nodes, world, level, onward_of, queue, distance, hop):
 
 @kernel
 def _seed_goals(nodes, world, level, onward_of, distance, marks, queue):
-    tail = 0
+    tail = np.int64(0)
     first = world.level[level]["exits_first"]
     for row in range(len(onward_of)):
         if onward_of[row] != UNREACHABLE:

@@ -50,13 +50,12 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
     numbers = records["mover_first"][:, None] + moving
     there = numbers < records["mover_end"][:, None]
     placed = np.arange(state.entities.shape[1]) < (records["entity_end"] - records["entity_first"])[:, None]
-    always = np.ones(count, bool)
-    yield from _outside("ninja", state.ninja[:count], _NINJA, always)
-    yield from _outside("progress", state.progress[:count], _PROGRESS, always)
-    yield from _outside("terms", state.terms[:count], {}, np.ones(state.terms[:count].shape, bool))
-    yield from _outside("visited", state.visited[:count], {"": _FLAG}, np.ones(state.visited[:count].shape, bool))
+    yield from _outside("ninja", state.ninja[:count], _NINJA)
+    yield from _outside("progress", state.progress[:count], _PROGRESS)
+    yield from _outside("terms", state.terms[:count], {})
+    yield from _outside("visited", state.visited[:count], {"": _FLAG})
     yield from _outside("entities", state.entities[:count], _ENTITY, placed)
-    yield from _outside("trail", state.trail[:count], {}, np.ones(state.trail[:count].shape, bool))
+    yield from _outside("trail", state.trail[:count], {})
     movers = state.movers[:count]
     yield from _outside("movers", movers, _MOVER, there)
     if there.any():
@@ -73,7 +72,9 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
         yield from _where(f"movers.{name}", values, (values >= cells) & (values != UNREGISTERED) & there)
 
 
-def _outside(place: str, values: np.ndarray, bounds: dict[str, tuple], there: np.ndarray) -> Iterator[str]:
+def _outside(
+    place: str, values: np.ndarray, bounds: dict[str, tuple], there: np.ndarray | bool = True
+) -> Iterator[str]:
     """Yield a description of each field (or plain value) that is out of bounds where ``there`` is True.
 
     bounds: (low, high) by field name; (-FAR, FAR) for all other fields.

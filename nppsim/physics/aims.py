@@ -1,6 +1,6 @@
-"""What lasers and shooters aim at, for pictures: beams, shots, crosshairs and flying rockets.
+"""Aims of lasers and shooters, for pictures: beams, shots, crosshairs and flying rockets.
 
-Shots last one frame and leave no entity behind.  Their direction, length and age follow from the MOVER record of the shooter.
+A shot lasts one frame and is no entity.  Its direction, length and age follow from the MOVER record of the shooter.
 """
 
 import numpy as np
@@ -17,24 +17,25 @@ from nppsim.physics.shooters import (
     chaingun_direction,
 )
 
+# Kinds of aims.  Each has a point.
 NO_AIM = 0
-CROSSHAIR = 1  # of a gauss turret, while it moves
-LOCKED = 2  # the same, once it is fixed
-WARNING = 3  # a drone is about to shoot; the point shows the direction, or is the drone's centre if that is not known
-BEAM = 4  # a beam or shot that kills in this frame
-TRACE = 5  # a shot of the last frames
-ROCKET = 6  # in flight; the point shows the direction
-TRACE_FRAMES = 4  # for which a shot is visible, that of the shot included
-AHEAD = 16.0  # px between an entity and a point that shows a direction
+CROSSHAIR = 1  # moving crosshair of a gauss turret
+LOCKED = 2  # fixed crosshair of a gauss turret
+WARNING = 3  # a drone is about to shoot; the point is ahead of it, or its centre if the direction is not fixed
+BEAM = 4  # a beam or shot that kills in this frame; the point is its end
+TRACE = 5  # a shot in one of the previous frames; the point is its end
+ROCKET = 6  # a rocket in flight; the point is ahead of it
+TRACE_FRAMES = 4  # number of frames in which a shot is visible, including its own
+AHEAD = 16.0  # px between an entity and a point ahead of it
 
 
 @kernel
 def write_aims(movers, aiming, out):
-    """Write the aim of some movers.
+    """Write the aims of lasers and shooters.
 
-    movers: MOVER_DTYPE[>= max(aiming) + 1].
+    movers: MOVER_DTYPE[M].
     aiming: int[A], indices of lasers and shooters in ``movers``.
-    out: float64[A, 3], receives x, y (px) and one of NO_AIM ... ROCKET.
+    out: float64[A, 3], output: x and y of the point in px, and the kind of aim, NO_AIM ... ROCKET.
     """
     for i in range(len(aiming)):
         mover = movers[aiming[i]]
@@ -44,7 +45,7 @@ def write_aims(movers, aiming, out):
 
 @kernel
 def _aim(mover):
-    """(sign, x, y) of a laser or shooter."""
+    """Return (kind of aim, x, y) of a laser or shooter."""
     kind, x, y = mover["type"], mover["x"], mover["y"]
     if kind == kinds.LASER:
         shines = mover["target_x"] != x or mover["target_y"] != y
@@ -64,7 +65,7 @@ def _aim(mover):
 
 @kernel
 def _sign(shooter):
-    """Return what there is to see of a shooter: one of NO_AIM ... ROCKET."""
+    """Return the kind of aim of a shooter."""
     kind, state, timer = shooter["type"], shooter["state"], np.int64(shooter["timer"])
     if state == WATCHING:
         return NO_AIM
@@ -75,7 +76,7 @@ def _sign(shooter):
             return _shot(timer)
         return CROSSHAIR if state == TARGETING else LOCKED
     if kind == kinds.LASER_DRONE:
-        if state == POSTFIRE:  # begins in the last frame of the beam
+        if state == POSTFIRE:  # the beam still kills in the first frame of this state
             return BEAM if timer == 0 else NO_AIM
         return BEAM if state == FIRING and timer > 0 else WARNING
     if state == POSTFIRE:
@@ -88,7 +89,7 @@ def _sign(shooter):
 
 @kernel
 def _shot(age):
-    """Return what there is to see of a shot after some frames."""
+    """Return the kind of aim ``age`` frames after a shot."""
     if age == 0:
         return BEAM
     return TRACE if age < TRACE_FRAMES else NO_AIM

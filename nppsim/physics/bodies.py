@@ -25,7 +25,7 @@ BLOCK_HALF = 9.0
 THWUMP_HALF = 9.0
 SHOVE_HALF = 12.0
 
-FEELING = 0.1  # px by which the square that reports a wall is larger than the square that pushes
+WALL_MARGIN = 0.1  # px by which the square that reports a wall is larger than the square that pushes
 BLOCK_SHARE = 0.2  # fraction of the overlap with a bounce block that moves the ninja; the rest moves the block
 SAME_FACE = 0.01  # least cosine between a contact's normal and the triggered face of a shove thwump; others do not push
 FLOOR_LIMIT = -0.0001  # contacts whose normal has at least this y count as ceilings (walls too), others as floors
@@ -34,6 +34,8 @@ FLOOR_LIMIT = -0.0001  # contacts whose normal has at least this y count as ceil
 # BLOCK_MARGIN.
 BLOCK_REACH = 24.0
 BLOCK_MARGIN = 12.0
+
+BEFORE_ALL = np.int64(-1)  # less than any ``gather_key``; Numba would compile ``next_mover`` again for a literal
 
 
 @kernel
@@ -124,7 +126,7 @@ def touch_bodies(ninja, movers, world, level):
     cell_start, count = world.entity_cell_start[level], record["mover_end"] - record["mover_first"]
     limit = ninja["registrations"]
     contacts = 0
-    m, key, low, high = next_mover(movers, record["first_moving"], count, x1, x2, y1, y2, -1, limit)
+    m, key, low, high = next_mover(movers, record["first_moving"], count, x1, x2, y1, y2, BEFORE_ALL, limit)
     if world.near[level, cell_x * CELLS_Y + cell_y] & s.NEAR_ONE_WAYS:
         for cx in range(x1, x2 + 1):
             for cy in range(y1, y2 + 1):

@@ -11,16 +11,19 @@ base: row of the level's first entity in ``world.entity``.
 
 import math
 
-from nppsim._kernel import inlined, kernel
+import numpy as np
+
+from nppsim._kernel import inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
 from nppsim.physics.bodies import (
+    BEFORE_ALL,
     BLOCK_HALF,
-    FEELING,
     SAME_FACE,
     SHOVE_HALF,
     THWUMP_HALF,
+    WALL_MARGIN,
     gather_key,
     next_mover,
     one_way_depth,
@@ -71,7 +74,7 @@ def _within_reach(ninja, item):
     return abs(ninja["x"] - item[ITEM_X]) < reach and abs(ninja["y"] - item[ITEM_Y]) < reach
 
 
-@inlined
+@merged
 def think(ninja, entities, world, level):
     """Run the think pass of regular doors, which close after a while, and of mines, which arm."""
     base = world.level[level]["entity_first"]
@@ -118,7 +121,7 @@ def think(ninja, entities, world, level):
                 ninja["arming"] = 1
 
 
-@inlined
+@merged
 def interact(ninja, entities, movers, world, level):
     """Apply the effects of the entities that the ninja touches, in the order of section 4.2.
 
@@ -136,7 +139,7 @@ def interact(ninja, entities, movers, world, level):
     wall = 0.0
     m, key, low, high = -1, 0, 0, 0
     if record["moves"] or ninja["switch_taken"]:  # otherwise all movers are closed exits, which are in no cell
-        m, key, low, high = next_mover(movers, 0, count, cx1, cx2, cy1, cy2, -1, limit)
+        m, key, low, high = next_mover(movers, np.int64(0), count, cx1, cx2, cy1, cy2, BEFORE_ALL, limit)
     if m < 0:
         if world.near[level, cell_x * CELLS_Y + cell_y] & s.NEAR_ITEMS == 0:
             return wall
@@ -241,7 +244,7 @@ def _touch_mover(ninja, mover, movers, world, base):
             wx, wy = ninja["x"] - px, ninja["y"] - py
             ninja["win_fraction"] = impact_point(px, py, wx, wy, x, y, EXIT_RADIUS + s.RADIUS)
     elif kind == kinds.BOUNCE_BLOCK:
-        return point_in_square(ninja["x"], ninja["y"], x, y, BLOCK_HALF + FEELING + s.RADIUS)[1]
+        return point_in_square(ninja["x"], ninja["y"], x, y, BLOCK_HALF + WALL_MARGIN + s.RADIUS)[1]
     elif kind == kinds.SHOVE_THWUMP:
         return _touch_shove(ninja, mover)
     elif is_valid_target(ninja):
@@ -278,7 +281,9 @@ def _touch_mover(ninja, mover, movers, world, base):
 def _touch_thwump(ninja, thwump):
     """Apply the lethal face of a thwump; return the normal's x of the wall that it reports, or 0.0 (section 7.10)."""
     x, y = thwump["x"], thwump["y"]
-    inside, nx, _ny, _depth, _other = point_in_square(ninja["x"], ninja["y"], x, y, THWUMP_HALF + FEELING + s.RADIUS)
+    inside, nx, _ny, _depth, _other = point_in_square(
+        ninja["x"], ninja["y"], x, y, THWUMP_HALF + WALL_MARGIN + s.RADIUS
+    )
     if not inside:
         return 0.0
     ahead = THWUMP_REACH * thwump["direction"]
@@ -298,7 +303,7 @@ def _touch_thwump(ninja, thwump):
 def _touch_shove(ninja, thwump):
     """Trigger a shove thwump or apply its lethal core; return the normal's x of the wall that it reports, or 0.0."""
     inside, nx, ny, _depth, other = point_in_square(
-        ninja["x"], ninja["y"], thwump["x"], thwump["y"], SHOVE_HALF + FEELING + s.RADIUS
+        ninja["x"], ninja["y"], thwump["x"], thwump["y"], SHOVE_HALF + WALL_MARGIN + s.RADIUS
     )
     if inside and thwump["state"] == s.IDLE:
         thwump["flag"] = 1

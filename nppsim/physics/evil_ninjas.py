@@ -17,7 +17,7 @@ from nppsim.physics.state import COMING, FOLLOWING, UNREGISTERED, UNTOUCHED
 
 SPAWNER_RADIUS = 10.0  # px
 EVIL_RADIUS = 6.0  # px; the circle that kills
-FOLLOW_FRAMES = 120  # delay of the first evil ninja, of each further one behind it, and duration of the slide
+FOLLOW_FRAMES = 120  # frames between the ninja and the first evil ninja, and between evil ninjas; duration of the slide
 TRAIL_SLACK = 64  # additional positions of the trail; more than the frames that foresight looks ahead
 
 

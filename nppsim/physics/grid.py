@@ -89,7 +89,7 @@ def is_floor(hx, hy, world, level):
 
 
 @kernel
-def way_free(x, y, target, radius, direction, entities, world, level):
+def path_is_free(x, y, target, radius, direction, entities, world, level):
     """Return True if a square body with half-side ``radius`` at (x, y) can move to coordinate ``target`` along its axis.
 
     direction: 0 right, 1 down, 2 left, 3 up.

@@ -11,10 +11,12 @@ SPINNER or SURFACE.  ``flag`` is 1 at a vertex, which is then EMITTER_RADIUS beh
 
 import math
 
-from nppsim._kernel import kernel
+import numpy as np
+
+from nppsim._kernel import kernel, merged
 from nppsim.levels import kinds
 from nppsim.physics.ninja import kill
-from nppsim.physics.rays import RAY_LENGTH, ray_gap, ray_length
+from nppsim.physics.rays import ANY_DOOR, RAY_LENGTH, ray_gap, ray_length
 from nppsim.physics.rules import FAST_LASERS
 from nppsim.physics.segments import is_beside, nearest_segment, surface_normal
 from nppsim.physics.state import RADIUS
@@ -32,16 +34,21 @@ SPINNER, SURFACE = range(2)
 
 
 @kernel
-def place_lasers(world):
-    """Decide which lasers of the bank are spinners, and place the others on their surface."""
-    for level in range(len(world.level)):
-        record = world.level[level]
+def place_lasers(world, entities):
+    """Decide which lasers of the bank are spinners, and place the others on their surface.
+
+    entities: ENTITY_DTYPE[at least those of any level], work space of the same array type as in ``think_laser``.
+    """
+    for index in range(len(world.level)):
+        level = np.int32(index)  # as ``ninja["level"]``, so that kernels are compiled only once
+        record = world.level[index]
+        for k in range(record["entity_end"] - record["entity_first"]):
+            entities[k]["closed"] = world.entity[record["entity_first"] + k]["closed"]
         for m in range(record["mover_first"] + record["first_moving"], record["mover_end"]):
             laser = world.mover[m]
             if laser["type"] != kinds.LASER:
                 continue
-            closed = world.entity[record["entity_first"] : record["entity_end"]]
-            k, result, x, y = _nearest_segment(laser["x"], laser["y"], closed, world, level)
+            k, result, x, y = _nearest_segment(laser["x"], laser["y"], entities, world, level)
             dx, dy = laser["x"] - x, laser["y"] - y
             if result == 0 or (result == 1 and math.sqrt(dx * dx + dy * dy) >= SURFACE_DISTANCE):
                 laser["mode"] = SPINNER
@@ -49,7 +56,7 @@ def place_lasers(world):
             else:
                 laser["mode"] = SURFACE
                 _stand_on(laser, k, x, y, world)
-            _shine(laser, closed, world, level)  # so that the first observation shows the beam
+            _shine(laser, entities, world, level)  # so that the first observation shows the beam
 
 
 @kernel
@@ -74,7 +81,7 @@ def _shine(laser, entities, world, level):
     return length
 
 
-@kernel
+@merged
 def _hits(ninja, laser, length):
     """Return True if the beam comes closer than RADIUS to the ninja's centre, or a spinner is aimed at the ninja."""
     if ray_gap(ninja, laser["x"], laser["y"], laser["vx"], laser["vy"], length) < RADIUS:
@@ -83,7 +90,7 @@ def _hits(ninja, laser, length):
     return laser["mode"] == SPINNER and abs(laser["beam"] - math.atan2(ey, ex)) % (2.0 * math.pi) <= HALF_STEP
 
 
-@kernel
+@merged
 def _sees(ninja, x, y, entities, world, level):
     """Return True if no segment is between the emitter and the ninja."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
@@ -96,7 +103,7 @@ def _sees(ninja, x, y, entities, world, level):
 @kernel
 def beam_length(x, y, ux, uy, entities, world, level):
     """Length in px of a beam; 0.0 if it leaves the stage.  Open doors stop it too."""
-    length = ray_length(x, y, ux, uy, RAY_LENGTH, True, entities, world, level)
+    length = ray_length(x, y, ux, uy, RAY_LENGTH, ANY_DOOR, entities, world, level)
     return length if length < RAY_LENGTH else 0.0
 
 
@@ -119,7 +126,7 @@ def _stand_on(laser, k, x, y, world):
     laser["flag"] = 0
 
 
-@kernel
+@merged
 def _creep(laser, entities, world, level):
     """Move along the surface, or turn at a vertex; then continue on the nearest surface or at its end."""
     nx, ny = laser["vx"], laser["vy"]

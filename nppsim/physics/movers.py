@@ -8,15 +8,15 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import inlined, kernel
+from nppsim._kernel import inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, TILE
 from nppsim.physics.evil_ninjas import think_evil_ninja
-from nppsim.physics.grid import axis_of, half_cell, is_floor, register, sign_of, step_free, steps_free, way_free
+from nppsim.physics.grid import axis_of, half_cell, is_floor, path_is_free, register, sign_of, step_free, steps_free
 from nppsim.physics.groups import is_drone, is_shooter, is_shooting_drone
 from nppsim.physics.lasers import think_laser
 from nppsim.physics.ninja import is_valid_target
-from nppsim.physics.segments import cell_at, cells_around, clamped_cell, looks_at, nearest_surface, settles, sweep_to
+from nppsim.physics.segments import cell_at, cells_around, clamped_cell, nearest_surface, searches, settles, sweep_to
 from nppsim.physics.shooters import CHAINGUN_SPEED, LASER_DRONE_SPEED, WATCHING, think_shooter
 from nppsim.physics.state import (
     CHARGING,
@@ -222,37 +222,35 @@ def _speed_of(drone):
 
 @kernel
 def _move_drone(ninja, mover, entities, world, level):
-    mini, shoots = mover["type"] == kinds.MINI_DRONE, is_shooting_drone(mover["type"])
-    speed = _speed_of(mover)
+    speed, heading = _speed_of(mover), np.int64(mover["direction"])
     x, y = mover["x"], mover["y"]
-    sx, sy = speed * _step_x(mover["direction"]), speed * _step_y(mover["direction"])
+    sx, sy = speed * _step_x(heading), speed * _step_y(heading)
     dx, dy = mover["target_x"] - x, mover["target_y"] - y
     squared = dx * dx + dy * dy
     after_x, after_y = mover["target_x"] - (x + sx), mover["target_y"] - (y + sy)
     passes = dx * after_x + dy * after_y < 0.0
     if not passes and (squared > 1e-11 or math.sqrt(squared) >= 1e-6):
         mover["x"], mover["y"] = x + sx, y + sy
-        if not shoots:  # shooting drones are in no cell, because touching them has no effect
+        if not is_shooting_drone(mover["type"]):  # shooting drones are in no cell, because touching them has no effect
             _reregister(ninja, mover)
         return
     # The step would pass the target: turn there, and continue with the rest of the step.
     distance = math.sqrt(squared)
-    x, y = mover["target_x"], mover["target_y"]
-    mover["x"], mover["y"] = x, y
+    mover["x"], mover["y"] = mover["target_x"], mover["target_y"]
     if mover["type"] == kinds.CHASER_DRONE and _chases(ninja, mover, entities, world, level):
-        _leave(mover, np.int64(mover["direction"]), mini, speed - distance)
+        _leave(mover, np.int64(mover["direction"]), speed - distance)
         return
     for n in range(4):
-        direction = (mover["direction"] + TURNS[mover["mode"], n]) & 3
-        if _drone_passes(x, y, direction, mini, entities, world, level):
-            _leave(mover, direction, mini, speed - distance)
+        direction = (heading + TURNS[mover["mode"], n]) & 3
+        if _drone_passes(mover, direction, entities, world, level):
+            _leave(mover, direction, speed - distance)
             return
 
 
 @kernel
-def _leave(drone, direction, mini, rest):
+def _leave(drone, direction, rest):
     """Start from a point of the grid to the next one, moving by ``rest`` px in this frame."""
-    step = MINI_STEP if mini else ZAP_STEP
+    step = MINI_STEP if drone["type"] == kinds.MINI_DRONE else ZAP_STEP
     ux, uy = _step_x(direction), _step_y(direction)
     x, y = drone["x"], drone["y"]
     drone["direction"] = direction
@@ -261,27 +259,28 @@ def _leave(drone, direction, mini, rest):
 
 
 @kernel
-def _drone_passes(x, y, direction, mini, entities, world, level):
-    """Return True if a drone at (x, y) can move in a direction to the next point of its grid."""
-    radius, step = (MINI_RADIUS, MINI_STEP) if mini else (ZAP_RADIUS, ZAP_STEP)
+def _drone_passes(drone, direction, entities, world, level):
+    """Return True if a drone can move in a direction to the next point of its grid."""
+    x, y = drone["x"], drone["y"]
+    radius, step = (MINI_RADIUS, MINI_STEP) if drone["type"] == kinds.MINI_DRONE else (ZAP_RADIUS, ZAP_STEP)
     end = y + step * _step_y(direction) if direction & 1 else x + step * _step_x(direction)
-    return way_free(x, y, end, radius, direction, entities, world, level)
+    return path_is_free(x, y, end, radius, direction, entities, world, level)
 
 
-@kernel
+@merged
 def _chases(ninja, mover, entities, world, level):
     """Return True if a chaser at a point of its grid continues or begins a chase, with its direction set (section 8.1).
 
     A blocked chase ends; then the chaser looks left, ahead and right for the ninja.
     """
-    x, y, heading = mover["x"], mover["y"], np.int64(mover["direction"])
+    heading = np.int64(mover["direction"])
     if mover["state"] == CHASING:
-        if _drone_passes(x, y, heading, False, entities, world, level):
+        if _drone_passes(mover, heading, entities, world, level):
             return True
         mover["state"] = ROAMING
     if not is_valid_target(ninja):
         return False
-    dx, dy = ninja["x"] - x, ninja["y"] - y
+    dx, dy = ninja["x"] - mover["x"], ninja["y"] - mover["y"]
     for turn in (3, 0, 1):
         direction = (heading + turn) & 3
         ux, uy = _step_x(direction), _step_y(direction)
@@ -289,14 +288,14 @@ def _chases(ninja, mover, entities, world, level):
         if (
             aligned
             and _sees(ninja, mover, direction, entities, world, level)
-            and _drone_passes(x, y, direction, False, entities, world, level)
+            and _drone_passes(mover, direction, entities, world, level)
         ):
             mover["direction"], mover["state"] = direction, CHASING
             return True
     return False
 
 
-@kernel
+@merged
 def _sees(ninja, chaser, direction, entities, world, level):
     """Return True if no edge of the half-cell grid blocks the chaser's row or column up to the ninja's half-cell."""
     axis, sign = axis_of(direction), sign_of(direction)
@@ -308,13 +307,13 @@ def _sees(ninja, chaser, direction, entities, world, level):
 # ------------------------------------------------------------------------------------------------ floor guards (7.8)
 @kernel
 def _move_guard(ninja, mover, entities, world, level):
-    sign = mover["state"]
+    sign = np.int64(mover["state"])
     x, y = mover["x"], mover["y"]
     moved = x + sign * GUARD_SPEED
     column, next_column = half_cell(x + GUARD_RADIUS * sign), half_cell(moved + GUARD_RADIUS * sign)
     if column != next_column:
         row = half_cell(y)
-        free = step_free(0, column, row, row, sign, entities, world, level)
+        free = step_free(np.int64(0), column, row, row, sign, entities, world, level)
         if not (free and is_floor(next_column, row + 1, world, level)):
             edge = column + 1 if sign > 0 else column
             moved = HALF_CELL * edge - (GUARD_RADIUS + GUARD_GAP) * sign
@@ -331,7 +330,7 @@ def _think_guard(ninja, mover, entities, world, level):
     if ninja["x"] == x:
         return
     sign = 1 if ninja["x"] > x else -1
-    if way_free(x, y, ninja["x"], 0.0, 1 - sign, entities, world, level):
+    if path_is_free(x, y, ninja["x"], 0.0, 1 - sign, entities, world, level):
         mover["state"] = sign
 
 
@@ -429,7 +428,7 @@ def _think_ball(ninja, m, entities, movers, world, level):
     _reregister(ninja, ball)
 
 
-@kernel
+@merged
 def _ball_velocity(ninja, ball):
     """Velocity (x, y) of a ball before surfaces and other balls change it."""
     vx, vy = ball["vx"], ball["vy"]
@@ -450,7 +449,7 @@ def _ball_velocity(ninja, ball):
     return vx, vy
 
 
-@kernel
+@merged
 def _move_ball(x, y, vx, vy, entities, world, level):
     """Sweep a ball along its move and push it out of surfaces.
 
@@ -477,17 +476,17 @@ def _move_ball(x, y, vx, vy, entities, world, level):
             # further sweep ends where it begins, so the ball is stuck permanently.
             no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
             return x, y, 0.0, 0.0, STUCK if result == 1 and (side == 0.0 or no_doors) else HALTED
-        looked_at = cells_around(x, y, BALL_BODY)
+        searched = cells_around(x, y, BALL_BODY)
         x += dx / distance * depth
         y += dy / distance * depth
         sum_x += dx / distance
         sum_y += dy / distance
-        if settles(BALL_BODY, depth, result, side, best, others) and looks_at(x, y, BALL_BODY, looked_at):
+        if settles(BALL_BODY, depth, result, side, best, others) and searches(x, y, BALL_BODY, searched):
             break
     return x, y, sum_x, sum_y, MOVED
 
 
-@kernel
+@merged
 def _part_balls(m, movers, world, level):
     """Push this ball and the later balls that it overlaps apart."""
     record = world.level[level]
@@ -523,19 +522,20 @@ def _think_shove(ninja, mover, home, entities, world, level):
     x, y = mover["x"], mover["y"]
     if mover["state"] == RETURNING:
         if abs(x - home["x"]) + abs(y - home["y"]) >= SHOVE_RETURN:
-            _travel(ninja, mover, 1, SHOVE_RETURN, entities, world, level)
+            _travel(ninja, mover, SHOVE_RETURN, entities, world, level)
         else:
             mover["x"], mover["y"] = home["x"], home["y"]
             mover["state"] = IDLE
     elif mover["state"] == LAUNCHING:
-        _travel(ninja, mover, -1, SHOVE_LAUNCH, entities, world, level)
+        _travel(ninja, mover, -SHOVE_LAUNCH, entities, world, level)
     mover["vx"], mover["vy"] = mover["x"] - x, mover["y"] - y
 
 
 @kernel
-def _travel(ninja, mover, sense, speed, entities, world, level):
-    """Move along the push (sense 1) or against it (sense -1); begin to return if the path is blocked."""
+def _travel(ninja, mover, speed, entities, world, level):
+    """Move along the push, or against it if the speed is negative; begin to return if the path is blocked."""
     axis = 0 if mover["push_y"] == 0 else 1
-    sign = sense * np.int64(mover["push_y"] if axis else mover["push_x"])
-    if not _advance(ninja, mover, axis, sign, sign * speed, 0.0, SHOVE_CORE, entities, world, level):
+    push = np.int64(mover["push_y"] if axis else mover["push_x"])
+    sign = push if speed > 0.0 else -push
+    if not _advance(ninja, mover, axis, sign, push * speed, 0.0, SHOVE_CORE, entities, world, level):
         mover["state"] = RETURNING

@@ -6,7 +6,7 @@ changed in place.
 
 import math
 
-from nppsim._kernel import inlined, kernel
+from nppsim._kernel import inlined, kernel, merged
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
 from nppsim.physics.bodies import BLOCK_MARGIN, add_crush, blocks_near, count_contact, touch_bodies
@@ -18,15 +18,15 @@ from nppsim.physics.segments import (
     clamped_cell,
     closest_point,
     is_open,
-    looks_at,
     nearest_surface,
+    searches,
     settles,
     sweep_to,
 )
 from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 
 SUBSTEPS = 4  # rounds of contacts per frame
-NOTHING_LOOKED_AT = (0.0, 0.0, 0.0, 0.0)  # placeholder for a result of ``cells_around``, before the first query
+NO_CELLS = (0.0, 0.0, 0.0, 0.0)  # placeholder for a result of ``cells_around``, before the first query
 SWEEP_RADIUS = 5.0  # px; the circle that is swept along the move
 MAX_PUSHES = 32  # greatest number of pushes out of surfaces per substep
 LEAST_PUSH = 1e-7  # px; a smaller depth is no overlap
@@ -144,8 +144,8 @@ def collide(ninja, entities, movers, world, level):
     if not blocks and is_short and near[cell_at(x, y)] & (s.NEAR_SEGMENTS | s.NEAR_ONE_WAYS) == 0:
         _fly(ninja, x, y)
         return True
-    # Settled: a query of the cells ``looked_at`` at the ninja's position would find nothing that pushes it.
-    settled, looked_at, no_wall = False, NOTHING_LOOKED_AT, False
+    # Settled: a query of the cells ``searched`` at the ninja's position would find nothing that pushes it.
+    settled, searched, no_wall = False, NO_CELLS, False
     for _ in range(SUBSTEPS):
         before_x, before_y, contacts = x, y, 0
         if has_bodies:
@@ -162,21 +162,21 @@ def collide(ninja, entities, movers, world, level):
             x, y = start_x + 1.0 * wx, start_y + 1.0 * wy
             if x == before_x and y == before_y:
                 break
-            if looks_at(x, y, s.RADIUS, looked_at):
+            if searches(x, y, s.RADIUS, searched):
                 continue
         x, y, found = sweep_to(start_x, start_y, wx, wy, SWEEP_RADIUS, s.RADIUS, segments, cell_start, first, entities)
-        x, y, vx, vy, pushes, settled, looked_at, no_wall = _push_out(
+        x, y, vx, vy, pushes, settled, searched, no_wall = _push_out(
             ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, first, entities
         )
         if contacts + pushes == 0 and x == before_x and y == before_y:
             break  # a fixed point
     ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
-    return no_wall and looks_at(x, y, WALL_REACH, looked_at)
+    return no_wall and searches(x, y, WALL_REACH, searched)
 
 
 @inlined
 def _fly(ninja, x, y):
-    """Run the substeps of a ninja with nothing to touch: the rounding of the sweep."""
+    """Run the substeps of a ninja that touches nothing; only the rounding of the sweep changes its position."""
     start_x, start_y = ninja["start_x"], ninja["start_y"]
     for _ in range(SUBSTEPS):
         x = start_x + (x - start_x)
@@ -184,19 +184,19 @@ def _fly(ninja, x, y):
     ninja["x"], ninja["y"] = x, y
 
 
-@inlined
+@merged
 def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, first, entities):
     """Push the ninja out of the surfaces that it overlaps, nearest first.
 
     found: result of ``nearest_surface`` at (x, y).
-    Returns (x, y, vx, vy, number of pushes, settled, looked_at, no_wall); the last three are those of ``collide``.
+    Returns (x, y, vx, vy, number of pushes, settled, searched, no_wall); the last three are those of ``collide``.
     """
-    settled, looked_at, no_wall, pushes = False, NOTHING_LOOKED_AT, False, 0
+    settled, searched, no_wall, pushes = False, NO_CELLS, False, 0
     for _ in range(MAX_PUSHES):
         if pushes > 0:
             found = nearest_surface(x, y, s.RADIUS, segments, cell_start, first, entities)
         result, point_x, point_y, side, best, others, beside = found
-        looked_at = cells_around(x, y, s.RADIUS)
+        searched = cells_around(x, y, s.RADIUS)
         if result == 0:
             settled = no_wall = True
             break
@@ -219,11 +219,11 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
             vx, vy = c * dy, c * -dx
         count_contact(ninja, dy, nx, ny)
         pushes += 1
-        settled = looks_at(x, y, s.RADIUS, looked_at) and settles(s.RADIUS, depth, result, side, best, others)
+        settled = searches(x, y, s.RADIUS, searched) and settles(s.RADIUS, depth, result, side, best, others)
         if settled:
             no_wall = _rules_out_wall(depth, beside)
             break
-    return x, y, vx, vy, pushes, settled, looked_at, no_wall
+    return x, y, vx, vy, pushes, settled, searched, no_wall
 
 
 @inlined

@@ -2,11 +2,17 @@
 
 import math
 
+import numpy as np
+
 from nppsim._kernel import kernel
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.segments import impact_segment
 
 RAY_LENGTH = 2000.0  # px, longer than the stage's diagonal
+ANY_DOOR, CLOSED_DOORS = (
+    np.True_,
+    np.False_,
+)  # values of ``any_door``; Numba would compile ``ray_length`` for each literal
 DOOR_OVERHANG = 2.0 * TILE  # px along a ray; more than a door can be outside of the cell that lists it
 
 

@@ -33,7 +33,7 @@ FRONT_BONUS = 0.1  # px^2 subtracted from the squared distance of front faces
 CLEARLY_FARTHER = 0.2  # px^2, more than FRONT_BONUS; a bounding box farther by this cannot contain the nearest point
 SWEEP_MARGIN = 1.0  # px around a swept circle; cells within it are searched
 SIDE = float(TILE)  # px, side of a cell
-LEAST_WAY = 0.0001  # px^2; a move whose squared length is at most this hits nothing
+LEAST_MOVE = 0.0001  # px^2; a move whose squared length is at most this hits nothing
 
 # Margins of shortcuts, far above any rounding error.
 BOX_MARGIN = 0.01  # px around bounding boxes
@@ -156,7 +156,7 @@ def cells_around(x, y, radius):
 
 
 @inlined
-def looks_at(x, y, radius, cells):
+def searches(x, y, radius, cells):
     """Return True if a query searches exactly the ``cells``, see ``cells_around``; False if it reaches beyond the stage."""
     left, right, top, bottom = cells
     left, right = (x - radius) - left, (x + radius) - right
@@ -179,12 +179,12 @@ def settles(radius, depth, result, side, best, others):
 
 
 @inlined
-def way_is_free(wx, wy, query_radius, radius, best, others):
+def move_is_free(wx, wy, query_radius, radius, best, others):
     """Return True if a sweep by (wx, wy) of a circle with ``radius`` hits no segment.
 
     query_radius, best, others: argument and results of a ``nearest_surface`` at the end of the sweep.
     """
-    # A move shorter than this searches only cells that the query has searched.
+    # A sweep shorter than this searches only cells that the query has searched.
     reach = query_radius - radius - SWEEP_MARGIN - BOX_MARGIN
     if not (abs(wx) < reach and abs(wy) < reach):
         return False
@@ -204,7 +204,7 @@ def impact_point(x, y, wx, wy, ax, ay, radius):
     k = ex * ex + ey * ey - radius * radius
     if k <= 0.0:
         return 0.0
-    if vv > LEAST_WAY and b < 0.0:
+    if vv > LEAST_MOVE and b < 0.0:
         root = b * b - vv * k
         if root >= 0.0:
             return (-b - math.sqrt(root)) / vv
@@ -239,12 +239,12 @@ def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
     outer, inner = ARC_RADIUS + radius, ARC_RADIUS - radius
     t = 1.0
     if ee > outer * outer:
-        if vv > LEAST_WAY and b < 0.0:
+        if vv > LEAST_MOVE and b < 0.0:
             root = b * b - vv * (ee - outer * outer)
             if root >= 0.0:
                 t = (-b - math.sqrt(root)) / vv
     elif ee < inner * inner:
-        if vv > LEAST_WAY:
+        if vv > LEAST_MOVE:
             t = min((-b + math.sqrt(b * b - vv * (ee - inner * inner))) / vv, 1.0)
     else:
         t = 0.0
@@ -256,6 +256,7 @@ def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
 @kernel
 def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
     """Time of impact of a circle that moves by (wx, wy) with one segment: its end points and its interior."""
+    ax, ay = float(ax), float(ay)
     dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
     kind = SHAPES[shape, KIND]
     if kind == LINE or kind == DOOR_LINE:
@@ -310,7 +311,7 @@ def sweep_to(x, y, wx, wy, sweep_radius, radius, segments, cell_start, first, en
     """
     to_x, to_y = x + 1.0 * wx, y + 1.0 * wy
     found = nearest_surface(to_x, to_y, radius, segments, cell_start, first, entities)
-    if not way_is_free(wx, wy, radius, sweep_radius, found[4], found[5]):
+    if not move_is_free(wx, wy, radius, sweep_radius, found[4], found[5]):
         t = sweep(x, y, wx, wy, sweep_radius, segments, cell_start, first, entities)
         if t != 1.0:
             to_x, to_y = x + t * wx, y + t * wy

@@ -17,12 +17,12 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import inlined, kernel
+from nppsim._kernel import inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics.grid import register
 from nppsim.physics.ninja import kill
-from nppsim.physics.rays import RAY_LENGTH, ray_gap, ray_length
+from nppsim.physics.rays import CLOSED_DOORS, RAY_LENGTH, ray_gap, ray_length
 from nppsim.physics.rules import OPEN_DOORS_BLOCK, ROCKETS_TURN_BACK
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import RADIUS, UNREGISTERED
@@ -92,7 +92,7 @@ def think_shooter(ninja, shooter, home, target, entities, world, level):
         _think_laser_drone(ninja, shooter, target, entities, world, level)
 
 
-@inlined
+@merged
 def _enter(shooter, state):
     shooter["state"], shooter["timer"] = state, 0
 
@@ -132,7 +132,7 @@ def _unit(dx, dy):
 
 
 # --------------------------------------------------------------------------------------------------------------- rockets
-@kernel
+@merged
 def _think_rocket(ninja, rocket, home, target, entities, world, level):
     if rocket["state"] == FIRING:
         _fly(ninja, rocket, home, target, entities, world, level)
@@ -148,13 +148,13 @@ def _think_rocket(ninja, rocket, home, target, entities, world, level):
         _enter(rocket, PREFIRE)
 
 
-@kernel
+@merged
 def _fly(ninja, rocket, home, target, entities, world, level):
     """Accelerate, move and steer towards the ninja's expected position; explode at walls and closed doors."""
     rocket["timer"] = min(rocket["timer"] + 1, len(ROCKET_SPEEDS) - 1)
     step = ROCKET_SPEEDS[rocket["timer"]]
     ux, uy = rocket["vx"], rocket["vy"]
-    if ray_length(rocket["x"], rocket["y"], ux, uy, step, False, entities, world, level) < step:
+    if ray_length(rocket["x"], rocket["y"], ux, uy, step, CLOSED_DOORS, entities, world, level) < step:
         explode(rocket, home)
         return
     rocket["x"] += step * ux
@@ -183,7 +183,7 @@ def explode(rocket, home):
 
 
 # --------------------------------------------------------------------------------------------------------- gauss turrets
-@kernel
+@merged
 def _think_gauss(ninja, turret, target, entities, world, level):
     turret["timer"] += 1
     x, y, state = turret["x"], turret["y"], turret["state"]
@@ -207,7 +207,7 @@ def _think_gauss(ninja, turret, target, entities, world, level):
         _enter(turret, TARGETING if target and sees(ninja, x, y, entities, world, level) else WATCHING)
 
 
-@kernel
+@merged
 def _aim(ninja, turret):
     """Move the crosshair towards the ninja's expected position; fix it after enough time close to the ninja."""
     dx = ninja["x"] + LEAD * ninja["vx"] - turret["target_x"]
@@ -224,7 +224,7 @@ def _aim(ninja, turret):
 
 
 # ---------------------------------------------------------------------------------------------------------------- drones
-@kernel
+@merged
 def _think_chaingun(ninja, drone, target, entities, world, level):
     drone["timer"] += 1
     state = drone["state"]
@@ -251,7 +251,7 @@ def chaingun_direction(drone):
     return _unit(drone["vx"] + side * -drone["vy"], drone["vy"] + side * drone["vx"])
 
 
-@kernel
+@merged
 def _think_laser_drone(ninja, drone, target, entities, world, level):
     drone["timer"] += 1
     state = drone["state"]

@@ -108,8 +108,8 @@ MOVER_DTYPE = np.dtype(
         ("direction", "i1"),  # drones: 0 right, 1 down, 2 left, 3 up; thwumps: facing sign; lasers: sign of the motion
         ("timer", "u1"),  # shooters: frames in the current state
         ("push_x", "i1"), ("push_y", "i1"),  # shove thwumps: normal of the triggered face
-        # 1 if: shove thwumps: touched in this frame; surface lasers: at a vertex; death balls: stuck on a surface; chaingun
-        # drones: the shots sweep clockwise.
+        # 1 if a shove thwump is touched in this frame, a surface laser is at a vertex, a death ball is stuck on a surface, or
+        # the shots of a chaingun drone sweep clockwise.
         ("flag", "i1"),
     ],
     align=True,

@@ -1,7 +1,7 @@
 """One frame, in the order of docs/physics.md, section 5.  Section numbers refer to that page."""
 
 from nppsim import _phases as clock
-from nppsim._kernel import inlined, kernel
+from nppsim._kernel import inlined, kernel, merged
 from nppsim.actions import JUMP, LEFT, RIGHT, SELF_DESTRUCT
 from nppsim.physics import state as s
 from nppsim.physics.entities import interact, think
@@ -47,7 +47,7 @@ def start(ninja, entities, movers, world, level):
         movers[m] = world.mover[first + m]
 
 
-@inlined
+@merged
 def tick(ninja, entities, movers, trail, world, input_byte, laps=None):
     """Advance one environment by one frame, and append to the trail if the level has evil ninjas.
 

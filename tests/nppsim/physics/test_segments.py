@@ -218,7 +218,7 @@ def test_a_query_looks_at_the_cells_of_another_exactly_where_their_numbers_are_t
     clamped = [
         min(max(number, 0), len(cells) - 1) for number, cells in zip(numbers(*query, 10.0), on_stage, strict=True)
     ]
-    same = kernels.looks_at(*then, 10.0 + more, kernels.cells_around(*query, 10.0))
+    same = kernels.searches(*then, 10.0 + more, kernels.cells_around(*query, 10.0))
     assert same == (now == clamped)  # beyond the stage the numbers are other ones: not said there
 
 
