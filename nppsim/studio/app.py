@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from anyio import CapacityLimiter
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -38,7 +39,7 @@ class Studio:
     leaderboard: best runs; by default in memory.
     sessions: games, one per open play socket.
     roster: agents, and the displayed experiment.
-    watching: open watch sockets.
+    watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
     editors: open editors.
     """
 
@@ -55,7 +56,8 @@ class Studio:
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.sessions: set[sessions.Session] = set()
         self.roster = roster or Roster()
-        self.watching = watching.Watching()
+        self.watchers: set[watching.Watcher] = set()
+        self.limiter = CapacityLimiter(watching.THREADS)
         self.editors: set[editing.Checker] = set()
 
 
@@ -68,7 +70,7 @@ def create_app(studio: Studio, access: Access) -> Starlette:
     return app
 
 
-async def answered(job: Callable[..., Any], *arguments: Any) -> JSONResponse:
+async def respond(job: Callable[..., Any], *arguments: Any) -> JSONResponse:
     """Run a function in a thread, so that live games continue, and return its result as JSON."""
     return JSONResponse(await run_in_threadpool(job, *arguments))
 
@@ -121,17 +123,17 @@ async def state(request: Request) -> JSONResponse:
 
 async def levels(request: Request) -> JSONResponse:
     """Return the gallery."""
-    return await answered(_studio(request).library.levels)
+    return await respond(_studio(request).library.levels)
 
 
 async def level(request: Request) -> JSONResponse:
     """Return a level document."""
-    return await answered(_studio(request).library.document, request.path_params["id"])
+    return await respond(_studio(request).library.document, request.path_params["id"])
 
 
 async def best(request: Request) -> JSONResponse:
     """Return the best runs of a level."""
-    return await answered(_studio(request).leaderboard.best, request.path_params["id"])
+    return await respond(_studio(request).leaderboard.best, request.path_params["id"])
 
 
 async def level_file(request: Request) -> Response:
@@ -146,12 +148,12 @@ async def level_file(request: Request) -> Response:
 async def open_file(request: Request) -> JSONResponse:
     """Open the file in the body of the request; its name is in the header X-File-Name."""
     name = unquote(request.headers.get("x-file-name", ""))
-    return await answered(_studio(request).library.open, await request.body(), name)
+    return await respond(_studio(request).library.open, await request.body(), name)
 
 
 async def replays(request: Request) -> JSONResponse:
     """Return the list of replays."""
-    return await answered(_studio(request).library.replays)
+    return await respond(_studio(request).library.replays)
 
 
 async def replay_run(request: Request) -> JSONResponse:
@@ -162,13 +164,13 @@ async def replay_run(request: Request) -> JSONResponse:
         replay, label = library.replay(request.path_params["number"])
         return library.run(replay.level, replay.inputs, label)
 
-    return await answered(run)
+    return await respond(run)
 
 
 async def recordings(request: Request) -> JSONResponse:
     """Return the stored runs and the folder of demonstrations."""
     studio = _studio(request)
-    return await answered(
+    return await respond(
         lambda: {"recordings": studio.recordings.cards(), "demonstrations": studio.demonstrations.summary()}
     )
 
@@ -178,7 +180,7 @@ async def recording_run(request: Request) -> JSONResponse:
     studio = _studio(request)
     run = studio.recordings.recording(request.path_params["number"])
     studio.library.add(run.level)
-    return await answered(studio.library.run, run.level, run.inputs, run.label)
+    return await respond(studio.library.run, run.level, run.inputs, run.label)
 
 
 async def recording_file(request: Request) -> Response:
@@ -214,7 +216,7 @@ async def add_demonstration(request: Request) -> JSONResponse:
         studio.recordings.saved(run.number)
         return added
 
-    return await answered(add)
+    return await respond(add)
 
 
 routes: list[BaseRoute] = [

@@ -62,11 +62,11 @@ from nppsim.compile import LevelGeometry
 from nppsim.levels import kinds
 from nppsim.levels.level import MODE, ORIENTATION, POSITION_UNIT, TYPE, Level, is_left_out
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
-from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.outcomes import UNFINISHED
 from nppsim.physics.aims import write_aims
-from nppsim.physics.state import CELEBRATING, DEAD, NINJA_DTYPE
+from nppsim.physics.state import NINJA_DTYPE
 from nppsim.studio.errors import StudioError
-from nppsim.studio.game import Game
+from nppsim.studio.game import OUTCOMES, Game
 
 Document = dict[str, Any]
 
@@ -86,7 +86,6 @@ _STATE_OF_MOVER = (
 _FIELDS = list(NINJA_DTYPE.fields or ())
 _FRAME, _STATE, _GOLD = map(_FIELDS.index, ("frame", "state", "gold"))
 _NINJA = [_FIELDS.index(name) for name in ("x", "y", "vx", "vy", "state", "floor_x", "floor_y", "airborne")]
-_OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}
 
 
 def level_document(bank: LevelBank, *, name: str = "", category: str | None = None, par: int | None = None) -> Document:
@@ -163,9 +162,9 @@ class FrameWriter:
         self._mover = mover
         self._numbers = np.where(np.isin(kind, kinds.AIMING), 5, 2).tolist()  # number of coordinates per entity
         self._places = np.concatenate([geometry.entity_xy, np.zeros((self._count, 3))], axis=1)
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Include all entities in the next frame document; to be called after a jump in time."""
         self._memory = b""  # bytes of the entities and movers at the last call of ``changes``
         self._before: tuple[np.ndarray, np.ndarray] | None = None
@@ -181,7 +180,7 @@ class FrameWriter:
             "f": fields[_FRAME],
             "n": [fields[i] for i in _NINJA],
             "i": int(input_byte),
-            "o": _OUTCOMES.get(fields[_STATE], UNFINISHED),
+            "o": OUTCOMES.get(fields[_STATE], UNFINISHED),
             "g": fields[_GOLD],
         }
         if self._before is None:

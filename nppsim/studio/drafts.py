@@ -13,7 +13,7 @@ the entities by kind, as the game does.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,10 +62,6 @@ class Finding:
     severity: str
     text: str
     at: tuple[int, int] | None = None
-
-    def document(self) -> dict:
-        """Return the finding as a dictionary for JSON."""
-        return asdict(self)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@
 The socket /ws/edit takes two messages; a new one cancels the work for earlier ones.  Answers repeat its "number".
 
     {"check": draft, "number"}         -> {"findings"}; then, for a valid level, {"search": {"state"}}.  The state is first
-                                          "starting" or "searching", then "found" (with the answer of ``trial``), "none",
+                                          "starting" or "searching", then "found" (with the planner's answer), "none",
                                           "barred" (no path leads to an exit), "timeout" or "failed" (with "why")
     {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries", "of"}} as the agent's episodes end
 """
@@ -19,6 +19,7 @@ import itertools
 import json
 import re
 from contextlib import closing, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from nppsim.outcomes import NAMES, WON
 from nppsim.reading import mismatch, parse_json
 from nppsim.studio.drafts import draft_of, findings, level_of
 from nppsim.studio.errors import StudioError
-from nppsim.studio.trial import TrialError, Trials
+from nppsim.studio.planner_process import PlannerError, PlannerProcess
 
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
@@ -119,12 +120,12 @@ class Checker:
     """Checks of one open editor.
 
     socket: socket for the answers.
-    trials: planner process of this editor.
+    planner: planner process of this editor.
     """
 
     def __init__(self, socket: WebSocket):
         self._socket = socket
-        self.trials = Trials()
+        self.planner = PlannerProcess()
         self._search_task: asyncio.Task | None = None
         self._tries_task: asyncio.Task | None = None
 
@@ -134,28 +135,28 @@ class Checker:
         shape = {"tries": {}, "agent": str, "number": int} if tries else {"check": {}, "number": int}
         if wrong := mismatch(message, shape):
             raise StudioError(f"the message is wrong at {wrong} (docs/lab/studio.md)")
-        await _give_up(self._tries_task)
+        await _cancel(self._tries_task)
         if tries:
             level = level_of(message["tries"])
             self._tries_task = asyncio.create_task(self._try(level, message["agent"], message["number"]))
         else:
-            await _give_up(self._search_task)
+            await _cancel(self._search_task)
             await self._check(message)
 
     async def _check(self, message: dict) -> None:
         number = message["number"]
         found = await run_in_threadpool(findings, message["check"])
-        await self._send(number, findings=[finding.document() for finding in found])
+        await self._send(number, findings=[asdict(finding) for finding in found])
         if not any(finding.severity == "error" for finding in found):
             self._search_task = asyncio.create_task(self._search(level_of(message["check"]), number))
 
     async def _search(self, level: Level, number: int) -> None:
-        await self._send(number, search={"state": "searching" if self.trials.ready else "starting"})
+        await self._send(number, search={"state": "searching" if self.planner.ready else "starting"})
         try:
-            answer = await self.trials.finish(level)
+            answer = await self.planner.search(level)
         except TimeoutError:
             answer = {"state": "timeout"}
-        except TrialError as error:
+        except PlannerError as error:
             answer = {"state": "failed", "why": str(error)}
         else:
             answer["state"] = "found" if answer["par"] else "none" if answer["reachable"] else "barred"
@@ -178,12 +179,12 @@ class Checker:
 
     async def close(self) -> None:
         """Cancel all work and end the planner process."""
-        await _give_up(self._tries_task)
-        await _give_up(self._search_task)
-        await self.trials.close()
+        await _cancel(self._tries_task)
+        await _cancel(self._search_task)
+        await self.planner.close()
 
 
-async def _give_up(work: asyncio.Task | None) -> None:
+async def _cancel(work: asyncio.Task | None) -> None:
     if work is not None:
         work.cancel()
         with suppress(asyncio.CancelledError, WebSocketDisconnect):

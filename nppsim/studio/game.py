@@ -15,10 +15,10 @@ from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.planner.kernels import begin, play_on
+from nppsim.planner.kernels import play_on
 from nppsim.planner.search import first_state
 
-_OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}
+OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}  # state of the ninja -> outcome; others: UNFINISHED
 
 
 class Game:
@@ -60,17 +60,13 @@ class Game:
     @property
     def outcome(self) -> str:
         """ "running", "won" or "died"."""
-        return _OUTCOMES.get(int(self.ninja["state"]), UNFINISHED)
+        return OUTCOMES.get(int(self.ninja["state"]), UNFINISHED)
 
     def play(self, inputs: np.ndarray) -> int:
         """Play inputs (uint8[frames]) until they end, or a win or death; return the number of frames played."""
         if self.outcome != UNFINISHED:
             return 0
         return play_on(self._state, self.bank.world, inputs.copy())  # a read-only array would compile the kernel again
-
-    def restart(self) -> None:
-        """Start the level again."""
-        begin(self._state, self.bank.world)
 
     def snapshot(self) -> np.ndarray:
         """Return a copy of the complete state, uint8[B]."""

@@ -164,7 +164,7 @@ class Demonstrations:
         Returns {"added": {"file", "frames", "retimed", "deviation_px"}, "demonstrations": ``summary``}.
         Raises StudioError for a run that the training would leave out.
         """
-        inputs, retimed, deviation_px = examined(recording.inputs, bank)
+        inputs, retimed, deviation_px = check_demonstration(recording.inputs, bank)
         replay = Replay(bank.levels[0], inputs, success=True)
         file = self.folder / _folder_name(recording.category) / f"{replay.fingerprint}.replay"
         with self._lock:
@@ -211,7 +211,7 @@ class Demonstrations:
         return found, problems
 
 
-def examined(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, float]:
+def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, float]:
     """Check a run on a bank with a single level; return (inputs up to the exit, retimed, mean deviation in px).
 
     retimed: True if the run does not already have one action per FRAME_SKIP frames, as the training needs.

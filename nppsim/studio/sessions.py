@@ -34,7 +34,6 @@ _TRY_LATER = 1013  # WebSocket close code "try again later"
 _SHAPES: dict[str, Any] = {
     "step": [int],
     "rewind": int,
-    "restart": bool,
     "keep": {"label": str},
     "score": {"name": str},
     "start": str,
@@ -51,7 +50,7 @@ class Session:
 
     def __init__(self, library: Library, recordings: Recordings, leaderboard: Leaderboard):
         self._library, self._recordings, self._leaderboard = library, recordings, leaderboard
-        self._game: Game | None = None
+        self._started = False
 
     def answer(self, message: Any) -> Document:
         """Handle a message from the page and return the answer.
@@ -67,21 +66,20 @@ class Session:
             raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
         if verb == "start":
             return self._start(message["start"], _bytes(message.get("inputs", "")))
-        if self._game is None:
+        if not self._started:
             raise StudioError("no level has been started on this socket")
-        verbs_of_a_game: dict[str, Callable[[Any], Document]] = {
+        handlers: dict[str, Callable[[Any], Document]] = {
             "step": self._step,
             "rewind": self._rewind,
-            "restart": lambda _: self._rewind(0),
             "keep": lambda about: self._keep(about["label"]),
             "score": lambda about: self._score(about["name"]),
         }
-        return verbs_of_a_game[verb](message[verb])
+        return handlers[verb](message[verb])
 
     def _start(self, id: str, inputs: np.ndarray) -> Document:
         bank = self._library.bank(id)
         _check_length(len(inputs))
-        self._game, self._id = Game(bank), id
+        self._game, self._id, self._started = Game(bank), id, True
         self._writer = FrameWriter(bank.compiled[0])
         self._inputs = bytearray()
         self._snapshots = [self._game.snapshot()]
@@ -90,7 +88,6 @@ class Session:
         return {"level": id, "frame": self._frame(all=True)}
 
     def _step(self, inputs: list[int]) -> Document:
-        assert self._game is not None
         if len(inputs) > MAX_STEP or any(not 0 <= byte <= 15 for byte in inputs):
             raise StudioError(f"step takes at most {MAX_STEP} input bytes, each 0 to 15")
         _check_length(len(self._inputs) + len(inputs))
@@ -102,7 +99,6 @@ class Session:
         return {"frames": frames}
 
     def _rewind(self, frame: int) -> Document:
-        assert self._game is not None
         if not 0 <= frame <= len(self._inputs):
             raise StudioError(f"cannot rewind to frame {frame}: give one from 0 to {len(self._inputs)}")
         snapshot = frame // self._every
@@ -113,7 +109,6 @@ class Session:
         return {"frame": self._frame(all=True)}
 
     def _keep(self, label: str) -> Document:
-        assert self._game is not None
         if len(label) > MAX_LABEL:
             raise StudioError(f"the label has {len(label)} characters; at most {MAX_LABEL} are allowed")
         if not label.isprintable():
@@ -124,7 +119,6 @@ class Session:
 
     def _score(self, name: str) -> Document:
         """Add the run that has just won to the leaderboard; return the best runs of the level."""
-        assert self._game is not None
         if self._game.outcome != NAMES[WON]:
             raise StudioError("the run has not won, so it has no score")
         if not 0 < len(name) <= MAX_LABEL:
@@ -134,7 +128,6 @@ class Session:
 
     def _play(self, inputs: np.ndarray) -> int:
         """Play inputs, store them and the snapshots that fall due, and return the number of frames played."""
-        assert self._game is not None
         played = 0
         while played < len(inputs):
             part = inputs[played : played + self._every - len(self._inputs) % self._every]
@@ -148,9 +141,8 @@ class Session:
         return played
 
     def _frame(self, all: bool = False) -> Document:
-        assert self._game is not None
         if all:
-            self._writer.forget()
+            self._writer.reset()
         game, led_here = self._game, self._inputs[-1] if self._inputs else 0
         return self._writer.frame(game.ninja, game.entities, game.movers, led_here)
 

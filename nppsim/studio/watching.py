@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import numpy as np
-from anyio import CancelScope, CapacityLimiter, Event, Lock, to_thread
+from anyio import CancelScope, Event, Lock, to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -31,7 +31,7 @@ from nppsim.studio.episodes import Episode, layout_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
 from nppsim.studio.leaderboard import AGENT, PLANNER
-from nppsim.studio.trial import Trials
+from nppsim.studio.planner_process import PlannerProcess
 
 AHEAD = 600  # frames that an agent may play ahead of the displayed frame
 PART = 40  # minimum number of frames per message
@@ -54,12 +54,12 @@ _SHAPES: dict[str, Any] = {
 
 
 class Watcher:
-    """Jobs of one socket.  limiter: limits the threads of all sockets together."""
+    """Jobs of one watch socket."""
 
-    def __init__(self, socket: WebSocket, limiter: CapacityLimiter):
-        self._socket, self._studio, self._limiter = socket, socket.app.state.studio, limiter
+    def __init__(self, socket: WebSocket):
+        self._socket, self._studio = socket, socket.app.state.studio
         self._sending = Lock()
-        self._trials = Trials()
+        self._planner = PlannerProcess()
         self._jobs: dict[str, CancelScope] = {}
         self._at, self._moved = 0, Event()
 
@@ -70,7 +70,7 @@ class Watcher:
                 while (received := await self._socket.receive())["type"] == "websocket.receive":
                     data = (received.get("text") or "").encode() or received.get("bytes") or b""
                     try:
-                        verb, request = _understood(data)
+                        verb, request = _parse(data)
                     except StudioError as error:
                         await self._send({"error": str(error)})
                         continue
@@ -87,7 +87,7 @@ class Watcher:
                 group.cancel_scope.cancel()
         finally:
             with CancelScope(shield=True):
-                await self._trials.close()
+                await self._planner.close()
 
     async def _do(self, kind: str, request: Document, scope: CancelScope) -> None:
         with scope:
@@ -101,21 +101,21 @@ class Watcher:
             with suppress(WebSocketDisconnect):  # ``serve`` receives the disconnection and ends
                 await self._socket.send_text(json.dumps(document))
 
-    async def _beside(self, job: Any, *arguments: Any) -> Any:
+    async def _in_thread(self, job: Any, *arguments: Any) -> Any:
         """Run a function in one of the threads and return its result."""
-        return await to_thread.run_sync(job, *arguments, limiter=self._limiter)
+        return await to_thread.run_sync(job, *arguments, limiter=self._studio.limiter)
 
     # ------------------------------------------------------------------------------------------------ runs side by side
     async def _show(self, request: Document) -> None:
         self._at = 0
-        bank = await self._beside(self._studio.library.bank, request["level"])
+        bank = await self._in_thread(self._studio.library.bank, request["level"])
         pressed: dict[int, np.ndarray] = {}
         async with anyio.create_task_group() as group:
             for number, run in enumerate(request["runs"]):
                 group.start_soon(self._play, {"watch": request["number"], "run": number}, run, bank, pressed)
         for number in sorted(pressed)[1:]:
             first = min(pressed)
-            difference = await self._beside(_difference, bank.levels[0], pressed[first], pressed[number])
+            difference = await self._in_thread(_difference, bank.levels[0], pressed[first], pressed[number])
             await self._send({"watch": request["number"], "runs": [first, number], "difference": difference})
 
     async def _play(self, head: Document, run: Document, bank: LevelBank, pressed: dict[int, np.ndarray]) -> None:
@@ -125,9 +125,9 @@ class Watcher:
                 pressed[head["run"]] = await self._play_agent(head, run, bank)
                 return
             inputs, label = await (self._planned(bank) if "planner" in run else self._recorded(run, bank))
-            writer = await self._beside(RunWriter, bank)
+            writer = await self._in_thread(RunWriter, bank)
             await self._send(head | {"label": label, "start": writer.start})
-            part = await self._beside(writer.play, inputs)
+            part = await self._in_thread(writer.play, inputs)
         except UserError as error:
             await self._send(head | {"error": str(error)})
             return
@@ -137,16 +137,16 @@ class Watcher:
         pressed[head["run"]] = inputs[: part["frames"]]
 
     async def _play_agent(self, head: Document, run: Document, bank: LevelBank) -> np.ndarray:
-        agent = await self._beside(self._studio.roster.agent, run["agent"])
+        agent = await self._in_thread(self._studio.roster.agent, run["agent"])
         settings = {"seed": run["seed"], "deterministic": run["deterministic"]}
-        episode = await self._beside(lambda: Episode(bank, agent, **settings))
+        episode = await self._in_thread(lambda: Episode(bank, agent, **settings))
         about = {"facts": dict(agent.facts), "layout": layout_document(agent.observations)}
         await self._send(head | {"label": agent.name, "start": episode.start} | about)
         try:
             while episode.outcome is None:
                 while episode.frame > self._at + AHEAD:
                     await self._moved.wait()
-                parts = await self._beside(episode.play, PART)
+                parts = await self._in_thread(episode.play, PART)
                 await self._send(head | {"parts": parts, "over": episode.outcome})
         finally:
             episode.close()
@@ -157,20 +157,20 @@ class Watcher:
         """Add the run to the leaderboard if it has won."""
         if game.outcome == NAMES[WON]:
             level, gold = bank.levels[0].fingerprint, int(game.ninja["gold"])
-            await self._beside(self._studio.leaderboard.add, level, kind, name, game.frame, gold)
+            await self._in_thread(self._studio.leaderboard.add, level, kind, name, game.frame, gold)
 
     async def _planned(self, bank: LevelBank) -> tuple[np.ndarray, str]:
         try:
-            found = await self._trials.finish(bank.levels[0])
+            found = await self._planner.search(bank.levels[0])
         except TimeoutError as error:
             raise StudioError("the planner searched for half a minute and found no run") from error
         if found["par"] is None:
             raise StudioError("the planner found no run of this level")
-        return _inputs(found["inputs"]), "planner"
+        return np.frombuffer(base64.b64decode(found["inputs"]), np.uint8), "planner"
 
     async def _recorded(self, run: Document, bank: LevelBank) -> tuple[np.ndarray, str]:
         if "replay" in run:
-            replay, label = await self._beside(self._studio.library.replay, run["replay"])
+            replay, label = await self._in_thread(self._studio.library.replay, run["replay"])
             level, inputs = replay.level, replay.inputs
         else:
             stored = self._studio.recordings.recording(run["recording"])
@@ -185,24 +185,24 @@ class Watcher:
         if request["level"] is not None:
             ids = [request["level"]]
         else:
-            cards = (await self._beside(library.levels))["levels"]
+            cards = (await self._in_thread(library.levels))["levels"]
             ids = [card["id"] for card in cards if card["category"] == request["category"]]
             if not ids:
                 raise StudioError(f"there are no levels of the category {request['category']!r}", 404)
         ids = [ids[k * len(ids) // MAX_LEVELS] for k in range(MAX_LEVELS)] if len(ids) > MAX_LEVELS else ids
         each = -(-request["episodes"] // len(ids))
-        agent = await self._beside(self._studio.roster.agent, request["agent"])
-        levels: list[Level] = [(await self._beside(library.level, id)).level for id in ids]
+        agent = await self._in_thread(self._studio.roster.agent, request["agent"])
+        levels: list[Level] = [(await self._in_thread(library.level, id)).level for id in ids]
         head = {"deaths": request["number"]}
         with closing(agent.tries(levels, each)) as endings:
             await self._send(head | {"levels": ids, "episodes": each * len(ids)})
-            while group := await self._beside(lambda: list(itertools.islice(endings, _TOGETHER))):
+            while group := await self._in_thread(lambda: list(itertools.islice(endings, _TOGETHER))):
                 rows = [[one.level, one.outcome, one.frames, round(one.x, 1), round(one.y, 1)] for one in group]
                 await self._send(head | {"endings": rows})
         await self._send(head | {"counted": each * len(ids)})
 
 
-def _understood(data: bytes) -> tuple[str, Any]:
+def _parse(data: bytes) -> tuple[str, Any]:
     """Return the verb and the request of a message.  Raises StudioError for a message that violates the protocol."""
     message = parse_json(data, "the message", StudioError, _HELP)
     verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
@@ -233,35 +233,23 @@ def _difference(level: Level, a: np.ndarray, b: np.ndarray) -> Document:
     return asdict(difference)
 
 
-def _inputs(text: str) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), np.uint8)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Routes
 
 
-class Watching:
-    """State that the watch sockets of a studio share.  limiter: limits their threads."""
-
-    def __init__(self) -> None:
-        self.open: set[Watcher] = set()
-        self.limiter = CapacityLimiter(THREADS)
-
-
 async def watch(socket: WebSocket) -> None:
     """Serve one watch socket until it closes."""
-    watching: Watching = socket.app.state.studio.watching
+    watchers: set[Watcher] = socket.app.state.studio.watchers
     await socket.accept()
-    if len(watching.open) >= MAX_WATCHERS:
+    if len(watchers) >= MAX_WATCHERS:
         await socket.close(_TRY_LATER, f"{MAX_WATCHERS} tabs watch already; close some")
         return
-    watcher = Watcher(socket, watching.limiter)
-    watching.open.add(watcher)
+    watcher = Watcher(socket)
+    watchers.add(watcher)
     try:
         await watcher.serve()
     finally:
-        watching.open.discard(watcher)
+        watchers.discard(watcher)
 
 
 async def _agents(request: Request) -> JSONResponse:

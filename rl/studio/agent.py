@@ -59,7 +59,7 @@ class WatchedAgent:
 
     def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
         """Play one episode; see ``Agent``."""
-        policy, heard = _own(self._policy)
+        policy, outputs = _independent_copy(self._policy)
         player = player_of(policy, 1)
         sim = BatchSimulator(
             [level],
@@ -86,9 +86,9 @@ class WatchedAgent:
             frames = int((sim.episode["frames"] if over else sim.state.ninja["frame"])[0])
             yield Decision(
                 seen=seen,
-                probabilities=heard.probabilities,
-                value=heard.value,
-                entropy=heard.entropy,
+                probabilities=outputs.probabilities,
+                value=outputs.value,
+                entropy=outputs.entropy,
                 action=int(action[0]),
                 inputs=np.full(frames - frames_before, ACTION_INPUT[action[0]], np.uint8),
                 terms=dict(zip(TERMS, (terms - before).tolist(), strict=True)),
@@ -103,7 +103,7 @@ class WatchedAgent:
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
     ) -> Generator[Ending, None, None]:
         """Play episodes on each level; see ``Agent``.  Equal arguments give equal results."""
-        policy, _ = _own(self._policy)
+        policy, _ = _independent_copy(self._policy)
         width, number = max(TOGETHER // episodes, 1), 0
         for first in range(0, len(levels), width):
             group = levels[first : first + width]
@@ -126,7 +126,7 @@ class WatchedAgent:
                     yield Ending(first + one.level_index, one.outcome, one.frames, x, y)
 
 
-class _Heard:
+class _Outputs:
     """Network outputs of a policy for its latest decision.
 
     probabilities: float32[6], probabilities of the actions.
@@ -138,28 +138,28 @@ class _Heard:
     entropy: float
     value: float
 
-    def hear(self, logits: torch.Tensor) -> None:
+    def record(self, logits: torch.Tensor) -> None:
         """Store the probabilities and entropy of logits, float32[1, 6]."""
         logged = torch.log_softmax(logits[0].double(), dim=0)
         self.probabilities = logged.exp().float().numpy()
         self.entropy = float(-(logged.exp() * logged).sum())
 
 
-class _HeardLayers(_Heard):
+class _HookedOutputs(_Outputs):
     """Network outputs of a checkpoint's policy, recorded by forward hooks."""
 
     def __init__(self, policy: NppPolicy):
-        policy.action_net.register_forward_hook(self._hear_actor)
-        policy.value_net.register_forward_hook(self._hear_critic)
+        policy.action_net.register_forward_hook(self._record_logits)
+        policy.value_net.register_forward_hook(self._record_value)
 
-    def _hear_actor(self, layer: torch.nn.Module, given: tuple, logits: torch.Tensor) -> None:
-        self.hear(logits)
+    def _record_logits(self, layer: torch.nn.Module, given: tuple, logits: torch.Tensor) -> None:
+        self.record(logits)
 
-    def _hear_critic(self, layer: torch.nn.Module, given: tuple, value: torch.Tensor) -> None:
+    def _record_value(self, layer: torch.nn.Module, given: tuple, value: torch.Tensor) -> None:
         self.value = float(value[0])
 
 
-class _HeardNetwork(_Heard, OnnxPolicy):
+class _RecordingNetwork(_Outputs, OnnxPolicy):
     """Network outputs of an exported network."""
 
     def __init__(self, network: OnnxPolicy):
@@ -170,18 +170,18 @@ class _HeardNetwork(_Heard, OnnxPolicy):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """See ``OnnxPolicy``."""
         logits, values, greedy = super().compute(obs, mask)
-        self.hear(torch.from_numpy(logits))
+        self.record(torch.from_numpy(logits))
         self.value = float(values[0])
         return logits, values, greedy
 
 
-def _own(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, _Heard]:
+def _independent_copy(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, _Outputs]:
     """Return an independent copy of a policy for one episode, and the record of its network outputs."""
     if isinstance(policy, OnnxPolicy):
-        network = _HeardNetwork(policy)
+        network = _RecordingNetwork(policy)
         return network, network
     own = copy.deepcopy(policy)
-    return own, _HeardLayers(own)
+    return own, _HookedOutputs(own)
 
 
 def _note(player: Player) -> str:

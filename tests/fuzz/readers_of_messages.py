@@ -47,7 +47,7 @@ def _messages_of_play(folder: Path) -> list[Path]:
     inputs = base64.b64encode(bytes(120)).decode()
     begin = {"start": min(card["id"] for card in Library().levels()["levels"])}
     steps = [begin | {"inputs": inputs}, {"step": [2, 2, 3]}, {"rewind": 61}, {"keep": {"label": "a run"}}]
-    write_json(folder / "x.json", [*steps, {"restart": True}, {"step": [0] * 30}])
+    write_json(folder / "x.json", [*steps, {"rewind": 0}, {"step": [0] * 30}])
     return [folder / "x.json"]
 
 

@@ -132,8 +132,6 @@ def test_a_game_stops_at_its_end():
     frames = game.play(np.full(600, 2, np.uint8))
     assert game.outcome == "won" and frames == game.frame < 600
     assert game.play(np.full(10, 2, np.uint8)) == 0 and game.frame == frames
-    game.restart()
-    assert game.frame == 0 and game.outcome == "running"
 
 
 def test_a_run_with_too_much_in_it_is_refused(monkeypatch):

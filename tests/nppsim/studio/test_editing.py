@@ -103,7 +103,7 @@ def test_a_draft_is_checked_and_then_searched(page):
         assert (found["number"], found["search"]["state"]) == (5, "found")
         assert len(found["search"]["route"]) == found["search"]["par"] + 1
         (checker,) = page.studio.editors
-        process = checker.trials.process
+        process = checker.planner.process
         assert process.returncode is None
     assert not page.studio.editors and process.returncode is not None  # a closed tab leaves nothing behind
 

@@ -87,7 +87,7 @@ def test_practice_starts_at_any_frame_of_a_run(page, winning):
         frames = ask(socket, step=[2] * 300)["frames"]
         assert frames[-1]["o"] == "won" and len(frames) == winning.frames - half
         assert ask(socket, step=[2])["frames"] == []
-        assert ask(socket, restart=True)["frame"]["f"] == 0
+        assert ask(socket, rewind=0)["frame"]["f"] == 0
         assert len(ask(socket, step=[0] * 5)["frames"]) == 5
 
 
@@ -134,7 +134,6 @@ def test_a_closed_tab_frees_its_simulator(page):
         ('{"rewind": 99}', "rewind to frame 99: give one from 0 to 3"),
         ('{"rewind": -1}', "rewind to frame -1: give one from 0 to 3"),
         ('{"rewind": "x"}', "whole number"),
-        ('{"restart": 1}', "true or false"),
         ('{"keep": {"label": 5}}', "should be a text"),
         (f'{{"keep": {{"label": "{"x" * 101}"}}}}', "at most 100"),
         ('{"keep": {"label": "a\\u0000b"}}', "unprintable characters"),
@@ -156,7 +155,7 @@ def test_invalid_messages_do_not_change_the_game(page, message, expected):
 
 def test_nothing_can_be_done_before_a_level_is_started(page):
     with page.socket() as socket:
-        for message in ({"step": [1]}, {"rewind": 0}, {"restart": True}, {"keep": {"label": ""}}):
+        for message in ({"step": [1]}, {"rewind": 0}, {"keep": {"label": ""}}):
             assert "no level has been started" in ask(socket, **message)["error"]
 
 

@@ -168,7 +168,7 @@ def test_an_episode_waits_for_the_page_and_is_freed_with_the_tab(watched, plugin
             socket.send_json({"at": 4})
             assert follow(socket, "parts")[-1]["parts"][-1]["frames"] == 16
             assert plugin.agent.closed == 0
-        _until(lambda: plugin.agent.closed == 1 and not watched.studio.watching.open)
+        _until(lambda: plugin.agent.closed == 1 and not watched.studio.watchers)
 
 
 def test_a_new_request_cancels_the_previous_one(watched, plugin):

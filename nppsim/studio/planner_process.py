@@ -1,6 +1,6 @@
 """Run the planner in a separate process, so that a search can be cancelled at any time.
 
-``python -m nppsim.studio.trial`` reads jobs from standard input until it closes, and writes one JSON line per job:
+``python -m nppsim.studio.planner_process`` reads jobs from standard input until it closes, and writes one JSON line per job:
 
     {"level": base64 of a level file, "budget": simulated frames}       a job
     {"par": frames, "inputs": base64, "route": [[x, y], ...]}           answer with a run; route: px, frame 0 first
@@ -30,17 +30,17 @@ TIME_LIMIT = 30.0  # s per search
 _ANSWER_LIMIT = 1 << 20  # bytes per line; a route of 6,000 frames needs less than a tenth
 
 
-class TrialError(UserError):
+class PlannerError(UserError):
     """The search failed for a reason other than the level."""
 
 
-class Trials:
+class PlannerProcess:
     """Runs one search at a time in a process, which the first search starts.
 
     process: the process, or None if it is not running.
-    asked: number of searches submitted to the process.
+    searches: number of searches submitted to the process.
 
-    Cancelling ``finish`` ends the process, unless it is still starting (compilation can take minutes); the next search
+    Cancelling ``search`` ends the process, unless it is still starting (compilation can take minutes); the next search
     starts a new one.
     """
 
@@ -48,15 +48,15 @@ class Trials:
         self.process: Process | None = None
         self._started: asyncio.Task | None = None
         self._turn = asyncio.Lock()
-        self.asked = 0
+        self.searches = 0
 
     @property
     def ready(self) -> bool:
         """True if the process has started and compiled its kernels."""
         return self._started is not None and self._started.done()
 
-    async def finish(self, level: Level, budget: int = PlannerSettings.budget) -> dict:
-        """Return the planner's answer (see above).  Raises TrialError if it fails, TimeoutError after TIME_LIMIT.
+    async def search(self, level: Level, budget: int = PlannerSettings.budget) -> dict:
+        """Return the planner's answer (see above).  Raises PlannerError if it fails, TimeoutError after TIME_LIMIT.
 
         budget: limit on simulated frames.
         """
@@ -65,9 +65,9 @@ class Trials:
                 self._started = asyncio.create_task(self._start())
             await asyncio.shield(self._started)
             try:
-                self.asked += 1
+                self.searches += 1
                 async with asyncio.timeout(TIME_LIMIT):
-                    return await self._ask({"level": base64.b64encode(level.to_bytes()).decode(), "budget": budget})
+                    return await self._request({"level": base64.b64encode(level.to_bytes()).decode(), "budget": budget})
             except BaseException:  # also if cancelled: a late answer must not be taken for that of the next search
                 await self.close()
                 raise
@@ -75,16 +75,16 @@ class Trials:
     async def _start(self) -> None:
         command = (sys.executable, "-m", __name__)
         self.process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=_ANSWER_LIMIT)
-        await self._ask({"level": base64.b64encode(_first_level().to_bytes()).decode(), "budget": 1000})
+        await self._request({"level": base64.b64encode(_first_level().to_bytes()).decode(), "budget": 1000})
 
-    async def _ask(self, job: dict) -> dict:
+    async def _request(self, job: dict) -> dict:
         process = self.process
         assert process is not None and process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(job).encode() + b"\n")
         line = await process.stdout.readline()
         if not line:
             await self.close()
-            raise TrialError("the planner's process died, perhaps for lack of memory; close other programs")
+            raise PlannerError("the planner's process died, perhaps for lack of memory; close other programs")
         return json.loads(line)
 
     async def close(self) -> None:
@@ -107,7 +107,7 @@ def _first_level() -> Level:
     return Level.build(cells, (14, 50), exits=[((32, 50), (44, 50))])
 
 
-def attend() -> None:
+def main() -> None:
     """Answer jobs until standard input closes."""
     if hasattr(os, "nice"):
         os.nice(10)  # live games need the cores
@@ -140,4 +140,4 @@ def _route(game: Game, inputs: np.ndarray) -> list[list[float]]:
 
 
 if __name__ == "__main__":
-    attend()
+    main()

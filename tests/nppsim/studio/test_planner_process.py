@@ -8,7 +8,7 @@ import pytest
 
 import nppsim
 from nppsim.levels.level import Level
-from nppsim.studio.trial import Trials
+from nppsim.studio.planner_process import PlannerProcess
 
 from worlds import corridor
 
@@ -17,26 +17,26 @@ OPEN = Level.build(np.zeros((23, 42), np.uint8), (20, 96), exits=[((160, 8), (80
 
 def test_levels_are_finished_and_searches_given_up():
     async def story():
-        trials = Trials()
+        planner = PlannerProcess()
         try:
-            assert not trials.ready
+            assert not planner.ready
             level = corridor()
-            found = await trials.finish(level)
-            assert trials.ready
+            found = await planner.search(level)
+            assert planner.ready
             run = nppsim.simulate(level, np.frombuffer(base64.b64decode(found["inputs"]), np.uint8))
             assert (run.won, run.frames) == (True, found["par"])
             assert found["route"][0] == list(level.spawn) and len(found["route"]) == run.frames + 1
             assert found["route"][-1] == pytest.approx(run.position[-1], abs=0.06)
-            both = await asyncio.gather(trials.finish(level), trials.finish(OPEN, budget=1000))  # one after the other
+            both = await asyncio.gather(planner.search(level), planner.search(OPEN, budget=1000))  # one after the other
             assert both == [found, {"par": None, "reachable": True}]
-            search = asyncio.create_task(trials.finish(OPEN, budget=10**9))
-            while trials.asked < 4:  # until its process has the job
+            search = asyncio.create_task(planner.search(OPEN, budget=10**9))
+            while planner.searches < 4:  # until its process has the job
                 await asyncio.sleep(0)
             search.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await search
-            assert not trials.ready
+            assert not planner.ready
         finally:
-            await trials.close()
+            await planner.close()
 
     asyncio.run(asyncio.wait_for(story(), 500))
