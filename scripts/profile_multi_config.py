@@ -43,7 +43,7 @@ def family(name: str, **parameters: object) -> Callable[[int, int], list[Level]]
 
 
 def mixed(seed: int, count: int) -> list[Level]:
-    """Generate random levels with doors and all entity types of ``workload.STREWN``."""
+    """Generate random levels with doors and all entity types of ``workload.RANDOM_TYPES``."""
     return random_levels(count, seed, density=0.2, entity_density=0.04)
 
 

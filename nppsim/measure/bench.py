@@ -208,11 +208,6 @@ def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Work]]:
     """Workloads of one core: restarts with observations, snapshot and restore, compilation of levels."""
     levels = [play.level for play in plays]
 
-    def started() -> BatchSimulator:
-        simulator = BatchSimulator(levels, NUM_ENVS, frame_skip=FRAME_SKIP, threads=1)
-        simulator.reset()
-        return simulator
-
     def reset(simulator: BatchSimulator) -> int:
         simulator.reset()
         return NUM_ENVS
@@ -223,7 +218,8 @@ def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Work]]:
         return NUM_ENVS
 
     def prepare(unit: str, work: Callable[[BatchSimulator], int], keys: tuple[str, ...] = ()) -> Work:
-        simulator = started()
+        simulator = BatchSimulator(levels, NUM_ENVS, frame_skip=FRAME_SKIP, threads=1)
+        simulator.reset()
         return Work(unit, lambda: work(simulator), keys)
 
     return {

@@ -38,7 +38,7 @@ from nppsim.verify import cases
 MAX_BYTES = 2**31  # limit on the arrays of a workload
 BYTES_PER_ACTION = 12  # int64 action, int32 next level
 # Entity types that ``random_levels`` draws; exits and doors with switches are placed separately.
-STREWN = tuple(sorted(set(kinds.CREATING) - set(kinds.PAIRED) - set(kinds.COMPLETIONS)))
+RANDOM_TYPES = tuple(sorted(set(kinds.CREATING) - set(kinds.PAIRED) - set(kinds.COMPLETIONS)))
 RANDOM_FRAMES = 1200  # frames of random inputs in a ``Play`` (20 s), after which it starts again
 
 
@@ -152,7 +152,7 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
     """Make levels of random tiles and entities; their exits may be unreachable.
 
     density: share of the tiles that are not open; their shapes are random.
-    entity_density: entities per tile; their types are random ones of ``STREWN``.
+    entity_density: entities per tile; their types are random ones of ``RANDOM_TYPES``.
     Every level also has an exit, a locked door and a trap door with their switches.
     """
     if not (0 <= density < 1 and 0 <= entity_density <= 0.2):
@@ -169,7 +169,7 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
 
         others = [
             (int(kind), *place(), int(rng.integers(8)), int(rng.integers(4)))
-            for kind in rng.choice(STREWN, round(entity_density * tiles.size))
+            for kind in rng.choice(RANDOM_TYPES, round(entity_density * tiles.size))
         ]
         locked, trap = [[(place(), place(), int(rng.integers(8)))] for _ in range(2)]
         levels.append(

@@ -158,20 +158,15 @@ def heat_chart(
 
 
 def field_chart(
-    title: str,
-    counts: np.ndarray,
-    extent: tuple[float, float, float, float],
-    labels: tuple[str, str],
-    height: float = HEIGHT,
+    title: str, counts: np.ndarray, extent: tuple[float, float, float, float], labels: tuple[str, str]
 ) -> bytes:
     """Draw counts over a plane as opacity on a logarithmic scale; return a PNG.
 
     counts: [rows, columns], row 0 at the top.
     extent: coordinates of the left, right, bottom and top edges.
     labels: labels of the x and y axes.
-    height: height of the chart in units of UNIT_PIXELS.
     """
-    axes = new_chart(title, height=height)
+    axes = new_chart(title)
     shares = np.log1p(counts) / max(np.log1p(counts.max()), 1e-9)
     picture = np.empty((*shares.shape, 4))
     picture[..., :3] = _rgb(COLOURS[0]) / 255

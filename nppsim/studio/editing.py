@@ -101,10 +101,7 @@ def _save(library: "Library", message: dict) -> dict:
 
 
 def place_of(folders: list[Path], number: int, name: str) -> Path:
-    """Return the path for a level of this name.  Raises StudioError for an unknown folder or an invalid file name.
-
-    number: index of the folder.
-    """
+    """Return the path of ``name`` in folder ``number``.  Raises StudioError for a wrong number or an invalid name."""
     if not 0 <= number < len(folders):
         raise StudioError("there is no such folder; start the studio with --levels FOLDER")
     if not _NAME.fullmatch(name):

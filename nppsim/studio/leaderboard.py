@@ -44,7 +44,7 @@ class Leaderboard:
             self._runs = sqlite3.connect(file, check_same_thread=False)
             self._runs.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
-            raise ConfigError(f"the leaderboard cannot be stored there ({error})", "XDG_DATA_HOME", file) from error
+            raise ConfigError(f"the leaderboard cannot be opened ({error})", "XDG_DATA_HOME", file) from error
         self._lock = threading.Lock()
 
     def add(self, level: str, kind: str, name: str, frames: int, gold: int) -> None:

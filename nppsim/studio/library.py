@@ -74,13 +74,14 @@ class Library:
 
     levels: folders of levels (may be empty), campaign files and level files; by default the levels shipped with nppsim.
     replays: replay files, replay sets and folders of them.
+    folders: folders in which levels can be saved, those without a level-set index.
     Raises LevelSetError and ReplayError for invalid files, ConfigError for missing paths and more than MAX_LEVELS levels.
     """
 
     def __init__(self, levels: Sequence[str | Path] = (), replays: Sequence[str | Path] = ()):
         places = levels or [STARTER_LEVELS]
         self._sets = list(map(_level_set, places))
-        self._folders = [path for path in map(Path, places) if path.is_dir() and not (path / INDEX).exists()]
+        self.folders = [path for path in map(Path, places) if path.is_dir() and not (path / INDEX).exists()]
         if (count := sum(map(len, self._sets))) > MAX_LEVELS:
             raise ConfigError(f"{count:,} levels; at most {MAX_LEVELS:,} are shown: give a folder of fewer", "--levels")
         for path in replays:
@@ -161,11 +162,6 @@ class Library:
         with self._lock:
             self.__dict__.pop("_cards", None)
             self._banks.clear()
-
-    @property
-    def folders(self) -> list[Path]:
-        """Folders in which levels can be saved: those without a level-set index."""
-        return self._folders
 
     @property
     def categories(self) -> list[str]:

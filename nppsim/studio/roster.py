@@ -93,7 +93,7 @@ class Roster:
         return self._experiment is not None
 
     def experiment(self) -> dict[str, Any]:
-        """Return the state of the experiment (docs/play.md) without paths; raise StudioError without one."""
+        """Return the state of the experiment (docs/lab/studio.md) without paths; raise StudioError if there is none."""
         state = self._read()
         for run in state["runs"]:
             if run["checkpoint"]:

@@ -144,8 +144,8 @@ def _numbers(values: np.ndarray) -> list[float | None]:
 
 def _newest(folder: Path) -> dict[str, Any] | None:
     """Return the newest checkpoint of PPO, else the BC policy, else None."""
-    clone = folder / BC_POLICY
-    made = Checkpoints(folder / "checkpoints", keep=1).existing() or ([clone] if clone.is_file() else [])
+    bc_policy = folder / BC_POLICY
+    made = Checkpoints(folder / "checkpoints", keep=1).existing() or ([bc_policy] if bc_policy.is_file() else [])
     if not made:
         return None
     path = made[-1]

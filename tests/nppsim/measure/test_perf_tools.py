@@ -14,7 +14,7 @@ from nppsim.generate import generate
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import LevelError
 from nppsim.measure import throughput, timing, workload
-from nppsim.measure.workload import STREWN, Amount, generated_levels, random_levels, random_play, recorded_play
+from nppsim.measure.workload import RANDOM_TYPES, Amount, generated_levels, random_levels, random_play, recorded_play
 from nppsim.outcomes import WON
 from nppsim.planner import plan
 from nppsim.replays.playback import find_files, read_file
@@ -182,7 +182,7 @@ def test_random_levels_have_the_wanted_densities():
     assert np.mean([level.tiles > 0 for level in levels]) == pytest.approx(0.2, abs=0.01)
     assert {len(level.records) - 1 - 6 for level in levels} == {round(0.05 * 23 * 42)}  # beside exit and two doors
     work = random_play(levels, TINY, "x")
-    assert set(work.coverage) >= {ENTITY_NAMES[kind] for kind in STREWN} | {"locked door", "trap door"}
+    assert set(work.coverage) >= {ENTITY_NAMES[kind] for kind in RANDOM_TYPES} | {"locked door", "trap door"}
 
 
 def test_the_key_identifies_equal_work():
