@@ -105,12 +105,11 @@ def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str:
 # Handlers
 
 
-def page(_: Request) -> FileResponse:
-    """Return the page."""
+def _page(_: Request) -> FileResponse:
     return FileResponse(STATIC / "index.html")
 
 
-async def state(request: Request) -> JSONResponse:
+async def _state(request: Request) -> JSONResponse:
     """Return {"sessions": number of games, "follows": true if an experiment is displayed, "compiled"}.
 
     compiled: number of functions compiled so far while the studio compiles, else null.
@@ -121,23 +120,19 @@ async def state(request: Request) -> JSONResponse:
     return JSONResponse(answer)
 
 
-async def levels(request: Request) -> JSONResponse:
-    """Return the gallery."""
+async def _levels(request: Request) -> JSONResponse:
     return await respond(_studio(request).library.levels)
 
 
-async def level(request: Request) -> JSONResponse:
-    """Return a level document."""
+async def _level(request: Request) -> JSONResponse:
     return await respond(_studio(request).library.document, request.path_params["id"])
 
 
-async def best(request: Request) -> JSONResponse:
-    """Return the best runs of a level."""
+async def _best(request: Request) -> JSONResponse:
     return await respond(_studio(request).leaderboard.best, request.path_params["id"])
 
 
-async def level_file(request: Request) -> Response:
-    """Return a level as a map file of the game, or as text."""
+async def _level_file(request: Request) -> Response:
     format = _one_of(request, "format", tuple(LEVEL_FORMATS))
     found = (await run_in_threadpool(_studio(request).library.level, request.path_params["id"])).level
     data = found.to_bytes() if format == "map" else to_text(found).encode()
@@ -145,20 +140,17 @@ async def level_file(request: Request) -> Response:
     return _download(data, name + LEVEL_FORMATS[format])
 
 
-async def open_file(request: Request) -> JSONResponse:
+async def _open_file(request: Request) -> JSONResponse:
     """Open the file in the body of the request; its name is in the header X-File-Name."""
     name = unquote(request.headers.get("x-file-name", ""))
     return await respond(_studio(request).library.open, await request.body(), name)
 
 
-async def replays(request: Request) -> JSONResponse:
-    """Return the list of replays."""
+async def _replays(request: Request) -> JSONResponse:
     return await respond(_studio(request).library.replays)
 
 
-async def replay_run(request: Request) -> JSONResponse:
-    """Return the run document of a replay."""
-
+async def _replay_run(request: Request) -> JSONResponse:
     def run() -> Any:
         library = _studio(request).library
         replay, label = library.replay(request.path_params["number"])
@@ -167,46 +159,40 @@ async def replay_run(request: Request) -> JSONResponse:
     return await respond(run)
 
 
-async def recordings(request: Request) -> JSONResponse:
-    """Return the stored runs and the folder of demonstrations."""
+async def _recordings(request: Request) -> JSONResponse:
     studio = _studio(request)
     return await respond(
         lambda: {"recordings": studio.recordings.cards(), "demonstrations": studio.demonstrations.summary()}
     )
 
 
-async def recording_run(request: Request) -> JSONResponse:
-    """Return the run document of a stored run."""
+async def _recording_run(request: Request) -> JSONResponse:
     studio = _studio(request)
     run = studio.recordings.recording(request.path_params["number"])
     studio.library.add(run.level)
     return await respond(studio.library.run, run.level, run.inputs, run.label)
 
 
-async def recording_file(request: Request) -> Response:
-    """Return a stored run as a replay file."""
+async def _recording_file(request: Request) -> Response:
     format, stored = _one_of(request, "format", FORMATS), _studio(request).recordings
     name, data = stored.recording(request.path_params["number"]).file(format)
     stored.saved(request.path_params["number"])
     return _download(data, name)
 
 
-async def recordings_file(request: Request) -> Response:
-    """Return all stored runs as one replay set."""
+async def _recordings_file(request: Request) -> Response:
     stored = _studio(request).recordings
     data, numbers = await run_in_threadpool(stored.file_of_all)
     stored.saved(*numbers)
     return _download(data, FILE_OF_ALL)
 
 
-async def remove_recording(request: Request) -> JSONResponse:
-    """Delete a stored run."""
+async def _remove_recording(request: Request) -> JSONResponse:
     _studio(request).recordings.remove(request.path_params["number"])
     return JSONResponse({})
 
 
-async def add_demonstration(request: Request) -> JSONResponse:
-    """Check a stored run and write it to the folder of demonstrations."""
+async def _add_demonstration(request: Request) -> JSONResponse:
     studio = _studio(request)
     run = studio.recordings.recording(request.path_params["number"])
     studio.library.add(run.level)
@@ -220,22 +206,22 @@ async def add_demonstration(request: Request) -> JSONResponse:
 
 
 routes: list[BaseRoute] = [
-    Route("/", page),
+    Route("/", _page),
     Mount("/static", StaticFiles(directory=STATIC)),
-    Route("/api/state", state),
-    Route("/api/levels", levels),
-    Route("/api/levels/{id}", level),
-    Route("/api/levels/{id}/file", level_file),
-    Route("/api/levels/{id}/best", best),
-    Route("/api/open", open_file, methods=["POST"]),
-    Route("/api/replays", replays),
-    Route("/api/replays/{number:int}/run", replay_run),
-    Route("/api/recordings", recordings),
-    Route("/api/recordings/file", recordings_file),
-    Route("/api/recordings/{number:int}", remove_recording, methods=["DELETE"]),
-    Route("/api/recordings/{number:int}/run", recording_run),
-    Route("/api/recordings/{number:int}/file", recording_file),
-    Route("/api/recordings/{number:int}/demonstration", add_demonstration, methods=["POST"]),
+    Route("/api/state", _state),
+    Route("/api/levels", _levels),
+    Route("/api/levels/{id}", _level),
+    Route("/api/levels/{id}/file", _level_file),
+    Route("/api/levels/{id}/best", _best),
+    Route("/api/open", _open_file, methods=["POST"]),
+    Route("/api/replays", _replays),
+    Route("/api/replays/{number:int}/run", _replay_run),
+    Route("/api/recordings", _recordings),
+    Route("/api/recordings/file", _recordings_file),
+    Route("/api/recordings/{number:int}", _remove_recording, methods=["DELETE"]),
+    Route("/api/recordings/{number:int}/run", _recording_run),
+    Route("/api/recordings/{number:int}/file", _recording_file),
+    Route("/api/recordings/{number:int}/demonstration", _add_demonstration, methods=["POST"]),
     WebSocketRoute("/ws/play", sessions.play),
     *watching.routes,
     *editing.routes,

@@ -128,7 +128,6 @@ def name_of(kind: int) -> str:
 
 
 def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:
-    """Return ``entities`` of a level document."""
     records: dict[int, list[list[int]]] = {}  # type -> records in file order, which numbers the entities of a type
     for record in level.records.tolist():
         records.setdefault(record[TYPE], []).append(record)

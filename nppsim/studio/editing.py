@@ -60,9 +60,7 @@ def _library(request: Request) -> "Library":
     return request.app.state.studio.library
 
 
-async def draft(request: Request) -> JSONResponse:
-    """Return the draft of a level."""
-
+async def _draft(request: Request) -> JSONResponse:
     def made() -> dict:
         found, lost = draft_of(_library(request).level(request.path_params["id"]).level)
         return {"draft": found, "lost": lost}
@@ -70,24 +68,21 @@ async def draft(request: Request) -> JSONResponse:
     return JSONResponse(await run_in_threadpool(made))
 
 
-async def level(request: Request) -> JSONResponse:
-    """Add the level of a draft to the library."""
+async def _level(request: Request) -> JSONResponse:
     message = await _message(request, {"draft": {}})
     return JSONResponse({"level": await run_in_threadpool(lambda: _library(request).add(level_of(message["draft"])))})
 
 
-async def folders(request: Request) -> JSONResponse:
-    """Return the folders in which levels can be saved."""
+async def _folders(request: Request) -> JSONResponse:
     return JSONResponse({"folders": [str(folder) for folder in _library(request).folders]})
 
 
-async def save(request: Request) -> JSONResponse:
-    """Save the level of a draft in a folder."""
+async def _save(request: Request) -> JSONResponse:
     message = await _message(request, {"draft": {}, "folder": int, "name": str, "replace": bool})
-    return JSONResponse(await run_in_threadpool(_save, _library(request), message))
+    return JSONResponse(await run_in_threadpool(_write, _library(request), message))
 
 
-def _save(library: "Library", message: dict) -> dict:
+def _write(library: "Library", message: dict) -> dict:
     made = level_of(message["draft"])
     path = place_of(library.folders, message["folder"], message["name"])
     replaced = path.exists()
@@ -220,9 +215,9 @@ async def _answer(checker: Checker | None, socket: WebSocket, data: bytes) -> No
 
 
 routes: list[BaseRoute] = [
-    Route("/api/edit/drafts/{id}", draft),
-    Route("/api/edit/level", level, methods=["POST"]),
-    Route("/api/edit/folders", folders),
-    Route("/api/edit/save", save, methods=["POST"]),
+    Route("/api/edit/drafts/{id}", _draft),
+    Route("/api/edit/level", _level, methods=["POST"]),
+    Route("/api/edit/folders", _folders),
+    Route("/api/edit/save", _save, methods=["POST"]),
     WebSocketRoute("/ws/edit", edit),
 ]

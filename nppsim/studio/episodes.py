@@ -90,7 +90,6 @@ def decision_document(one: Decision, frame: int) -> Document:
 
 
 def _seen(key: str, values: np.ndarray) -> str | list[float]:
-    """Encode the observation of one key."""
     return packed_text(values) if SPECS[key].dtype == "uint8" else _numbers(values, _DIGITS)
 
 

@@ -138,5 +138,4 @@ class Roster:
 
 
 def _title(run: Mapping[str, Any]) -> str:
-    """Return the title of one run of an experiment."""
     return run["label"] if run["seed"] is None else f"{run['label']}, seed {run['seed']}"

@@ -253,12 +253,10 @@ async def watch(socket: WebSocket) -> None:
 
 
 async def _agents(request: Request) -> JSONResponse:
-    """Return the agents of this studio."""
     return JSONResponse(await to_thread.run_sync(request.app.state.studio.roster.agents))
 
 
 async def _experiment(request: Request) -> JSONResponse:
-    """Return the current state of the displayed experiment, or null if there is none."""
     roster = request.app.state.studio.roster
     return JSONResponse(await to_thread.run_sync(roster.experiment) if roster.has_experiment else None)
 

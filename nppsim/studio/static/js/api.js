@@ -52,7 +52,6 @@ export function post(path, body = {}) {
   return request("POST", path, JSON.stringify(body), { "Content-Type": "application/json" });
 }
 
-/** Send a DELETE request to a path below /api/. */
 export function remove(path) {
   return request("DELETE", path);
 }
@@ -138,7 +137,6 @@ export class Socket {
     else asker.resolve(message);
   }
 
-  /** Close the connection. */
   close() {
     this.closed = true;
     this.socket.close();

@@ -138,7 +138,6 @@ export class Chart {
     c.restore();
   }
 
-  /** Draw the values under the pointer. */
   drawReading(c, colours, toX, toY, width) {
     const wanted = this.xAt(this.pointed);
     const lines = this.shown.lines.filter((line) => !line.faint && line.x.length);
@@ -215,7 +214,6 @@ function nice(from, to, count) {
   return found;
 }
 
-/** Format a number in few characters. */
 export function short(value) {
   const size = Math.abs(value);
   if (size >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;

@@ -11,7 +11,6 @@ export class Clock {
     this.reset();
   }
 
-  /** Forget earlier ticks. */
   reset() {
     [this.before, this.lag] = [null, 0];
   }
@@ -56,7 +55,6 @@ export class Pacing {
     this.before = null;
   }
 
-  /** Record the latency of an input, ms. */
   answered(ms) {
     this.latencies.push(ms);
     if (this.latencies.length > 3600) this.latencies.shift();

@@ -52,12 +52,10 @@ export class Controls {
     this.listeners.forEach(([target, name, listener]) => target.removeEventListener(name, listener));
   }
 
-  /** Return whether a key of an action is down. */
   holds(action) {
     return (this.down.get(action)?.size ?? 0) > 0;
   }
 
-  /** Return the input byte of the next frame. */
   sample() {
     this.readGamepads();
     let byte = 0;
@@ -118,13 +116,11 @@ export class Controls {
     this.store();
   }
 
-  /** Remove a key from an action. */
   unbind(action, code) {
     this.bindings[action] = this.bindings[action].filter((one) => one !== code);
     this.store();
   }
 
-  /** Restore the default keys. */
   resetBindings() {
     localStorage.removeItem(STORE);
     this.bindings = storedBindings();
@@ -141,7 +137,6 @@ function storedBindings() {
   return stored ? { ...bindings, ...JSON.parse(stored) } : bindings;
 }
 
-/** Return the displayed name of a key. */
 export function keyName(code) {
   const names = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", ShiftLeft: "left shift", ShiftRight: "right shift", Period: ".", Comma: ",", Backspace: "⌫", Enter: "↵", Escape: "esc" };
   return names[code] ?? code.replace(/^(Key|Digit)/, "").toLowerCase();

@@ -78,7 +78,6 @@ export class Deaths {
     else this.showCategory(places);
   }
 
-  /** Show the deaths in a category: a heat map and a table of levels. */
   showCategory(places) {
     if (!this.more.firstChild) {
       const canvas = element("canvas", { class: "stagemap", role: "img", "aria-label": "Deaths on the stage, of all levels together" });

@@ -68,7 +68,6 @@ export class DecisionPanels {
     this.changed();
   }
 
-  /** Update the charts after decisions have been added. */
   grown() {
     const { decisions } = this.log;
     const x = decisions.map(({ f }) => f);
@@ -76,7 +75,6 @@ export class DecisionPanels {
     this.charts.entropy.show({ lines: [{ x, y: decisions.map(({ h }) => h) }], range: [0, 1] });
   }
 
-  /** Show the decision of a frame. */
   seek(frame) {
     if (!this.log) return;
     const decision = this.log.at(frame);
@@ -119,7 +117,6 @@ export class DecisionPanels {
   }
 }
 
-/** The decisions of one run, by frame. */
 export class DecisionLog {
   constructor(layout) {
     this.layout = layout;

@@ -75,7 +75,6 @@ function restored() {
   return editor;
 }
 
-/** Open another level and clear the undo history. */
 async function load(editor, studio, id) {
   const { draft, lost } = id === "new" ? { draft: null, lost: [] } : await get(`edit/drafts/${encodeURIComponent(id)}`);
   editor.reset();

@@ -240,7 +240,6 @@ export class EditorCanvas {
     event.preventDefault();
   }
 
-  // Scroll the view to the cursor.
   follow() {
     const { canvas, scene } = this;
     const [x, y] = scene.toCanvas(...pixels(this.editor.cursor));
@@ -285,7 +284,6 @@ export function drawFigure(pen, entity, at, pending = null) {
   }
 }
 
-/** Draw an entity or a tile onto the canvas of a button. */
 export function drawIcon(canvas, colours, { entity, tile }) {
   const ratio = window.devicePixelRatio || 1;
   const size = Number(canvas.dataset.size);

@@ -61,7 +61,6 @@ export async function askToDrop() {
   return (await ask("Edit another level?", text, [button("", "Keep it"), button("drop", "Discard the changes", "danger")])) === "drop";
 }
 
-/** Let the user choose a level of the studio or a file to edit. */
 export async function chooseLevel(studio) {
   const { levels } = await get("levels");
   const name = ({ name: its, category }) => (category ? `${category}: ${its}` : its);

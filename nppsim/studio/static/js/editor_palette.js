@@ -73,7 +73,7 @@ export function showProperties(panel, editor) {
   const changeTo = (value) => (editor.part?.index >= 0 ? editor.set({ mode: value }) : editor.setEntity({ mode: value }));
   const update = () => {
     const { part, region } = editor;
-    heading.textContent = part ? `Selected: ${describe(editor.state, part)}` : region ? `Selected: ${region.width} × ${region.height} tiles` : `In hand: ${inHand(editor)}`;
+    heading.textContent = part ? `Selected: ${describe(editor.state, part)}` : region ? `Selected: ${region.width} × ${region.height} tiles` : `Tool: ${describeTool(editor)}`;
     const isEntity = part ? part.part === "body" : editor.tool === "entity";
     const kind = (isEntity && KINDS.get(chosen().kind)) || {};
     for (const one of [x, y]) one.label.hidden = !part;
@@ -92,9 +92,9 @@ export function showProperties(panel, editor) {
   return () => editor.removeEventListener("change", update);
 }
 
-function inHand(editor) {
+function describeTool(editor) {
   if (editor.tool === "entity") return KINDS.get(editor.entity.kind).name;
-  return ["tile", "fill"].includes(editor.tool) ? `tile ${editor.tile}, ${TILE_NAMES[editor.tile]}` : "nothing";
+  return ["tile", "fill"].includes(editor.tool) ? `tile ${editor.tile}, ${TILE_NAMES[editor.tile]}` : editor.tool;
 }
 
 function noteOn(editor, kind) {

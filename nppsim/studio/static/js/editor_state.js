@@ -239,7 +239,6 @@ export class Editor extends EventTarget {
     if (!this.pressed) this.#announce(this.whatIsHere());
   }
 
-  // Move the cursor to a position.
   goTo(at) {
     this.#goTo(at);
     this.#changed();

@@ -14,12 +14,10 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Format a number of frames in seconds. */
 export function seconds(frames) {
   return `${(frames / 60).toFixed(2)} s`;
 }
 
-/** Displayed names of the support grades of levels. */
 export const SUPPORT = { exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
 
 /** Return a line on the differences from the game, to be shown above the stage; null for a level without any. */

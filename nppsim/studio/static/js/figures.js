@@ -273,7 +273,6 @@ export function drawingOrder(entities) {
   return drawn.sort((a, b) => ORDER.indexOf(entities[a].kind) - ORDER.indexOf(entities[b].kind) || a - b);
 }
 
-/** Draw one entity. */
 export function drawEntity(pen, entity, look) {
   FIGURES[entity.kind](pen, entity, look);
 }

@@ -24,7 +24,6 @@ export function storeBest(id, history) {
   return true;
 }
 
-/** List of ghosts beside the stage. */
 export class Ghosts {
   /** on: {changed(), takeOver(history), preview(recording or null, frame)}. */
   constructor(root, level, studio, on) {
@@ -42,7 +41,6 @@ export class Ghosts {
     return ghosts;
   }
 
-  /** Load the list of the level's runs from the server. */
   async load() {
     const [{ replays }, { recordings }] = await Promise.all([get("replays"), get("recordings")]);
     const of = (list, path) => list.filter(({ level }) => level === this.level.id).map((one) => ({

@@ -179,7 +179,6 @@ export function changeEntity(state, index, values) {
   return { ...state, entities };
 }
 
-// Remove a part; a door and its switch are removed together.
 export function removePart(state, { index, part }) {
   if (part === "spawn") return { ...state, spawn: null };
   return { ...state, entities: state.entities.filter((_, i) => i !== index) };
@@ -371,7 +370,6 @@ export class History extends EventTarget {
     this.#changed();
   }
 
-  // Load another level and clear the history.
   load(state) {
     [this.#past, this.#future, this.#stroke] = [[], [], null];
     this.state = this.saved = state;

@@ -14,7 +14,6 @@ export class LiveGame {
     this.fresh = true; // true if the current frame has not been drawn
   }
 
-  /** The current frame document. */
   get frame() {
     return this.world.frame;
   }
@@ -28,7 +27,6 @@ export class LiveGame {
     return this.socket.isOpen && this.unanswered < MOST_UNANSWERED;
   }
 
-  /** True if every request has been answered. */
   get settled() {
     return this.unanswered === 0;
   }
@@ -41,7 +39,6 @@ export class LiveGame {
     this.jump(answer.frame);
   }
 
-  /** Play one frame per input byte. */
   async step(inputs) {
     const sent = performance.now();
     const answer = await this.ask({ step: inputs });
@@ -53,7 +50,6 @@ export class LiveGame {
     this.fresh = true;
   }
 
-  /** Go back to a frame. */
   async rewind(frame) {
     this.jump((await this.ask({ rewind: frame })).frame);
   }

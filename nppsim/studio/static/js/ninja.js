@@ -85,7 +85,6 @@ export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colour
   pen.line(place([[x - 2.1, y - 0.5], [x + 2.3, y - 0.3]]), band, 1.2);
 }
 
-/** Draw the pieces of a dead ninja, which fly apart and fall. */
 function drawFallen(pen, [x, y], colour, band, age) {
   const time = Math.min(age, 40);
   for (let i = 0; i < 9; i++) {

@@ -22,7 +22,6 @@ const REST_MS = 350; // delay after the end before a jump restarts
 const NAME_STORE = "nppsim.name", DEFAULT_NAME = "you"; // player's name in the leaderboard
 const CAPS = [[4, "left"], [1, "jump"], [2, "right"]]; // bits of an input byte
 
-/** The view; see app.js. */
 export async function show(root, studio, id) {
   if (!id) {
     studio.go("#/levels");
@@ -136,7 +135,6 @@ class Play {
     }
   }
 
-  /** Show the leaderboard of the level. */
   showBest({ time, score: points }) {
     const rows = (runs) => runs.map(({ name, frames, gold, score: points }) => element("tr", {}, element("th", { scope: "row", text: name }),
       element("td", { text: points.toFixed(3) }), element("td", { text: (frames / 60).toFixed(3) }), element("td", { text: gold })));
@@ -194,7 +192,6 @@ class Play {
     this.drawPhase();
   }
 
-  /** Advance one frame with the pressed keys. */
   async stepOnce() {
     if (this.phase === "over" || !this.game.settled) return;
     this.assisted = true;
@@ -210,7 +207,6 @@ class Play {
     await this.goBack(1).catch(this.studio.failed);
   }
 
-  /** Follow the ninja with a closer view, or show the whole level. */
   setCloser(closer) {
     this.closer = closer;
     this.scene.fit(closer ? "closer" : "level");
@@ -223,7 +219,6 @@ class Play {
     this.drawPhase();
   }
 
-  /** Continue from a frame of another run. */
   async takeOver(history) {
     await this.game.start(history);
     [this.mark, this.assisted] = [this.game.frame.f, true];
@@ -359,7 +354,6 @@ class Play {
     if (detail && !target.closest("select, input[type=range], .ghost button, .key")) setTimeout(() => this.canvas.focus());
   }
 
-  /** Buttons for touch screens. */
   touchButtons() {
     const pad = (action, text) => {
       const made = element("button", { type: "button", tabindex: -1, "aria-label": ACTIONS[action][0], text });

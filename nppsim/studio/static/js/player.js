@@ -21,7 +21,6 @@ export const RUN_COLOURS = ["#2f6fd0", "#d9730d", "#20935c", "#b83fa0", "#8a6d1a
 const KEYS = [[4, "←"], [1, "jump"], [2, "→"]]; // bits of an input byte
 
 export class Player {
-  /** root: element whose content is replaced. */
   constructor(root, { level, runs = [] }) {
     this.level = level;
     this.runs = []; // [{recording, colour, chip, end}]
@@ -42,7 +41,6 @@ export class Player {
     return Math.max(0, ...this.runs.map(({ recording }) => recording.frames));
   }
 
-  /** Add a run of the same level. */
   add(run) {
     const recording = new Recording(run, this.level);
     const colour = run.colour ?? RUN_COLOURS[this.runs.length % RUN_COLOURS.length];
@@ -58,7 +56,6 @@ export class Player {
     this.follow(this.main);
   }
 
-  /** Append run parts to a run. */
   extend(index, parts) {
     for (const part of parts) this.runs[index].recording.append(part);
     this.showEnd(index);
@@ -81,7 +78,6 @@ export class Player {
     this.seek(this.frame);
   }
 
-  /** Go to a frame. */
   seek(frame) {
     this.frame = Math.min(Math.max(frame, 0), this.last);
     const f = Math.floor(this.frame);
@@ -126,7 +122,6 @@ export class Player {
     this.request = requestAnimationFrame(tick);
   }
 
-  /** Pause playback. */
   pause() {
     cancelAnimationFrame(this.request);
     this.setPlaying(false);

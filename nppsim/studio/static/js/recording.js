@@ -28,7 +28,6 @@ export class Recording {
     this.computeLooks();
   }
 
-  /** Append a run part. */
   append(part) {
     this.outcome = part.outcome;
     this.frames = part.frames;
@@ -43,7 +42,6 @@ export class Recording {
     for (let f = this.points.length; f <= this.frames; f++) this.points.push(this.looks[f].at);
   }
 
-  /** Return the input byte of a frame. */
   input(frame) {
     return frame > 0 ? this.inputs[Math.min(frame, this.frames) - 1] : 0;
   }
@@ -58,7 +56,6 @@ export class Recording {
     ];
   }
 
-  /** Return the number of gold pieces collected up to a frame. */
   gold(frame) {
     return frame > 0 ? this.row(frame)[COLUMNS - 1] : 0;
   }
@@ -73,7 +70,6 @@ export class Recording {
     return this.looks[Math.min(Math.max(frame, 0), this.frames)];
   }
 
-  /** Return the world after a frame. */
   seek(frame) {
     const wanted = Math.min(Math.max(frame, 0), this.frames);
     if (wanted < this.at || wanted > this.at + KEY_FRAMES) this.jump(wanted);
@@ -123,7 +119,6 @@ function joined(Kind, a, b) {
   return whole;
 }
 
-/** Decode base64 text to bytes. */
 export function bytes(text) {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }

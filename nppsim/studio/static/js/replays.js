@@ -120,7 +120,6 @@ function row(run, names, studio, folder) {
   return line;
 }
 
-/** Show the progress of the folder of demonstrations. */
 function showFolder(panel, { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking, problems }) {
   const share = element("i");
   share.style.width = `${Math.min(100, (100 * recordings) / wanted)}%`;

@@ -11,7 +11,6 @@ const REFRESH_MS = 3000;
 const NEXT_MS = 1500; // delay between two episodes
 const STYLES = [1, 0.55]; // opacity of the first line of a chart and of the others
 
-/** The view; see app.js. */
 export async function show(root, studio) {
   const [experiment, { levels }] = await Promise.all([get("experiment"), get("levels")]);
   if (experiment === null) {
@@ -67,7 +66,6 @@ class Run {
     if (!this.ended) this.refresher = setTimeout(() => this.refresh(), REFRESH_MS);
   }
 
-  /** Show an experiment document. */
   show(experiment) {
     this.experiment = experiment;
     const age = experiment.written ? Date.now() / 1000 - experiment.written : null;

@@ -106,7 +106,6 @@ export class Scene {
     this.pan(after[0] - before[0], after[1] - before[1]);
   }
 
-  /** Move the picture by some level px. */
   pan(dx, dy) {
     this.fitted = null;
     this.view.x = Math.min(Math.max(this.view.x - dx, 0), STAGE.width);
@@ -178,7 +177,6 @@ export class Scene {
     picture.over?.(pen);
   }
 
-  /** Draw the last picture again. */
   redraw() {
     this.forget();
     this.draw(this.last);

@@ -3,13 +3,11 @@
 const KEY = "nppsim.theme";
 const CHOICES = ["auto", "light", "dark"];
 
-/** Return the chosen theme: "auto", "light" or "dark". */
 function chosenTheme() {
   const stored = localStorage.getItem(KEY);
   return CHOICES.includes(stored) ? stored : "auto";
 }
 
-/** Make a button switch between the themes. */
 export function themeSwitch(button) {
   const label = () => {
     button.textContent = { auto: "◐", light: "☀", dark: "☾" }[chosenTheme()];

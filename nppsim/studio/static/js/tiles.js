@@ -109,7 +109,6 @@ function joined(edges) {
   return path;
 }
 
-/** Return the Path2D of one tile with its top-left corner at (0, 0). */
 export function tileOutline(tile) {
   return outline([[tile]], 0, 0);
 }

@@ -12,7 +12,6 @@ const MOST_OFFERED = 200; // recordings in the list of choices
 const AT_FIRST = 3; // agents shown at first
 const AGAIN_MS = 1500; // delay between the end of all runs and the next try
 
-/** The view; see app.js. */
 export async function show(root, studio, id) {
   const { levels } = await get("levels");
   if (!id) {
@@ -148,7 +147,6 @@ class Watch {
     if ("error" in message) this.studio.failed(new ApiError(message.error, 400));
   }
 
-  /** Show where two runs diverge, and where frames are gained. */
   showDifference({ runs: [a, b], difference: { inputs_part: inputs, positions_part: positions, marks, total } }) {
     const [first, other] = [a, b].map((run) => this.watching.player.runs[this.watching.runs[run].index]?.recording.label);
     const jump = (frame) => (frame === null ? "never" : element("button", { type: "button", class: "quiet", text: `frame ${frame}`, onclick: () => {

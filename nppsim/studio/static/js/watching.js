@@ -26,7 +26,6 @@ export class Watching {
     [this.requests, this.number] = [[], 0];
   }
 
-  /** Restart with these runs. */
   show(requests) {
     this.player?.destroy();
     this.requests = requests;
@@ -49,7 +48,6 @@ export class Watching {
     this.player?.destroy();
   }
 
-  /** True if all runs have ended or failed. */
   get done() {
     return this.runs.every(({ over, error }) => over || error);
   }

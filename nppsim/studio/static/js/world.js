@@ -12,14 +12,12 @@ export class World {
     this.reset();
   }
 
-  /** Return to the start of the level. */
   reset() {
     this.looks = [];
     this.gait = new Gait();
     this.apply(this.level.start);
   }
 
-  /** Apply a frame document. */
   apply(frame) {
     for (const [index, values] of Object.entries(frame.c)) this.change(Number(index), values);
     this.ninja = this.gait.after(frame.n, frame.i);
