@@ -3,8 +3,6 @@
     board = Leaderboard(data_folder() / "leaderboard.sqlite3")
     board.add(level.fingerprint, "agent", "vision_free", frames=130, gold=2)
     board.best(level.fingerprint)["score"][0]["name"]
-
-The table stores two runs per player and level: the fastest and the one with the highest score.
 """
 
 import os
@@ -58,13 +56,6 @@ class Leaderboard:
         with self._lock, self._runs:
             self._runs.execute(
                 "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?)", (level, kind, name, frames, gold, points)
-            )
-            self._runs.execute(
-                "DELETE FROM runs WHERE level = :level AND kind = :kind AND name = :name AND rowid NOT IN ("
-                "SELECT * FROM (SELECT rowid FROM runs WHERE level = :level AND kind = :kind AND name = :name "
-                "ORDER BY frames, score DESC LIMIT 1) UNION SELECT * FROM (SELECT rowid FROM runs WHERE level = :level "
-                "AND kind = :kind AND name = :name ORDER BY score DESC, frames LIMIT 1))",
-                {"level": level, "kind": kind, "name": name},
             )
 
     def best(self, level: str) -> dict[str, list[dict[str, Any]]]:
