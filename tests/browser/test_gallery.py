@@ -121,7 +121,7 @@ def test_files_that_cannot_be_opened_are_named_with_the_reason(page, studio):
         ("pack.zip", b"PK\3\4 ...", "a zip archive: unpack it"),
         ("cut.map", LEVELS[0].to_bytes()[:700], "cut.map: 700 bytes; an N++ map has at least 1235"),
         ("cut.replay", winning().to_bytes()[:900], "cut.replay: the map block at byte 13 should have"),
-        ("film.map", bytes(5 << 20), "film.map has 5.0 MB; at most 4 MB are opened here"),
+        ("film.map", bytes(5 << 20), "film.map has 5.0 MB; the limit is 4 MB"),
     ):
         drop(page, name, data)
         page.wait_for_selector(f".toast.bad:has-text('{message}')")
