@@ -161,14 +161,28 @@ def level_option(
     return np.broadcast_to(levels, shape).astype(np.int64)
 
 
-class JsonSpec:
-    """Mixin that stores paths and enumerations in ``spec.kwargs`` as text, so that ``spec.to_json()`` works."""
+class EnvProperties:
+    """Properties of ``NppEnv`` and ``NppVectorEnv``."""
 
+    simulator: GymSimulator
     _spec: EnvSpec | None = None
 
     @property
+    def bank(self) -> LevelBank:
+        """The levels; ``options={"level": i}`` is an index into them."""
+        return self.simulator.bank
+
+    @property
+    def step_timing(self) -> dict[str, float]:
+        """Nanoseconds of each phase of the last step or reset, summed over environments; empty without profiling.
+
+        ``nppsim._phases`` lists the phases.
+        """
+        return self.simulator.step_timing
+
+    @property
     def spec(self) -> EnvSpec | None:
-        """EnvSpec with the arguments of ``gymnasium.make`` or ``make_vec``."""
+        """Arguments of ``gymnasium.make`` or ``make_vec``; paths and enumerations are text, as ``to_json()`` requires."""
         return self._spec
 
     @spec.setter
@@ -180,7 +194,7 @@ class JsonSpec:
         self._spec = spec
 
 
-class NppEnv(JsonSpec, gymnasium.Env):
+class NppEnv(EnvProperties, gymnasium.Env):
     """N++: reach the exit switch, then the exit, without dying.
 
     ## Description
@@ -274,11 +288,6 @@ class NppEnv(JsonSpec, gymnasium.Env):
         self._inputs: list[np.ndarray] = []  # input bytes of each decision of the episode
         self._playing = False
 
-    @property
-    def bank(self) -> LevelBank:
-        """The levels; ``options={"level": i}`` is an index into them."""
-        return self.simulator.bank
-
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
@@ -311,11 +320,6 @@ class NppEnv(JsonSpec, gymnasium.Env):
             bool(self.simulator.truncated[0]),
             {} if self._playing else self.simulator.episode_info(0),
         )
-
-    @property
-    def step_timing(self) -> dict[str, float]:
-        """Nanoseconds of each phase of the last step or reset; empty without profiling.  See ``nppsim._phases``."""
-        return self.simulator.step_timing
 
     @property
     def _frame(self) -> int:

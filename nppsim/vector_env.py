@@ -12,12 +12,11 @@ from gymnasium.vector.utils import batch_space
 
 from nppsim import reward as rewards
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
-from nppsim.bank import LevelBank
 from nppsim.env import (
     NO_RESTART,
     PICTURE_SIZE,
+    EnvProperties,
     GymSimulator,
-    JsonSpec,
     Levels,
     Observations,
     Renderer,
@@ -30,7 +29,7 @@ from nppsim.reward import RewardConfig
 from nppsim.spaces import environment_space, flatten_vectors
 
 
-class NppVectorEnv(JsonSpec, VectorEnv):
+class NppVectorEnv(EnvProperties, VectorEnv):
     """Batch of ``NppEnv``, stepped together by one kernel.
 
     ``autoreset_mode`` selects what happens at the end of an episode, as in Gymnasium's vector environments:
@@ -106,16 +105,6 @@ class NppVectorEnv(JsonSpec, VectorEnv):
         self._seeded = [seeding.np_random() for _ in range(num_envs)]  # (generator, seed)
         for i in range(num_envs):
             self._draw(i)
-
-    @property
-    def bank(self) -> LevelBank:
-        """The levels; ``options={"level": i}`` are indices into them."""
-        return self.simulator.bank
-
-    @property
-    def step_timing(self) -> dict[str, float]:
-        """Nanoseconds of each phase of the last step or reset, summed over environments; see ``NppEnv.step_timing``."""
-        return self.simulator.step_timing
 
     @property  # type: ignore[misc]  # read-only, one per environment, as in Gymnasium's SyncVectorEnv
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
