@@ -38,7 +38,7 @@ from rl.config.files import (
 from rl.config.resume import OVERRIDDEN, overridden, resumed_config, stored_config, with_settings
 from rl.policy.architectures import ALIASES, ARCHITECTURES
 
-_DATASETS = ("dev_dataset", "test_dataset", "train_dataset")
+_DATASETS = ("train_dataset", "dev_dataset", "test_dataset")
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
 
 _GROUPS = {  # section -> heading

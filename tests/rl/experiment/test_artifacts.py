@@ -205,5 +205,5 @@ def test_a_stored_episode_finds_its_level():
     level, other = corridor(20), corridor(24)
     one = replace(episode(), level=level)
     assert _decode_episode(_encode_episode(one), [level, other]).level is level
-    with pytest.raises(ValueError, match="level 0 is another"):
+    with pytest.raises(ValueError, match="level 0 has changed"):
         _decode_episode(_encode_episode(one), [other, level])
