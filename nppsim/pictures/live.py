@@ -22,7 +22,7 @@ from nppsim.pictures.scene import Area, Gait, Scene, around, touched
 PICTURE_SIZE = FILM_SIZE  # default width and height of the pictures, px
 _LEVELS_KEPT = 16  # cached backgrounds, up to 12 MB each at PICTURE_SIZE
 _SPRITES_KEPT = 512  # cached sprites per environment, a few kB each
-_TRACE_PX = 2  # level px; half the width of the drawn path, rounded up
+_TRACE_PX = 2  # level px; pixels farther from the path do not change when it is drawn
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,19 @@ class _Stage:
     left: int
     top: int
 
+    def inside(self, picture: np.ndarray) -> np.ndarray:
+        """Return the view of the scene in a picture."""
+        return picture[self.top : self.top + self.scene.height, self.left : self.left + self.scene.width]
+
 
 @lru_cache(maxsize=_LEVELS_KEPT)
 def _stage(level: Level, size: tuple[int, int]) -> _Stage:
     region = widened(used_region(level))
     scene = Scene(level, fitting_pixels_per_tile(region, size), region)
     picture = np.full((size[1], size[0], 3), PALETTE.tile, np.uint8)
-    left, top = (size[0] - scene.width) // 2, (size[1] - scene.height) // 2
-    still = np.asarray(scene.picture(scene.looks, None, movers=False))
-    picture[top : top + scene.height, left : left + scene.width] = still
-    return _Stage(scene, picture, left, top)
+    stage = _Stage(scene, picture, (size[0] - scene.width) // 2, (size[1] - scene.height) // 2)
+    stage.inside(picture)[:] = np.asarray(scene.picture(scene.looks, None, movers=False))
+    return stage
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,7 @@ class LivePicture:
             self._lay(picture, entity, now[entity])
         self._paint(picture, around([self._ninja.at], NINJA_REACH), now, path, self._ninja)
         if found := scene.aims_now(self._geometry, movers):
-            stage = self._stage
-            inside = picture[stage.top : stage.top + scene.height, stage.left : stage.left + scene.width]
+            inside = self._stage.inside(picture)
             image = needed("PIL.Image", "video").fromarray(inside)
             scene.add_aims(image, found)
             inside[:] = np.asarray(image)
@@ -142,28 +144,24 @@ class LivePicture:
         ninja: NinjaLook | None,
     ) -> None:
         """Draw an area again.  Movers are drawn only if ``ninja`` is given."""
-        stage = self._stage
-        if (box := stage.scene.box_of(area)) is not None:
-            part = stage.scene.part(box, looks, path, ninja, movers=ninja is not None)
+        scene = self._stage.scene
+        if (box := scene.box_of(area)) is not None:
             left, top, right, bottom = box
-            picture[stage.top + top : stage.top + bottom, stage.left + left : stage.left + right] = np.asarray(part)
+            part = scene.part(box, looks, path, ninja, movers=ninja is not None)
+            self._stage.inside(picture)[top:bottom, left:right] = np.asarray(part)
 
     def _lay(self, picture: np.ndarray, entity: DrawnEntity, look: EntityLook) -> None:
         """Draw the sprite of a mover."""
-        stage, scene = self._stage, self._stage.scene
-        k, (left, top, _, _) = scene.ppt / TILE, scene.region
-        steps_x = round((look.at[0] - left * TILE) * k * OVERSAMPLE)
-        steps_y = round((look.at[1] - top * TILE) * k * OVERSAMPLE)
-        (column, dx), (row, dy) = divmod(steps_x, OVERSAMPLE), divmod(steps_y, OVERSAMPLE)
+        scene = self._stage.scene
+        (column, dx), (row, dy) = (divmod(round(v * OVERSAMPLE), OVERSAMPLE) for v in scene.place(look.at))
         sprite = self._sprite(entity, look, dx, dy)
-        inside = picture[stage.top : stage.top + scene.height, stage.left : stage.left + scene.width]
         x, y = column + sprite.left, row + sprite.top
         height, width = sprite.rest.shape[:2]
         cut: Box = (max(-x, 0), max(-y, 0), min(scene.width - x, width), min(scene.height - y, height))
         if cut[0] >= cut[2] or cut[1] >= cut[3]:
             return
         part = np.s_[cut[1] : cut[3], cut[0] : cut[2]]
-        target = inside[y + cut[1] : y + cut[3], x + cut[0] : x + cut[2]]
+        target = self._stage.inside(picture)[y + cut[1] : y + cut[3], x + cut[0] : x + cut[2]]
         target[:] = sprite.colour[part] + (target * sprite.rest[part] // 255).astype(np.uint8)
 
     def _sprite(self, entity: DrawnEntity, look: EntityLook, dx: int, dy: int) -> _Sprite:

@@ -21,15 +21,13 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.levels.level import Level
 from nppsim.pictures.figures import NINJA_REACH, NinjaLook
 from nppsim.pictures.region import (
-    WHOLE_STAGE,
     RenderError,
     film_pixels_per_tile,
-    pixels_per_tile,
     used_region,
     widened,
 )
 from nppsim.pictures.routes import draw_route, draw_two_routes, path_of
-from nppsim.pictures.scene import Scene, around, ninja_looks, touched
+from nppsim.pictures.scene import Scene, around, ninja_looks, still_scene, touched
 from nppsim.pictures.sheet import contact_sheet
 from nppsim.pictures.texts import FilmPanel
 from nppsim.replays.score import time_text
@@ -85,8 +83,7 @@ def draw_level(level: Level, scale: float = 1.0, *, crop: bool = False, ninja: b
     crop: show only the reachable part of the stage, enlarged at most twice.
     ninja: draw the ninja at the spawn.
     """
-    region = widened(used_region(level)) if crop else WHOLE_STAGE
-    scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
+    scene = still_scene(level, scale, crop)
     return scene.picture(scene.looks, NinjaLook(level.spawn) if ninja else None, scene.aims)
 
 

@@ -9,8 +9,7 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.levels.level import Level
 from nppsim.physics.state import JUMPING
 from nppsim.pictures.canvas import PALETTE, ROUTE_COLOURS, Canvas, Colour, faded_route_colour
-from nppsim.pictures.region import WHOLE_STAGE, film_pixels_per_tile, pixels_per_tile, used_region, widened
-from nppsim.pictures.scene import Scene
+from nppsim.pictures.scene import still_scene
 from nppsim.pictures.texts import TWO_COLOURS, TimeMark, outcome_look, with_legend, with_time_marks, with_two_labels
 from nppsim.simulate import Run
 
@@ -37,8 +36,7 @@ def draw_route(
     title: text in the strip below the picture.
     outcome: replaces ``run.outcome``, for example by "timeout".
     """
-    region = widened(used_region(level, run.position)) if crop else WHOLE_STAGE
-    scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
+    scene = still_scene(level, scale, crop, run.position)
     canvas = scene.overlay(scene.picture(scene.looks_at(run, run.frames), None, scene.aims_at(run, run.frames)))
     outcome = outcome or run.outcome
     _paint_route(canvas, path_of(level, run), np.asarray(run.ninja_state), outcome)
@@ -64,8 +62,7 @@ def draw_two_routes(
     scale, crop: as for ``draw_route``.
     parted: first frame, counted from 1, after which the positions differ; a ring marks the position.
     """
-    region = widened(used_region(level, np.vstack([run.position for run in runs]))) if crop else WHOLE_STAGE
-    scene = Scene(level, film_pixels_per_tile(region, scale) if crop else pixels_per_tile(scale), region)
+    scene = still_scene(level, scale, crop, np.vstack([run.position for run in runs]))
     canvas = scene.overlay(scene.picture(scene.looks, None, scene.aims))
     paths = [path_of(level, run) for run in runs]
     for path in paths:

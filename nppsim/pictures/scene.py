@@ -31,7 +31,16 @@ from nppsim.pictures.figures import (
     draw_entity,
     draw_ninja,
 )
-from nppsim.pictures.region import TILE, Box, solid_samples
+from nppsim.pictures.region import (
+    TILE,
+    WHOLE_STAGE,
+    Box,
+    film_pixels_per_tile,
+    pixels_per_tile,
+    solid_samples,
+    used_region,
+    widened,
+)
 from nppsim.simulate import Run, is_active, is_closed, own_state
 
 if TYPE_CHECKING:
@@ -45,16 +54,10 @@ _COLOURS = bytes((*PALETTE.background, *PALETTE.tile, *PALETTE.rim))
 
 Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
 Looks = Mapping[DrawnEntity, EntityLook]
-Condition = tuple[Point, bool, int, bool]  # centre, active, state number and closed of an entity
 
 _MOVING = (*kinds.MOVING, kinds.LASER)  # entities whose drawing moves
 _AIM_PX = 64  # level px; maximum size of the boxes in which a slanting beam is drawn
-_STATE_OF_MOVER = {
-    kinds.EVIL_NINJA,
-    kinds.FLOOR_GUARD,
-    kinds.THWUMP,
-    kinds.SHOVE_THWUMP,
-}  # entities whose state number is in their MOVER record
+_STATE_OF_MOVER = (kinds.EVIL_NINJA, kinds.FLOOR_GUARD, kinds.THWUMP, kinds.SHOVE_THWUMP)  # state: in the MOVER record
 
 
 class Scene:
@@ -75,10 +78,6 @@ class Scene:
         self.moving = [entity for entity in self.entities if entity.kind in _MOVING]
         self.still = [entity for entity in self.entities if entity.kind not in _MOVING]
         self._classes = _tile_classes(level, region, ppt * OVERSAMPLE)
-        self._run: Run | None = None  # run of ``_columns``
-        self._columns: dict[tuple[int, int], int] = {}
-        self._geometry: LevelGeometry | None = None  # geometry of ``_places``
-        self._places: dict[tuple[int, int], int] = {}
         if any(entity.kind == kinds.LASER for entity in self.entities):
             self._place_lasers(LevelBank([level]))
 
@@ -109,16 +108,10 @@ class Scene:
         """Return the looks after ``frame`` frames of a run; 0 is its start."""
         if frame == 0:
             return self.looks
-        if run is not self._run:
-            self._run, self._columns = run, {(int(kind), int(n)): i for i, (kind, n) in enumerate(run.entities)}
-        state, place = run.entity_state[frame - 1], run.entity_position[frame - 1]
-
-        def condition(column: int) -> Condition:
-            bits, (x, y) = state[column], place[column].tolist()
-            own = int(own_state(bits))  # three bits, signed
-            return (x, y), bool(is_active(bits)), own - 8 * (own > 3), bool(is_closed(bits))
-
-        return self._looks(self._columns, condition)
+        bits = run.entity_state[frame - 1]
+        own = own_state(bits).astype(int)
+        state = np.where(own > 3, own - 8, own)  # three bits, signed
+        return self._looks(run.entities, run.entity_position[frame - 1], is_active(bits), state, is_closed(bits))
 
     def looks_now(
         self, geometry: LevelGeometry, entities: np.ndarray, movers: np.ndarray
@@ -128,35 +121,32 @@ class Scene:
         geometry: compiled geometry of the level.
         entities, movers: ENTITY_DTYPE[E] and MOVER_DTYPE[M] of the environment.
         """
-        if geometry is not self._geometry:
-            numbered = zip(geometry.entity_type.tolist(), geometry.entity_number.tolist(), strict=True)
-            self._geometry, self._places = geometry, {key: i for i, key in enumerate(numbered)}
+        types, mover = geometry.entity_type, geometry.entity_mover
+        moving, in_mover = mover >= 0, np.isin(types, _STATE_OF_MOVER)
+        entities, positions = entities[: len(types)], geometry.entity_xy.copy()
+        state = entities["state"].copy()
+        positions[moving, 0], positions[moving, 1] = movers["x"][mover[moving]], movers["y"][mover[moving]]
+        state[in_mover] = movers["state"][mover[in_mover]]
+        numbered = np.stack([types, geometry.entity_number], axis=1)
+        return self._looks(numbered, positions, entities["active"], state, entities["closed"])
 
-        def condition(place: int) -> Condition:
-            entity, mover = entities[place], int(geometry.entity_mover[place])
-            at, own = geometry.entity_xy[place], int(entity["state"])
-            if mover >= 0:
-                at, kind = (movers[mover]["x"], movers[mover]["y"]), int(geometry.entity_type[place])
-                own = int(movers[mover]["state"]) if kind in _STATE_OF_MOVER else own
-            return (float(at[0]), float(at[1])), bool(entity["active"]), own, bool(entity["closed"])
+    def _looks(self, numbered: np.ndarray, *columns: np.ndarray) -> dict[DrawnEntity, EntityLook]:
+        """Return the looks from arrays of the simulated entities.
 
-        return self._looks(self._places, condition)
-
-    def _looks(
-        self, places: Mapping[tuple[int, int], int], condition: Callable[[int], Condition]
-    ) -> dict[DrawnEntity, EntityLook]:
-        """Return the looks.  places: argument of ``condition`` by (type, index), for the simulated entities."""
+        numbered: int[E, 2], type and index within the type.
+        columns: positions (float[E, 2], px), active, state numbers and closed.
+        """
+        rows = dict(zip(map(tuple, numbered.tolist()), zip(*(c.tolist() for c in columns), strict=True), strict=True))
         looks = {}
         for entity, start in self.looks.items():
-            place = places.get((entity.kind, entity.index))
-            if place is None:
-                looks[entity] = start
+            if (row := rows.get((entity.kind, entity.index))) is None:
+                looks[entity] = start  # not simulated
                 continue
-            at, active, state, closed = condition(place)
-            at = at if entity.kind in _MOVING else entity.at
+            (x, y), active, state, closed = row
             if entity.kind == kinds.EXIT:  # always closed without a switch
-                closed = entity.switch is None or condition(places[kinds.EXIT_SWITCH, entity.index])[1]
-            looks[entity] = EntityLook(at, active, state, closed)
+                closed = entity.switch is None or rows[kinds.EXIT_SWITCH, entity.index][1]
+            at = (x, y) if entity.kind in _MOVING else entity.at
+            looks[entity] = EntityLook(at, bool(active), state, bool(closed))
         return looks
 
     def picture(
@@ -188,14 +178,9 @@ class Scene:
 
     def box_of(self, area: Area) -> Box | None:
         """Return the box of pixels that an area covers at least partly; None if it is outside the picture."""
-        k = self.ppt / TILE
-        left, top = self.region[0] * TILE, self.region[1] * TILE
-        box = (
-            max(math.floor((area[0] - left) * k), 0),
-            max(math.floor((area[1] - top) * k), 0),
-            min(math.ceil((area[2] - left) * k), self.width),
-            min(math.ceil((area[3] - top) * k), self.height),
-        )
+        (left, top), (right, bottom) = self.place(area[:2]), self.place(area[2:])
+        low, high = (math.floor(left), math.floor(top)), (math.ceil(right), math.ceil(bottom))
+        box = (max(low[0], 0), max(low[1], 0), min(high[0], self.width), min(high[1], self.height))
         return box if box[0] < box[2] and box[1] < box[3] else None
 
     def add_ninja(self, picture: "Image", look: NinjaLook, opacity: float = 1.0) -> None:
@@ -206,38 +191,38 @@ class Scene:
         """Draw onto the part of ``picture`` around ``area``."""
         if (box := self.box_of(area)) is None:
             return
-        image = needed("PIL.Image", "video")
         before = picture.crop(box)
-        size = (before.width * OVERSAMPLE, before.height * OVERSAMPLE)
-        left, top = self.region[0] * TILE, self.region[1] * TILE
-        k = self.ppt / TILE
-        origin = (left + box[0] / k, top + box[1] / k)
-        canvas = Canvas(before.resize(size, image.Resampling.NEAREST), origin, k * OVERSAMPLE)
+        canvas = self.overlay(before, box[:2])
         draw(canvas)
-        picture.paste(image.blend(before, canvas.finish(), opacity), box[:2])
+        picture.paste(needed("PIL.Image", "video").blend(before, canvas.finish(), opacity), box[:2])
 
     def place(self, at: Point) -> Point:
         """Convert a level position to a position in the picture (px)."""
         k = self.ppt / TILE
         return (at[0] - self.region[0] * TILE) * k, (at[1] - self.region[1] * TILE) * k
 
-    def overlay(self, picture: "Image") -> Canvas:
-        """Return a canvas that shows ``picture``; its ``finish`` returns the new picture."""
-        size = (self.width * OVERSAMPLE, self.height * OVERSAMPLE)
+    def overlay(self, part: "Image", corner: tuple[int, int] = (0, 0)) -> Canvas:
+        """Return a canvas that shows a part of the picture; its ``finish`` returns the new part.
+
+        corner: position of the part in the picture, px.
+        """
+        size = (part.width * OVERSAMPLE, part.height * OVERSAMPLE)
         nearest = needed("PIL.Image", "video").Resampling.NEAREST  # averaged, unchanged pixels keep their colour
-        left, top = self.region[:2]
-        return Canvas(picture.resize(size, nearest), (left * TILE, top * TILE), self.ppt / TILE * OVERSAMPLE)
+        return self._canvas(part.resize(size, nearest), corner)
+
+    def _canvas(self, image: "Image", corner: tuple[int, int]) -> Canvas:
+        k = self.ppt / TILE
+        origin = (self.region[0] * TILE + corner[0] / k, self.region[1] * TILE + corner[1] / k)
+        return Canvas(image, origin, k * OVERSAMPLE)
 
     def part(
         self, box: Box, looks: Looks, trace: np.ndarray | Sequence, ninja: NinjaLook | None, *, movers: bool
     ) -> "Image":
         """Return a box of the picture (output px)."""
         left, top, right, bottom = (OVERSAMPLE * v for v in box)
-        image = _coloured(self._classes[top:bottom, left:right])
-        k = self.ppt / TILE
-        x0, y0 = self.region[0] * TILE, self.region[1] * TILE
-        area = (x0 + box[0] / k, y0 + box[1] / k, x0 + box[2] / k, y0 + box[3] / k)
-        canvas = Canvas(image, area[:2], k * OVERSAMPLE)
+        canvas = self._canvas(_coloured(self._classes[top:bottom, left:right]), box[:2])
+        (x, y), k = canvas.origin, self.ppt / TILE
+        area = (x, y, x + (box[2] - box[0]) / k, y + (box[3] - box[1]) / k)
         for piece in _pieces_inside(trace, (area[0] - 3, area[1] - 3, area[2] + 3, area[3] + 3)):
             canvas.line(piece, PALETTE.trace, 1.6)
         for entity in self.entities:
@@ -258,6 +243,17 @@ def _coloured(classes: np.ndarray) -> "Image":
     )
     image.putpalette(_COLOURS)
     return image.convert("RGB")
+
+
+def still_scene(level: Level, scale: float, crop: bool, positions: np.ndarray | Sequence = ()) -> Scene:
+    """Return the scene of a still picture: the stage at a scale, or with ``crop`` its reachable part, enlarged.
+
+    positions: float[n, 2] px, points that the part includes.
+    """
+    if not crop:
+        return Scene(level, pixels_per_tile(scale), WHOLE_STAGE)
+    region = widened(used_region(level, positions))
+    return Scene(level, film_pixels_per_tile(region, scale), region)
 
 
 def level_entities(level: Level) -> list[DrawnEntity]:

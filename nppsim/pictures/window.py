@@ -10,7 +10,7 @@ from nppsim.errors import needed
 class Window:
     """A window that opens with its first picture.
 
-    fps: pictures per second; ``show`` waits accordingly.
+    fps: pictures per second; ``show`` waits between them.
     Raises MissingPackageError without pygame.
     """
 
