@@ -36,12 +36,7 @@ def level_facts(levels: Sequence[Level]) -> list[LevelFacts]:
     found = zip(levels, bank.path_length.tolist(), bank.reachable.tolist(), strict=True)
     return [
         LevelFacts(
-            level.name,
-            level.id,
-            level.title.strip(),
-            level.support,
-            _entities(level),
-            length if reachable else None,
+            level.name, level.id, level.title.strip(), level.support, _entities(level), length if reachable else None
         )
         for level, length, reachable in found
     ]

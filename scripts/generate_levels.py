@@ -17,9 +17,8 @@ from nppsim.files import check_output_folder
 from nppsim.generate import CATEGORIES
 from nppsim.generate.make import count_unfinished, make_level_set
 from nppsim.generate.variety import variety, variety_table
-from nppsim.levels.level_set import INDEX, LevelSet
+from nppsim.levels.level_set import LevelSet
 from nppsim.planner import par_frames
-from nppsim.planner.proof import check_made
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, Setting
 
@@ -49,25 +48,21 @@ def run(arguments: argparse.Namespace, workers: Workers) -> None:
 def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
     """Generate and return the level set.  The message of a KeyboardInterrupt explains how to continue."""
     check_output_folder(arguments.out, "--out")
-    exclude = [LevelSet.open(path) for path in arguments.exclude]
-    known = len(LevelSet.open(arguments.out, may_be_empty=True)) if (arguments.out / INDEX).exists() else 0
     try:
-        level_set = make_level_set(
+        return make_level_set(
             arguments.out,
             arguments.category,
             arguments.count,
             arguments.seed,
             difficulty=arguments.difficulty,
-            exclude=exclude,
+            exclude=[LevelSet.open(path) for path in arguments.exclude],
             verify=par_frames,
             workers=workers.workers,
             cluster=workers.cluster,
             progress=counter(len(arguments.category) * arguments.count),
         )
-        check_made(level_set, arguments.difficulty, exclude, known)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"finished levels are in {arguments.out}; repeat the command to continue") from None
-    return level_set
 
 
 def counter(total: int) -> Callable[[str, int], None] | None:

@@ -8,25 +8,18 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
+STEP = (-3, 2)  # tiles from one island to the next, up (positive, at most 3) or down
 HEADROOM = 4  # minimum number of tiles above an island
 
 
 def islands(
-    seed: int,
-    *,
-    width: Span,
-    height: Span,
-    island: Span = (2, 5),
-    gap: Span = (2, 5),
-    step: Span = (-3, 2),
-    mines: float = 0.0,
+    seed: int, *, width: Span, height: Span, island: Span = (2, 5), gap: Span = (2, 5), mines: float = 0.0
 ) -> Level:
     """Generate islands from one side to the other; spawn on the first one, exit or switch on the last one.
 
     width, height: tiles.
     island: columns of an island.
     gap: columns between two islands.
-    step: difference in height between two islands in tiles, up (positive, at most 3) or down.
     mines: probability of a mine on an island with at least 4 columns.
     """
     rng = generator("islands", seed)
@@ -42,7 +35,7 @@ def islands(
             tiles[top:, column : column + long] = SOLID
         grounds.append([(column + i, top - 1) for i in range(long)])
         column += long + draw(rng, gap)
-        top = int(np.clip(top - draw(rng, step), HEADROOM, rows - 3))
+        top = int(np.clip(top - draw(rng, STEP), HEADROOM, rows - 3))
     spawn, far = pick(rng, grounds[0]), pick(rng, grounds[-1])
     others = [tile for ground in grounds[1:] for tile in ground if tile != far]
     other = pick(rng, others or [tile for tile in grounds[0] if tile != spawn])

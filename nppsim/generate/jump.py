@@ -6,24 +6,22 @@ from nppsim.generate.cave import Cave, level_ground, sections, spread_mines
 from nppsim.generate.sketch import Span, draw, generator, place
 from nppsim.levels.level import Level
 
+DEPTH = (2, 4)  # tiles from the lowest platform to the bottom of the pits
 PLATFORM = 4  # minimum number of columns of a platform
 HEADROOM = 4  # minimum number of tiles above a platform
 
 
-def jump(
-    seed: int, *, width: Span, height: Span, pit: Span, depth: Span = (2, 4), mines: Span = (0, 0), deadly: float = 0.5
-) -> Level:
+def jump(seed: int, *, width: Span, height: Span, pit: Span, mines: Span = (0, 0), deadly: float = 0.5) -> Level:
     """Generate two platforms (or three if there is room); spawn on the first one, a goal on the last one.
 
     width, height: tiles.
     pit: columns of a pit.
-    depth: tiles from the lowest platform to the bottom of the pits.
     mines: number of mines per platform.
     deadly: probability that mines cover the bottom of the pits; the ninja can climb out of other pits.
     """
     rng = generator("jump", seed)
     columns, rows = draw(rng, width), draw(rng, height)
-    bottom = min(draw(rng, depth), rows - HEADROOM)
+    bottom = min(draw(rng, DEPTH), rows - HEADROOM)
     pits = [draw(rng, pit)]
     if columns >= 3 * PLATFORM + 2 * pit[1] and rng.random() < 0.5:
         pits.append(draw(rng, pit))

@@ -8,20 +8,18 @@ from nppsim.generate.sketch import Span, draw, generator, place, spot
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 
+BUMP_COUNT = (0, 3)  # bumps on the ground
+BLOCK = (0, 4)  # depth of the ceiling in half-tiles, in each section between columns of mines
 GAP = 2  # minimum height in tiles of the gap in every column
 HIGHEST_GAP = 2  # maximum height in tiles of the gap above the ground; a jump rises 3.2
 
 
-def mine_maze(
-    seed: int, *, width: Span, height: Span, spacing: Span, mines: Span, bumps: Span = (0, 3), block: Span = (0, 4)
-) -> Level:
+def mine_maze(seed: int, *, width: Span, height: Span, spacing: Span, mines: Span) -> Level:
     """Generate a corridor with spawn, switch and exit in any order between columns of mines.
 
     width, height: tiles; height at least 4.
     spacing: distance in tiles from one column of mines to the next, at least 3.
     mines: number of mines per column; fewer where the gap needs the room.
-    bumps: number of bumps on the ground.
-    block: depth of the ceiling in half-tiles, in each section between columns of mines.
     """
     rng = generator("mine_maze", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -30,11 +28,11 @@ def mine_maze(
         mined.append(column)
         column += draw(rng, spacing)
     ground, ceiling = level_ground(columns), level_ground(columns)
-    add_bumps(rng, ground, BUMPS, draw(rng, bumps))
+    add_bumps(rng, ground, BUMPS, draw(rng, BUMP_COUNT))
     if rows >= 5:
         edges = [0, *mined, columns]
         for left, right in pairwise(edges):
-            ceiling[left + 1 : right] = min(draw(rng, block), 2 * (rows - 4))
+            ceiling[left + 1 : right] = min(draw(rng, BLOCK), 2 * (rows - 4))
     cave = Cave(ground, ceiling, rows)
     flat = [c for c in cave.flat() if c not in mined]
     sketch = cave.sketch(rng, *order_of_goals(rng, flat, apart=columns // 3))

@@ -9,6 +9,9 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
+DISTANCE = (1, 4)  # tiles between a platform and the next one, horizontally
+LENGTH = (2, 5)  # columns of a platform
+CLIMB = 0.5  # probability that the spawn is at the lower end; otherwise it is at the upper end
 CLEARANCE = 3  # minimum number of rows between a platform and one above it
 TOP = 3  # minimum number of rows above the highest platform
 TRIES = 30  # attempts to place the next platform
@@ -22,28 +25,23 @@ def platforms(
     width: Span,
     height: Span,
     count: Span,
-    gap: Span = (1, 4),
     rise: Span = (-1, 2),
-    length: Span = (2, 5),
     under: float = 0.0,
     deadly: float = 0.5,
-    climb: float = 0.5,
 ) -> Level:
     """Generate a hall; each platform is one jump away from the previous one.  One goal is on the last platform.
 
     width, height: tiles.
     count: number of platforms; fewer if they do not fit.
-    gap, rise: distance to the next platform in tiles, horizontally and upwards (at most 3; negative: down).
-    length: columns of a platform.
+    rise: tiles from a platform to the next one, up (positive, at most 3) or down.
     under: probability of a mine under a platform.
     deadly: probability that mines cover the ground.
-    climb: probability that the spawn is at the lower end; otherwise it is at the upper end.
     """
     rng = generator("platforms", seed)
     columns, rows = min(draw(rng, width), COLUMNS), min(draw(rng, height), ROWS)
     tiles = np.full((rows, columns), OPEN, dtype=np.uint8)
-    chain = _chain(rng, tiles, count, gap, rise, length)
-    if rng.random() >= climb:
+    chain = _chain(rng, tiles, count, rise)
+    if rng.random() >= CLIMB:
         chain.reverse()
     grounds = [[(left + i, row - 1) for i in range(long)] for left, long, row in chain]
     spawn, far = pick(rng, grounds[0]), pick(rng, grounds[-1])
@@ -59,18 +57,18 @@ def platforms(
     return place(sketch, rng)
 
 
-def _chain(rng: Rng, tiles: np.ndarray, count: Span, gap: Span, rise: Span, length: Span) -> list[Platform]:
+def _chain(rng: Rng, tiles: np.ndarray, count: Span, rise: Span) -> list[Platform]:
     """Draw platforms into ``tiles``, each one jump away from the previous one."""
     rows, columns = tiles.shape
     row, direction = rows - 3, 1
-    long = draw(rng, length)
+    long = draw(rng, LENGTH)
     left = draw(rng, (0, columns // 3))
     chain = [(left, long, row)]
     tiles[row, left : left + long] = SOLID
     for _ in range(draw(rng, count) - 1):
         for _ in range(TRIES):
             last_left, last_long, last_row = chain[-1]
-            long, away, up = draw(rng, length), draw(rng, gap), draw(rng, rise)
+            long, away, up = draw(rng, LENGTH), draw(rng, DISTANCE), draw(rng, rise)
             if rng.random() < 0.15:
                 direction = -direction
             left = last_left + last_long + away if direction > 0 else last_left - away - long

@@ -7,6 +7,7 @@ from nppsim.levels import kinds
 from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.tiles import OPEN, SOLID
 
+LEDGE = (0, 3)  # columns of a ledge
 MARGIN = 5  # columns left and right of the shaft, as room for ledges
 PLATFORM_SPACING = 3  # rows from one platform to the next, within reach of a jump
 
@@ -17,7 +18,6 @@ def vertical(
     width: Span,
     height: Span,
     climb: bool,
-    ledge: Span = (0, 3),
     niches: float = 0.0,
     platforms: bool = False,
     mines: Span = (0, 0),
@@ -27,7 +27,6 @@ def vertical(
 
     width, height: size of the shaft in tiles; height at least 3, or 5 with mines.
     climb: place the spawn at the bottom instead of the top.
-    ledge: length of the ledges in tiles.
     niches: probability per row and side that the wall recedes by a tile.
     platforms: add platforms on alternating sides, in shafts of 3 or more columns.
     mines: number of mines on the walls, in shafts of 3 or more columns.
@@ -42,8 +41,8 @@ def vertical(
         for column in (shaft.start - 1, shaft.stop):
             if rng.random() < niches:
                 tiles[row, column] = OPEN
-    bottom = _ledge(rng, tiles, shaft, rows - 1, draw(rng, ledge))
-    top = _ledge(rng, tiles, shaft, draw(rng, (0, min(1, rows - 3))), draw(rng, ledge))  # solid tiles between ledges
+    bottom = _ledge(rng, tiles, shaft, rows - 1, draw(rng, LEDGE))
+    top = _ledge(rng, tiles, shaft, draw(rng, (0, min(1, rows - 3))), draw(rng, LEDGE))  # solid tiles between ledges
     if platforms and columns >= 3:
         _add_platforms(rng, tiles, shaft)
 

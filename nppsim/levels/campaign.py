@@ -124,10 +124,11 @@ def locate(path: str | Path) -> tuple[Path, int] | None:
         number = int(item) if item.isdecimal() else -1
         if number in _lines(files[0]):
             return files[0], number
-    elif folder := folder_of_item(place):
-        files, item = sorted(filter(is_campaign_file, Path(folder).iterdir())), place[len(folder) + 1 :]
     else:
-        return None
+        folder, hash_sign, item = place.partition("#")
+        if not hash_sign or not os.path.isdir(folder) or os.path.exists(place):
+            return None
+        files = sorted(filter(is_campaign_file, Path(folder).iterdir()))
     for matches in (_has_id, _has_title, _has_title_in_any_case):
         found = [(file, number) for file in files for number in _lines(file) if matches(file, number, item)]
         if len(found) > 1:
@@ -136,12 +137,6 @@ def locate(path: str | Path) -> tuple[Path, int] | None:
         if found:
             return found[0]
     raise LevelError(f"{path}: no such level; give a number, an id or a title (nppsim levels lists them)")
-
-
-def folder_of_item(place: str) -> str:
-    """Return FOLDER for a path ``FOLDER#ID``, "" for other paths."""
-    folder, hash_sign, _ = place.partition("#")
-    return folder if hash_sign and os.path.isdir(folder) and not os.path.exists(place) else ""
 
 
 def _id(file: Path, number: int, lines: dict[int, bytes]) -> str:

@@ -18,11 +18,9 @@ category (``S`` for ``S.txt``).  A sub-folder with an index is a separate level 
 each level is read on access.
 """
 
-import gc
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -283,23 +281,7 @@ def _levels_in(path: Path) -> list[LevelEntry]:
 
 
 def _read_index(path: Path) -> list[LevelEntry]:
-    with _without_garbage_collection():
-        return _read_entries(path / INDEX)
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Disable the garbage collector: it takes half of the time and finds nothing while only live objects are created."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _read_entries(file: Path) -> list[LevelEntry]:
+    file = path / INDEX
     index = read_json(file, LevelSetError, "restore it, or delete it to use the folder without an index")
     if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
         raise LevelSetError(

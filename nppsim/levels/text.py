@@ -69,7 +69,8 @@ def parse(text: str, name: str = "") -> dict[str, Any]:
     """Read the fields of a ``Level`` from text; ``name`` appears in messages.  Raises LevelError with the line number."""
     reader = _Reader(text, name or "level")
     title, counts = "", {}
-    reader.expect(FIRST_LINE)
+    if reader.next() != FIRST_LINE:
+        raise reader.error(f"expected {FIRST_LINE!r}")
     while (line := reader.next()) != "tiles:":
         field, colon, value = line.partition(":")
         if field == "title" and colon:
@@ -82,7 +83,10 @@ def parse(text: str, name: str = "") -> dict[str, Any]:
     for row in range(ROWS):
         tiles[row] = _row(reader)
     while (line := reader.next()) != "records:":
-        row, column, tile = _numbers(reader, line, r"tile (\d+) (\d+) (\d+)", "'tile ROW COLUMN ID' or 'records:'")
+        match = re.fullmatch(r"tile (\d+) (\d+) (\d+)", line)
+        if match is None:
+            raise reader.error("expected 'tile ROW COLUMN ID' or 'records:'")
+        row, column, tile = map(_whole, match.groups())
         if row >= ROWS or column >= COLUMNS or tile > 255:
             raise reader.error(f"expected a row below {ROWS}, a column below {COLUMNS} and an id below 256")
         tiles[row, column] = tile
@@ -112,10 +116,6 @@ class _Reader:
         self.line = self._lines[self._at][1]
         self._at += 1
         return self.line
-
-    def expect(self, line: str) -> None:
-        if self.next() != line:
-            raise self.error(f"expected {line!r}")
 
     def error(self, message: str) -> LevelError:
         number = self._lines[self._at - 1][0] if self._at else 1
@@ -153,13 +153,6 @@ def _record(reader: _Reader) -> list[int]:
     if max(rest, default=0) > 255:
         raise reader.error("orientation and mode are whole numbers below 256")
     return [_TYPES[kind] if kind in _TYPES else int(kind), x, y, *rest, *[0] * (2 - len(rest))]
-
-
-def _numbers(reader: _Reader, line: str, pattern: str, expected: str) -> list[int]:
-    match = re.fullmatch(pattern, line)
-    if match is None:
-        raise reader.error(f"expected {expected}")
-    return [_whole(number) for number in match.groups()]
 
 
 def _whole(text: str) -> int:

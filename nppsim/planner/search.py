@@ -6,7 +6,6 @@ duplicates.  Both penalise regions that were expanded often, which leads the sea
 """
 
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -271,17 +270,14 @@ def best_first_search(search: Search, max_frame: int, budget: int) -> WinningRun
         slots = [free.pop() for _ in order]
         stored[slots] = search.child_rows[order]
         scores = search.out.scores[order] + TIME_COST * frame[order]
-        _push(heap, (scores, slots, *search.add_nodes(order), search.out.regions[order]))
+        columns = (scores, slots, *search.add_nodes(order), search.out.regions[order])
+        for state in zip(*(np.asarray(column).tolist() for column in columns), strict=True):
+            heapq.heappush(heap, state)
         batch = [heapq.heappop(heap) for _ in range(min(search.params.width, len(heap)))]
         if not batch:
             break
-        _, popped, *columns = zip(*batch, strict=True)
-        nodes, actions, durations, regions = (np.array(column, np.int64) for column in columns)
+        _, popped, *others = zip(*batch, strict=True)
+        nodes, actions, durations, regions = (np.array(column, np.int64) for column in others)
         search.set_frontier(Frontier(nodes, actions, durations), stored[list(popped)], regions)
         free += popped
     return None
-
-
-def _push(heap: list[tuple], columns: Sequence[Sequence | np.ndarray]) -> None:
-    for entry in zip(*(np.asarray(column).tolist() for column in columns), strict=True):
-        heapq.heappush(heap, entry)

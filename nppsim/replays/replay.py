@@ -66,18 +66,13 @@ class Replay:
     def __post_init__(self):
         inputs = np.array(self.inputs)
         if inputs.ndim != 1 or inputs.dtype.kind not in "ui":
-            _fail(
-                self.name,
-                f"inputs are {inputs.dtype}{list(inputs.shape)}, expected uint8[frames]",
-                "pass one byte per frame",
-            )
+            _fail(self.name, f"inputs are {inputs.dtype}{list(inputs.shape)}, expected uint8[frames]")
         if not inputs.size:
-            _fail(self.name, "no inputs", "a replay needs at least one frame")
+            _fail(self.name, "no inputs; a replay needs at least one frame")
         if inputs.size * len(self.level.records) > _MAX_PLAY:
             _fail(
                 self.name,
-                f"{inputs.size} frames with {len(self.level.records)} entities, more than can be recorded in memory",
-                "cut the inputs",
+                f"{inputs.size} frames with {len(self.level.records)} entities need too much memory; cut the inputs",
             )
         _check_inputs(self.name, inputs, highest=15)
         inputs = inputs.astype(np.uint8)
@@ -85,7 +80,7 @@ class Replay:
         object.__setattr__(self, "inputs", inputs)
         if self.frame_skip is not None and not self.on_grid(self.frame_skip):
             _fail(
-                self.name, f"inputs change inside blocks of frame_skip={self.frame_skip} frames", "pass frame_skip=None"
+                self.name, f"inputs change inside blocks of frame_skip={self.frame_skip} frames; pass frame_skip=None"
             )
 
     @property
@@ -128,7 +123,7 @@ class Replay:
         """
         data = bytes(data)
         if is_level(data):
-            _fail(name, "a level, not a replay", "nppsim plan LEVEL OUT.replay searches a run through it")
+            _fail(name, "a level, not a replay; nppsim plan LEVEL OUT.replay searches a run through it")
         first, second = _unpack(name, data, 0, "<II", "the first two numbers")
         if first > _MAX_VERSION:
             map_start, map_length, num_inputs, success = 8, first, second, None
@@ -138,8 +133,8 @@ class Replay:
         if map_end > len(data):
             _fail(
                 name,
-                f"the map block at byte {map_start} should have {map_length} bytes, the file ends at byte {len(data)}",
-                "the file is truncated: copy or record it again (inputs without a level: nppsim.replays.inputs)",
+                f"the map block at byte {map_start} should have {map_length} bytes, the file ends at byte {len(data)}; "
+                "it is truncated: copy or record it again (inputs without a level: nppsim.replays.inputs)",
             )
         start, highest, map_bytes = map_end, 7, data[map_start:map_end]
         if first > _MAX_VERSION and _is_attract(data, map_end, demo_length=second):
@@ -171,7 +166,7 @@ class Replay:
             header = struct.pack("<IIIB", 1, len(map_bytes), self.frames, self.success is not False)
             return header + map_bytes + self.inputs.tobytes()
         if self.success:
-            _fail(self.name, "an attract file cannot store success=True", "save it as compact, or set success=None")
+            _fail(self.name, "an attract file cannot store success=True; save it as compact, or set success=None")
         demo_length = _ATTRACT_HEADER + self.frames
         # 0, length, 1, frames, level id, game mode, 0, player mask, end of the header
         demo = struct.pack("<BIIIIIIB4s", 0, demo_length, 1, self.frames, 0, 0, 0, 1, b"\xff" * 4)
@@ -271,12 +266,12 @@ def _read_compact_header(name: str, data: bytes, version: int) -> tuple[int, int
     if version != 1:
         _fail(
             name,
-            f"format version at byte 0 is {version}, expected 1, or a map length above {_MAX_VERSION} (version 0)",
+            f"format version at byte 0 is {version}, expected 1, or a map length above {_MAX_VERSION} (version 0); "
             "is this a replay file? convert it to compact version 1",
         )
     map_length, num_inputs, flag = _unpack(name, data, 4, "<IIB", "the header of compact version 1")
     if flag > 1:
-        _fail(name, f"success flag at byte 12 is {flag}, expected 0 or 1", "the header is damaged: record it again")
+        _fail(name, f"success flag at byte 12 is {flag}, expected 0 or 1; the header is damaged: record it again")
     return 13, map_length, num_inputs, bool(flag)
 
 
@@ -294,9 +289,8 @@ def _read_attract_header(name: str, data: bytes, start: int, demo_length: int) -
     if num_inputs != demo_length - _ATTRACT_HEADER:
         _fail(
             name,
-            f"frame count at byte {start + 9} is {num_inputs}, expected {demo_length - _ATTRACT_HEADER}"
-            f" (demo length {demo_length} minus {_ATTRACT_HEADER})",
-            "the demo header is damaged: copy the file again",
+            f"frame count at byte {start + 9} is {num_inputs}, expected {demo_length - _ATTRACT_HEADER} "
+            f"(demo length {demo_length} minus {_ATTRACT_HEADER}); the demo header is damaged: copy the file again",
         )
     return num_inputs
 
@@ -309,13 +303,11 @@ def _read_inputs(
     if len(inputs) > num_inputs:
         _fail(
             name,
-            f"the input block at byte {start} should have {num_inputs} bytes, the file has {len(inputs)} left",
+            f"the input block at byte {start} should have {num_inputs} bytes, the file has {len(inputs)} left; "
             "the lengths in the header do not fit the file: it is damaged or of another format",
         )
     if not len(inputs):
-        _fail(
-            name, f"no inputs at byte {start}, {num_inputs} expected", "the file is truncated: copy or record it again"
-        )
+        _fail(name, f"no inputs at byte {start}, {num_inputs} expected; the file is truncated: copy or record it again")
     _check_inputs(name, inputs, highest, start)
     if len(inputs) == num_inputs:
         return inputs, ()
@@ -328,7 +320,7 @@ def _check_inputs(name: str, inputs: np.ndarray, highest: int, start: int | None
         index = int(np.argmax(bad))
         place = "" if start is None else f" (file byte {start + index})"
         bits = "1 jump, 2 right, 4 left, 8 self-destruct" + (" (not in compact files)" if highest == 7 else "")
-        _fail(name, f"input {index}{place} is {inputs[index]}, expected 0 to {highest}", f"the bits are {bits}")
+        _fail(name, f"input {index}{place} is {inputs[index]}, expected 0 to {highest}; the bits are {bits}")
 
 
 def _check_frame_skip(frame_skip: int) -> None:
@@ -341,11 +333,11 @@ def _unpack(name: str, data: bytes, offset: int, layout: str, what: str) -> tupl
     if offset + size > len(data):
         _fail(
             name,
-            f"{what} should be at bytes {offset} to {offset + size}, the file ends at byte {len(data)}",
-            "the file is empty or truncated: copy or record it again",
+            f"{what} should be at bytes {offset} to {offset + size}, the file ends at byte {len(data)}; "
+            "it is empty or truncated: copy or record it again",
         )
     return struct.unpack_from(layout, data, offset)
 
 
-def _fail(name: str, what: str, remedy: str) -> NoReturn:
-    raise ReplayError(f"{name or 'replay'}: {what}; {remedy}")
+def _fail(name: str, message: str) -> NoReturn:
+    raise ReplayError(f"{name or 'replay'}: {message}")
