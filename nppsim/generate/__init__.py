@@ -184,7 +184,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     ),
 }
 CATEGORIES = tuple(RECIPES)
-LESS_IS_HARDER = frozenset({"spacing", "island", "cell"})  # of all other parameters, more is harder
+LESS_IS_HARDER = frozenset({"spacing", "island", "cell"})  # parameters whose lower values are more difficult
 WINDOW = 0.5  # width of a narrowed span relative to the whole span, centred at the difficulty and cut off at both ends
 
 

@@ -87,7 +87,7 @@ def sections(*parts: tuple[int, int]) -> np.ndarray:
 def add_bumps(rng: Rng, ground: np.ndarray, bumps: Sequence, count: int) -> None:
     """Add up to ``count`` bumps to ``ground`` in place, not adjacent to each other or to the ends.
 
-    bumps: to choose from; each is a list of (left, right) heights in half-tiles, one pair per column.
+    bumps: the shapes; each is a list of (left, right) heights in half-tiles, one pair per column.
     Bumps that do not fit, or that would leave fewer than ``MIN_FLAT`` columns unchanged, are skipped.
     """
     for _ in range(count):

@@ -35,8 +35,8 @@ LEFT = 4
 DOWN = 2
 UP = 6
 UP_RIGHT = 7
-UPRIGHT = RIGHT  # of a door: across a corridor
-FLAT = DOWN  # of a door: across a shaft
+UPRIGHT = RIGHT  # a door across a corridor
+FLAT = DOWN  # a door across a shaft
 
 GOLD_SHARE = 0.08  # probability that a level contains gold
 MAX_GOLD = 4  # pieces of gold per level

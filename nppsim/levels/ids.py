@@ -46,7 +46,7 @@ def level_id(file: str, number: int, count: int) -> str:
     """Return the id of line ``number`` (from 0) of a campaign file.
 
     file: name of the file without suffix.  count: number of its lines.
-    Levels of other files than the complete ones of ``TABS`` have ids ``FILE-NUMBER`` with at least three digits.
+    Incomplete files and files that are not in ``TABS`` have ids ``FILE-NUMBER`` with at least three digits.
     """
     tab = TABS.get(file.upper())
     if tab is None or tab.levels != count:

@@ -161,7 +161,7 @@ class Search:
         self._parents, self._actions, self._num_nodes = [np.array([-1])], [np.array([-1])], 1
 
     def expand(self, target: np.ndarray = _NOWHERE) -> np.ndarray:
-        """Simulate all actions from the states of the frontier, which are the first rows.
+        """Simulate all actions from each state of the frontier.
 
         target: see ``kernels.expand``.
         Returns the indices of surviving children, int64[n], one per cell and best first.  If a child wins, sets ``won``
