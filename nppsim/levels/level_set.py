@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from nppsim.errors import UserError
 from nppsim.files import write_text
 from nppsim.levels import campaign
 from nppsim.levels.level import Level, LevelError, container_suffix, mirror
-from nppsim.reading import files_below, read_json
+from nppsim.reading import files_below, mismatch, read_json
 
 INDEX = "index.json"
 FORMAT = "nppsim level set"
@@ -59,15 +60,9 @@ class LevelEntry:
     fingerprint: str = ""
 
 
-_FIELD_TYPES = {
-    "category": (str,),
-    "generator": (str,),
-    "parameters": (dict,),
-    "seed": (int, type(None)),
-    "par_frames": (int, type(None)),
-    "file": (str,),
-    "fingerprint": (str,),
-}
+# Shape of an index entry, for ``nppsim.reading.mismatch``.
+_ENTRY: dict[str, Any] = dict.fromkeys(("category", "generator", "file", "fingerprint"), str)
+_ENTRY |= {"parameters": {}, "seed": (int, None), "par_frames": (int, None)}
 
 
 class LevelSet(Sequence[Level]):
@@ -301,13 +296,10 @@ def _read_index(path: Path) -> list[LevelEntry]:
 
 def _check_entry(entry: dict, place: str) -> None:
     """Raise LevelSetError, with ``place`` in the message, for an invalid index entry."""
-    if not isinstance(entry, dict) or entry.keys() != _FIELD_TYPES.keys():
-        found = ", ".join(sorted(entry)) if isinstance(entry, dict) else type(entry).__name__
-        raise LevelSetError(f"{place} has {found}; expected exactly the fields {', '.join(_FIELD_TYPES)}")
-    for name, types in _FIELD_TYPES.items():
-        if not isinstance(entry[name], types) or isinstance(entry[name], bool):
-            expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
-            raise LevelSetError(f"{place}: {name} is {entry[name]!r}; expected {expected}")
+    if wrong := mismatch(entry, _ENTRY):
+        raise LevelSetError(f"{place}: {wrong}; generate the set again")
+    if unknown := entry.keys() - _ENTRY.keys():
+        raise LevelSetError(f"{place} has the unknown field {min(unknown)!r}; remove it")
     if not entry["category"]:
         raise LevelSetError(f"{place} has an empty category; give it a name, such as {UNCATEGORISED!r}")
     place_of_files = f"{entry['category']}/{entry['file']}"  # default file names begin with the category
