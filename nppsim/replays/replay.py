@@ -307,7 +307,7 @@ def _read_inputs(
             "the lengths in the header do not fit the file: it is damaged or of another format",
         )
     if not len(inputs):
-        _fail(name, f"no inputs at byte {start}, {num_inputs} expected; the file is truncated: copy or record it again")
+        _fail(name, f"no inputs at byte {start}, {num_inputs} declared; the file is truncated: copy or record it again")
     _check_inputs(name, inputs, highest, start)
     if len(inputs) == num_inputs:
         return inputs, ()

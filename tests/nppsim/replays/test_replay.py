@@ -73,7 +73,7 @@ def test_an_attract_file_is_written_as_documented(tmp_path):
 
 def test_what_a_format_cannot_hold_is_refused():
     won = Replay(LEVEL, np.frombuffer(INPUTS, np.uint8), success=True, name="won")
-    with pytest.raises(ReplayError, match="won: success=True"):
+    with pytest.raises(ReplayError, match="won: .*success=True"):
         won.to_bytes("attract")
     with pytest.raises(ReplayError, match=r"won: format 'zip' is not known; choose one of \('compact', 'attract'\)"):
         won.to_bytes("zip")
