@@ -150,10 +150,7 @@ class CacheFolderError(UserError, ImportError):
 
 
 def use_own_cache() -> Path:
-    """Set Numba's cache to the folder of these sources and return it.
-
-    Raises CacheFolderError if the folder is not writable.
-    """
+    """Set Numba's cache to the folder of these sources and return it; CacheFolderError if it is not writable."""
     note = _base() / f"{_NOTE}{_digest(_sources())}"
     known = _noted(note)
     digest = known or kernel_digest()
@@ -214,10 +211,7 @@ def _in_use(folder: Path) -> bool:
 
 
 def remove_old(base: Path, now: float | None = None) -> list[Path]:
-    """Remove and return folders of other versions.
-
-    The newest _MAX_FOLDERS, folders used in the last week, and folders in use stay.
-    """
+    """Remove and return folders of other versions that are not among the newest, used this week, or in use."""
     now = time.time() if now is None else now
     links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
     linked = {link.resolve() for link in links}

@@ -213,7 +213,6 @@ def _merged(before, code):
 
 @kernel
 def _merge_edges(stage, vertical, horizontal):
-    """Merge the codes of all tiles into the grid."""
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):
             tile = stage[cx, cy]
@@ -262,12 +261,10 @@ class _Entity:
 
     @property
     def cell(self) -> int:
-        """Number of the entity's cell."""
         return cell_of(self.x, self.y)
 
 
 def _created_entities(level: Level, completions: bool) -> list[_Entity]:
-    """Create the entities in file order."""
     entities: list[_Entity] = []
     counts = dict.fromkeys(range(len(kinds.ENTITY_NAMES)), 0)
     creating = set(kinds.CREATING) - (set() if completions else set(kinds.COMPLETIONS))
@@ -304,7 +301,6 @@ def _door(door: _Entity) -> tuple[tuple[int, int, int, int], int, int, tuple[flo
 
 
 def _mover(entity: _Entity) -> np.void:
-    """Return the initial MOVER record of an entity."""
     kind, orientation = entity.kind, entity.orientation
     row = np.zeros(1, MOVER_DTYPE)[0]
     row["x"], row["y"], row["target_x"], row["target_y"] = entity.x, entity.y, entity.x, entity.y

@@ -75,10 +75,7 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
 def _outside(
     place: str, values: np.ndarray, bounds: dict[str, tuple], there: np.ndarray | bool = True
 ) -> Iterator[str]:
-    """Yield a description of each field (or plain value) that is out of bounds where ``there`` is True.
-
-    bounds: (low, high) by field name; (-FAR, FAR) for all other fields.
-    """
+    """Yield a description of each field out of its bounds (default: -FAR to FAR) where ``there`` is True."""
     for name in values.dtype.names or ("",):
         column = values[name] if name else values
         low, high = bounds.get(name, (-FAR, FAR))

@@ -40,10 +40,7 @@ BEFORE_ALL = np.int64(-1)  # less than any ``gather_key``; Numba would compile `
 
 @kernel
 def point_in_square(px, py, x, y, half):
-    """Test a point against a square around (x, y): (inside, normal x, normal y, depth, depth along the other axis).
-
-    Section 4.7.
-    """
+    """Return (inside, normal x, normal y, depth, depth along the other axis) of a point and a square; section 4.7."""
     depth_x = half - abs(px - x)
     depth_y = half - abs(py - y)
     if not (depth_x > 0.0 and depth_y > 0.0):
@@ -114,10 +111,7 @@ def blocks_near(x, y, movers, world, level):
 
 @kernel
 def touch_bodies(ninja, movers, world, level):
-    """Apply the contacts of one substep in the order of section 4.2, each after the effects of the previous one.
-
-    Returns the number of contacts.
-    """
+    """Apply the contacts of one substep, one after the other in the order of section 4.2; return their number."""
     cell_x, cell_y = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
     x1, x2 = max(cell_x - 1, 0), min(cell_x + 1, CELLS_X - 1)
     y1, y2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
@@ -205,10 +199,7 @@ def add_crush(ninja, nx, ny, depth):
 
 @inlined
 def count_contact(ninja, steepness, nx, ny):
-    """Count a contact with unit normal (nx, ny) as ceiling (walls too) or floor.
-
-    steepness: y of the normal, which decides; its length does not matter.
-    """
+    """Count a contact with unit normal (nx, ny) as ceiling (walls too) or floor.  steepness: ny, of any length."""
     if steepness >= FLOOR_LIMIT:
         ninja["ceiling_count"] += 1
         ninja["ceiling_sum_x"] += nx

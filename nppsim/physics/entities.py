@@ -1,12 +1,7 @@
 """The think pass of mines and doors, and the effects of touching an entity.
 
-Source: docs/physics.md, sections 4.2, 6.5 and 7.  Section numbers refer to that page.
-
-Arguments of the kernels:
-entities: ENTITY_DTYPE[E], the changing part of the entities of one environment.
-movers: MOVER_DTYPE[M] of the environment.
-world: the arrays of the level bank (``bank.World``).
-base: row of the level's first entity in ``world.entity``.
+Source: docs/physics.md, sections 4.2, 6.5 and 7.  Section numbers refer to that page.  ``entities`` is ENTITY_DTYPE[E] and
+``movers`` MOVER_DTYPE[M] of one environment; ``base`` is the row of the level's first entity in ``world.entity``.
 """
 
 import math

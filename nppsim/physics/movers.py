@@ -451,10 +451,7 @@ def _ball_velocity(ninja, ball):
 
 @merged
 def _move_ball(x, y, vx, vy, entities, world, level):
-    """Sweep a ball along its move and push it out of surfaces.
-
-    Returns (x, y, sum of the contacts' normals in x, in y, MOVED, HALTED or STUCK).
-    """
+    """Sweep a ball along its move and push it out of surfaces: (x, y, sum of normals in x, in y, MOVED ... STUCK)."""
     if world.near[level, cell_at(x, y)] & NEAR_SEGMENTS == 0 and abs(vx) < BALL_FREE_STEP and abs(vy) < BALL_FREE_STEP:
         return x + 1.0 * vx, y + 1.0 * vy, 0.0, 0.0, MOVED  # no segment within a cell's width
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]

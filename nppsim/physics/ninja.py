@@ -228,10 +228,7 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
 
 @inlined
 def _rules_out_wall(depth, beside):
-    """Return True if ``wall_beside`` cannot find a wall after a push by ``depth`` px from the position of a query.
-
-    beside: result of the query, see ``nearest_segment``.
-    """
+    """Return True if ``wall_beside`` finds no wall after a push by ``depth`` px; beside: see ``nearest_segment``."""
     return depth < BAND - BOX_MARGIN and beside > WALL_REACH + depth + BOX_MARGIN
 
 
@@ -313,11 +310,7 @@ def _advance(buffer, last):
 
 @kernel
 def control(ninja, h, j):
-    """Apply inputs: running, friction, jumps and wall slides (section 6.6).
-
-    h: -1 left, 0 none, +1 right.
-    j: 1 if the jump key is held, else 0.
-    """
+    """Apply inputs: running, friction, jumps and wall slides (section 6.6).  h: -1, 0 or +1 (right); j: 1 with jump."""
     press = j == 1 and ninja["jump_held"] == 0
     ninja["jump_held"] = j
 

@@ -96,7 +96,6 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
     segments: SEGMENT_DTYPE[S] of the bank.
     cell_start: int32[1101] of the level, relative to ``first``.
     radius: px; the cells that the square (px, py) +- radius meets are searched.  Segments farther away count too.
-
     result: 1 if (px, py) is in front of the segment, -1 behind it, 0 if there is no segment.
     side: see ``closest_point``.
     best: squared distance in px^2, less FRONT_BONUS for a front face.  In a tie the earlier segment wins.
@@ -270,10 +269,7 @@ def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
 
 @kernel
 def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
-    """Fraction of the move (wx, wy), in [0, 1], at which a circle first touches a segment; 1 if it touches none.
-
-    Section 4.6.  A segment whose bounding box is farther than BOX_MARGIN from the swept circle is not tested.
-    """
+    """Fraction of the move (wx, wy) at which a circle first touches a segment; 1 if it touches none (section 4.6)."""
     low_x, high_x = min(x, x + wx), max(x, x + wx)
     low_y, high_y = min(y, y + wy), max(y, y + wy)
     cy1, cy2 = (

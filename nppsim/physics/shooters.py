@@ -76,11 +76,7 @@ LASER_DRONE_POSTFIRE = 60  # frames in POSTFIRE
 
 @kernel
 def think_shooter(ninja, shooter, home, target, entities, world, level):
-    """Advance a shooter by one frame.
-
-    home: PLACED_DTYPE record of the entity in the bank.
-    target: True if the ninja is a valid target.
-    """
+    """Advance a shooter by one frame.  home: its PLACED_DTYPE record.  target: the ninja is a valid target."""
     kind = shooter["type"]
     if kind == kinds.ROCKET_TURRET:
         _think_rocket(ninja, shooter, home, target, entities, world, level)

@@ -49,10 +49,7 @@ def start(ninja, entities, movers, world, level):
 
 @merged
 def tick(ninja, entities, movers, trail, world, input_byte, laps=None):
-    """Advance one environment by one frame, and append to the trail if the level has evil ninjas.
-
-    The arguments are those of ``advance_frame``.
-    """
+    """Call ``advance_frame``, and append the ninja's position to ``trail`` if the level has evil ninjas."""
     advance_frame(ninja, entities, movers, trail, world, input_byte, laps)
     size = world.level[ninja["level"]]["trail"]
     if size:
