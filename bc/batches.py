@@ -87,21 +87,14 @@ class Segments(Batches):
         self._age = np.arange(len(dataset)) - first[dataset.demonstration]  # earlier decisions of the demonstration
 
     def steps(self, rows: np.ndarray, size: int) -> int:
-        return -(-len(self._segments(rows)) // self._per_batch(size))
+        return -(-len(self.begins(rows)) // max(1, size // SEGMENT))
 
     def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Yield all segments once, in random order, in batches of about ``size`` decisions."""
-        segments, count = self._segments(rows), self._per_batch(size)
+        segments, count = np.split(rows, self.begins(rows)[1:]), max(1, size // SEGMENT)
         order = rng.permutation(len(segments))
         for start in range(0, len(order), count):
             yield np.concatenate([segments[number] for number in order[start : start + count]])
-
-    def _per_batch(self, size: int) -> int:
-        """Number of segments in a batch."""
-        return max(1, size // SEGMENT)
-
-    def _segments(self, rows: np.ndarray) -> list[np.ndarray]:
-        return np.split(rows, self.begins(rows)[1:])
 
     def begins(self, rows: np.ndarray) -> np.ndarray:
         return np.flatnonzero(self._age[rows] % SEGMENT == 0)

@@ -166,12 +166,7 @@ def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: C
 
 
 def write_dataset(
-    path: str | Path,
-    found: DemonstrationSet,
-    config: DatasetConfig,
-    key: str,
-    *,
-    available_bytes: int | None = None,
+    path: str | Path, found: DemonstrationSet, config: DatasetConfig, key: str, *, available_bytes: int | None = None
 ) -> LevelBank:
     """Record the demonstrations and write the HDF5 file atomically; return the bank of levels.
 
@@ -206,12 +201,10 @@ def sample_columns(keys: Sequence[str], state_bytes: int) -> dict[str, np.dtype]
 
     Images are not stored; the column STATES replaces them.
     """
-    columns = {key: np.dtype((layout.SPECS[key].dtype, layout.SPECS[key].shape)) for key in keys if not _is_image(key)}
+    columns = {
+        key: np.dtype((layout.SPECS[key].dtype, layout.SPECS[key].shape)) for key in keys if key not in layout.IMAGES
+    }
     return columns if len(columns) == len(keys) else columns | {STATES: np.dtype((np.uint8, (state_bytes,)))}
-
-
-def _is_image(key: str) -> bool:
-    return key in layout.IMAGES
 
 
 def record(
@@ -223,7 +216,7 @@ def record(
     wave: demonstrations that are played together.
     Raises DatasetError if a demonstration does not win with exactly its last decision.
     """
-    observed = tuple(key for key in config.observations if not _is_image(key)) or config.observations
+    observed = tuple(key for key in config.observations if key not in layout.IMAGES) or config.observations
     sim = BatchSimulator(bank, len(wave), frame_skip=config.frame_skip, observations=observed)
     sim.reset(np.array(levels))
     lengths = np.array([len(d.actions) for d in wave])
@@ -356,7 +349,7 @@ class BCDataset:
         about = read_about(path, file)
         keys = tuple(about["observation_keys"])
         stored, rows, demonstrations = file["observations"], len(file["actions"]), len(about["names"])
-        drawn = tuple(key for key in keys if _is_image(key))
+        drawn = tuple(key for key in keys if key in layout.IMAGES)
         columns = sample_columns(keys, stored[STATES].shape[-1] if drawn else 0)
         check_memory(path, rows, sum(column.itemsize for column in columns.values()), available_bytes)
         observations = {name: read_column(stored, name, rows, column) for name, column in columns.items()}

@@ -77,11 +77,7 @@ def write_tables(
         "demonstrations/retimed": [d.retimed for d in demonstrations],
         "demonstrations/deviation_px": [d.deviation_px for d in demonstrations],
     }
-    types = {
-        "about": "u1",
-        **DECISIONS,
-        **{f"demonstrations/{name}": dtype for name, dtype in DEMONSTRATIONS.items()},
-    }
+    types = {"about": "u1", **DECISIONS, **{f"demonstrations/{name}": dtype for name, dtype in DEMONSTRATIONS.items()}}
     file.attrs["format_version"] = FORMAT_VERSION
     for name, values in columns.items():
         file.create_dataset(name, data=np.array(values).astype(types[name]), **_STORAGE)

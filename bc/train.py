@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from bc.baselines import Metrics, predictors, score, transition_counts
-from bc.batches import Batches, batches_of
+from bc.batches import batches_of
 from bc.dataset import BCDataset
 from hardware.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import ACTION_NAMES
@@ -26,7 +26,6 @@ from nppsim.settings import check_settings, setting
 
 _REPLAYS = "replay-data-dir"
 _BASELINES = ("repeat_previous", "majority")
-ROUNDED = 1e-5  # rounding of a loss summed in float32
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
 
 
@@ -180,7 +179,7 @@ def pretrain(
     Raises TrainingError if the loss is not finite, if all gradients are zero, or if ``state`` has other data or settings.
     """
     hooks = hooks or Hooks()
-    setup = _setup(policy, dataset, config, pool or ThreadPool(1))
+    setup = _Setup(policy, dataset, config, pool or ThreadPool(1))
     baselines = trivial_baselines(dataset, setup.validation)
     course = _Course(config.seed)
     if state is None:
@@ -208,7 +207,6 @@ def pretrain(
     )
 
 
-@dataclass(frozen=True, eq=False)
 class _Setup:
     """Objects that all epochs share.
 
@@ -216,29 +214,17 @@ class _Setup:
     weights: float[6], class weights of the loss.
     """
 
-    policy: Policy
-    dataset: BCDataset
-    batches: Batches
-    config: BCConfig
-    pool: ThreadPool
-    training: np.ndarray
-    validation: np.ndarray
-    weights: torch.Tensor
-    optimizer: torch.optim.Optimizer
-    schedule: torch.optim.lr_scheduler.LRScheduler
-
-
-def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, pool: ThreadPool) -> _Setup:
-    device = next(policy.parameters()).device
-    training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
-    weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
-    optimizer = torch.optim.AdamW(
-        policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-    )
-    batches = batches_of(policy, dataset, device)
-    updates = config.epochs * batches.steps(training, config.batch_size)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    return _Setup(policy, dataset, batches, config, pool, training, validation, weights, optimizer, schedule)
+    def __init__(self, policy: Policy, dataset: BCDataset, config: BCConfig, pool: ThreadPool):
+        self.policy, self.dataset, self.config, self.pool = policy, dataset, config, pool
+        device = next(policy.parameters()).device
+        self.training, self.validation = dataset.rows(validation=False), dataset.rows(validation=True)
+        self.weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
+        self.optimizer = torch.optim.AdamW(
+            policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+        )
+        self.batches = batches_of(policy, dataset, device)
+        updates = config.epochs * self.batches.steps(self.training, config.batch_size)
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, updates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,13 +286,7 @@ class _Course:
         self.best, self.history, self._before = _Best(**state["best"]), list(state["history"]), state["seconds"]
 
 
-def _fit(
-    setup: _Setup,
-    course: _Course,
-    writer: ScalarWriter | None,
-    hooks: Hooks,
-    log: Callable[[str], None],
-) -> None:
+def _fit(setup: _Setup, course: _Course, writer: ScalarWriter | None, hooks: Hooks, log: Callable[[str], None]) -> None:
     """Train until the last epoch or early stopping."""
     epochs = setup.config.epochs
     with progress_bar(total=epochs, title="imitation", unit="epoch") as bar:

@@ -65,7 +65,8 @@ class Uploader:
                     uploaded += 1
         finally:
             if uploaded:
-                self._write_manifest(folder / MANIFEST, manifest)
+                content = {"bucket": self.bucket, "prefix": self.prefix, "objects": manifest}
+                write_json(folder / MANIFEST, content)
         if uploaded:
             self._upload(folder / MANIFEST, f"{self.prefix}/{MANIFEST}")
         return uploaded
@@ -84,9 +85,6 @@ class Uploader:
         if wrong := mismatch(manifest, {"bucket": str, "objects": {...: {}}}):
             raise UploadError(f"{path} is broken ({wrong}); delete it to upload everything again")
         return manifest["objects"] if manifest["bucket"] == self.bucket else {}
-
-    def _write_manifest(self, path: Path, objects: dict[str, dict]) -> None:
-        write_json(path, {"bucket": self.bucket, "prefix": self.prefix, "objects": objects})
 
 
 def _connect() -> tuple[Any, tuple[type[Exception], ...]]:

@@ -7,7 +7,7 @@ Each problem has a name and is reported once.  Numbers that are not finite stop 
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -74,45 +74,35 @@ class Audit(PPOCallback):
         if self.model.updates > self._seen:
             self._after_update()
 
-    def _report(self, problems: list[Problem]) -> None:
+    def _report(self, problems: Iterable[Problem]) -> None:
         for name, text in problems:
             if name not in self.reported:
                 self.reported.add(name)
                 self.warn(name, text)
 
-    def _rollout_problems(self) -> list[Problem]:
+    def _rollout_problems(self) -> Iterator[Problem]:
         """Compare logged counts and curves with the episodes of the latest rollout; find repeated random draws."""
         ppo = self.model
-        problems: list[Problem] = []
         episodes = ppo.counted_episodes
         total = ppo.logger.name_to_value.get("curriculum/episodes")
         if total is not None and self._curriculum_episodes is not None:
             counted = total - self._curriculum_episodes
             if counted != len(episodes):
-                problems.append(
-                    ("curriculum", f"it counted {counted:g} episodes, {len(episodes)} ended in the rollout")
-                )
+                yield "curriculum", f"the curriculum counted {counted:g} episodes, {len(episodes)} ended in the rollout"
         self._curriculum_episodes = total
         self._wins.extend((episodes["outcome"] == WON).tolist())
         if self._wins and abs(np.mean(self._wins) - np.mean(ppo.episode_wins)) > 1e-9:
-            problems.append(
-                (
-                    "curves",
-                    f"success of {np.mean(ppo.episode_wins):.1%} is logged, episodes won: {np.mean(self._wins):.1%}",
-                )
-            )
+            logged, won = np.mean(ppo.episode_wins), np.mean(self._wins)
+            yield "curves", f"a success rate of {logged:.1%} is logged, but {won:.1%} of the episodes were won"
         states = {
             "actions": ppo.action_rng.get_state().numpy().tobytes(),
             "minibatches": str(ppo.rng.bit_generator.state).encode(),
         }
-        for of in states:
-            if self._is_repeated(of, states[of]):
-                problems.append(
-                    ("random", f"the generator of {of} is in the state of an earlier rollout: draws repeat")
-                )
-        return problems
+        for of, state in states.items():
+            if self._is_repeated(of, state):
+                yield "random", f"the generator of {of} is in the state of an earlier rollout: draws repeat"
 
-    def _repeated_levels(self) -> list[Problem]:
+    def _repeated_levels(self) -> Iterator[Problem]:
         """Find levels or start states that were drawn as in an earlier rollout."""
         sampler, drawn = self.model.sampler, self.model.sim.next_level
         chances = sampler.probabilities()
@@ -120,8 +110,11 @@ class Audit(PPOCallback):
         generator = str(sampler.strategy.rng.bit_generator.state).encode()
         repeated = [self._is_repeated("generator of the curriculum", generator)]
         repeated.append(self._is_repeated("levels", drawn.tobytes()) and unlikely)
-        text = "the levels or start states drawn after an update are those of an earlier update: draws repeat"
-        return [("levels", text)] if any(repeated) else []
+        if any(repeated):
+            yield (
+                "levels",
+                "the levels or start states drawn after an update are those of an earlier update: draws repeat",
+            )
 
     def _is_repeated(self, of: str, state: bytes) -> bool:
         """Store the digest of a state; return True if it was stored before."""
@@ -142,7 +135,7 @@ class Audit(PPOCallback):
         if self.updates == WINDOW:
             self.start_success = success(self.history)
         for alarm in ALARMS:
-            self._report(list(alarm(self)))
+            self._report(alarm(self))
 
     def _figures(self) -> Figures:
         """Return the metrics of the latest update."""
@@ -174,19 +167,17 @@ def success(history: Collection[Figures]) -> float:
     return sum(figures.wins for figures in history) / episodes if episodes else float("nan")
 
 
-def first_update_problems(ppo: PPO, folder: Path, scalars: bool) -> list[Problem]:
+def first_update_problems(ppo: PPO, folder: Path, scalars: bool) -> Iterator[Problem]:
     """Find problems of the latest update.  scalars: also write the logged values and check that the tags are on disk."""
-    problems: list[Problem] = []
     if scalars:
         ppo.logger.dump(step=ppo.num_timesteps)
         try:
             require_tags(folder / BOARD, REQUIRED_TAGS)
         except EventsError as error:
-            problems.append(("scalars", str(error)))
+            yield "scalars", str(error)
     if ppo.actor_updates:
-        problems += missing_gradients(ppo.policy)
-    problems += unusual_inputs(ppo.policy, ppo.rollout_buffer)
-    return problems
+        yield from missing_gradients(ppo.policy)
+    yield from unusual_inputs(ppo.policy, ppo.rollout_buffer)
 
 
 def missing_gradients(policy: NppPolicy) -> Iterator[Problem]:
@@ -212,6 +203,6 @@ def unusual_inputs(policy: NppPolicy, buffer: RolloutBuffer) -> Iterator[Problem
     if mean > MAX_INPUT_MEAN and buffer.shape[1] >= ENOUGH_ENVS:
         yield (
             "inputs",
-            f"a normalised input averages {mean:.1f} standard deviations from its statistics: the demonstrations differ "
-            "from these levels; use demonstrations of such levels, or --no-pretraining",
+            f"a normalised input has the mean {mean:.1f} instead of about 0: the demonstrations differ from the training "
+            "levels; use demonstrations of such levels, or --no-pretraining",
         )

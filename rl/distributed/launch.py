@@ -76,5 +76,7 @@ def check_gpus(config: ExperimentConfig) -> None:
     found, wanted = len(hardware.detect().gpus), config.hardware.num_gpus
     if wanted > max(found, 1):
         raise ConfigError(
-            f"{found} found; several processes on the CPU: --num-gpus 0 --num-processes {wanted}", "--num-gpus", wanted
+            f"only {found} GPUs found; for processes on the CPU, give --num-gpus 0 --num-processes {wanted}",
+            "--num-gpus",
+            wanted,
         )

@@ -333,7 +333,7 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
         agent.learn(total, callback=[*measure, DigestTrail(job.folder), *audit, *examine, monitor])
         stop_if(monitor.stop)
         agent.logger.close()
-        monitor.save_final()
+        monitor.save(monitor.checkpoints.final)
     job.ranks.release(None)
 
 

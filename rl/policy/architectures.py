@@ -281,18 +281,14 @@ def get_architecture(name: str) -> Architecture:
     Several suffixes must have this order.  Raises ArchitectureError for an unknown name or an invalid suffix.
     """
     plain, *suffixes = name.split("+")
-    if suffixes:
-        known = get_architecture(plain)
-        for suffix in suffixes:
-            known = _with(known, suffix, name)
-        return known
-    if name in ALIASES:
-        return get_architecture(ALIASES[name])
-    if name in ARCHITECTURES:
-        return ARCHITECTURES[name]
-    near = did_you_mean(name, [*ARCHITECTURES, *ALIASES], cutoff=0.4)
-    available, own = ", ".join(ARCHITECTURES), "one of your own: name its file with --plugin"
-    raise ArchitectureError(f"unknown architecture {name!r}{near}; available: {available}; {own}")
+    if plain not in ARCHITECTURES and plain not in ALIASES:
+        near = did_you_mean(plain, [*ARCHITECTURES, *ALIASES], cutoff=0.4)
+        available, own = ", ".join(ARCHITECTURES), "one of your own: name its file with --plugin"
+        raise ArchitectureError(f"unknown architecture {plain!r}{near}; available: {available}; {own}")
+    known = get_architecture(ALIASES[plain]) if plain in ALIASES else ARCHITECTURES[plain]
+    for suffix in suffixes:
+        known = _with(known, suffix, name)
+    return known
 
 
 def _with(known: Architecture, suffix: str, name: str) -> Architecture:

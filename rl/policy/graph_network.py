@@ -26,17 +26,7 @@ from torch import nn
 from hardware.memory import MAX_CACHED_GRAPHS
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.observe import layout
-from nppsim.observe.graph import (
-    CELL,
-    EDGE_TYPES,
-    FEATURES,
-    NODE_TYPES,
-    NONE,
-    NUM_SLOTS,
-    SLOTS,
-    Graph,
-    graph_of,
-)
+from nppsim.observe.graph import CELL, EDGE_TYPES, FEATURES, NODE_TYPES, NONE, NUM_SLOTS, SLOTS, Graph, graph_of
 from rl.policy.architectures import GraphNetwork
 from rl.policy.graph_kernels import attend, dot_product_attention
 

@@ -77,7 +77,7 @@ class NormalizeObservations(nn.Module):
         for name in ("mean", "std", "divisor"):
             self.register_buffer(name, torch.full((stop,), torch.nan, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("fingerprint", _digits(layout.fingerprint(keys)))
+        self.register_buffer("fingerprint", torch.tensor(list(layout.fingerprint(keys).encode()), dtype=torch.uint8))
         self._filled = False
 
     @property
@@ -131,10 +131,6 @@ def _slices(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
     """Return the slice of each key in the concatenation of arrays of these shapes."""
     stops = np.cumsum([math.prod(shape) for shape in shapes.values()]).tolist()
     return {key: slice(stop - math.prod(shape), stop) for (key, shape), stop in zip(shapes.items(), stops, strict=True)}
-
-
-def _digits(fingerprint: str) -> torch.Tensor:
-    return torch.tensor(list(fingerprint.encode()), dtype=torch.uint8)
 
 
 def _text(digits: torch.Tensor) -> str:
@@ -367,7 +363,9 @@ class Encoder(BaseFeaturesExtractor):
         slices = [self.normalize.places[key] for key in keys]
         for left, right in pairwise(slices):
             if left.stop != right.start:
-                raise ArchitectureError(f"vectors {', '.join(keys)} are not neighbours in the observation layout")
+                raise ArchitectureError(
+                    f"vectors {', '.join(keys)} are not neighbours in the observation layout; give them in separate entries"
+                )
         return slice(slices[0].start, slices[-1].stop)
 
     def _newest(self, observations: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:

@@ -247,17 +247,8 @@ def is_onnx(path: Path) -> bool:
 
 def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
     """Return the exceptions of onnxruntime for invalid files; they have no common base class."""
-    state = ort.capi.onnxruntime_pybind11_state
-    names = (
-        "Fail",
-        "InvalidArgument",
-        "InvalidGraph",
-        "InvalidProtobuf",
-        "NoModel",
-        "NotImplemented",
-        "RuntimeException",
-    )
-    return (*(getattr(state, name) for name in names), UnicodeDecodeError)
+    found = vars(ort.capi.onnxruntime_pybind11_state).values()
+    return (*(one for one in found if isinstance(one, type) and issubclass(one, Exception)), UnicodeDecodeError)
 
 
 def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:

@@ -29,7 +29,6 @@ from rl.policy.subtasks import COMMAND, Commander
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
-MOST_STEPS = 1 << 24  # largest number of steps that Adam counts exactly, in float32
 ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as small networks spend most time on calls
 
 

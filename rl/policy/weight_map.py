@@ -34,24 +34,16 @@ class WeightTransferError(UserError, ValueError):
 class TransferReport:
     """Result of a transfer.
 
-    source, used, target, filled: numbers of tensors.
-    values: number of transferred numbers.
+    tensors, values: number of transferred tensors, and of the numbers in them.
     fresh: names of the target tensors that keep their initial values.
     """
 
-    source: int
-    used: int
-    target: int
-    filled: int
+    tensors: int
     values: int
-    skipped: tuple[str, ...]  # always (); stored in files of earlier runs
     fresh: tuple[str, ...]
 
     def __str__(self) -> str:
-        filled = (
-            f"weights: {self.used} of {self.source} source tensors into {self.filled} of {self.target} target tensors "
-            f"({self.values:,} values)"
-        )
+        filled = f"weights: {self.tensors} tensors transferred ({self.values:,} values)"
         return f"{filled}\n  fresh: {', '.join(self.fresh)}" if self.fresh else filled
 
 
@@ -71,15 +63,7 @@ def transfer(source_state: State, target_module: nn.Module, *, fresh: Iterable[s
         )
     # load_state_dict instead of copy_, so that the normaliser checks its fingerprint
     target_module.load_state_dict({**target_state, **source_state})
-    return TransferReport(
-        source=len(source_state),
-        used=len(source_state),
-        target=len(target_state),
-        filled=len(source_state),
-        values=sum(tensor.numel() for tensor in source_state.values()),
-        skipped=(),
-        fresh=new,
-    )
+    return TransferReport(len(source_state), sum(tensor.numel() for tensor in source_state.values()), new)
 
 
 def _fits(name: str, pattern: str) -> bool:
@@ -103,11 +87,7 @@ def _problems(source: State, target: State, fresh: Collection[str]) -> list[str]
     return problems
 
 
-def check_same_policy(
-    source: NppPolicy,
-    target: NppPolicy,
-    obs: Mapping[str, np.ndarray],
-) -> float:
+def check_same_policy(source: NppPolicy, target: NppPolicy, obs: Mapping[str, np.ndarray]) -> float:
     """Compare two policies in float32 on some observations; return the share of equal greedy actions.
 
     A target with subtasks is compared with each subtask, a recurrent target with zero and with random states.

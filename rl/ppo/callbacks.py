@@ -150,10 +150,7 @@ class TorchTrace(Profiler):
             activities.append(profiler.ProfilerActivity.CUDA)
         every_thread = profiler._ExperimentalConfig(profile_all_threads=True)  # default: only the main thread
         self._profiler = profiler.profile(
-            activities=activities,
-            schedule=self._schedule,
-            on_trace_ready=self._write,
-            experimental_config=every_thread,
+            activities=activities, schedule=self._schedule, on_trace_ready=self._write, experimental_config=every_thread
         )
         self._profiler.start()
 

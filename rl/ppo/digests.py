@@ -75,9 +75,6 @@ class DigestTrail(PPOCallback):
     def _on_training_end(self) -> None:
         self._record()
 
-    def _on_step(self) -> bool:
-        return True
-
     def _record(self) -> None:
         """Append a line for the latest update, unless the trail has it."""
         ppo = self.model

@@ -10,9 +10,10 @@ With ``from_stage``, training is plain PPO until the curriculum reaches that sta
 then, so the policy does not change abruptly.
 """
 
+from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,32 +24,19 @@ from nppsim.errors import ConfigError
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, sample_actions
 from rl.policy.subtasks import COMMAND, EXIT, SUBTASKS, Commands, with_command
-from rl.ppo.losses import Losses, LossWeights, Number, Samples, kl_divergence
+from rl.ppo.losses import Losses, LossWeights, Samples, kl_divergence
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 
 STATE = "hierarchy"  # key in a checkpoint's training state
 
 
-class HierarchicalLosses(NamedTuple, Generic[Number]):
-    """The fields of Losses, and four losses of the high level.
-
-    command_gradient_loss, command_value_loss, command_entropy_loss, command_kl: counterparts of policy_gradient_loss,
-        value_loss, entropy_loss and approx_kl; the sum over all choices divided by the number of decisions.
-    """
-
-    policy_gradient_loss: Number
-    value_loss: Number
-    entropy_loss: Number
-    loss: Number
-    approx_kl: Number
-    clip_fraction: Number
-    bc_kl: Number
-    self_imitation_loss: Number
-    command_gradient_loss: Number
-    command_value_loss: Number
-    command_entropy_loss: Number
-    command_kl: Number
+# The losses of the low level, then policy gradient loss, value loss, entropy loss and KL divergence of the high level.  Those
+# of the high level are sums over the choices, divided by the number of decisions.
+HierarchicalLosses: Any = namedtuple(
+    "HierarchicalLosses",  # type: ignore[misc]  # mypy wants the names written out
+    (*Losses._fields, "command_gradient_loss", "command_value_loss", "command_entropy_loss", "command_kl"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +66,7 @@ class CommandLosses:
         observations: Mapping[str, torch.Tensor],
         samples: HierarchicalSamples,
         weights: LossWeights,
-    ) -> HierarchicalLosses[torch.Tensor]:
+    ) -> Any:
         """Return all losses of a minibatch.  losses: losses of the low level."""
         rows = samples.chooses.nonzero()[:, 0]
         if not len(rows):

@@ -191,7 +191,7 @@ def set_gradients(
     extra_loss: additional losses, or None.
     segment: number of consecutive decisions that must stay together; it must divide each B.
     """
-    # Without the shared encoder: its change would change the actor while the critic trains alone.
+    # While the critic is trained alone, the shared encoder must not change, as the actor depends on it.
     trained = [
         parameter
         for name, parameter in policy.named_parameters()

@@ -79,11 +79,7 @@ class TrainingMonitor(PPOCallback):
         period, self._evaluation_seconds = config.evaluation.periods(
             config.ppo.total_timesteps, config.ppo.time_budget_minutes
         )
-        self._periods = {
-            "evaluation": period,
-            "checkpoint": config.save_freq,
-            "upload": config.upload.sync_freq,
-        }
+        self._periods = {"evaluation": period, "checkpoint": config.save_freq, "upload": config.upload.sync_freq}
         self._next = dict(self._periods)
         self._overall: list[float] = []  # success in the evaluations for early stopping
         self._evaluating = 0.0  # seconds that training has waited for evaluations
@@ -340,10 +336,6 @@ class TrainingMonitor(PPOCallback):
         self.scalars.sync()
         self._write(path, self.model.policy, training_state(self.model) | {"monitor": self.state()})
 
-    def save_final(self) -> None:
-        """Write the checkpoint of a finished training run."""
-        self.save(self.checkpoints.final)
-
     def _write(self, path: Path, policy: NppPolicy, training: dict | None = None) -> None:
         config = self.config.to_dict()
         checkpoint.save(path, policy, frame_skip=self.config.frame_skip, config=config, training=training)
@@ -413,10 +405,11 @@ class TrainingMonitor(PPOCallback):
                 self._open_scalars(training["monitor"]["written"])
             load_training_state(ppo, policy_state, training)
             self.load(training["monitor"])
-            now = {} if is_over else training_state(ppo) | {"monitor": self.state()}
-            absent = sorted(now.keys() - training.keys())
         except KeyError as error:
-            absent = [str(error)]
+            raise checkpoint.CheckpointError(
+                f"{path}: lacks {error}, so training cannot resume from it: use the version of the project that wrote it, or "
+                "train again"
+            ) from error
         except UserError as error:
             raise checkpoint.CheckpointError(f"{path}: {error}") from error
         except (TypeError, ValueError, LookupError, AttributeError, RuntimeError, OverflowError) as error:
@@ -425,11 +418,6 @@ class TrainingMonitor(PPOCallback):
                 f"{path}: training cannot resume from it ({reason}): the file was changed; use another one "
                 "(--previous-checkpoint)"
             ) from error
-        if absent:
-            raise checkpoint.CheckpointError(
-                f"{path}: lacks {', '.join(absent)}, so training cannot resume from it: use the version of the project that "
-                "wrote it, or train again"
-            )
 
     def _open_scalars(self, written: dict[str, int]) -> None:
         self.scalars = ScalarLog(self.folder, **written)

@@ -87,7 +87,7 @@ class PPO:
         ranks: SingleProcess = SINGLE_PROCESS,
     ):
         if config.learning_rate is None or config.n_epochs is None:
-            raise ValueError("the configuration leaves numbers to the hardware plan: give config.settled(plan)")
+            raise ValueError("config has no learning rate or number of epochs: pass config.settled(plan)")
         if env.sim.gamma != config.gamma:
             raise ValueError(f"the simulator shapes with gamma={env.sim.gamma}, PPO discounts with {config.gamma}")
         self.config, self.ranks, self.adaptive_rate = config, ranks, float(config.learning_rate)
@@ -155,7 +155,7 @@ class PPO:
     # The loop
 
     def learn(self, total_timesteps: int, callback: BaseCallback | list[BaseCallback] | None = None) -> "PPO":
-        """Train until there are ``total_timesteps`` decisions in all processes, or a callback ends training."""
+        """Train until the processes have made ``total_timesteps`` decisions in total, or a callback ends training."""
         callbacks = callback if isinstance(callback, BaseCallback) else CallbackList(callback or [])
         self.start(callbacks)
         callbacks.on_training_start(locals(), globals())

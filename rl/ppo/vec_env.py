@@ -204,11 +204,7 @@ class BatchVecEnv(VecEnv):
     def _info(self, env: int) -> dict[str, Any]:
         sim = self.sim
         episode, truncated = sim.episode[env], bool(sim.truncated[env])
-        info = {
-            "level": int(episode["level"]),
-            "outcome": NAMES[episode["outcome"]],
-            "TimeLimit.truncated": truncated,
-        }
+        info = {"level": int(episode["level"]), "outcome": NAMES[episode["outcome"]], "TimeLimit.truncated": truncated}
         if self.sampler.counts(env):
             info["is_success"] = bool(episode["outcome"] == WON)
             info["episode"] = {

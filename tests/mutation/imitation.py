@@ -52,7 +52,10 @@ def _(patch: Patch) -> None:
 @mutation("gradients of imitation are clipped at a tenth", tests=("tests/bc/test_bc.py",))
 def _(patch: Patch) -> None:
     def changed(original, setup, epoch):
-        original(replace(setup, config=replace(setup.config, max_grad_norm=0.1 * setup.config.max_grad_norm)), epoch)
+        config = setup.config
+        setup.config = replace(config, max_grad_norm=0.1 * config.max_grad_norm)
+        original(setup, epoch)
+        setup.config = config
 
     patch.wrap(imitation, "_step", changed)
 
@@ -66,7 +69,7 @@ def _(patch: Patch) -> None:
             group["lr"] *= 0.1
         return setup
 
-    patch.wrap(imitation, "_setup", changed)
+    patch.wrap(imitation, "_Setup", changed)
 
 
 @mutation("imitation descends along wrong labels' gradient", tests=("tests/bc/test_bc.py",))

@@ -237,7 +237,7 @@ def test_a_bc_policy_fills_the_low_level_and_other_tensors_are_fresh():
         clone.action_net.weight.mul_(100)
     ppo, _ = hierarchical(critic_warmup_min_updates=1, critic_warmup_max_updates=1)
     moved = transfer(clone.state_dict(), ppo.policy, fresh=("commander.",))
-    assert moved.filled + len(moved.fresh) == moved.target
+    assert moved.tensors + len(moved.fresh) == len(ppo.policy.state_dict())
     assert moved.fresh[0] == "commander.condition"
     with pytest.raises(WeightTransferError, match=r"neither filled nor fresh: commander\.condition"):
         transfer(clone.state_dict(), ppo.policy)

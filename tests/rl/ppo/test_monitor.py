@@ -112,7 +112,7 @@ def test_evaluations_by_time(tmp_path):
 
 def test_a_finished_run_does_not_start_again(tmp_path):
     monitor, ppo, lines, _ = train(tmp_path)
-    monitor.save_final()
+    monitor.save(monitor.checkpoints.final)
     fresh, _ = make_ppo(seed=1)
     again = TrainingMonitor(monitor.config, tmp_path, monitor.folder, half_won, None, lines.append)
     assert again.begin(fresh)

@@ -501,7 +501,7 @@ def test_settings_that_contradict_each_other_are_refused():
     with pytest.raises(ValueError, match=r"the simulator shapes with gamma=0\.9, PPO discounts with 0\.995"):
         PPO(make_env(gamma=0.9), "vision_free", ours.config, make_plan(), statistics=statistics())
     unsettled = type(ours.config)()
-    with pytest.raises(ValueError, match="leaves numbers to the hardware plan"):
+    with pytest.raises(ValueError, match=r"pass config.settled\(plan\)"):
         PPO(make_env(), "vision_free", unsettled, make_plan(), statistics=statistics())
 
 
