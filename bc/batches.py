@@ -13,8 +13,8 @@ Gradients flow within a segment only.
 Source: Kapturowski et al. 2019 (stored states).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,20 +25,6 @@ EVALUATION_BATCH = 1024
 SEGMENT = 32  # decisions; about two seconds with the default frame skip
 
 Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # observations [B, ...], actions int64[B]
-
-
-class Recurrent(Protocol):
-    """Interface of a recurrent policy."""
-
-    def step(
-        self, observations: Mapping[str, torch.Tensor], /
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Return logits float32[B, 6], values float32[B] and the recurrent states after each row, float32[B, size]."""
-
-    def in_sequences(
-        self, observations: Mapping[str, torch.Tensor], follows: torch.Tensor, states: torch.Tensor | None = None, /
-    ) -> dict[str, torch.Tensor]:
-        """Add sequence structure; see ``NppPolicy.in_sequences``."""
 
 
 class Batches:
@@ -101,9 +87,9 @@ class Segments(Batches):
 
 
 class Sequences(Segments):
-    """Minibatches of segments with stored initial states, for a recurrent policy."""
+    """Minibatches of segments with stored initial states.  policy: with ``step`` and ``in_sequences`` of NppPolicy."""
 
-    def __init__(self, policy: Recurrent, dataset: BCDataset, device: str | torch.device):
+    def __init__(self, policy: Any, dataset: BCDataset, device: str | torch.device):
         super().__init__(dataset, device)
         self.policy = policy
         self._states: dict[int, torch.Tensor] = {}  # first row of a segment -> recurrent state before it
@@ -146,7 +132,6 @@ class Sequences(Segments):
         self._states = {}
         for part in self.parts(rows):
             states = self.policy.step(self.observe_whole(part)[0])[2]
-            assert states is not None
             for place in self.begins(part).tolist():
                 begins = self._age[part[place]] == 0
                 self._states[int(part[place])] = torch.zeros_like(states[0]) if begins else states[place - 1]

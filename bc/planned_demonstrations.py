@@ -80,12 +80,16 @@ def _make(
     executor: Executor,
     progress: Callable[[Iterable, int], Iterable],
 ) -> MadeDemonstrations:
-    agenda = _agenda(level_set, files.folder, settings)
-    frames, duplicates, failed = dict(agenda.earlier), (len(level_set) - len(agenda.entries)) * settings.runs, 0
+    entries: dict[str, LevelEntry] = {}  # the distinct levels by fingerprint
+    for i, entry in enumerate(level_set.entries):
+        fingerprint = level_set.fingerprint(i)
+        entries.setdefault(fingerprint, replace(entry, fingerprint=fingerprint))
+    frames, todo = _earlier_runs(entries, files.folder, settings)
+    found, duplicates, failed = len(frames), (len(level_set) - len(entries)) * settings.runs, 0
     # Read all levels first: a damaged level fails before hours of work, and machines of a cluster need no level files.
-    levels = [(entry, LevelSet(level_set.path, [entry])[0]) for entry in agenda.todo]
+    levels = [(entry, LevelSet(level_set.path, [entry])[0]) for entry in todo]
     with executor.map(partial(_plan_level, settings), levels) as results, files:
-        for entry, (runs, again) in zip(agenda.todo, progress(results, len(agenda.todo)), strict=True):
+        for entry, (runs, again) in zip(todo, progress(results, len(todo)), strict=True):
             for seed, run in runs:
                 if (entry.fingerprint, seed) not in frames:
                     files.append(entry, seed, run)
@@ -94,33 +98,17 @@ def _make(
             failed += settings.runs - len(runs) - again if runs else 0
             files.save_now_and_then()
     finished = {fingerprint for fingerprint, _ in frames}
-    unfinished = tuple(entry.file for fingerprint, entry in agenda.entries.items() if fingerprint not in finished)
-    written, found = len(frames) - len(agenda.earlier), len(agenda.earlier)
-    return MadeDemonstrations(written, found, duplicates, failed, unfinished)
+    unfinished = tuple(entry.file for fingerprint, entry in entries.items() if fingerprint not in finished)
+    return MadeDemonstrations(len(frames) - found, found, duplicates, failed, unfinished)
 
 
-@dataclass(frozen=True)
-class _Agenda:
-    """Levels of a level set, and the runs that exist already.
-
-    entries: the distinct levels by fingerprint.
-    earlier: (level fingerprint, seed) -> length in frames of a run from an earlier call.
-    todo: levels that no earlier call has finished.
-    """
-
-    entries: Mapping[str, LevelEntry]
-    earlier: Mapping[tuple[str, int], int]
-    todo: Sequence[LevelEntry]
-
-
-def _agenda(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Agenda:
-    entries: dict[str, LevelEntry] = {}
-    for i, entry in enumerate(level_set.entries):
-        fingerprint = level_set.fingerprint(i)
-        entries.setdefault(fingerprint, replace(entry, fingerprint=fingerprint))
+def _earlier_runs(
+    entries: Mapping[str, LevelEntry], out: Path, settings: PlannerSettings
+) -> tuple[dict[tuple[str, int], int], list[LevelEntry]]:
+    """Return the frames of earlier runs by (level fingerprint, seed), and the levels that no earlier call has finished."""
     frames: dict[tuple[str, int], int] = {}
     behind: set[str] = set()  # fingerprints of the levels that earlier calls have finished
-    for category in level_set.categories:
+    for category in sorted({entry.category for entry in entries.values()}):
         ours = [fingerprint for fingerprint, entry in entries.items() if entry.category == category]
         earlier = _read_earlier(out / f"{category}.h5", ours, settings)
         planned = {level for level, _ in earlier}
@@ -129,7 +117,7 @@ def _agenda(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Agend
             done -= 1  # some runs of the last level may be missing
         behind.update(ours[:done])
         frames |= earlier
-    return _Agenda(entries, frames, [entry for fingerprint, entry in entries.items() if fingerprint not in behind])
+    return frames, [entry for fingerprint, entry in entries.items() if fingerprint not in behind]
 
 
 class _Files:

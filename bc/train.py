@@ -122,7 +122,7 @@ class BCResult:
 class Policy(Protocol):
     """Torch module that maps raw observations to logits float[B, 6] and values float[B].
 
-    A policy whose attribute ``memory`` is not None must also implement ``bc.batches.Recurrent``.
+    A policy whose attribute ``memory`` is not None must also have the methods ``step`` and ``in_sequences`` of NppPolicy.
     """
 
     training: bool
