@@ -13,7 +13,7 @@ then, so the policy does not change abruptly.
 from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -33,10 +33,8 @@ STATE = "hierarchy"  # key in a checkpoint's training state
 
 # The losses of the low level, then policy gradient loss, value loss, entropy loss and KL divergence of the high level.  Those
 # of the high level are sums over the choices, divided by the number of decisions.
-HierarchicalLosses: Any = namedtuple(
-    "HierarchicalLosses",  # type: ignore[misc]  # mypy wants the names written out
-    (*Losses._fields, "command_gradient_loss", "command_value_loss", "command_entropy_loss", "command_kl"),
-)
+_FIELDS = (*Losses._fields, "command_gradient_loss", "command_value_loss", "command_entropy_loss", "command_kl")
+HierarchicalLosses = cast(Any, namedtuple("HierarchicalLosses", _FIELDS))
 
 
 @dataclass(frozen=True, kw_only=True)
