@@ -414,7 +414,7 @@ class ExperimentRecord:
     def comparisons(self) -> list[Comparison]:
         """Comparisons over all seeds: between architectures, between conditions, and between methods.
 
-        Labels are compared if they differ in architecture or condition only.  PPO is compared with the BC policy and
+        Two labels are compared if they differ in either architecture or condition.  PPO is compared with the BC policy and
         random play for labels with several seeds.
         """
         several = {label: runs for label, runs in self.groups.items() if len(runs) > 1}
