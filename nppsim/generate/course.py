@@ -258,20 +258,7 @@ def _chaser(rng: Rng, board: _Board) -> None:
 
 
 STATIONS: dict[str, Callable[[Rng, _Board], None]] = {
-    "launch": _launch,
-    "bounce": _bounce,
-    "one_way_bridge": _one_way_bridge,
-    "one_way_ladder": _one_way_ladder,
-    "one_way_gate": _one_way_gate,
-    "thwump": _thwump,
-    "drone": _drone,
-    "guard": _guard,
-    "boost": _boost,
-    "curves": _curves,
-    "shove": _shove,
-    "ball": _ball,
-    "turret": _turret,
-    "gunner": _gunner,
-    "laser": _laser,
-    "chaser": _chaser,
+    station.__name__.removeprefix("_"): station
+    for station in (_launch, _bounce, _one_way_bridge, _one_way_ladder, _one_way_gate, _thwump, _drone, _guard)
+    + (_boost, _curves, _shove, _ball, _turret, _gunner, _laser, _chaser)
 }
