@@ -185,7 +185,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
 }
 CATEGORIES = tuple(RECIPES)
 LESS_IS_HARDER = frozenset({"spacing", "island", "cell"})  # parameters whose lower values are more difficult
-WINDOW = 0.5  # width of a narrowed span relative to the whole span, centred at the difficulty and cut off at both ends
+WINDOW = 0.5  # width of a narrowed span relative to the whole span; less at the lowest and highest difficulty
 
 
 def recipe(category: str, seed: int, difficulty: float | None = None) -> tuple[str, dict[str, Any]]:
