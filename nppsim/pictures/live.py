@@ -20,8 +20,8 @@ from nppsim.pictures.region import FILM_SIZE, TILE, Box, fitting_pixels_per_tile
 from nppsim.pictures.scene import Area, Gait, Scene, around, touched
 
 PICTURE_SIZE = FILM_SIZE  # default width and height of the pictures, px
-_LEVELS_KEPT = 16  # cached backgrounds, up to 12 MB each at PICTURE_SIZE
-_SPRITES_KEPT = 512  # cached sprites per environment, a few kB each
+_CACHED_LEVELS = 16  # cached backgrounds, up to 12 MB each at PICTURE_SIZE
+_CACHED_SPRITES = 512  # cached sprites per environment, a few kB each
 _TRACE_PX = 2  # level px; pixels farther from the path do not change when it is drawn
 
 
@@ -43,7 +43,7 @@ class _Stage:
         return picture[self.top : self.top + self.scene.height, self.left : self.left + self.scene.width]
 
 
-@lru_cache(maxsize=_LEVELS_KEPT)
+@lru_cache(maxsize=_CACHED_LEVELS)
 def _stage(level: Level, size: tuple[int, int]) -> _Stage:
     region = widened(used_region(level))
     scene = Scene(level, fitting_pixels_per_tile(region, size), region)
@@ -170,7 +170,7 @@ class LivePicture:
         if key in self._sprites:
             self._sprites.move_to_end(key)
             return self._sprites[key]
-        if len(self._sprites) >= _SPRITES_KEPT:
+        if len(self._sprites) >= _CACHED_SPRITES:
             self._sprites.popitem(last=False)
         k = self._scale / TILE
         reach = math.ceil(REACH * k)
