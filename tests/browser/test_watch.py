@@ -54,7 +54,7 @@ def test_two_runs_are_compared_and_their_first_difference_reported(page, studio)
         page.get_by_label("Who else").select_option(label=label)
         page.get_by_role("button", name="Add").click()
     until(page, lambda: page.locator(".player .run .good").count() == 3, "three runs")
-    until(page, lambda: page.locator("section:has-text('Where they part') h3").count() == 2, "two differences")
+    until(page, lambda: page.locator("section:has-text('Where they diverge') h3").count() == 2, "two differences")
     assert "planner" in page.text_content(".player .runs")
 
 

@@ -154,7 +154,7 @@ let waiting = false;
 async function waitForStudio() {
   if (waiting) return;
   waiting = true;
-  const words = element("p", { text: "The studio has ended. Start it again: this page waits for it." });
+  const words = element("p", { text: "The studio has ended. Start it again; this page then reconnects." });
   const box = element("div", { class: "toast bad", id: "lost" }, words);
   document.getElementById("toasts").append(box);
   for (;;) {

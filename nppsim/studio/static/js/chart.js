@@ -10,9 +10,9 @@ import { onThemeChange } from "./pen.js";
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 8, 18]; // margins, px
 
 export class Chart {
-  /** pick: called with the x under the pressed pointer.  axis: whether to label the x axis.  format: formats an x. */
-  constructor(canvas, { pick = null, axis = true, format = short } = {}) {
-    [this.canvas, this.axis, this.format] = [canvas, axis, format];
+  /** pick: called with the x under the pressed pointer.  axis: whether to label the x axis. */
+  constructor(canvas, { pick = null, axis = true } = {}) {
+    [this.canvas, this.axis] = [canvas, axis];
     this.shown = { lines: [], marks: [] };
     [this.cursor, this.pointed] = [null, null];
     this.observer = new ResizeObserver(() => this.draw());
@@ -32,8 +32,7 @@ export class Chart {
   }
 
   /** lines: arrays x and y of equal length, where null in y leaves a gap; colour, by default the page's accent colour.
-   *  levels: labels of 0, 1, ... on the y axis.  range: [min, max] that the y axis must include.
-   *  end: end of the x axis; default: end of the lines. */
+   *  levels: labels of 0, 1, ... on the y axis.  range: [min, max] that the y axis must include. */
   show(shown) {
     this.shown = { marks: [], ...shown };
     this.draw();
@@ -55,8 +54,8 @@ export class Chart {
   }
 
   bounds() {
-    const { lines, levels, range, end } = this.shown;
-    let [x0, x1, y0, y1] = [Infinity, end ?? -Infinity, range?.[0] ?? Infinity, range?.[1] ?? -Infinity];
+    const { lines, levels, range } = this.shown;
+    let [x0, x1, y0, y1] = [Infinity, -Infinity, range?.[0] ?? Infinity, range?.[1] ?? -Infinity];
     for (const { x, y } of lines) {
       if (x.length) [x0, x1] = [Math.min(x0, x[0]), Math.max(x1, x[x.length - 1])];
       for (const value of y) if (value !== null) [y0, y1] = [Math.min(y0, value), Math.max(y1, value)];
@@ -113,7 +112,7 @@ export class Chart {
     c.globalAlpha = 0.65;
     for (const x of nice(x0, x1, 4)) {
       c.textAlign = toX(x) > width - 30 ? "right" : "center";
-      c.fillText(this.format(x), toX(x), height - 4);
+      c.fillText(short(x), toX(x), height - 4);
     }
     c.globalAlpha = 1;
   }
@@ -142,14 +141,15 @@ export class Chart {
     const wanted = this.xAt(this.pointed);
     const lines = this.shown.lines.filter((line) => !line.faint && line.x.length);
     const texts = lines.map(({ x, y, colour = colours.accent }) => {
-      const i = nearest(x, wanted);
+      const distance = (k) => Math.abs(x[k] - wanted);
+      const i = x.reduce((nearest, _, k) => (distance(k) <= distance(nearest) ? k : nearest), 0);
       if (y[i] === null) return null;
       c.fillStyle = colour;
       c.beginPath();
       c.arc(toX(x[i]), toY(y[i]), 3, 0, 2 * Math.PI);
       c.fill();
       const level = this.shown.levels?.[y[i]];
-      return { text: `${this.format(x[i])}: ${level ?? short(y[i])}`, colour };
+      return { text: `${short(x[i])}: ${level ?? short(y[i])}`, colour };
     }).filter(Boolean);
     c.textBaseline = "top";
     const left = this.pointed < width / 2;
@@ -193,17 +193,6 @@ function drawLine(c, { x, y, colour, faint, steps }, toX, toY) {
   }
 }
 
-/** Return the index of the value in an ascending array that is closest to ``wanted``. */
-export function nearest(values, wanted) {
-  let [low, high] = [0, values.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] < wanted) low = middle + 1;
-    else high = middle;
-  }
-  return low > 0 && wanted - values[low - 1] < values[low] - wanted ? low - 1 : low;
-}
-
 /** Return about ``count`` round numbers between two values. */
 function nice(from, to, count) {
   const rough = (to - from) / count;
@@ -214,7 +203,7 @@ function nice(from, to, count) {
   return found;
 }
 
-export function short(value) {
+function short(value) {
   const size = Math.abs(value);
   if (size >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
   if (size >= 1e4) return `${Number((value / 1e3).toPrecision(3))}k`;

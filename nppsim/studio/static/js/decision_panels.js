@@ -136,29 +136,18 @@ export class DecisionLog {
 
   /** Return the last decision made up to a frame. */
   at(frame) {
-    return last(this.decisions, frame);
+    return this.decisions.findLast(({ f }) => f <= frame) ?? null;
   }
 
   /** Return the path lengths at a frame: {f, text}. */
   wayAt(frame) {
-    return last(this.ways, frame);
+    return this.ways.findLast(({ f }) => f <= frame) ?? null;
   }
 
   /** Return the cumulative rewards after a decision, by term. */
   sums(decision) {
     return this.running[decision.index];
   }
-}
-
-/** Return the last item whose f is at most ``frame``, or null. */
-function last(items, frame) {
-  let [low, high] = [0, items.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (items[middle].f <= frame) low = middle + 1;
-    else high = middle;
-  }
-  return items[low - 1] ?? null;
 }
 
 function percent(share) {

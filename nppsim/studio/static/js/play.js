@@ -285,7 +285,7 @@ class Play {
       paused: ["Paused", `${keyName(this.controls.bindings.pause[0] ?? "?")} continues`],
       rewinding: ["Rewind", ""],
       over: o === "won"
-        ? [`${score(f, this.game.frame.g).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`, `${this.assisted ? "with help, so no best time · " : ""}${jump} or ${restart} plays again`]
+        ? [`${score(f, this.game.frame.g).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`, `${this.assisted ? "assisted, not in the leaderboard · " : ""}${jump} or ${restart} plays again`]
         : ["Dead", `${jump} or ${restart} tries again`],
     }[this.phase];
     this.verdict.hidden = !words;

@@ -161,7 +161,7 @@ class Watch {
     const parts = element("div", {}, element("h3", { text: `${first} – ${other}` }), element("dl", { class: "facts" },
       element("dt", { text: "inputs differ" }), element("dd", {}, jump(inputs)), element("dt", { text: "positions differ" }), element("dd", {}, jump(positions)),
       total === null ? null : element("dt", { text: "faster by" }), total === null ? null : element("dd", { text: `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "neither"}` })), table || null);
-    if (this.difference.hidden) this.difference.replaceChildren(element("h2", { text: "Where they part" }));
+    if (this.difference.hidden) this.difference.replaceChildren(element("h2", { text: "Where they diverge" }));
     this.difference.hidden = false;
     this.difference.append(parts);
   }
