@@ -58,7 +58,6 @@ class LevelRuns:
 
     level: Level
     runs: Sequence[tuple[str, np.ndarray]]
-    name: str = ""
 
 
 def runs_of_replays(places: Sequence[str]) -> list[LevelRuns]:
@@ -94,7 +93,7 @@ def page(levels: Sequence[LevelRuns], title: str = "") -> str:
 
 def _section(level: LevelRuns, number: int | None) -> str:
     """Return the HTML of one player, with a heading if the page has several (number is not None)."""
-    name = level.name or level.level.title.strip() or f"Level {number}"
+    name = level.level.title.strip() or f"Level {number}"
     return (f"<h2>{html.escape(name)}</h2>\n" if number else "") + player_data(level)
 
 
@@ -102,7 +101,7 @@ def player_data(level: LevelRuns) -> str:
     """Return an HTML element with the documents of a level and its runs, which ``script()`` turns into a player."""
     bank = LevelBank([level.level])
     documents = {
-        "level": level_document(bank, name=level.name),
+        "level": level_document(bank),
         "runs": [run_document(bank, inputs, label) for label, inputs in level.runs],
     }
     data = json.dumps(documents, separators=(",", ":")).replace("<", "\\u003c")  # a label may contain </script>

@@ -53,7 +53,7 @@ class Run {
     this.socket.close();
     this.watching?.destroy();
     this.panels.destroy();
-    for (const { chart } of this.charts.values()) chart.destroy();
+    for (const chart of this.charts.values()) chart.destroy();
   }
 
   async refresh() {
@@ -114,9 +114,9 @@ class Run {
         const canvas = element("canvas", { class: "chart", role: "img", "aria-label": title });
         const unit = shown.unit ? `, ${shown.unit}` : "";
         this.curves.append(element("section", { class: "panel" }, element("h2", { text: `${title}${unit}` }), canvas));
-        this.charts.set(title, { chart: new Chart(canvas) });
+        this.charts.set(title, new Chart(canvas));
       }
-      this.charts.get(title).chart.show({ ...shown, levels: shown.levels ?? undefined });
+      this.charts.get(title).show({ ...shown, levels: shown.levels ?? undefined });
     }
   }
 
