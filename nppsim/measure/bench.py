@@ -81,7 +81,7 @@ def benchmark(
     if not seconds > 0:
         raise ConfigError("give more than 0", "seconds", seconds)
     if not all(1 <= count <= usable_cores() for count in threads):
-        raise ConfigError(f"this machine has cores for 1..{usable_cores()}", "threads", tuple(threads))
+        raise ConfigError(f"give 1 to {usable_cores()}, the number of usable cores", "threads", tuple(threads))
     bank = LevelBank(campaign) if campaign else ()
     for count in threads:
         jobs = _physics(plays, count) | _decisions([play.level for play in plays], count, OBSERVATION_SETS)

@@ -149,7 +149,7 @@ class Session:
 
 def _check_length(frames: int) -> None:
     if frames > MAX_RUN_FRAMES:
-        raise StudioError(f"a run has at most {MAX_RUN_FRAMES:,} frames; keep it and start again")
+        raise StudioError(f"a run has at most {MAX_RUN_FRAMES:,} frames; store it and start again")
 
 
 def _bytes(text: Any) -> np.ndarray:

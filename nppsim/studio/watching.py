@@ -217,9 +217,9 @@ def _parse(data: bytes) -> tuple[str, Any]:
             wrong = f"a seed is a number from 0 to {_MAX_SEED}"
     if not wrong and verb == "deaths":
         if not 1 <= request["episodes"] <= MAX_EPISODES:
-            wrong = f"deaths are counted in 1 to {MAX_EPISODES:,} episodes"
+            wrong = f"deaths takes 1 to {MAX_EPISODES:,} episodes"
         elif (request["level"] is None) == (request["category"] is None):
-            wrong = "deaths are counted on a level or in a category"
+            wrong = "deaths needs either a level or a category"
     if not wrong and verb == "stop" and request not in ("watch", "deaths"):
         wrong = "stop ends watch or deaths"
     if wrong:
