@@ -204,7 +204,7 @@ def test_deaths_are_counted_on_a_level_and_in_a_category(watched):
         ({"watch": {"number": 5, "level": "a", "runs": [AGENT]}}, "no such level"),
         (
             {"deaths": {"number": 6, "agent": "0", "level": "a", "category": "b", "episodes": 1}},
-            "on a level or in a category",
+            "either a level or a category",
         ),
         ({"deaths": COUNT | {"episodes": 10**9}}, "1 to 4,000"),
         (
