@@ -149,7 +149,7 @@ def plan(
     machine: machine to plan for; None: the machine that runs this process.
     update: memory of one gradient step; None: measured with ``probe``, or estimated without one.
     probe: as for ``measure_update``; takes precedence over ``update``.
-    benchmark: measures candidates for threads and precision; None: defaults by hardware are used.
+    benchmark: measures candidates for threads and precision; None: use defaults for the hardware.
     Raises PlanError if no plan fits; the message names the sizes to lower.
     """
     keys = layout.observation_keys(observations)

@@ -160,7 +160,9 @@ def _environments(task: Task) -> set[int]:
     if task.request.num_envs:
         return {task.request.num_envs}
     processes = task.needs.processes
-    powers = {processes * -(-(1 << n) // processes) for n in range(3, 13)}  # 8 .. 4096, and multiples
+    powers = {
+        processes * -(-(1 << n) // processes) for n in range(3, 13)
+    }  # 8 to 4096, rounded up to multiples of ``processes``
     return powers | ({task.profile.num_envs} if task.profile else set())
 
 

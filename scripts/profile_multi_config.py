@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace, amount: Amount) -> list[str]:
 
 
 def profile(configuration: Configuration, amount: Amount) -> dict:
-    """Profile one configuration and print its table; return the values to store.  Raises LevelError of the generator."""
+    """Profile one configuration and print its table; return the values to store.  Raises LevelError for invalid levels."""
     levels = configuration.levels(amount.seed, NUM_LEVELS)
     work = random_play(levels, replace(amount, observations=configuration.observations), configuration.name)
     measured = side_by_side(work, profile=True)

@@ -56,7 +56,7 @@ class Stages(Strategy):
         if start is not None and start not in levels.names:
             there = ", ".join(levels.names)
             raise ConfigError(
-                f"no training level has this category; they have {there}", "--curriculum-start-stage", start
+                f"no training level has this category; the categories are {there}", "--curriculum-start-stage", start
             )
         absent = sorted(config.stages_named - set(levels.names))
         if absent:

@@ -62,7 +62,7 @@ class Levels:
             raise ConfigError("a curriculum needs at least one level; the training dataset is empty")
         present = set(given.tolist())
         if absent := sorted(set(order) - present):
-            advice = f"no training level has the category; they have {', '.join(sorted(present))}"
+            advice = f"no training level has this category; the categories are {', '.join(sorted(present))}"
             raise ConfigError(advice, "stage_order", absent[0])
         names = tuple(dict.fromkeys((*order, *(name for name in CATEGORIES if name in present), *sorted(present))))
         place = {name: index for index, name in enumerate(names)}

@@ -159,7 +159,7 @@ def all_checks() -> list[CheckInfo]:
 
 
 class Doctor:
-    """Makes the checks of one run, moment by moment.
+    """Makes the checks of one run, at each of MOMENTS that the run reaches.
 
     log: function that prints a line.
     path: JSON file to which the findings are written after each moment; None: do not write them.

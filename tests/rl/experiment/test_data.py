@@ -255,7 +255,7 @@ def test_unknown_categories_are_announced_and_can_be_ordered(tmp_path):
     assert not any("does not know" in line for line in said)
     assert make_sampler(data.train_categories, config.curriculum, 0).levels.names == ("zebra", "ant", "simple")
     config = resolved(tmp_path, "--use-curriculum", "--curriculum-stage-order", "bee")
-    with pytest.raises(ConfigError, match="no training level has the category; they have ant, simple, zebra"):
+    with pytest.raises(ConfigError, match="no training level has this category; the categories are ant, simple, zebra"):
         make_sampler(data.train_categories, config.curriculum, 0)
 
 
