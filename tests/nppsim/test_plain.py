@@ -38,13 +38,13 @@ def test_what_asdict_gives_comes_back():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"count": 1.5}, "count: 1.5 is no int"),
-        ({"count": True}, "count: True is no int"),
+        ({"count": 1.5}, "count: 1.5 is not of type int"),
+        ({"count": True}, "count: True is not of type int"),
         ({"parts": [{"size": 1.0}]}, r"parts\[0\]: note is missing"),
         ({"more": 1}, "Whole: more is unknown"),
         ({"pair": [1]}, r"pair: \[1\] is no"),
-        ({"by_name": {"p": 3}}, "by_name.p: 3 is no Part"),
-        ({"place": 3}, "place: 3 is no Path"),
+        ({"by_name": {"p": 3}}, "by_name.p: 3 is not of type Part"),
+        ({"place": 3}, "place: 3 is not of type Path"),
     ],
 )
 def test_what_does_not_fit_is_named(change, message):
