@@ -22,7 +22,7 @@ from nppsim.pictures.scene import Area, Gait, Scene, around, touched
 PICTURE_SIZE = FILM_SIZE  # default width and height of the pictures, px
 _CACHED_LEVELS = 16  # cached backgrounds, up to 12 MB each at PICTURE_SIZE
 _CACHED_SPRITES = 512  # cached sprites per environment, a few kB each
-_TRACE_PX = 2  # level px; pixels farther from the path do not change when it is drawn
+_TRACE_PX = 2  # level px; half the width of the drawn path, rounded up
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,9 @@ USUAL = FilmLook()
 
 
 def draw_level(level: Level, scale: float = 1.0, *, crop: bool = False, ninja: bool = True) -> "Image":
-    """Draw a level at its start: a Pillow RGB image of 1056 x 600 px times ``scale``, with ``crop`` at most.
+    """Draw a level at its start: a Pillow RGB image of 1056 x 600 px times ``scale``.
 
-    crop: show only the reachable part of the stage, enlarged at most twice.
+    crop: show only the reachable part of the stage, enlarged at most twice; the image fits into the size above.
     ninja: draw the ninja at the spawn.
     """
     scene = still_scene(level, scale, crop)
