@@ -1,7 +1,7 @@
 """Numba's cache folder for compiled kernels.  ``nppsim/__init__.py`` imports this module before Numba.
 
 Numba's cache checks only the source file of the cached function.  After a change of a helper in another file, callers of the
-helper would run old machine code.  Therefore each digest of all sources that compiled code depends on has its own folder.
+helper would run old machine code.  Therefore each digest of all code that compiled functions depend on has its own folder.
 The folder must be writable; otherwise Numba would silently use another folder, without the digest.
 """
 
@@ -44,7 +44,7 @@ def compiled_sources() -> dict[Path, str]:
 
 def source_digest() -> str:
     """Digest (16 hex characters) of the sources that recorded observations depend on."""
-    return _digest(compiled_sources())
+    return _digest({path: _code(text) for path, text in compiled_sources().items()})
 
 
 def kernel_sources() -> dict[Path, str]:
@@ -68,11 +68,20 @@ def kernel_sources() -> dict[Path, str]:
 
 def kernel_digest() -> str:
     """Digest (16 hex characters) of the sources that machine code depends on."""
-    return _digest(kernel_sources())
+    return _digest({path: _code(text) for path, text in kernel_sources().items()})
 
 
 def _sources() -> dict[Path, str]:
     return {path: path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))}
+
+
+def _code(text: str) -> str:
+    """Return the syntax tree of a module as text; comments, docstrings and layout do not change it."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
+            del node.body[0]
+    return ast.dump(tree)
 
 
 def _digest(sources: dict[Path, str]) -> str:

@@ -23,7 +23,18 @@ class RelativeCacheLocator(UserProvidedCacheLocator):
     """Store compiled kernels by their path relative to the packages' root, so that copies of one version share them.
 
     Numba's own locator hashes the absolute path, so a second checkout of the same sources would compile everything again.
+    It also checks text and line numbers, so a changed comment would.
     """
+
+    def get_source_stamp(self) -> Any:
+        return "" if self._in_package() else super().get_source_stamp()
+
+    def get_disambiguator(self) -> str:
+        return "" if self._in_package() else super().get_disambiguator()
+
+    def _in_package(self) -> bool:
+        """Return True if the folder's digest covers the file, so that Numba need not check its text and line numbers."""
+        return Path(self._py_file).absolute().is_relative_to(Path(__file__).parent)
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:

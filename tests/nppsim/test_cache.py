@@ -93,8 +93,10 @@ def test_kernels_depend_on_what_they_use_at_any_remove_and_on_nothing_else(tmp_p
     assert {path.name for path in _cache.kernel_sources()} == used
     before = _cache.kernel_digest()
     for name, text in SMALL.items():
-        (package / name).write_text(text + "# changed\n")
+        (package / name).write_text(text + "changed = 1\n")
         assert (_cache.kernel_digest() != before) == (name in used), name
+        (package / name).write_text(f'"""Docstring."""\n\n{text}# comment\n')
+        assert _cache.kernel_digest() == before, name
         (package / name).write_text(text)
 
 
@@ -112,7 +114,7 @@ def test_what_kernels_depend_on_is_worked_out_once_for_each_state_of_all_sources
     before = _cache.use_own_cache()
     assert _cache.use_own_cache() == before and len(worked_out) == 1
     for name in ("errors.py", "numbers.py"):  # the first is none of the kernels'
-        (package / name).write_text(SMALL[name] + "# changed\n")
+        (package / name).write_text(SMALL[name] + "changed = 1\n")
         changed = _cache.use_own_cache()
         assert changed.name == f"numba-{digest()}" and (changed != before) == (name == "numbers.py")
     assert len(worked_out) == 3
