@@ -19,6 +19,7 @@ from torch import nn
 
 from hardware import PRECISIONS
 from nppsim.actions import NUM_ACTIONS
+from nppsim.observe.foresight import AHEAD
 from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.spaces import observation_space
@@ -29,6 +30,7 @@ from rl.policy.subtasks import COMMAND, Commander
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
+DEATH_PENALTY = 20.0  # of logits: e^-20, so that such an action is practically never sampled
 ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as small networks spend most time on calls
 
 
@@ -148,6 +150,8 @@ class NppPolicy(ActorCriticPolicy):
             latent_actor, latent_critic = self.mlp_extractor(features)
         # Output layers in float32: logits with 8 bits would tie actions and distort PPO's probability ratio.
         logits = self.action_net(latent_actor.float())
+        if "foresight" in self.observations:
+            logits = logits - death_penalty(observations["foresight"])
         values = self.value_net(latent_critic.float())
         return logits, values.flatten(), states
 
@@ -288,6 +292,17 @@ def _needs_player(architecture: str) -> ObservationError:
 def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:
     """Return the shape of one observation: that of the layout, or a vector as in ``nppsim.spaces``."""
     return (math.prod(shape),) if values.shape[-1:] == (math.prod(shape),) else shape
+
+
+def death_penalty(foresight: torch.Tensor) -> torch.Tensor:
+    """Return float32[N, 6], what the logits lose of actions after which every look-ahead branch ends in death.
+
+    The penalty is finite, so that losses and gradients are.  If all actions are such, the latest death has the smallest one.
+    foresight: float32[N, 6, 4, 11] or [N, 264], raw observations.
+    """
+    branches = foresight.unflatten(1, (NUM_ACTIONS, -1, len(AHEAD))) if foresight.dim() == 2 else foresight
+    latest = branches[..., AHEAD.death].amin(dim=2)  # 0 if a branch survives
+    return DEATH_PENALTY * ((latest > 0).float() + latest)
 
 
 def sample_actions(logits: torch.Tensor, rng: torch.Generator | None = None) -> torch.Tensor:

@@ -9,11 +9,12 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 
 from nppsim.observe import layout
+from nppsim.observe.foresight import AHEAD
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from nppsim.spaces import flatten_vectors, observation_space
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
 from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
-from rl.policy.policy import NppPolicy, build_policy, sample_actions
+from rl.policy.policy import DEATH_PENALTY, NppPolicy, build_policy, death_penalty, sample_actions
 from rl.ppo.update_benchmark import graph_states
 
 from networks import parts_without_effect
@@ -476,3 +477,20 @@ def test_columns_of_the_normaliser_cover_all_components_once():
     normalize = NormalizeObservations(layout.VISION_FREE)
     covered = [i for columns in normalize.columns.values() for i in range(columns.start, columns.stop)]
     assert covered == list(range(normalize.size))
+
+
+def test_actions_that_certainly_kill_are_avoided(seeded):
+    """All four branches of actions 1 and 3 end in death; one branch of action 2 does."""
+    foresight = torch.zeros(1, *layout.SPECS["foresight"].shape)
+    foresight[0, [1, 3], :, AHEAD.death] = 0.5
+    foresight[0, 3, 2, AHEAD.death] = 0.1
+    foresight[0, 2, :3, AHEAD.death] = 0.5
+    penalty = death_penalty(foresight)
+    assert penalty[0, [0, 2, 4, 5]].tolist() == [0.0] * 4
+    assert penalty[0, 1] > penalty[0, 3] >= DEATH_PENALTY, "action 3 lives longer"
+    assert torch.equal(penalty, death_penalty(foresight.flatten(1)))
+    obs = random_observations(get_architecture("vision_free_foresight").observations, 64)
+    policy = build_policy("vision_free_foresight", statistics_of(obs))
+    obs["foresight"][:] = foresight.numpy()
+    actions = np.concatenate([policy.act(obs, deterministic=False) for _ in range(50)])
+    assert set(actions.tolist()) == {0, 2, 4, 5}
