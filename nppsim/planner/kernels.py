@@ -51,11 +51,9 @@ def expand(
 ):  # fmt: skip
     """Simulate all six actions from each of the first ``count = len(last_action)`` states.
 
-    states, children: State views.
-    bytes_from, bytes_to: their rows of bytes.
+    states, children: State views; bytes_from, bytes_to: their rows of bytes.
     last_action, lasted: int64[count], the action that led to a state, and its duration in decisions so far.
-    mode: ROUTE or PATH.
-    target: float64[5], state of the route for the mode ROUTE: x, y, vx, vy, switch collected.
+    mode: ROUTE or PATH.  target: float64[5], state of the route for ROUTE: x, y, vx, vy, switch collected.
     random: float64[6 * count], uniform in [0, 1).
     visits: int32[NUM_REGIONS], number of visits per region; increased for states whose children are all dead.
     out: Children; row 6 i + a is filled with the result of action a in state i.
@@ -87,9 +85,8 @@ def expand(
                 continue
             out.cells[c] = cell(ninja, entities, movers, world, frame_skip)
             if params.min_hold > 1:
-                out.cells[c] = _mix(
-                    _mix(out.cells[c], a), 0 if a != last_action[i] else min(lasted[i], params.min_hold)
-                )
+                held = min(lasted[i], params.min_hold) if a == last_action[i] else 0
+                out.cells[c] = _mix(_mix(out.cells[c], a), held)
             out.regions[c] = region(ninja, entities, world)
             if mode == ROUTE:
                 dx, dy = ninja["x"] - x, ninja["y"] - y

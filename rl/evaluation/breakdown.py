@@ -63,7 +63,9 @@ def by_contents(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
         groups[f"{label} locked or trap doors"] = (first <= doors) & (doors <= last)
     groups[ALL] = np.ones(len(episodes), bool)
     return {
-        name: aggregate([episodes[i] for i in np.flatnonzero(rows)])[ALL] for name, rows in groups.items() if rows.any()
+        name: aggregate([episodes[i] for i in np.flatnonzero(rows).tolist()])[ALL]
+        for name, rows in groups.items()
+        if rows.any()
     }
 
 
