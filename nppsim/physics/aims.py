@@ -1,6 +1,7 @@
 """Aims of lasers and shooters, for pictures: beams, shots, crosshairs and flying rockets.
 
 A shot lasts one frame and is no entity.  Its direction, length and age follow from the MOVER record of the shooter.
+Rules: docs/physics.md, sections 8.2 and 8.4.
 """
 
 import numpy as np

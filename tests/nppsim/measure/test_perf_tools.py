@@ -139,12 +139,12 @@ def test_recorded_play_is_the_recordings_one_after_another():
     assert wins > 70
 
 
-def test_recorded_play_that_goes_astray_is_an_error():
+def test_recorded_play_that_diverges_is_an_error():
     work = recorded_play(ROOT / "datasets" / "demonstrations" / "simplest.h5", TINY)
     work = replace(work, actions=np.zeros_like(work.actions))
     player = work.player()
     player.play(TINY.rows)
-    with pytest.raises(timing.TimingError, match="astray"):
+    with pytest.raises(timing.TimingError, match="diverged"):
         work.check_end(player)
 
 

@@ -70,7 +70,7 @@ def test_a_replaced_level_is_no_longer_listed(tmp_path):
     straight().save(tmp_path / "one.map")
     library = Library([tmp_path])
     library.document(straight().fingerprint)
-    assert editing._save(library, json.loads(wish(name="one", replace=True))) == {"saved": "one.map"}
+    assert editing._write(library, json.loads(wish(name="one", replace=True))) == {"saved": "one.map"}
     assert [(card["id"], card["name"]) for card in library.levels()["levels"]] == [(corridor().fingerprint, "one")]
     with pytest.raises(StudioError, match="no such level"):
         library.document(straight().fingerprint)

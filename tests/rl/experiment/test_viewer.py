@@ -19,7 +19,7 @@ def test_the_page_is_there_while_the_block_lasts(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
     said = []
     with viewed(tmp_path, said.append):
-        address = capsys.readouterr().out.split()[2]
+        address = capsys.readouterr().out.split()[-1]
         assert "token" not in "".join(said), "the output is stored in a file"
         root, token = address.split("/?token=")
         request = urllib.request.Request(f"{root}/api/experiment", headers={"X-Studio-Token": token.split("#")[0]})
