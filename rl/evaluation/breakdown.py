@@ -19,19 +19,19 @@ from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
 from nppsim.simulate import Run, is_active, simulate
 from rl.evaluation.results import ALL, EpisodeRecord, Stats, aggregate
 
-MIN_LEVELS = 5  # printed rows have at least so many; ``results.json`` has all
-PATH_EDGES = (500, 1_000, 2_000, 4_000)  # px
-DOOR_COUNTS = (("no", 0, 0), ("1", 1, 1), ("2 to 3", 2, 3), ("4 or more", 4, np.inf))  # label, first, last
-LOOP_SHARE = 0.5  # of the decisions of a time-out; without a gain on the path in the last ones, it is a loop
-REACH = 60.0  # px between the centres of the ninja and of what kills it; the fastest ball moves 10 px per frame
+MIN_LEVELS = 5  # smallest number of levels in a printed row; ``results.json`` has all rows
+PATH_EDGES = (500, 1_000, 2_000, 4_000)  # px, bounds of the groups by path length
+DOOR_COUNTS = (("no", 0, 0), ("1", 1, 1), ("2 to 3", 2, 3), ("4 or more", 4, np.inf))  # label, smallest and largest number of doors
+LOOP_SHARE = 0.5  # a time-out without progress on the path in this last share of the decisions is a LOOP, else SLOW
+REACH = 60.0  # px, largest distance between the centres of the ninja and an entity that kills it; the fastest ball moves 10 px per frame
 
 # Endings of episodes that are not won.  Deaths caused by an entity have the entity's name.
 LOOP = "time-out without progress in its second half"
 SLOW = "time-out with progress"
 IMPACT = "fall or crush"
 
-_RANGED = (kinds.LASER, *kinds.TURRETS, *kinds.SHOOTING_DRONES)  # kill at a distance
-_SOLID = (kinds.THWUMP, kinds.SHOVE_THWUMP)  # without them the ninja would move differently
+_RANGED = (kinds.LASER, *kinds.TURRETS, *kinds.SHOOTING_DRONES)  # entities that kill at a distance
+_SOLID = (kinds.THWUMP, kinds.SHOVE_THWUMP)  # solid entities; without them, the ninja would move differently
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Ending:
     """End of one episode.
 
     cause: "won", a name of an entity (``kinds.ENTITY_NAMES``), IMPACT, LOOP or SLOW.
-    switch_taken: an exit switch was taken.
+    switch_taken: True if an exit switch was taken.
     """
 
     cause: str
@@ -47,7 +47,7 @@ class Ending:
 
 
 def by_contents(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
-    """Statistics of the episodes on levels with each entity, path length and number of locked and trap doors, and of all."""
+    """Return statistics by entity in the level, by path length, by number of locked and trap doors, and in total."""
     counts = np.stack([np.bincount(e.level.records[:, TYPE], minlength=256) for e in episodes])
     doors = counts[:, list(kinds.SWITCH_OF_DOOR)].sum(axis=1)
     paths = np.array([e.path_length for e in episodes])
@@ -70,7 +70,7 @@ def by_contents(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
 
 
 def common(breakdown: dict[str, Stats], episodes_per_level: int) -> dict[str, Stats]:
-    """Rows of ``by_contents`` with at least MIN_LEVELS levels."""
+    """Select the rows of ``by_contents`` with at least MIN_LEVELS levels."""
     return {name: row for name, row in breakdown.items() if row["episodes"] >= MIN_LEVELS * episodes_per_level}
 
 
@@ -92,10 +92,10 @@ def _ending(episode: EpisodeRecord) -> Ending:
 
 
 def cause_of_death(level: Level, inputs: np.ndarray, run: Run) -> str:
-    """Name of the entity type without which the ninja would survive the last frame of ``run``, or IMPACT.
+    """Return the name of the entity type without which the ninja would survive the last frame of ``run``, or IMPACT.
 
-    Tried for every type of hazard near the ninja, by playing the inputs without the entities of this type.  A thwump is the
-    cause if no other type is and it is within reach: it is solid, so its removal would change the path.
+    For each type of hazard near the ninja, the inputs are simulated without the entities of this type.  A thwump within
+    reach is the cause if no other type is.  Thwumps are not removed: they are solid, so this would change the ninja's path.
     """
     near = _near(run)
     for kind in near:
@@ -108,7 +108,7 @@ def cause_of_death(level: Level, inputs: np.ndarray, run: Run) -> str:
 
 
 def _near(run: Run) -> list[int]:
-    """Types of the hazards that may have killed the ninja in the last frame, the nearest first."""
+    """Return the types of the hazards that may have killed the ninja in the last frame, the nearest first."""
     distance = np.hypot(*(run.entity_position[-1] - run.position[-1]).T)
     types = run.entities[:, 0]
     reach = {kind: float(distance[types == kind].min()) for kind in set(types.tolist()) & set(kinds.HAZARDS)}
@@ -117,7 +117,7 @@ def _near(run: Run) -> list[int]:
 
 
 def format_endings(found: Sequence[Ending], episodes: Sequence[EpisodeRecord]) -> str:
-    """Table of the endings of lost episodes: number, share, and how far along the path they were."""
+    """Format a table of the lost episodes by cause: number, share, share with switch taken, mean share of path covered."""
     lost = [(ending, e) for ending, e in zip(found, episodes, strict=True) if not e.won]
     if not lost:
         return "no episode was lost"

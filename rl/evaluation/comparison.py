@@ -21,14 +21,16 @@ from rl.evaluation.results import ALL, LevelWins, ResultsError
 
 LEVELS_FILE = "test_levels.csv"
 _MAX_BYTES = 64 << 20
-_COLUMNS = ("level", "category", "episodes")  # then a column of wins for each method
+_COLUMNS = ("level", "category", "episodes")  # first columns; a column of wins for each method follows
 
 
 @dataclass(frozen=True)
 class Difference:
     """Success rates of two policies on the same levels.
 
-    ci95: of the difference, over levels (and seeds, if several); None if the difference is the same on every level.
+    first, second: success rate of each policy, 0 to 1.
+    difference: ``first`` minus ``second``, -1 to 1.
+    ci95: 95 % interval of the difference, over levels (and seeds, if several); None if all levels have the same difference.
     """
 
     first: float
@@ -38,7 +40,7 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """True if the interval excludes 0."""
+        """True if the interval of the difference excludes 0."""
         return self.ci95 is not None and not self.ci95[0] <= 0 <= self.ci95[1]
 
 
@@ -46,9 +48,9 @@ class Difference:
 class Comparison:
     """Comparison of two policies, or of two trainings with several seeds, on the same levels.
 
-    first, second: names.
-    levels, seeds: numbers.
-    categories: difference in each category, and on all levels.
+    first, second: names of the policies.
+    levels, seeds: number of levels and number of training seeds.
+    categories: difference in the success rates on each category of levels, and on all levels.
     """
 
     first: str
@@ -77,12 +79,12 @@ class Comparison:
         return f"No difference found between {self.first} and {self.second} ({points:+.1f} points, {interval})."
 
     def to_dict(self) -> dict:
-        """Plain values for results.json."""
+        """Return the fields and the sentence as values for results.json."""
         return asdict(self) | {"sentence": self.sentence}
 
 
 def compare(first: str, second: str, a: LevelWins, b: LevelWins) -> Comparison:
-    """Difference a - b in every category, paired by level and seed.
+    """Compare success rates, a minus b, in every category, paired by level and seed.
 
     first, second: names of a and b.
     Raises ResultsError unless both have the same levels, episodes and number of seeds.
@@ -105,7 +107,7 @@ def _difference(a: LevelWins, b: LevelWins) -> Difference:
 
 
 def format_difference(difference: Difference) -> str:
-    """Difference in points with its interval, e.g. "+12.3 [9.1, 15.5]"."""
+    """Format a difference in percentage points with its interval, e.g. "+12.3 [9.1, 15.5]"."""
     text = f"{100 * difference.difference:+.1f}"
     if difference.ci95 is None:
         return f"{text} (no interval)"
@@ -113,7 +115,7 @@ def format_difference(difference: Difference) -> str:
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> str:
-    """Table with a row per comparison, over all levels, and their sentences."""
+    """Format a table with the result of each comparison on all levels, followed by the sentence of each comparison."""
     header = ("first", "second", "first, %", "second, %", "difference, points [95 %]")
     rows = [
         (c.first, c.second, f"{100 * total.first:.1f}", f"{100 * total.second:.1f}", format_difference(total))
@@ -124,7 +126,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def write_levels(path: Path, methods: Mapping[str, LevelWins]) -> None:
-    """Write a table of wins: a row per level, a column per method.  All methods have the same levels."""
+    """Write a table of wins: a row per level, a column per method.  All methods must have the same levels."""
     (any_wins, *_) = methods.values()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -50,10 +50,11 @@ class Stats(TypedDict):
     """Statistics of the episodes of a category.
 
     success: share of wins, 0 to 1.
-    ci95: its 95 % interval over levels (and seeds, if several); two numbers.
-    median_frames: of won episodes, None if there are none.
-    mean_return, mean_decisions, mean_gold: of all episodes, None if there are none.
-    mean_time, mean_score: of won episodes, as the game shows them (``nppsim.replays.score``); None if there are none.
+    ci95: lower and upper bound of the 95 % interval of success, over levels (and seeds, if several).
+    median_frames: median length of the won episodes; None without won episodes.
+    mean_return, mean_decisions, mean_gold: means over all episodes; None without episodes.
+    mean_time, mean_score: means over the won episodes, in the units of the game (``nppsim.replays.score``); None without
+        won episodes.
     """
 
     episodes: int
@@ -76,18 +77,18 @@ class ResultsError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class EpisodeRecord:
-    """One finished episode, complete: (level, inputs) reproduces it exactly.
+    """One finished episode, which the simulator can reproduce exactly from ``level`` and ``inputs``.
 
-    level_index: in its level set.
+    level_index: index of the level in its level set.
     inputs: uint8[frames], N++ input bytes from the spawn.
     outcome: "won", "died" or "timeout".
-    frames, decisions: its length.
+    frames, decisions: length of the episode in frames and in decisions.
     ret: undiscounted sum of rewards.
-    path_length: px from the spawn via the switch to the exit.
+    path_length: length in px of the path from the spawn via the switch to the exit.
     commands: int64[decisions, 2], subtask and its age in decisions, for a policy with subtasks; else None.
     memory: float32[size], final state of a recurrent policy; else None.
     covered: largest share of the path that was covered, up to 1; 0 unless the reward has shaping along the path.
-    last_gain: decision after which it was reached.
+    last_gain: number of the decision after which ``covered`` was reached.
     """
 
     level_index: int
@@ -129,10 +130,10 @@ class EpisodeRecord:
 class LevelWins:
     """Wins of policies from S training seeds on each of L levels, in the order of the level set.
 
-    levels: fingerprints.
-    categories: of the levels.
-    episodes: int64[L], played by each policy.
-    wins: int64[S, L].
+    levels: fingerprint of each level.
+    categories: category of each level.
+    episodes: int64[L], number of episodes that each policy played on each level.
+    wins: int64[S, L], number of these episodes that the policy of each seed won.
     """
 
     levels: tuple[str, ...]
@@ -142,7 +143,7 @@ class LevelWins:
 
     @classmethod
     def count(cls, *seeds: Sequence[EpisodeRecord]) -> "LevelWins":
-        """Count the episodes of each seed.  Raises ResultsError if they did not play the same levels equally often."""
+        """Count the wins of each seed.  Raises ResultsError if the seeds did not play the same levels equally often."""
         first = {episode.level_index: episode for records in seeds for episode in records}
         row = {level: i for i, level in enumerate(sorted(first))}
         episodes = np.zeros((len(seeds), len(row)), np.int64)
@@ -158,11 +159,11 @@ class LevelWins:
 
     @property
     def success(self) -> np.ndarray:
-        """Success rate float64[S, L]."""
+        """Success rate of each seed on each level, float64[S, L]."""
         return self.wins / self.episodes
 
     def of(self, category: str) -> "LevelWins":
-        """Wins on the levels of a category, or on all."""
+        """Wins on the levels of one category, or on all levels (ALL)."""
         rows = [i for i, name in enumerate(self.categories) if category in (name, ALL)]
         names, categories = (tuple(values[i] for i in rows) for values in (self.levels, self.categories))
         return LevelWins(names, categories, self.episodes[rows], self.wins[:, rows])
@@ -170,7 +171,7 @@ class LevelWins:
     def interval(self) -> tuple[float, float]:
         """95 % interval of the success rate.
 
-        If all levels were won equally often, it is Wilson's interval with one trial per level, or with one trial per
+        If the share of wins is the same on all levels, it is Wilson's interval with one trial per level, or with one trial per
         episode for a single level.
         """
         if not self.levels:
@@ -207,7 +208,7 @@ def by_category_and_support(*seeds: Sequence[EpisodeRecord]) -> dict[str, Stats]
 
 
 def _count(episodes: list[EpisodeRecord], wins: LevelWins) -> Stats:
-    """wins: of the same episodes."""
+    """Compute statistics of some episodes.  wins: wins in the same episodes, for the interval."""
     won = [e.frames for e in episodes if e.won]
     scores = [e.score for e in episodes if e.score is not None]
     count = len(episodes)
@@ -240,13 +241,13 @@ def format_cell(stats: Stats | None) -> str:
 
 
 def categories(methods: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """Categories of all tables, in order of first appearance, then "all"."""
+    """Categories of the statistics of all methods, in order of first appearance, then "all"."""
     names = dict.fromkeys(name for stats in methods.values() for name in stats or () if name != ALL)
     return [*names, ALL]
 
 
 def format_table(methods: Mapping[str, Mapping[str, Stats] | None]) -> str:
-    """A row per category, a column per method (name -> result of ``aggregate``; None: not run)."""
+    """Format a table with a row per category and a column per method (name -> result of ``aggregate``; None: not run)."""
     rows = []
     for category in categories(methods):
         cells = [(stats or {}).get(category) for stats in methods.values()]
@@ -256,7 +257,7 @@ def format_table(methods: Mapping[str, Mapping[str, Stats] | None]) -> str:
 
 
 def load_results(path: str | os.PathLike) -> dict:
-    """Read a ``results.json``; ResultsError for missing or wrong entries."""
+    """Read a ``results.json``.  Raises ResultsError for missing or wrong entries."""
     path = Path(path)
     if not path.is_file():
         raise ResultsError(f"{path}: no such file; give the results.json of an experiment folder")
@@ -284,9 +285,9 @@ class History:
     """E evaluations of one training on the same L dev levels.
 
     levels, categories: fingerprint and category of each level.
-    episodes: int64[L], played in each evaluation.
-    decisions: int64[E], of training before each evaluation; 0: the BC policy.
-    wins: int64[E, L].
+    episodes: int64[L], number of episodes on each level in each evaluation.
+    decisions: int64[E], number of decisions of training before each evaluation; 0: evaluation of the BC policy.
+    wins: int64[E, L], number of wins on each level in each evaluation.
     """
 
     levels: tuple[str, ...]
@@ -297,13 +298,14 @@ class History:
 
     @property
     def success(self) -> np.ndarray:
-        """float64[E, L]: share of wins."""
+        """Share of wins on each level in each evaluation, float64[E, L]."""
         return self.wins / self.episodes
 
     def delivered(self, guarded: bool) -> np.ndarray:
         """Success float64[L] of the final policy of the training.
 
-        guarded: the best policy on these levels, the latest of equal ones (retention guard); else the last one.
+        guarded: True for the policy with the highest success on these levels, the latest of equally good ones (retention
+            guard); False for the last evaluated policy.
         """
         means = self.success.mean(axis=1)
         return self.success[len(means) - 1 - int(np.argmax(means[::-1])) if guarded else -1]
@@ -323,13 +325,13 @@ def level_wins(histories: Sequence[History], shares: Sequence[np.ndarray]) -> Le
 
 
 class DevHistory:
-    """Writes the file of one run; an evaluation repeated after a resume replaces the earlier one."""
+    """Writer of the evaluation history of one run; an evaluation repeated after a resume replaces the earlier one."""
 
     def __init__(self, folder: Path):
         self.path = folder / HISTORY_FILE
 
     def add(self, decisions: int, wins: LevelWins) -> None:
-        """Add an evaluation after this number of decisions; later ones, from before a resume, are removed."""
+        """Add an evaluation after this number of decisions; it replaces those after the same number or more."""
         head = {
             "levels": list(wins.levels),
             "categories": list(wins.categories),
@@ -349,13 +351,13 @@ class DevHistory:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """Header, then a row for each evaluation; ResultsError for a file that is too large or damaged."""
+    """Return the header, then a row for each evaluation.  Raises ResultsError for a file that is too large or damaged."""
     lines = read_bytes(path, ResultsError, MAX_JSON_BYTES, _HISTORY_REMEDY).splitlines()
     return [parse_json(line, path, ResultsError, _HISTORY_REMEDY) for line in lines]
 
 
 def read_history(folder: Path) -> History | None:
-    """Read the file of ``DevHistory``; None if there is none.  Raises ResultsError for a damaged one."""
+    """Read the file of ``DevHistory``; return None without a file.  Raises ResultsError for a damaged file."""
     path = folder / HISTORY_FILE
     if not path.is_file():
         return None

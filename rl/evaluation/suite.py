@@ -6,7 +6,7 @@
     records = suite.run(policy, deterministic=False)       # can be repeated; the levels are compiled once
 
 Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends with a win, a death
-or the level's frame limit.  All episodes begun are counted: stopping after enough have ended would favour short ones.
+or the level's frame limit.  All episodes begun are counted: stopping after a number of ended episodes would favour short episodes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +38,7 @@ class Policy(Protocol):
 
 
 class RandomPolicy:
-    """Uniformly random actions, also if ``deterministic``: a baseline."""
+    """Baseline with uniformly random actions, also if ``deterministic``."""
 
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
         """See ``Policy``."""
@@ -46,7 +46,7 @@ class RandomPolicy:
 
 
 class NoOpPolicy:
-    """No action: a baseline."""
+    """Baseline that never presses a key."""
 
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
         """See ``Policy``."""
@@ -57,13 +57,13 @@ class EvaluationSuite:
     """Fixed episodes for any number of policies.
 
     levels: a LevelSet, of which only the chosen levels are read, or (level, category) pairs.
-    episodes_per_category: distributed evenly over the levels of the category, in an order that depends on ``seed``; None:
-        every level ``episodes_per_level`` times.
-    seed: of the order, and of sampled actions.
-    frame_skip, observations, stacking: as in training.
-    reward, gamma: for the recorded returns.
-    num_envs: environments stepped together.  Sampled actions depend on it, as they are drawn for the whole batch.
-    threads: of the simulator.
+    episodes_per_category: number of episodes per category, distributed evenly over its levels in an order that depends
+        on ``seed``; None: ``episodes_per_level`` episodes on every level.
+    seed: seed of this order and of sampled actions.
+    frame_skip, observations, stacking: settings of the simulator, as in training.
+    reward, gamma: reward settings and discount of the simulator, which affect the recorded returns.
+    num_envs: number of environments stepped together.  Sampled actions depend on it, as they are drawn for the whole batch.
+    threads: number of threads of the simulator.
     Raises ConfigError if there are no levels, LevelSetError for a level that cannot be read.
     """
 
@@ -108,7 +108,7 @@ class EvaluationSuite:
 
     @property
     def schedule(self) -> list[tuple[str, str]]:
-        """(fingerprint of the level, category) of each episode of a run."""
+        """Return (fingerprint of the level, category) of each episode of a run."""
         return [(self.bank.levels[row].fingerprint, name) for row, name in zip(self._rows, self._category, strict=True)]
 
     def __len__(self) -> int:
@@ -120,14 +120,14 @@ class EvaluationSuite:
     ) -> list[EpisodeRecord]:
         """Play all episodes; return their records in the order of ``schedule``.
 
-        progress: called with the number of episodes that have just ended.
-        Raises ConfigError if the policy has another stacking.
+        progress: function that is called with the number of episodes that have just ended.
+        Raises ConfigError if the policy has another frame stacking than the suite.
         """
         self._check_stacks(policy)
         rng = torch.Generator().manual_seed(self.seed)
         sim, total = self.simulator, len(self)
-        # Episode of each environment; ``total`` or more: none is left.  An environment plays every num_envs-th episode, so
-        # the assignment does not depend on the lengths of episodes.
+        # Number of each environment's episode; from ``total`` on, no episode is left.  An environment plays every
+        # num_envs-th episode, so the assignment does not depend on the lengths of episodes.
         playing = np.arange(sim.num_envs)
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
         commands: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
@@ -166,13 +166,13 @@ class EvaluationSuite:
         return [records[number] for number in range(total)]
 
     def _path_covered(self) -> np.ndarray:
-        """Share float64[num_envs] of the path, negative behind the start; zeros unless the reward is shaped by the path."""
+        """Return the covered share of the path, float64[num_envs], negative behind the start; 0 without path shaping."""
         sim = self.simulator
         size = sim.reward_config.shaping if sim.reward_config.potential == PATH_SHAPING else 0.0
         return sim.state.progress["potential"][: sim.num_envs] / size if size else np.zeros(sim.num_envs)
 
     def _check_stacks(self, policy: Policy) -> None:
-        """Raise ConfigError for another stacking; one that differs only in padding would have the same shapes."""
+        """Raise ConfigError for a policy with another stacking, as shapes do not show a difference in padding."""
         shown, read = self.simulator.stacking, getattr(policy, "stacking", None)
         if read is not None and read != shown:
             raise ConfigError(
@@ -180,7 +180,7 @@ class EvaluationSuite:
             )
 
     def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
-        """Index int32[N] in the bank of the level of each episode; that of the last one for episodes beyond it."""
+        """Return the index in the bank of each episode's level, int32[N]; beyond the last episode, that of its level."""
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
     def _record(
@@ -213,19 +213,19 @@ class EvaluationSuite:
 def _schedule(
     categories: Sequence[str], episodes_per_category: int | None, episodes_per_level: int, seed: int
 ) -> np.ndarray:
-    """Level int64[episodes] of each episode."""
+    """Return the index of each episode's level, int64[episodes]."""
     if episodes_per_category is None:
         return np.repeat(np.arange(len(categories)), episodes_per_level)
     names = np.asarray(categories)
     parts = []
-    for category in dict.fromkeys(categories):  # in the order in which they occur
+    for category in dict.fromkeys(categories):  # in the order of first appearance
         own = np.random.default_rng(seed).permutation(np.flatnonzero(names == category))
         parts.append(np.resize(own, episodes_per_category))
     return np.concatenate(parts)
 
 
 def _categories(levels: LevelSet | Sequence[tuple[Level, str]]) -> list[str]:
-    """Category of each level."""
+    """Return the category of each level."""
     if isinstance(levels, LevelSet):
         return [entry.category for entry in levels.entries]
     return [category for _, category in levels]

@@ -2,8 +2,8 @@
 
     record_evaluation(episodes, run_folder, frame_skip=4, max_per_category=5, fps=30)
 
-An evaluation's folder then holds ``videos/<category>/<category>_NNN_success.mp4`` (or ``_failure``), the run as a replay
-beside it (``.replay``), and a picture of the same name in ``route_visualizations/<category>/``.
+The folder then contains ``videos/<category>/<category>_NNN_success.mp4`` (or ``_failure``).  Beside each film is the replay
+of the episode (``.replay``).  ``route_visualizations/<category>/`` contains a picture of the same name.
 """
 
 import itertools
@@ -53,8 +53,8 @@ def record_evaluation(
     """Write films and route pictures of a few episodes per category, numbered from 000.
 
     frame_skip: frames per decision in these episodes.
-    ghost: also draw a run of the planner, pale, if it finds one.
-    Successes and failures alternate, in the given order, so the file names are not representative.  Earlier films of these
+    ghost: True to also draw a solution by the planner in pale colours, if the planner finds one.
+    Successes and failures alternate, so the file names are not representative.  Earlier films of these
     categories in the folder are replaced.
     """
     out_dir = Path(out_dir)
@@ -104,13 +104,13 @@ def _film(
         notes=_subtasks(episode, frame_skip),
     )
     record(out_dir / video, episode.level, episode.inputs, look, run=run)
-    if episode.frames:  # replays are not empty
+    if episode.frames:  # a replay file must have at least one frame
         Replay(episode.level, episode.inputs, success=episode.won).save((out_dir / video).with_suffix(".replay"))
     return Film(episode.category, title, outcome, episode.frames, video, route)
 
 
 def _subtasks(episode: EpisodeRecord, frame_skip: int) -> list[str]:
-    """Name of the active subtask at each frame; [] without subtasks."""
+    """Return the name of the active subtask at each frame; [] without subtasks."""
     if episode.commands is None:
         return []
     names = np.array(SUBTASKS)[episode.commands[:, 0]]
