@@ -21,9 +21,9 @@ from rl.evaluation.results import ALL, EpisodeRecord, Stats, aggregate
 
 MIN_LEVELS = 5  # smallest number of levels in a printed row; ``results.json`` has all rows
 PATH_EDGES = (500, 1_000, 2_000, 4_000)  # px, bounds of the groups by path length
-DOOR_COUNTS = (("no", 0, 0), ("1", 1, 1), ("2 to 3", 2, 3), ("4 or more", 4, np.inf))  # label, smallest and largest number of doors
-LOOP_SHARE = 0.5  # a time-out without progress on the path in this last share of the decisions is a LOOP, else SLOW
-REACH = 60.0  # px, largest distance between the centres of the ninja and an entity that kills it; the fastest ball moves 10 px per frame
+DOOR_COUNTS = (("no", 0, 0), ("1", 1, 1), ("2 to 3", 2, 3), ("4 or more", 4, np.inf))  # label, range
+LOOP_SHARE = 0.5  # a time-out with no progress in this last share of its decisions is a LOOP
+REACH = 60.0  # px, largest distance of an entity that may have killed the ninja; balls move up to 10 px per frame
 
 # Endings of episodes that are not won.  Deaths caused by an entity have the entity's name.
 LOOP = "time-out without progress in its second half"
@@ -95,7 +95,7 @@ def cause_of_death(level: Level, inputs: np.ndarray, run: Run) -> str:
     """Return the name of the entity type without which the ninja would survive the last frame of ``run``, or IMPACT.
 
     For each type of hazard near the ninja, the inputs are simulated without the entities of this type.  A thwump within
-    reach is the cause if no other type is.  Thwumps are not removed: they are solid, so this would change the ninja's path.
+    reach is the cause if no other type is.  Thwumps are never removed: without solid entities, the path would differ.
     """
     near = _near(run)
     for kind in near:
@@ -117,7 +117,7 @@ def _near(run: Run) -> list[int]:
 
 
 def format_endings(found: Sequence[Ending], episodes: Sequence[EpisodeRecord]) -> str:
-    """Format a table of the lost episodes by cause: number, share, share with switch taken, mean share of path covered."""
+    """Format a table of lost episodes by cause: number, share, share with switch taken, mean share of path covered."""
     lost = [(ending, e) for ending, e in zip(found, episodes, strict=True) if not e.won]
     if not lost:
         return "no episode was lost"

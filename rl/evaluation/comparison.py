@@ -30,7 +30,7 @@ class Difference:
 
     first, second: success rate of each policy, 0 to 1.
     difference: ``first`` minus ``second``, -1 to 1.
-    ci95: 95 % interval of the difference, over levels (and seeds, if several); None if all levels have the same difference.
+    ci95: 95 % interval of the difference, over levels (and seeds, if several); None if it is the same on all levels.
     """
 
     first: float

@@ -171,8 +171,8 @@ class LevelWins:
     def interval(self) -> tuple[float, float]:
         """95 % interval of the success rate.
 
-        If the share of wins is the same on all levels, it is Wilson's interval with one trial per level, or with one trial per
-        episode for a single level.
+        If the share of wins is the same on all levels, it is Wilson's interval with one trial per level, or with one
+        trial per episode for a single level.
         """
         if not self.levels:
             return 0.0, 1.0

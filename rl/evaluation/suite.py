@@ -5,8 +5,9 @@
     )
     records = suite.run(policy, deterministic=False)       # can be repeated; the levels are compiled once
 
-Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends with a win, a death
-or the level's frame limit.  All episodes begun are counted: stopping after a number of ended episodes would favour short episodes.
+Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends with a win, a
+death or the level's frame limit.  All episodes begun are counted: stopping after a number of ended episodes would favour
+short episodes.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -2,8 +2,8 @@
 
     record_evaluation(episodes, run_folder, frame_skip=4, max_per_category=5, fps=30)
 
-The folder then contains ``videos/<category>/<category>_NNN_success.mp4`` (or ``_failure``).  Beside each film is the replay
-of the episode (``.replay``).  ``route_visualizations/<category>/`` contains a picture of the same name.
+The folder then contains ``videos/<category>/<category>_NNN_success.mp4`` (or ``_failure``).  Beside each film is the
+replay of the episode (``.replay``).  ``route_visualizations/<category>/`` contains a picture of the same name.
 """
 
 import itertools
