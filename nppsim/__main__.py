@@ -46,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: success.  1: ``verify`` found a difference, or ``replays`` an unreadable file.  2: the command failed.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
-    if argv and argv[0] not in _COMMANDS and argv[0] in (others := _plugin_commands()):
-        return others[argv[0]].load()(argv[1:])
 
     def job() -> int | None:
+        if argv and argv[0] not in _COMMANDS and argv[0] in (others := _plugin_commands()):
+            return _load(others[argv[0]])(argv[1:])
         arguments = _parser().parse_args(argv)
         return arguments.job(arguments)
 
@@ -69,6 +69,17 @@ def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]
 def _plugin_commands() -> dict[str, EntryPoint]:
     """Return the commands of installed packages by name: functions of the remaining arguments that return an exit status."""
     return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
+
+
+def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
+    """Return the function of a command.  Raises CommandError in a checkout, where the scripts are not in a package."""
+    try:
+        return entry.load()
+    except ModuleNotFoundError as error:
+        if error.name != "nppsim_agents.scripts":
+            raise
+        script = entry.module.removeprefix("nppsim_agents.").replace(".", "/")
+        raise CommandError(f"{entry.name}: this is a checkout; call python {script}.py instead") from None
 
 
 def _parser() -> Parser:

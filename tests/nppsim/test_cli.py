@@ -1,5 +1,6 @@
 """python -m nppsim: what it prints, and that every failure is one line and exit status 2."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -308,3 +309,10 @@ def test_a_plan_is_refused_settings_that_mean_nothing(files, capsys):
         assert main(["plan", *place, *flags]) == 2
         assert message in capsys.readouterr().err
     assert not (files / "out.replay").exists()
+
+
+def test_a_script_of_a_checkout_is_named_where_its_command_is_not_installed(capsys):
+    if importlib.util.find_spec("nppsim_agents.scripts"):
+        pytest.skip("the scripts are installed as a package")
+    assert main(["train", "--help"]) == 2
+    assert "scripts/train_and_compare.py" in capsys.readouterr().err
