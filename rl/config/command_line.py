@@ -52,7 +52,7 @@ _GROUPS = {  # section -> heading
 
 _TITLES = ("experiment", "data", IMITATION, "PPO", "curriculum", "evaluation", "output", "hardware")  # in this order
 
-# Flags of other pipelines that are refused here: reason -> (flag, default, meaning).
+# Flags of other training programs that this command line refuses: reason -> (flag, default, meaning).
 _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
     "demonstrations are loaded into memory by the main process; leave it out": (
         ("bc-num-workers", 0, "number of processes that load demonstrations"),
@@ -77,7 +77,7 @@ _SWITCHED_OFF: dict[tuple[str, str], tuple[str, ...]] = {
 }
 
 
-# Flag -> (section of the configuration, "" for its own fields; setting).
+# Flag -> (section of the configuration or "" for fields of ExperimentConfig, setting).
 FLAGS = {known.flag: (section, known) for _, section, known in known_settings() if known.flag}
 REFUSED = {
     flag: Setting(meaning, flag=flag, refusal=reason, kind=type(default), default=default, switch=True)
@@ -93,11 +93,11 @@ def options(*known: Setting) -> frozenset[str]:
 
 
 def options_of(*flags: str) -> frozenset[str]:
-    """Return all spellings of flags.  flags: names such as "output-dir"."""
+    """Return all spellings of flags, including aliases and ``--no-`` forms.  flags: names such as "output-dir"."""
     return options(*(FLAGS[flag][1] for flag in flags))
 
 
-COMMAND_LINE = "command line"  # source of a setting
+COMMAND_LINE = "command line"  # source of settings from flags
 Part = TypeVar("Part")
 
 
@@ -138,7 +138,7 @@ def configured(given: Settings) -> ExperimentConfig:
 
 
 def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
-    """Insert ``--ent-coef-end X`` before ``--ent-coef X``; a later ``--ent-coef-end`` overrides it."""
+    """Prepend ``--ent-coef-end X`` if ``--ent-coef X`` is given; an explicit ``--ent-coef-end`` follows and overrides X."""
     for number, text in enumerate(argv):
         name, equals, value = text.partition("=")
         if name == "--ent-coef" and (equals or number + 1 < len(argv)):
@@ -172,7 +172,7 @@ def _begun(given: Settings) -> ExperimentConfig:
 
 
 def _built(owner: type[Part], section: str, given: Settings, **more: Any) -> Part:
-    """Build a section of the configuration; its ConfigErrors name the flag, or the file and key."""
+    """Build a section of the configuration; a ConfigError names the flag, or the file and key, of the invalid setting."""
     values = {name: one.value for (part, name), one in given.items() if part == section}
     try:
         return owner(**values, **more)
@@ -183,7 +183,7 @@ def _built(owner: type[Part], section: str, given: Settings, **more: Any) -> Par
 
 
 def _resumed(given: Settings) -> ExperimentConfig:
-    """Return the configuration of the run to resume; ConfigError if given settings differ from it."""
+    """Return the configuration of the run to resume; ConfigError if given settings differ from those of the run."""
     overrides = given.get(("", "resume_override"))
     stored = stored_config(given["", "resume_from"].value)
     config = overridden(stored, overrides.value if overrides else ())
@@ -242,7 +242,7 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
     if given.source.startswith(("recipe ", "run ")) or (given.source != COMMAND_LINE and given.value == known.default):
         return
     if name == "ent_coef_end" and given.value == config.ppo.ent_coef_start:
-        return  # --ent-coef sets both
+        return  # --ent-coef sets both ent_coef_start and ent_coef_end
     for (part, switch), names in _SWITCHED_OFF.items():
         if section == part and name in names and not getattr(getattr(config, part), switch):
             off = f"--no-{settings[switch].flag}" if settings[switch].switch else settings[switch].option
@@ -261,7 +261,7 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
         raise ConfigError("has no effect with --no-pretraining; leave one of them out", place)
 
 
-# Flags of the first page of the help; --help-all lists the others.
+# Flags that --help lists; --help-all lists all flags.
 _FIRST_PAGE = (
     "experiment-name architectures train-dataset dev-dataset test-dataset single-level output-dir seeds "
     "resume-from init-from recipe config plugin frame-skip visualize-training debug save-freq "
@@ -289,7 +289,7 @@ class _TrainingParser(Parser):
 
 
 def _parser(everything: bool = False) -> Parser:
-    """Make the parser.  everything: list all flags in its help, not only those of the first page."""
+    """Make the parser.  everything: list all flags in its help, not only the most important ones."""
     parser = _TrainingParser(
         prog="train_and_compare.py",
         usage="%(prog)s --experiment-name NAME --architectures NAME [NAME ...] [flags]",

@@ -10,7 +10,7 @@ from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, setting
 
 CURRICULA = ["uniform", "stages", "learnability", "plr", "learning_progress"]  # rl.curriculum.register adds names
-DEFAULT_STRATEGY = "learnability"  # of --use-curriculum without a strategy; reason: docs/curriculum.md
+DEFAULT_STRATEGY = "learnability"  # for --use-curriculum without a strategy; docs/curriculum.md gives the reason
 # Fields of CurriculumConfig that only some strategies have.
 _OF_STAGES = (
     "start_stage stage_order threshold stage_thresholds stage_gamma stage_learning_rate stage_ent_coef min_episodes "
@@ -28,7 +28,7 @@ STRATEGIES_WITH = {  # field -> strategies
     **dict.fromkeys(("replay_score", "replay_temperature", "replay_staleness"), ("plr",)),
     "uniform_share": ("learnability", "plr", "learning_progress"),
 }
-STAGE_SETTINGS = ("stage_gamma", "stage_learning_rate", "stage_ent_coef")  # of PPO
+STAGE_SETTINGS = ("stage_gamma", "stage_learning_rate", "stage_ent_coef")  # PPO settings of single stages
 _STAGE_LIMITS = {  # setting -> (exclusive lower limit, upper limit)
     "stage_thresholds": (0.0, 1.0),
     "stage_gamma": (0.0, 1.0),
@@ -221,7 +221,7 @@ class CurriculumConfig:
         return next((owners[0] for owners in given if len(owners) == 1), DEFAULT_STRATEGY)
 
     def threshold_of(self, stage: str) -> float:
-        """Return the success rate that ends a stage, without automatic adjustment."""
+        """Return the success rate that ends a stage, before automatic adjustment lowers it."""
         return self._of_stages("stage_thresholds").get(stage, self.threshold)
 
     @property
@@ -230,11 +230,11 @@ class CurriculumConfig:
         return {stage for name in STAGE_SETTINGS for stage in self._of_stages(name)}
 
     def changes_in(self, stage: str) -> dict[str, float | None]:
-        """Return the PPO settings that differ during this stage: field -> value."""
+        """Return the PPO settings that a stage overrides: field of PPOConfig -> value during the stage."""
         own = {name: self._of_stages(name).get(stage) for name in STAGE_SETTINGS}
         changes: dict[str, float | None] = {}
         if own["stage_gamma"] is not None:
-            changes |= {"gamma": own["stage_gamma"], "pbrs_gamma": None}  # shaping uses the same discount
+            changes |= {"gamma": own["stage_gamma"], "pbrs_gamma": None}  # None: shaping uses gamma, too
         if own["stage_learning_rate"] is not None:
             changes["learning_rate"] = own["stage_learning_rate"]
         if own["stage_ent_coef"] is not None:
@@ -268,7 +268,7 @@ class CurriculumConfig:
                 raise ConfigError(f"{advice}; leave it out", name, getattr(self, name))
 
     def _check_stages(self, name: str, above: float, at_most: float) -> None:
-        """Raise ConfigError unless every value of a setting is STAGE=X with X within the limits."""
+        """Raise ConfigError unless every value of a setting is STAGE=X with above < X <= at_most."""
         for text in getattr(self, name):
             stage, _, value = text.partition("=")
             if not (stage and _NUMBER.fullmatch(value) and above < float(value) <= at_most):

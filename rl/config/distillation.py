@@ -13,7 +13,7 @@ _TEACHER = "teacher"
 
 @dataclass(frozen=True)
 class DistillationConfig:
-    """Settings of distillation (docs/distillation.md), which ends at its limit of decisions or of minutes."""
+    """Settings of distillation (docs/distillation.md), which ends after ``decisions`` or ``minutes``, whichever is first."""
 
     flag_prefix: ClassVar[str] = "teacher-"
     name: str | None = setting(
@@ -36,5 +36,5 @@ class DistillationConfig:
 
     @property
     def file(self) -> Path | None:
-        """The teacher's checkpoint; None if ``name`` is an architecture."""
+        """The teacher's checkpoint; None without a teacher, or if ``name`` is an architecture."""
         return Path(self.name) if self.name and Path(self.name).suffix == ".safetensors" else None

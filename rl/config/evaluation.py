@@ -10,10 +10,10 @@ from nppsim.generate import CATEGORIES
 from nppsim.settings import check_settings, setting
 from rl.seeds import LARGEST_SEED
 
-FILM_BYTES = 2 << 20  # upper estimate of one film and its picture
+FILM_BYTES = 2 << 20  # upper estimate of the size of one film and its picture
 MOST_EPISODES = 1_000_000  # per evaluation, whose episode records are all in memory
-EVALUATIONS = 20  # default number per training
-EVALUATIONS_IN_BUDGET = 10  # default number per training with a time budget
+EVALUATIONS = 20  # default number of evaluations per training
+EVALUATIONS_IN_BUDGET = 10  # default number of evaluations per training with a time budget
 _VIDEOS = "record-eval-videos"
 _STOPPING = "enable-early-stopping"
 
@@ -43,7 +43,7 @@ class EvaluationConfig:
         250, "episodes of the final evaluation, spread evenly over the categories", low=1, high=MOST_EPISODES
     )
     skip_final_eval: bool = setting(False, "skip the final evaluation")
-    deterministic: bool = setting(  # off, as sampled actions escape from endless repetitions
+    deterministic: bool = setting(  # off by default: sampled actions escape from endless repetitions
         False,
         "evaluate greedy, not sampled actions",
         flag="deterministic-eval",
@@ -91,7 +91,7 @@ class EvaluationConfig:
         return self.eval_freq != 0
 
     def periods(self, total_timesteps: int, time_budget_minutes: float | None) -> tuple[int, float]:
-        """Return decisions and seconds between evaluations; 0 if they do not depend on decisions or on time."""
+        """Return (decisions, seconds) between evaluations during training; 0 for a period that is not used."""
         if not self.in_training:
             return 0, 0.0
         by_time = 60 * (self.eval_every_minutes or 0.0)
@@ -102,7 +102,7 @@ class EvaluationConfig:
         return math.ceil(total_timesteps / EVALUATIONS), 0.0
 
     def episodes_per_category(self, categories: int) -> int:
-        """Return the episodes per category of the final evaluation, rounded up.  categories: their number."""
+        """Return the number of episodes per category in the final evaluation.  categories: number of categories."""
         return math.ceil(self.num_eval_episodes / categories)
 
 
@@ -129,5 +129,5 @@ class VideoConfig:
             needed("PIL", "video")
 
     def expected_bytes(self) -> int:
-        """Return an upper estimate of the films of one evaluation."""
+        """Return an upper estimate of the disk space of the films of one evaluation."""
         return FILM_BYTES * self.max_videos_per_category * len(CATEGORIES) if self.record_eval_videos else 0

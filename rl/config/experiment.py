@@ -4,7 +4,7 @@
     config.to_dict()          # plain values for config.json, without secrets
 
 A setting is one field with a default, a flag, a help text and limits (``nppsim.settings``).  Invalid values and combinations
-raise ConfigError.  Sizes of ``None`` are chosen by the hardware plan, which never changes a given number.
+raise ConfigError.  The hardware plan chooses the sizes that are ``None``, and never changes other values.
 """
 
 import re
@@ -29,8 +29,8 @@ from rl.config.rewards import RewardSettings
 from rl.policy.architectures import WITH_MEMORY, ArchitectureError, get_architecture
 from rl.seeds import LARGEST_SEED
 
-RUN_BYTES = 100 << 20  # upper estimate of one training's files: final checkpoint, curves, results
-CHECKPOINT_BYTES = 25 << 20  # upper estimate of one checkpoint
+RUN_BYTES = 100 << 20  # upper estimate of the size of one training's files: final checkpoint, curves, results
+CHECKPOINT_BYTES = 25 << 20  # upper estimate of the size of one checkpoint
 
 DEV_SHARE = 0.1  # share of each category's training levels that is held out without --dev-dataset
 DEV_LEVELS = 50  # largest number of held-out levels per category
@@ -61,7 +61,7 @@ class UploadConfig:
 
 
 def _architecture(name: str) -> str:
-    """Return the name without aliases; ConfigError for an unknown architecture."""
+    """Return an architecture's name, with aliases resolved; ConfigError for an unknown architecture."""
     try:
         return get_architecture(name).name
     except ArchitectureError as error:
@@ -208,7 +208,7 @@ class ExperimentConfig:
                 raise ConfigError(f"already stacks frames; leave out --{VISUAL} and --{STATE}", "architectures", name)
             if self.hierarchy.hierarchical and get_architecture(name).subtasks:
                 raise ConfigError(f"already has subtasks; leave out --{HIERARCHICAL}", "architectures", name)
-            _architecture(self._with_settings(name))  # ConfigError if it has nothing to stack
+            _architecture(self._with_settings(name))  # ConfigError if the network has no observations to stack
 
     def _check_names(self) -> None:
         for name in self.silence:
@@ -309,9 +309,10 @@ class ExperimentConfig:
 
 
 def check_folders(config: object, needed: Sequence[str] = (), others: Sequence[str] = ()) -> None:
-    """Raise ConfigError for duplicate folders, and for missing ones.
+    """Raise ConfigError for a folder that is listed twice, and for an empty list of a ``needed`` field.
 
-    needed, others: fields with lists of folders, which may be empty in ``others``.
+    needed: names of fields with lists of folders that must not be empty.
+    others: names of fields with lists of folders that may be empty.
     """
     for name in (*needed, *others):
         folders = getattr(config, name)

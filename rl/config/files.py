@@ -24,9 +24,9 @@ from rl import plugins
 from rl.config import ExperimentConfig
 
 RECIPES = Path(__file__).parent.parent / "recipes"
-MAX_BYTES = 1 << 20  # of a TOML file
+MAX_BYTES = 1 << 20  # largest accepted TOML file
 _REMEDY = "give a TOML file as in docs/configuration.md"
-# Settings of the process, which do not affect results.
+# Settings of how the program runs, which do not affect results.
 HOW = (
     *("resume_from", "resume_override", "previous_checkpoint", "visualize_training", "debug", "audit", "silence"),
     *("config_files", "recipe"),
@@ -38,25 +38,25 @@ _TRUTH = {"on": True, "true": True, "off": False, "false": False}
 
 
 class Given(NamedTuple):
-    """A value of a setting.  place: flag, or file and key, for error messages.  source: its source in run.json."""
+    """A value of a setting.  place: flag, or file and key, for error messages.  source: origin of the value, for run.json."""
 
     value: Any
     place: str
     source: str
 
 
-Settings = dict[tuple[str, str], Given]  # (section of the configuration or "" for its own fields, field)
+Settings = dict[tuple[str, str], Given]  # (section, field) -> value; section "": field of ExperimentConfig
 
 
 def read_settings(path: Path) -> Settings:
-    """Read settings from a TOML file or a run's config.json; a ConfigError names file and key."""
+    """Read settings from a TOML file or a run's config.json; a ConfigError names the file and the invalid key."""
     if path.suffix == ".json":
         return run_settings(path)
     return table_settings(read_toml(path, ConfigError, MAX_BYTES, _REMEDY), str(path), f"file {path}")
 
 
 def run_settings(path: Path) -> Settings:
-    """Read settings from a run's config.json, except those of the process."""
+    """Read settings from a run's config.json, except those in HOW, refused flags, and datasets if it has --single-level."""
     facts = read_json(path, ConfigError, "give config.json of a run")
     config = config_from_dict(facts if isinstance(facts, dict) else {}, str(path))
     found: Settings = {}
@@ -71,7 +71,7 @@ def run_settings(path: Path) -> Settings:
 
 
 def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> ExperimentConfig:
-    """Make a configuration from the result of its ``to_dict``; other entries are ignored.
+    """Make a configuration from the result of ``ExperimentConfig.to_dict``; other entries of config.json are ignored.
 
     place: name of the file, for error messages.
     Raises ConfigError for missing, unknown and invalid settings.
@@ -98,7 +98,7 @@ def known_settings() -> Iterator[tuple[str, str, Setting]]:
     """Yield (name in messages, section or "" for fields of ExperimentConfig, setting)."""
     for section, owner in {"": ExperimentConfig, **SECTIONS}.items():
         for known in settings_of(owner).values():
-            negated = known.kind is bool and known.default and not known.switch  # --no-pretraining
+            negated = known.kind is bool and known.default and not known.switch  # as in --no-pretraining
             name = dotted(section, known.name)
             yield (known.flag if known.flag and not negated else name), section, known
 
@@ -120,7 +120,7 @@ def recipe_names() -> list[str]:
 def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
     """Parse texts NAME=VALUE of a flag, such as "seeds=1,2", "ppo.schedules=off" or "ppo.target_kl=none".
 
-    Commas separate several values; "none" is None or an empty list.  source: source of the settings in run.json.
+    Commas separate several values; "none" is None or an empty list.  source: origin of the settings, for run.json.
     """
     found: Settings = {}
     for text in texts:
@@ -156,7 +156,11 @@ def _read_one(known: Setting, text: str, place: str) -> Any:
 
 
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
-    """Check the content of a TOML file and return its settings.  file: name for error messages.  source: for run.json."""
+    """Check the content of a TOML file and return its settings.
+
+    file: name of the file, for error messages.
+    source: origin of the settings, for run.json.
+    """
     found: Settings = {}
     ends = None
     for key, value in data.items():
@@ -169,7 +173,7 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
             if (section, known.name) in found:
                 raise ConfigError(f"sets the same setting as {found[section, known.name].place}", place)
             found[section, known.name] = Given(_value(known, one, place), place, source)
-            if name in known.aliases and known.name == "ent_coef_start":  # sets both ends, as the flag --ent-coef
+            if name in known.aliases and known.name == "ent_coef_start":  # sets start and end, like the flag --ent-coef
                 ends = found[section, known.name]
     if ends:
         found.setdefault(("ppo", "ent_coef_end"), ends)
@@ -187,7 +191,11 @@ def toml_value(value: Any) -> str:
 
 
 def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
-    """Find a setting; return (section, setting).  part: table of the key, "" at the top.  place: for error messages."""
+    """Find a setting; return (section, setting).
+
+    part: TOML table that contains the name, "" for the top level.
+    place: flag, or file and key, for error messages.
+    """
     names: dict[str, tuple[str, Setting]] = {}
     for usual, section, known in known_settings():
         if known.name not in HOW and part in ("", section):

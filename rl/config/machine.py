@@ -15,7 +15,7 @@ _MEMORY = "enable-memory-profiling"
 
 @dataclass(frozen=True)
 class HardwareConfig:
-    """Settings of the hardware plan, which chooses values for None."""
+    """Settings of the hardware plan (sizes, precision and device), which chooses a value for each None."""
 
     flag_prefix: ClassVar[str] = ""
     hardware_profile: str = setting(AUTO, "auto, or the name of a profile (python -m hardware plan --help lists them)")
@@ -63,7 +63,7 @@ class HardwareConfig:
         return self.num_processes or max(self.num_gpus, 1)
 
     def plan_request(self, total_timesteps: int | None) -> PlanRequest:
-        """Return the request for ``hardware.plan``.  total_timesteps: decisions of the run."""
+        """Return the arguments of ``hardware.plan`` as a request.  total_timesteps: decisions of the run."""
         return PlanRequest(
             total_timesteps=total_timesteps,
             profile=self.hardware_profile,

@@ -14,7 +14,7 @@ HIERARCHICAL = "use-hierarchical-ppo"
 
 @dataclass(frozen=True)
 class HeadsConfig:
-    """Deep heads of all networks.  Names such as NAME+deep2 give single networks deep heads."""
+    """Deep heads for all networks of an experiment.  An architecture name such as NAME+deep2 gives one network deep heads."""
 
     deep: bool = setting(
         False, "residual blocks in the heads of actor and critic, as NAME+deepN", flag=DEEP, switch=True
@@ -40,7 +40,7 @@ class HeadsConfig:
 
 @dataclass(frozen=True)
 class StackingConfig:
-    """Frame stacks of all networks.  Names such as NAME+state4 give single networks stacks."""
+    """Frame stacks for all networks of an experiment.  An architecture name such as NAME+state4 gives one network a stack."""
 
     visual: bool = setting(False, "stack the latest images, as in NAME+visualN", flag=VISUAL, switch=True)
     visual_size: int = setting(4, "images in a stack", flag="visual-stack-size", needs=VISUAL, low=1, high=MOST_FRAMES)
@@ -63,7 +63,7 @@ class StackingConfig:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """(images, state vectors) in a stack."""
+        """(number of images, number of state vectors) in a stack; 1 without stacking."""
         return self.visual_size if self.visual else 1, self.state_size if self.state else 1
 
     def named(self, architecture: str) -> str:

@@ -10,14 +10,14 @@ from nppsim.errors import ConfigError
 from nppsim.reward import GAMMA
 from nppsim.settings import check_settings, setting
 
-MEMORY_SEGMENT = 32  # largest default segment in decisions: two seconds with frame skip 4
+MEMORY_SEGMENT = 32  # decisions, largest default length of a recurrent network's segment: 2 s with frame skip 4
 _AFTER_IMITATION = "replay-data-dir or init-from"
-KL_TOLERANCE = 1.5  # an update ends above KL_TOLERANCE * target_kl, as in Stable-Baselines3
+KL_TOLERANCE = 1.5  # an update ends early at a KL divergence above KL_TOLERANCE * target_kl, as in Stable-Baselines3
 
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Settings of PPO.  The argument of schedules is the progress of training, 0 to 1."""
+    """Settings of PPO.  Methods of schedules take the progress of training, from 0 to 1."""
 
     flag_prefix: ClassVar[str] = ""
     total_timesteps: int = setting(10_000_000, "decisions of PPO for each architecture, condition and seed", low=1)
@@ -144,7 +144,7 @@ class PPOConfig:
             raise ConfigError(advice, "vtrace_rho_clip", self.vtrace_rho_clip)
 
     def settled(self, plan: Plan) -> "PPOConfig":
-        """Return the settings with the hardware plan's values for None."""
+        """Return the settings with learning rate and epochs from the hardware plan where they are None."""
         rate = self.learning_rate or plan.learning_rate or BASE_LEARNING_RATE
         return replace(self, learning_rate=rate, n_epochs=self.n_epochs or plan.epochs)
 
@@ -154,7 +154,7 @@ class PPOConfig:
         return self.learning_rate * self._annealed(progress)
 
     def desired_kl_at(self, progress: float) -> float | None:
-        """Return the desired KL divergence of an update, which is proportional to the squared learning rate."""
+        """Return the desired KL divergence of an update, annealed by the squared factor of the learning rate; None if off."""
         return self.desired_kl and self.desired_kl * self._annealed(progress) ** 2
 
     def _annealed(self, progress: float) -> float:

@@ -16,8 +16,8 @@ from rl.config import ExperimentConfig, HardwareConfig
 from rl.config.files import HOW, Settings, config_from_dict, dotted, known_settings, text_settings
 
 CONFIG = "config.json"
-FINISHED_FILE = "finished.json"  # of a finished training
-OVERRIDDEN = "--resume-override"  # source of a setting
+FINISHED_FILE = "finished.json"  # in the folder of a finished training
+OVERRIDDEN = "--resume-override"  # source of overridden settings
 _COMPARED = "policies of a run must be evaluated on the same episodes of the dev levels"
 _PLANNED = "the hardware plan was made when the run began"
 _DRAWN = "the stored state of the curriculum depends on it"
@@ -71,7 +71,7 @@ def resumed_config(config: ExperimentConfig) -> ExperimentConfig:
 
 
 def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: Path) -> None:
-    """Raise ConfigError if the final evaluation has changed after a training was finished."""
+    """Raise ConfigError if overrides change the final evaluation after a training of the run has finished."""
     was, now = ((one.evaluation.num_eval_episodes, one.evaluation.skip_final_eval) for one in (begun, stored))
     if was != now and (over := next(folder.rglob(FINISHED_FILE), None)):
         name = "num-eval-episodes" if was[0] != now[0] else "skip-final-eval"
@@ -102,7 +102,7 @@ def _is_guarded(config: ExperimentConfig) -> bool:
 
 
 def with_settings(config: ExperimentConfig, wanted: Settings) -> ExperimentConfig:
-    """Return the configuration with other values; a ConfigError names the place of the invalid one."""
+    """Return the configuration with the wanted values; a ConfigError names the flag or file of an invalid value."""
     values: dict[str, dict[str, Any]] = {}
     for (section, name), one in wanted.items():
         values.setdefault(section, {})[name] = one.value
@@ -115,7 +115,7 @@ def with_settings(config: ExperimentConfig, wanted: Settings) -> ExperimentConfi
 
 
 def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
-    """Raise ConfigError unless both have the same settings, except those in HOW."""
+    """Raise ConfigError unless both configurations have the same settings; those in HOW may differ."""
     different = changes(stored, given)
     if different:
         values = (f"{name} is {_text(was)} in the run and {_text(now)} here" for name, (was, now) in different.items())
@@ -133,7 +133,7 @@ def changes(before: ExperimentConfig, after: ExperimentConfig) -> dict[str, list
 
 
 def _values(config: ExperimentConfig) -> dict[str, object]:
-    """Return name of the override -> value."""
+    """Return setting's name in --resume-override -> value, for all settings except those in HOW."""
     return {
         name: getattr(getattr(config, section) if section else config, known.name)
         for name, section, known in known_settings()
@@ -151,12 +151,19 @@ def _text(value: object) -> str:
 
 
 def other_levels(stored: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Return the names of datasets whose levels differ; digests of single folders ("train: PATH") are ignored."""
+    """Return the names of datasets whose levels differ; digests of single folders ("train: PATH") are ignored.
+
+    stored, found: name of a dataset -> digest of its levels, when the run began and now.
+    """
     return [name for name, digest in stored.items() if ": " not in name and found.get(name) != digest]
 
 
 def check_levels(facts: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:
-    """Raise ConfigError unless the levels are those of the run.  facts: its config.json.  fingerprints: current ones."""
+    """Raise ConfigError unless the levels are those of the run.
+
+    facts: content of the run's config.json.
+    fingerprints: name of a dataset -> digest of its current levels.
+    """
     if other := other_levels(facts.get("data", {}), fingerprints):
         advice = f"the {' and '.join(other)} levels differ from those of the run; restore them, or begin a new run"
         raise ConfigError(advice, "--resume-from", folder)

@@ -1,4 +1,4 @@
-"""Settings of the rewards: a preset and deviations from it.
+"""Settings of the rewards: a preset and weights that replace single weights of the preset.
 
 RewardSettings(preset="legacy_october", win=4.0).weights      # RewardConfig of the simulator
 """
@@ -15,7 +15,7 @@ _SHIPPED = frozenset(PRESETS)
 
 
 def register(name: str, weights: RewardConfig) -> None:
-    """Register or replace a preset; ConfigError for the name of a preset of the project."""
+    """Register a preset, or replace a registered one; ConfigError for the name of a built-in preset."""
     if name in _SHIPPED:
         raise ConfigError(f"reward preset {name!r} is part of the project; register yours under another name")
     PRESETS[name] = weights
@@ -23,7 +23,7 @@ def register(name: str, weights: RewardConfig) -> None:
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """Reward weights, as in ``nppsim.reward.RewardConfig``; None: the preset's weight."""
+    """Reward weights, as in ``nppsim.reward.RewardConfig``; None stands for the preset's weight."""
 
     flag_prefix: ClassVar[str] = "reward-"
     preset: str = setting("default", f"preset of reward terms and weights: {', '.join(PRESETS)}")
@@ -72,7 +72,7 @@ class RewardSettings:
 
     @property
     def is_default(self) -> bool:
-        """True for the weights of the default preset."""
+        """True if the weights equal those of the default preset."""
         return self.weights == PRESETS["default"]
 
     def __str__(self) -> str:
