@@ -30,18 +30,18 @@ class AgentError(UserError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """One decision of an episode: observation, policy outputs, action and reward.
+    """One decision of an agent in an episode: observation, policy outputs, action and reward.
 
-    seen: key of ``observe.layout`` -> raw observation before the decision, without a batch axis; with frame stacking the
-        latest frame.
+    seen: key of ``observe.layout`` -> unnormalised observation before the decision, without a batch axis; with frame
+        stacking, only the latest frame.
     probabilities: float32[6], probabilities of the actions.
-    value: state value predicted by the critic.
+    value: value of the state before the decision, predicted by the critic.
     entropy: entropy of the action distribution, nats.
-    action: 0..5.
-    inputs: uint8[frames], key inputs; the last decision of an episode may be shorter.
-    terms: name in ``reward.TERMS`` -> reward.
-    outcome: outcome of the episode, one of ``outcomes.NAMES``; None before its end.
-    note: additional text, such as the active subtask; may be "".
+    action: index of the chosen action, 0..5.
+    inputs: uint8[frames], key inputs of the frames that the action lasts; fewer if the episode ends earlier.
+    terms: name in ``reward.TERMS`` -> reward of this term for the decision.
+    outcome: outcome of the episode, one of ``outcomes.NAMES``; None if the episode continues after the decision.
+    note: additional text to display, such as the active subtask; may be "".
     """
 
     seen: Mapping[str, np.ndarray]
@@ -59,7 +59,7 @@ class Decision:
 class Ending:
     """End of an episode.
 
-    level: index of its level in the argument of ``Agent.tries``.
+    level: index of the episode's level in the argument of ``Agent.tries``.
     outcome: one of ``outcomes.NAMES``.
     frames: length of the episode.
     x, y: final position of the ninja, px.
@@ -87,12 +87,15 @@ class Agent(Protocol):
     observations: tuple[str, ...]
 
     def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
-        """Play one episode until it ends or the iterator is closed.  deterministic: greedy instead of sampled actions."""
+        """Play one episode until it ends or the iterator is closed.
+
+        deterministic: take greedy instead of sampled actions.
+        """
 
     def tries(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
     ) -> Generator[Ending, None, None]:
-        """Play ``episodes`` episodes on each level and yield how they end; closing the iterator cancels the rest."""
+        """Play ``episodes`` episodes on each level and yield the end of each; closing the iterator cancels the rest."""
 
 
 class Plugin(Protocol):
@@ -112,9 +115,9 @@ class Plugin(Protocol):
 
 
 def find_plugin() -> Plugin | None:
-    """Load and return the installed plug-in, or None if there is none.  Its imports may take seconds.
+    """Load and return the installed plug-in, or None if there is none.  The imports of a plug-in may take seconds.
 
-    Raises AgentError if several are installed, MissingPackageError if a dependency of the plug-in is missing.
+    Raises AgentError if several plug-ins are installed, MissingPackageError if a dependency of the plug-in is missing.
     """
     found = {entry.value: entry for entry in entry_points(group=GROUP)}
     if len(found) > 1:

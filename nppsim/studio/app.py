@@ -36,7 +36,7 @@ class Studio:
 
     library: levels and replays.
     recordings, demonstrations: stored runs.
-    leaderboard: best runs; by default in memory.
+    leaderboard: best runs of each level; by default stored in memory only.
     sessions: games, one per open play socket.
     roster: agents, and the displayed experiment.
     watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
@@ -62,7 +62,7 @@ class Studio:
 
 
 def create_app(studio: Studio, access: Access) -> Starlette:
-    """Return the application.  access: conditions for answering a request."""
+    """Return the ASGI application.  access: conditions under which a request is answered."""
     guard = Middleware(Guard, access=access)
     handlers: dict[Any, Any] = {UserError: _refused, OSError: _failed}
     app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
@@ -94,7 +94,7 @@ def _download(data: bytes, name: str) -> Response:
 
 
 def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str:
-    """Return a query parameter that must be one of ``known``; the default is the first."""
+    """Return the query parameter ``name``, which must be one of ``known``; if it is missing, the first of ``known``."""
     value = request.query_params.get(name, known[0])
     if value not in known:
         raise StudioError(f"{name} is {value!r}; give one of {', '.join(known)}")
@@ -110,9 +110,9 @@ def _page(_: Request) -> FileResponse:
 
 
 async def _state(request: Request) -> JSONResponse:
-    """Return {"sessions": number of games, "follows": true if an experiment is displayed, "compiled"}.
+    """Return {"sessions": number of open games, "follows": true if an experiment is displayed, "compiled"}.
 
-    compiled: number of functions compiled so far while the studio compiles, else null.
+    compiled: number of functions compiled so far while Numba compiles the simulator, else null.
     """
     studio = _studio(request)
     compiled = announcement.count if announcement.busy else None
@@ -141,7 +141,7 @@ async def _level_file(request: Request) -> Response:
 
 
 async def _open_file(request: Request) -> JSONResponse:
-    """Open the file in the body of the request; its name is in the header X-File-Name."""
+    """Open the file in the body of the request; the file's name is in the header X-File-Name."""
     name = unquote(request.headers.get("x-file-name", ""))
     return await respond(_studio(request).library.open, await request.body(), name)
 

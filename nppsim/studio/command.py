@@ -30,14 +30,14 @@ _PACKAGES = ("starlette", "uvicorn", "websockets")
 
 
 def flags(parser: Parser) -> None:
-    """Add the flags of ``studio``."""
+    """Add the flags of the command ``studio``."""
     _common_flags(parser)
     parser.add_argument("--run", metavar="EXPERIMENT", help="folder of an experiment whose training is displayed live")
     parser.set_defaults(level=None)
 
 
 def watch_flags(parser: Parser) -> None:
-    """Add the flags of ``watch``."""
+    """Add the flags of the command ``watch``."""
     parser.add_argument("level", metavar="LEVEL", help="level file on which an agent plays")
     _common_flags(parser)
     parser.set_defaults(run=None)
@@ -146,15 +146,15 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket, host: str, access: Access) -> str:
-    """Return the URL of the page, with the token.  host: name or address of this machine."""
+    """Return the URL of the page, with the access token.  host: name or address of this machine."""
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}/?token={access.token}"
 
 
 def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | None" = None) -> None:
-    """Serve until Ctrl-C or a signal.
+    """Serve the studio until Ctrl-C or a signal.
 
-    recordings: stored runs; the first Ctrl-C only prints a warning if some of them are unsaved.
+    recordings: stored runs; if some of them are unsaved, the first Ctrl-C only prints a warning.
     """
     import uvicorn
 

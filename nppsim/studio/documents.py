@@ -12,12 +12,12 @@ level document
     title      title in the file's header
     size       [1056, 600], px
     tiles      23 rows of 42 tile ids; tile (row, column) covers the 24 px from (24 column + 24, 24 row + 24)
-    spawn      [x, y]
+    spawn      start position of the ninja, [x, y]
     entities   list of {"kind", "type", "x", "y", "orientation", "mode"}.  kind, type: name and number in
-               ``nppsim.levels.kinds``.  x, y: start position; for a locked or trap door, that of its switch.
+               ``nppsim.levels.kinds``.  x, y: start position; for a locked or trap door, position of its switch.
                orientation: 0..7.  Doors also have "door": [x1, y1, x2, y2], the line that they block.  An exit has
-               "switch", the index of its switch; an exit switch has "exit", the index of its exit.
-    start      frame document of the first state, with all entities
+               "switch", the entity index of its switch; an exit switch has "exit", the entity index of its exit.
+    start      frame document of the state before the first frame, with all entities
     warnings   unusual properties of the level, in sentences
     support    {"grade": ``Level.support``, "notes": ``Level.support_notes``}
     left_out   entities that are not simulated: [{"name", "x", "y"}]
@@ -26,11 +26,11 @@ frame document: the state after a frame
     f          frames since the start
     n          ninja: [x, y, vx, vy, state 0..9, floor normal x, floor normal y, airborne 0 or 1]
     i          input byte of this frame; 0 at the start
-    o          "running", "won" or "died"
+    o          outcome so far: "running", "won" or "died"
     g          number of gold pieces collected
     c          entities that changed since the previous frame document of the stream: {index: [bits, x, y]}.  Lasers,
-               turrets and shooting drones add three numbers, as in ``Run.aims``.  bits: as ``Run.entity_state`` (bit 0
-               active, bits 1 to 3 state of mines, floor guards, thwumps and evil ninjas, bit 4 closed door)
+               turrets and shooting drones append the three numbers of ``Run.aims``.  bits: as ``Run.entity_state`` (bit
+               0 active, bits 1 to 3 state of mines, floor guards, thwumps and evil ninjas, bit 4 closed door)
     all        true if ``c`` contains all entities: at the start, and after a jump in time
 
 run document: a whole run; the page can draw any of its frames without the simulator
@@ -40,14 +40,14 @@ run document: a whole run; the page can draw any of its frames without the simul
     outcome    "running" (the inputs ended before the episode), "won" or "died"
     frames     number of frames, F
     inputs     base64 of uint8[F], the input byte of each frame
-    start      frame document of the first state
+    start      frame document of the state before the first frame
     track      base64 of little-endian int16[F, 8]: x, y (1/16 px), vx, vy (1/256 px per frame), state + 16 if airborne,
                floor normal x, y (1/16384), gold; row k is the state after frame k + 1
-    changes    [[frame, index, bits, x, y], ...] in order of time, positions rounded to 1/16 px; lasers, turrets and
-               shooting drones as above
+    changes    [[frame, index, bits, x, y], ...], entity changes in order of time, positions rounded to 1/16 px; lasers,
+               turrets and shooting drones append three numbers, as in a frame document
 
 run part: frames added to a run in progress
-    outcome, frames            of the run so far
+    outcome, frames            outcome and length of the run so far
     inputs, track, changes     as in a run document, for the added frames only
 """
 
@@ -82,7 +82,7 @@ _STATE_OF_MOVER = (
     kinds.FLOOR_GUARD,
     kinds.THWUMP,
     kinds.SHOVE_THWUMP,
-)  # kinds whose state is stored in their mover
+)  # kinds whose state is stored in their MOVER record
 _FIELDS = list(NINJA_DTYPE.fields or ())
 _FRAME, _STATE, _GOLD = map(_FIELDS.index, ("frame", "state", "gold"))
 _NINJA = [_FIELDS.index(name) for name in ("x", "y", "vx", "vy", "state", "floor_x", "floor_y", "airborne")]
@@ -128,7 +128,7 @@ def name_of(kind: int) -> str:
 
 
 def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:
-    records: dict[int, list[list[int]]] = {}  # type -> records in file order, which numbers the entities of a type
+    records: dict[int, list[list[int]]] = {}  # type -> records in file order; index: entity number
     for record in level.records.tolist():
         records.setdefault(record[TYPE], []).append(record)
     entities = []
@@ -159,7 +159,7 @@ class FrameWriter:
         self._with_mover_state = np.flatnonzero(np.isin(kind, _STATE_OF_MOVER))
         self._aiming = np.flatnonzero(np.isin(kind, kinds.AIMING))
         self._mover = mover
-        self._numbers = np.where(np.isin(kind, kinds.AIMING), 5, 2).tolist()  # number of coordinates per entity
+        self._numbers = np.where(np.isin(kind, kinds.AIMING), 5, 2).tolist()  # numbers after ``bits`` in ``c``
         self._places = np.concatenate([geometry.entity_xy, np.zeros((self._count, 3))], axis=1)
         self.reset()
 
@@ -188,7 +188,7 @@ class FrameWriter:
         return document
 
     def changes(self, entities: np.ndarray, movers: np.ndarray) -> dict[int, list[float]]:
-        """Return ``c`` of a frame document: the entities that changed since the last call, or all on the first call."""
+        """Return ``c`` of a frame document: the entities that changed since the last call, or all after a ``reset``."""
         memory = entities.tobytes() + movers.tobytes()
         if memory == self._memory:  # in most frames of most levels
             return {}
@@ -218,7 +218,7 @@ class FrameWriter:
 
 
 class RunWriter:
-    """Writer of run parts for a run that is being played.
+    """Writer of the run parts (see above) of a run that is being played.
 
     bank: bank with a single level.
     game: the game being played.
@@ -232,7 +232,7 @@ class RunWriter:
         self._shown = _rounded(self.start["c"])  # entity index -> [bits, x, y, ...] written last, rounded
 
     def play(self, inputs: np.ndarray) -> Document:
-        """Play inputs (uint8[frames]) until they or the episode end; return the run part.
+        """Play inputs (uint8[frames]) until the inputs or the episode end; return the frames played as a run part.
 
         Raises StudioError for more than MAX_CHANGES entity changes.
         """

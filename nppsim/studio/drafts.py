@@ -39,7 +39,7 @@ from nppsim.studio.documents import name_of
 
 WITH_SWITCH = (kinds.EXIT, *kinds.SWITCH_OF_DOOR)  # kinds whose draft entity includes the switch
 SWITCH_KINDS = (kinds.EXIT_SWITCH, *kinds.SWITCH_OF_DOOR.values())
-FAR_TILES = 22  # distance in tiles (half the stage) from which a switch is reported as far from its door
+FAR_TILES = 22  # distance in tiles (half the stage) from which a switch is reported as far from its door or exit
 # Fields that the game ignores; a draft sets them to 0.
 _UNREAD = {kinds.EXIT: ("orientation", "mode"), kinds.LOCKED_DOOR: ("mode",), kinds.TRAP_DOOR: ("mode",)}
 _SHAPE = {
@@ -69,7 +69,7 @@ class Finding:
 
 
 def draft_of(level: Level) -> tuple[dict, list[str]]:
-    """Return the draft of a level, and descriptions of what the draft does not preserve (unusual files only)."""
+    """Return the draft of a level, and descriptions of what it does not preserve (only of unusual level files)."""
     lost = []
     records = level.records.tolist()
     entities = []
@@ -134,7 +134,7 @@ def level_of(draft: Any, name: str = "draft") -> Level:
 
 
 def check_shape(draft: Any, name: str = "draft") -> None:
-    """Raise LevelError if a draft does not have the structure described above."""
+    """Raise LevelError if a draft does not have the structure described at the top of this file."""
     wrong = mismatch(draft, _SHAPE)
     if not wrong and [len(row) for row in draft["tiles"]] != [COLUMNS] * ROWS:
         wrong = f"tiles must be {ROWS} rows of {COLUMNS} tile ids"
@@ -173,7 +173,7 @@ def _are_bytes(numbers: Any, count: int) -> bool:
 
 
 def findings(draft: dict) -> list[Finding]:
-    """Check a draft; return the findings by falling severity.  Raises LevelError for an invalid draft."""
+    """Check a draft; return the findings, the most severe first.  Raises LevelError for an invalid draft."""
     check_shape(draft)
     found = list(_missing(draft))
     if not any(finding.severity == "error" for finding in found):
@@ -208,7 +208,7 @@ def _missing(draft: dict) -> Iterator[Finding]:
 
 
 def _misplaced(draft: dict) -> Iterator[Finding]:
-    """Yield findings on objects outside the stage, and on objects inside solid tiles that the ninja must touch."""
+    """Yield findings on objects outside the stage, and on objects inside solid tiles if the ninja must touch them."""
     solid = _solid_pixels(draft["tiles"])
     for what, x, y, touched in _things(draft):
         if x > MIRROR_X or y > BOTTOM_Y:

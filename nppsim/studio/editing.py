@@ -1,17 +1,18 @@
 """Server side of the editor: convert drafts to levels and files, and check them while they are edited.
 
-    GET  /api/edit/drafts/{id}  {"draft", "lost"} of a level of the library; see ``drafts.draft_of``
+    GET  /api/edit/drafts/{id}  {"draft", "lost"}, the result of ``drafts.draft_of`` for a level of the library
     POST /api/edit/level        {"draft"} -> {"level": id}; adds the level to the library
     GET  /api/edit/folders      {"folders": names of the folders in which levels can be saved}
-    POST /api/edit/save         {"draft", "folder": number, "name", "replace"} -> {"saved": file name}, or
+    POST /api/edit/save         {"draft", "folder": index in "folders", "name", "replace"} -> {"saved": file name}, or
                                 {"exists": file name} if the file exists and "replace" is false
 
-The socket /ws/edit takes two messages; a new one cancels the work for earlier ones.  Answers repeat its "number".
+The socket /ws/edit takes two messages; a new message cancels the work for earlier ones.  Answers repeat the "number"
+of their message.
 
     {"check": draft, "number"}         -> {"findings"}; then, for a valid level, {"search": {"state"}}.  The state is first
                                           "starting" or "searching", then "found" (with the planner's answer), "none",
                                           "barred" (no path leads to an exit), "timeout" or "failed" (with "why")
-    {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries", "of"}} as the agent's episodes end
+    {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries": episodes so far, "of": TRIES}}, repeatedly
 """
 
 import asyncio
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
     from nppsim.studio.library import Library
 
 MAX_EDITORS = 8  # open editors; each may run a process of the planner
-TRIES = 64  # episodes of an agent
-_TOGETHER = 8  # episodes per message
+TRIES = 64  # episodes that an agent plays on a draft
+_TOGETHER = 8  # episodes between two messages with their results
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
 
 
 async def _message(request: Request, shape: dict) -> dict:
-    """Return the JSON of a request.  Raises StudioError if it does not have the given shape."""
+    """Return the JSON body of a request.  Raises StudioError if the JSON does not have the given shape."""
     message = parse_json(await request.body(), "the request", StudioError, "docs/lab/studio.md has the protocol")
     if wrong := mismatch(message, shape):
         raise StudioError(f"the request is wrong at {wrong} (docs/lab/studio.md)")
@@ -96,7 +97,10 @@ def _write(library: "Library", message: dict) -> dict:
 
 
 def place_of(folders: list[Path], number: int, name: str) -> Path:
-    """Return the path of ``name`` in folder ``number``.  Raises StudioError for a wrong number or an invalid name."""
+    """Return the path of file ``name`` in ``folders[number]``.
+
+    Raises StudioError if ``number`` is out of range or ``name`` is invalid.
+    """
     if not 0 <= number < len(folders):
         raise StudioError("there is no such folder; start the studio with --levels FOLDER")
     if not _NAME.fullmatch(name):

@@ -2,14 +2,15 @@
 
 decision document
     f        frame of the decision
-    a        action 0..5;  p: probabilities of the six actions;  v: value;  h: entropy, nats
+    a        action 0..5;  p: probabilities of the six actions;  v: state value;  h: entropy of p, nats
     r        reward terms other than 0: {name: reward}
     note     additional text, such as the active subtask; may be missing
-    s        observation: key of ``observe.layout`` -> flat list of rounded numbers, or base64 of uint8 for an image;
-             axes in the order of the layout
+    s        observation before the decision: key of ``observe.layout`` -> flat list of rounded numbers, or base64 of
+             uint8 for an image; axes in the order of the layout
 
-A run part of an agent also has ``way``: path lengths to the objective from this decision on, or null if they are
-unchanged.  They are base64 of little-endian uint16[4539] on a lattice of 12 px (x is the slow axis), in steps of 1.2 px.
+A run part of an agent also has ``way``: the path lengths from all points of a lattice of 12 px to the objective (the
+exit switch, later the exit), valid from this decision on; null if they are unchanged since the previous run part.
+Format: base64 of little-endian uint16[4539] (x is the slow axis), in steps of 1.2 px.
 The values 65534 and 65535 mean that there is no path.
 """
 
@@ -58,7 +59,7 @@ class Episode:
         return np.concatenate([np.zeros(0, np.uint8), *self._pressed])
 
     def play(self, frames: int) -> list[Document]:
-        """Play at least ``frames`` more frames, or to the end; return a run part per decision."""
+        """Play at least ``frames`` more frames, or to the end of the episode; return a run part per decision."""
         parts: list[Document] = []
         game = self._writer.game
         until = game.frame + frames
@@ -98,7 +99,10 @@ def _numbers(values: np.ndarray, digits: int) -> list[float]:
 
 
 def layout_document(keys: Sequence[str]) -> Document:
-    """Describe ``s``: key -> {"shape", "picture": true for an image, "components": names along the last axis}."""
+    """Describe ``s`` of a decision document: key -> description of the observation.
+
+    Each description is {"shape", "picture": true for an image, "components": names along the last axis}.
+    """
     return {
         key: {
             "shape": list(SPECS[key].shape),

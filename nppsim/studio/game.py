@@ -24,7 +24,7 @@ OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}  # state of the ninja ->
 class Game:
     """A level and its current state.
 
-    level: level, or a LevelBank with a single level.
+    level: the level, or a LevelBank with only this level.
     bank: LevelBank of the level.
     """
 
@@ -63,7 +63,7 @@ class Game:
         return OUTCOMES.get(int(self.ninja["state"]), UNFINISHED)
 
     def play(self, inputs: np.ndarray) -> int:
-        """Play inputs (uint8[frames]) until they end, or a win or death; return the number of frames played."""
+        """Play inputs (uint8[frames]) until they end, or until a win or death; return the number of frames played."""
         if self.outcome != UNFINISHED:
             return 0
         return play_on(self._state, self.bank.world, inputs.copy())  # a read-only array would compile the kernel again

@@ -4,7 +4,7 @@
     board.add(level.fingerprint, "agent", "vision_free", frames=130, gold=2)
     board.best(level.fingerprint)["score"][0]["name"]
 
-Equal runs of a player (frames and gold) are stored once.
+Runs of a player with equal numbers of frames and gold pieces are stored once.
 """
 
 import os
@@ -48,9 +48,9 @@ class Leaderboard:
         self._lock = threading.Lock()
 
     def add(self, level: str, kind: str, name: str, frames: int, gold: int) -> None:
-        """Add a run that won.  A run with a negative score is ignored: the game's clock would have ended it.
+        """Add a run that won.  A run with a negative score is ignored: the game's clock would have ended the run.
 
-        level: fingerprint.  kind: PERSON, AGENT or PLANNER.
+        level: fingerprint of the level.  kind: PERSON, AGENT or PLANNER.
         """
         points = score(frames, gold)
         if points < 0:
@@ -63,7 +63,7 @@ class Leaderboard:
     def best(self, level: str) -> dict[str, list[dict[str, Any]]]:
         """Return {"time": fastest runs, "score": highest-scoring runs}: at most one run per player, best first.
 
-        Each run is {"kind", "name", "frames", "gold", "score"}.  level: fingerprint.
+        Each run is {"kind", "name", "frames", "gold", "score"}.  level: fingerprint of the level.
         """
         with self._lock:
             rows = self._runs.execute("SELECT kind, name, frames, gold, score FROM runs WHERE level = ?", (level,))

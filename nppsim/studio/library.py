@@ -1,4 +1,4 @@
-"""Levels and replays that a studio shows: those of its folders, and those opened in the page.
+"""Levels and replays that a studio shows: those of the given folders, and those opened in the page.
 
 The page identifies levels by fingerprint and replays by number.  It never sends a path, so it cannot reach other files.
 """
@@ -45,7 +45,7 @@ _ENDINGS = (*LEVEL_FORMATS.values(), REPLAY_SUFFIX, ".attract")  # suffixes remo
 
 @dataclass(frozen=True)
 class ShownLevel:
-    """A level of the gallery.  category, par (frames): as in its level set; None if unknown."""
+    """A level of the gallery.  category, par (frames): as in the level set that contains it; None if unknown."""
 
     level: Level
     name: str
@@ -74,7 +74,7 @@ class Library:
 
     levels: folders of levels (may be empty), campaign files and level files; by default the levels shipped with nppsim.
     replays: replay files, replay sets and folders of them.
-    folders: folders in which levels can be saved, those without a level-set index.
+    folders: folders in which levels can be saved: those of ``levels`` without a level-set index.
     Raises LevelSetError and ReplayError for invalid files, ConfigError for missing paths and more than MAX_LEVELS levels.
     """
 
@@ -94,7 +94,7 @@ class Library:
 
     # ------------------------------------------------------------------------------------------------------- levels
     def levels(self) -> Document:
-        """Return {"levels": cards of the folders' levels, then of opened ones, "problems": messages on unreadable files}."""
+        """Return {"levels": ``card`` of each level, opened levels last, "problems": messages on unreadable files}."""
         with self._lock:
             cards, problems = self._cards
             return {"levels": cards + [shown.card() for shown in self._opened.values()], "problems": problems}
@@ -115,7 +115,7 @@ class Library:
         return cards, problems
 
     def level(self, id: str) -> ShownLevel:
-        """Return a level by its fingerprint.  Raises StudioError for an unknown one, LevelSetError if its file is gone."""
+        """Return a level by fingerprint.  Raises StudioError if it is unknown, LevelSetError if its file is gone."""
         with self._lock:
             if id in self._opened:
                 return self._opened[id]
@@ -135,7 +135,7 @@ class Library:
             return self._banks[id]
 
     def document(self, id: str) -> Document:
-        """Return the level document, with "next": id of the next level of the gallery, or null."""
+        """Return the document of a level, with "next": id of the next level of the gallery, or null."""
         shown = self.level(id)
         document = level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
         with self._lock:
@@ -181,7 +181,7 @@ class Library:
 
     @cached_property
     def _replays(self) -> tuple[list[tuple[str, str, str, int, bool | None]], list[str]]:
-        """Return (place, label, level, frames, success) of each replay, and messages on unreadable files."""
+        """Return (path, label, level fingerprint, frames, success) of each replay, and messages on unreadable files."""
         found: list[tuple[str, str, str, int, bool | None]] = []
         problems = []
         for file in self._replay_files:
@@ -214,7 +214,7 @@ class Library:
 
         data: content of the file.  name: file name, for messages.
         Returns {"level": id of the (first) level, "levels": number of levels, "category": category of a campaign file or
-        null, "run": run document of a replay or null, "warnings": tolerated defects}.
+        null, "run": run document of a replay or null, "warnings": messages on tolerated defects}.
         Raises LevelError or ReplayError for a damaged file, StudioError for a file of another kind.
         """
         name = PurePath(name.replace("\\", "/")).name[:100] or "file"
@@ -229,7 +229,7 @@ class Library:
         tolerated = replay.warnings if replay else ()
         shown = [
             warning for warning in level.warnings if warning not in level.support_notes
-        ]  # notes are above the stage
+        ]  # the page displays support notes separately
         warnings = list(dict.fromkeys([*shown, *tolerated]))
         return {"level": id, "levels": 1, "category": None, "run": run, "warnings": warnings}
 
@@ -246,7 +246,7 @@ class Library:
 
 
 def _level_set(place: str | Path) -> LevelSet:
-    """Open the levels of a file or of a folder, which may be empty.  Raises LevelSetError."""
+    """Open the level set of a file or of a folder; the folder may be empty.  Raises LevelSetError."""
     path = Path(place)
     if path.is_dir():
         return LevelSet.open(path, may_be_empty=not any(file.name[0] != "." for file in path.iterdir()))
@@ -265,7 +265,10 @@ def _shown(levels: LevelSet, i: int) -> ShownLevel:
 
 
 def _listed(file: Path) -> list[tuple[str, str, str, int, bool | None]]:
-    """Return (place, label, level, frames, success) of each replay in a file.  Raises ReplayError."""
+    """Return (path, label, level fingerprint, frames, success) of each replay in a file.
+
+    The path of a replay in a set ends in ``#`` and its index.  success: None if unknown.  Raises ReplayError.
+    """
     if not is_replay_set(file):
         replay = Replay.load(file)
         return [(str(file), file.stem, replay.level.fingerprint, replay.frames, replay.success)]

@@ -92,7 +92,7 @@ def page(levels: Sequence[LevelRuns], title: str = "") -> str:
 
 
 def _section(level: LevelRuns, number: int | None) -> str:
-    """Return the HTML of one player, with a heading if the page has several (number is not None)."""
+    """Return the HTML of one player, with a heading if the page has several players (``number`` is then not None)."""
     name = level.level.title.strip() or f"Level {number}"
     return (f"<h2>{html.escape(name)}</h2>\n" if number else "") + player_data(level)
 

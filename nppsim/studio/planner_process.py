@@ -3,9 +3,10 @@
 ``python -m nppsim.studio.planner_process`` reads jobs from standard input until it closes, and writes one JSON line per job:
 
     {"level": base64 of a level file, "budget": simulated frames}       a job
-    {"par": frames, "inputs": base64, "route": [[x, y], ...]}           answer with a run; route: px, frame 0 first
+    {"par": frames, "inputs": base64, "route": [[x, y], ...]}           answer with a run; route: ninja positions, px
     {"par": null, "reachable": bool}                                    answer without a run
 
+``par`` and ``inputs`` are length and input bytes of the run found; ``route`` begins at the spawn.
 ``reachable`` is true if a path leads from the spawn over an exit switch to its exit.
 """
 
@@ -56,9 +57,11 @@ class PlannerProcess:
         return self._started is not None and self._started.done()
 
     async def search(self, level: Level, budget: int = PlannerSettings.budget) -> dict:
-        """Return the planner's answer (see above).  Raises PlannerError if it fails, TimeoutError after TIME_LIMIT.
+        """Return the planner's answer (see above).
 
-        budget: limit on simulated frames.
+        Raises PlannerError if the search fails, TimeoutError after TIME_LIMIT.
+
+        budget: maximum number of simulated frames.
         """
         async with self._turn:
             if self._started is None:
@@ -101,7 +104,7 @@ class PlannerProcess:
 
 
 def _first_level() -> Level:
-    """Return a corridor, whose search compiles (or loads) all kernels."""
+    """Return a level with one corridor; planning it compiles (or loads) all kernels."""
     cells = np.ones((ROWS, COLUMNS), np.uint8)
     cells[10:12, 2:14] = tiles.OPEN
     return Level.build(cells, (14, 50), exits=[((32, 50), (44, 50))])
@@ -112,7 +115,7 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(10)  # live games need the cores
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # messages on compilation must not mix with the answers
+    os.dup2(2, 1)  # messages about compilation must not mix with the answers
     from nppsim.planner.plan import plan
 
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""Runs that the player stores: in memory, as downloads, and as demonstrations for training.
+"""Runs that the person at the page stores: in memory, as downloads, and as demonstrations for training.
 
 Stored runs are lost when the studio ends, unless they are downloaded or added to the demonstrations.
 """
@@ -27,14 +27,14 @@ from nppsim.studio.errors import StudioError
 
 MAX_RUNS = 500
 FILE_OF_ALL = "runs.h5"
-DATA_SET = 20  # recordings recommended for training
+DATA_SET = 20  # number of demonstrations recommended for training
 _NOT_FOUND = 404
 _NO_DEMONSTRATION = 409
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A stored run.
+    """A stored run of a level.
 
     number: id of the run.
     inputs: uint8[frames].
@@ -100,7 +100,7 @@ class Recordings:
             return recording
 
     def cards(self) -> list[Document]:
-        """Return the entries of all runs, oldest first."""
+        """Return the entries (``Recording.card``) of all runs, oldest first."""
         with self._lock:
             return [one.card(number in self._saved) for number, one in self._stored.items()]
 
@@ -111,7 +111,7 @@ class Recordings:
             return len(self._stored.keys() - self._saved)
 
     def saved(self, *numbers: int) -> None:
-        """Mark runs as saved, after a download or as demonstrations."""
+        """Mark runs as saved, after they were downloaded or added to the demonstrations."""
         with self._lock:
             self._saved.update(numbers)
 
@@ -161,7 +161,8 @@ class Demonstrations:
         """Check a run as the training does and write it to the folder.
 
         bank: bank with only the level of the run.
-        Returns {"added": {"file", "frames", "retimed", "deviation_px"}, "demonstrations": ``summary``}.
+        Returns {"added": {"file", "frames", "retimed", "deviation_px"}, "demonstrations": ``summary``}; see
+        ``check_demonstration``.
         Raises StudioError for a run that the training would leave out.
         """
         inputs, retimed, deviation_px = check_demonstration(recording.inputs, bank)
@@ -175,7 +176,7 @@ class Demonstrations:
         return {"added": added, "demonstrations": self.summary()}
 
     def summary(self) -> Document:
-        """Count the demonstrations and their levels and categories, and list what is missing for a data set."""
+        """Count the demonstrations and their levels and categories, and list what a data set still lacks."""
         found, problems = self._found()
         categories = Counter(category for category, _ in found)
         return {
@@ -214,7 +215,8 @@ class Demonstrations:
 def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, float]:
     """Check a run on a bank with a single level; return (inputs up to the exit, retimed, mean deviation in px).
 
-    retimed: True if the run does not already have one action per FRAME_SKIP frames, as the training needs.
+    retimed: True if the inputs were changed to one action per FRAME_SKIP frames, as the training needs.
+    mean deviation: mean distance between the positions of the ninja in the run and in the re-timed run.
     Raises StudioError if the run does not win or cannot be re-timed.
     """
     if np.any(inputs & SELF_DESTRUCT):

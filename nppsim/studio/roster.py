@@ -20,16 +20,16 @@ from nppsim.studio.agents import Agent, AgentError, Plugin, find_plugin
 from nppsim.studio.errors import StudioError
 
 OF_RUN = "run "  # prefix of the ids of an experiment's agents
-_MAX_LOADED = 8  # limit on loaded agents, those of the command line aside
+_MAX_LOADED = 8  # maximum number of loaded agents, in addition to those of the command line
 _NOT_FOUND = 404
 
 
 class Roster:
     """Agents and experiment of a studio.
 
-    agents: checkpoints or exported networks.  If neither they nor an experiment are given, the shipped agent is used.
+    agents: files of checkpoints or exported networks.  Without agents and experiment, the shipped agent is used.
     experiment: folder of an experiment.
-    find: function that returns the plug-in.
+    find: function that returns the plug-in that loads agents, or None if none is installed.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Roster:
         self._lock = threading.RLock()
 
     def check(self) -> None:
-        """Load the given agents and read the experiment; raise a UserError if this fails."""
+        """Load the given agents and read the experiment; raise a UserError if either fails."""
         if self._given or self._experiment is not None:
             self._plugin_needed()
             for path in self._given:
@@ -54,7 +54,7 @@ class Roster:
                 self.experiment()
 
     def agents(self) -> dict[str, Any]:
-        """Return {"agents": [{"id", "name", "facts"}], "why_none": reason for an empty list, or null}."""
+        """Return {"agents": [{"id", "name", "facts": ``Agent.facts``}], "why_none": why the list is empty, or null}."""
         try:
             agents = [self._load(path) for path in self._files]
             names = Counter(agent.name for agent in agents)
@@ -80,7 +80,7 @@ class Roster:
     def agent(self, id: str) -> Agent:
         """Return an agent by its id; raise StudioError for an unknown id and a UserError for an invalid file."""
         if id.startswith(OF_RUN) and self._experiment is not None:
-            for run in self._read()["runs"]:  # by title, since the order changes when a run begins
+            for run in self._read()["runs"]:  # found by title, since indices change when a run begins
                 if _title(run) == id.removeprefix(OF_RUN) and run["checkpoint"]:
                     return self._load(Path(run["checkpoint"]["path"]))
         elif id.isdecimal() and int(id) < len(self._files):
@@ -93,7 +93,7 @@ class Roster:
         return self._experiment is not None
 
     def experiment(self) -> dict[str, Any]:
-        """Return the state of the experiment (docs/lab/studio.md) without paths; raise StudioError if there is none."""
+        """Return the state of the experiment (docs/lab/studio.md) without file paths; raise StudioError without one."""
         state = self._read()
         for run in state["runs"]:
             if run["checkpoint"]:

@@ -62,7 +62,7 @@ class Access:
     def refusal(
         self, path: str, headers: Mapping[bytes, list[bytes]], query: bytes, is_socket: bool
     ) -> tuple[int, str]:
-        """Return (HTTP status, reason) for a request to be refused, (0, "") for an accepted one.
+        """Return (HTTP status, reason) if a request must be refused, (0, "") if it is accepted.
 
         headers: lower-case name -> all its values.
         """
@@ -104,7 +104,7 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """ASGI middleware that makes the four checks and adds HEADERS to every response."""
+    """ASGI middleware that makes the four checks listed above and adds HEADERS to every response."""
 
     def __init__(self, app: "ASGIApp", access: Access):
         self.app, self.access = app, access
@@ -149,7 +149,7 @@ async def _body(receive: "Receive") -> bytes | None:
 
 
 def _replayed(body: bytes, receive: "Receive") -> "Receive":
-    """Return a ``receive`` function that first returns the body already read."""
+    """Return an ASGI ``receive`` function that first returns the body already read, then calls ``receive``."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> "Message":

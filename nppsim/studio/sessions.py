@@ -1,6 +1,7 @@
 """Live play: one game per socket, advanced by exactly the frames that the page requests (protocol: docs/lab/studio.md).
 
-A session stores its inputs, and a snapshot of the state every SNAPSHOT_EVERY frames (less often on huge levels).
+A session stores all inputs of its game, and a snapshot of the state every SNAPSHOT_EVERY frames; less often on levels
+with large states.
 A rewind restores the last earlier snapshot and replays the inputs from there.
 """
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
 SNAPSHOT_EVERY = 60  # minimum number of frames between snapshots
-SNAPSHOT_BYTES = 64 << 20  # limit per session; common levels need a third of it for the longest run
-MAX_STEP = 600  # frames per message
+SNAPSHOT_BYTES = 64 << 20  # limit per session; the longest run needs a third of this on common levels
+MAX_STEP = 600  # maximum number of frames that a message may request
 MAX_SESSIONS = 64
 MAX_LABEL = 100  # characters
 _TRY_LATER = 1013  # WebSocket close code "try again later"
@@ -44,8 +45,8 @@ class Session:
     """One game and its inputs.
 
     library: source of the levels.
-    recordings: storage for runs that the player keeps.
-    leaderboard: storage for runs that win.
+    recordings: storage for runs that the person at the page stores.
+    leaderboard: storage for the results of runs that win.
     """
 
     def __init__(self, library: Library, recordings: Recordings, leaderboard: Leaderboard):

@@ -1,4 +1,6 @@
-"""The watch socket: several runs of one level side by side, and maps of deaths (protocol: docs/lab/studio.md).
+"""The watch socket: several runs of one level side by side, and maps of where an agent's episodes end.
+
+The protocol is in docs/lab/studio.md.
 
 Agents play live, at most AHEAD frames ahead of the display.  Agents run in a few threads that all sockets share, the
 planner in its own process.  A job is cancelled when its socket closes or requests another job of the same kind.
@@ -34,13 +36,13 @@ from nppsim.studio.leaderboard import AGENT, PLANNER
 from nppsim.studio.planner_process import PlannerProcess
 
 AHEAD = 600  # frames that an agent may play ahead of the displayed frame
-PART = 40  # minimum number of frames per message
-THREADS = 2  # threads that play, shared by all sockets
-MAX_RUNS = 6  # runs side by side
-MAX_WATCHERS = 16  # open sockets
-MAX_EPISODES = 4000  # episodes of a map of deaths
-MAX_LEVELS = 1000  # levels of a map of deaths
-_TOGETHER = 64  # episodes per message
+PART = 40  # minimum number of frames of an agent per message
+THREADS = 2  # threads for the work of all sockets
+MAX_RUNS = 6  # maximum number of runs side by side
+MAX_WATCHERS = 16  # maximum number of open sockets
+MAX_EPISODES = 4000  # maximum number of episodes in a map of deaths
+MAX_LEVELS = 1000  # maximum number of levels in a map of deaths
+_TOGETHER = 64  # episode ends per message
 _MAX_SEED = (1 << 53) - 1  # largest integer that JavaScript represents exactly
 _TRY_LATER = 1013  # WebSocket close code "try again later"
 _HELP = "docs/lab/studio.md has the protocol"
@@ -119,7 +121,7 @@ class Watcher:
             await self._send({"watch": request["number"], "runs": [first, number], "difference": difference})
 
     async def _play(self, head: Document, run: Document, bank: LevelBank, pressed: dict[int, np.ndarray]) -> None:
-        """Play one run and store its inputs in ``pressed`` when it is over.  head: fields that all its messages have."""
+        """Play one run and store its inputs in ``pressed`` when it is over.  head: fields of all its messages."""
         try:
             if "agent" in run:
                 pressed[head["run"]] = await self._play_agent(head, run, bank)
@@ -154,7 +156,7 @@ class Watcher:
         return episode.inputs
 
     async def _enter(self, kind: str, name: str, bank: LevelBank, game: Game) -> None:
-        """Add the run to the leaderboard if it has won."""
+        """Add the run of ``game`` to the leaderboard if it has won."""
         if game.outcome == NAMES[WON]:
             level, gold = bank.levels[0].fingerprint, int(game.ninja["gold"])
             await self._in_thread(self._studio.leaderboard.add, level, kind, name, game.frame, gold)
@@ -203,7 +205,10 @@ class Watcher:
 
 
 def _parse(data: bytes) -> tuple[str, Any]:
-    """Return the verb and the request of a message.  Raises StudioError for a message that violates the protocol."""
+    """Return the only key of a message (the verb) and the value of this key (the request).
+
+    Raises StudioError for a message that violates the protocol.
+    """
     message = parse_json(data, "the message", StudioError, _HELP)
     verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
     if len(verbs) != 1 or len(message) != 1:
@@ -228,7 +233,7 @@ def _parse(data: bytes) -> tuple[str, Any]:
 
 
 def _difference(level: Level, a: np.ndarray, b: np.ndarray) -> Document:
-    """Return where two runs diverge and where frames are gained and lost (``nppsim.replays.diff``)."""
+    """Return where two runs diverge and where one gains or loses frames against the other (``nppsim.replays.diff``)."""
     difference, _, _ = compare_replays(Replay(level, a, name="the first run"), Replay(level, b, name="the other run"))
     return asdict(difference)
 

@@ -25,7 +25,7 @@ from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
 from rl.policy.subtasks import SUBTASKS
 
-TOGETHER = 64  # episodes per batch of ``tries``; closing the iterator takes effect after a batch
+TOGETHER = 64  # episodes per batch of ``tries``; closing the iterator takes effect at the end of a batch
 
 
 class WatchedAgent:
@@ -131,7 +131,7 @@ class _Outputs:
 
     probabilities: float32[6], probabilities of the actions.
     entropy: entropy of the action distribution, nats.
-    value: state value.
+    value: state value predicted by the critic.
     """
 
     probabilities: np.ndarray
@@ -163,7 +163,7 @@ class _RecordingNetwork(_Outputs, OnnxPolicy):
     """Network outputs of an exported network."""
 
     def __init__(self, network: OnnxPolicy):
-        vars(self).update(vars(network))  # shares the session, which has no state
+        vars(self).update(vars(network))  # shares the ONNX session, which is stateless
 
     def compute(
         self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None
@@ -190,12 +190,12 @@ def _note(player: Player) -> str:
 
 
 def _rewards(config: dict) -> tuple[RewardSettings, float, str]:
-    """Return (reward settings, discount, description) of the training, or the defaults if the checkpoint has none.
+    """Return (reward settings, discount, description of their source) of the training; defaults if ``config`` has none.
 
-    They are only displayed; the agent does not depend on them.
+    The rewards are only displayed; the agent does not depend on them.
     """
     try:
         reward, gamma = from_plain(RewardSettings, config["reward"]), from_plain(float, config["ppo"]["gamma"])
-    except (KeyError, TypeError, PlainError, ConfigError):  # another version, or not written by an experiment
+    except (KeyError, TypeError, PlainError, ConfigError):  # config of another version, or not written by an experiment
         return RewardSettings(), GAMMA, "default (the checkpoint does not contain those of its training)"
     return reward, gamma, str(reward)

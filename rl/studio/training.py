@@ -1,4 +1,4 @@
-"""Read the progress of an experiment from its files: learning curves, stages, newest checkpoint, end of the log.
+"""Read the progress of an experiment from its files: learning curves, stages, newest checkpoint, last lines of the log.
 
     read_experiment(folder)["runs"][0]["checkpoint"]["path"]        # can be played in the studio
 
@@ -22,14 +22,14 @@ from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, 
 from rl.ppo.logs import TABLE, read_table
 from rl.ppo.training_state import Checkpoints
 
-POINTS = 400  # maximum number of points per line, about the width of a chart in px
+POINTS = 400  # maximum number of points per line of a chart, about the width of a chart in px
 LOG_LINES = 40
 _STEP = "time/total_timesteps"  # column of progress.csv for the x axis
 _LOG_BYTES = 20_000  # bytes read from the end of log.txt
 
 
 def read_experiment(folder: Path) -> dict[str, Any]:
-    """Return the state of an experiment, and import the plugins of its training, which its networks may need.
+    """Return the state of an experiment; import the plugins of its training, which its networks may need.
 
     Raises ResultsError for a folder without an experiment and for damaged files, ConfigError for a missing plugin.
     """
@@ -68,7 +68,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _total(run: Run) -> int | None:
-    """Return the configured number of decisions, or None if it is unknown."""
+    """Return the number of decisions after which a training run ends, or None if it is unknown."""
     path = run.folder / RUN_FILE
     settings = _object(path).get("settings", {}) if path.is_file() else {}
     value = settings.get("ppo.total_timesteps", {}).get("value")
@@ -76,7 +76,7 @@ def _total(run: Run) -> int | None:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Read a JSON object.  Raises ResultsError for anything else."""
+    """Read a JSON object from a file.  Raises ResultsError if the file contains anything else."""
     found = read_json(path, ResultsError, "use another run")
     if not isinstance(found, dict):
         raise ResultsError(f"{path}: not a JSON object; give the folder of an experiment")
@@ -84,7 +84,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _scalars(table: Path) -> dict[str, Scalars]:
-    """Return the history of each column of a run's progress.csv; {} before it exists.
+    """Return the history of each column of a run's progress.csv; {} if the file does not exist yet.
 
     The TensorBoard events contain the same values, but take a hundred times as long to read.
     """
@@ -96,7 +96,7 @@ def _scalars(table: Path) -> dict[str, Scalars]:
 
 @lru_cache(maxsize=16)
 def _read_table(table: Path, _changed: int, _bytes: int) -> dict[str, Scalars]:
-    """Read a table; the modification time and the size are only keys of the cache."""
+    """Read progress.csv; its modification time and size are arguments only because the cache needs them as keys."""
     columns, *rows = read_table(table) or [[]]
     if _STEP not in columns:
         return {}
@@ -107,7 +107,7 @@ def _read_table(table: Path, _changed: int, _bytes: int) -> dict[str, Scalars]:
     cells = cells.reshape(-1, len(columns))
     steps = np.maximum.accumulate(np.nan_to_num(cells[:, columns.index(_STEP)])).astype(
         np.int64
-    )  # rows of evaluations have no step
+    )  # rows of evaluations have no step; they get that of the row before
     present = {tag: np.isfinite(cells[:, i]) for i, tag in enumerate(columns)}
     return {
         tag: Scalars(steps[present[tag]], cells[present[tag], i]) for i, tag in enumerate(columns) if present[tag].any()
@@ -143,7 +143,7 @@ def _numbers(values: np.ndarray) -> list[float | None]:
 
 
 def _newest(folder: Path) -> dict[str, Any] | None:
-    """Return the newest checkpoint of PPO, else the BC policy, else None."""
+    """Describe the newest checkpoint of PPO, or the BC policy if there is none; None without both."""
     bc_policy = folder / BC_POLICY
     made = Checkpoints(folder / "checkpoints", keep=1).existing() or ([bc_policy] if bc_policy.is_file() else [])
     if not made:
