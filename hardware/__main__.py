@@ -77,7 +77,7 @@ def _parser() -> Parser:
 
 
 def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
-    """Plan one architecture.  Only this command line depends on ``rl``; the package ``hardware`` does not."""
+    """Plan one architecture.  Only this command line imports ``rl``; the other modules of ``hardware`` do not."""
     from rl.policy.architectures import get_architecture
 
     architecture = get_architecture(name)

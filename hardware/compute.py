@@ -18,7 +18,7 @@ BUSY = 0.1  # largest share of the cores that other programs may use while numbe
 
 
 class Candidate(NamedTuple):
-    """Configuration of an update on the CPU."""
+    """Precision and number of threads of an update on the CPU."""
 
     precision: str  # one of PRECISIONS
     threads: int  # number of torch threads
@@ -37,9 +37,10 @@ Benchmark = Callable[[int, list[Candidate]], Timings]  # (decisions per minibatc
 
 
 def choose_compute(task: Task, minibatch_size: int, benchmark: Benchmark | None) -> dict[str, Chosen]:
-    """Choose ``torch_threads`` and ``precision``.
+    """Choose ``torch_threads`` and ``precision``; return both by name.
 
-    Without a benchmark, one thread per core is used, and bf16 if the hardware has instructions for it.
+    Without a benchmark, updates on the CPU use one thread per core, at most MAX_THREADS.  bf16 is then chosen if the CPU or
+    GPU computes it fast.
     """
     usual = {"torch_threads": _usual_threads(task), "precision": _usual_precision(task)}
     request = task.request
@@ -84,7 +85,10 @@ def _fastest(candidates: Sequence[Candidate], timings: Timings, minibatch_size: 
 
 
 def _counts(cores: int) -> list[int]:
-    """Return the numbers of threads to compare: the powers of two up to the number of cores, and that number."""
+    """Return the numbers of threads to compare: the powers of two below the number of cores, and that number itself.
+
+    No number exceeds MAX_THREADS.
+    """
     most = min(cores, MAX_THREADS)
     return sorted({*(1 << n for n in range(most.bit_length()) if 1 << n < most), most})
 

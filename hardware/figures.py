@@ -41,10 +41,10 @@ FIGURES: dict[str, Figures] = {
     "attention": _figures(6_082_836, 73_625, 9_900),
 }
 
-# Additional (fixed bytes, bytes per sample) for a suffix after the + in a name.  They are equal for all architectures,
-# because the layer before the heads always has 256 units.
+# Additional memory (fixed bytes, bytes per sample) for a suffix of a name, e.g. of mlp_baseline+gru.  It is equal for all
+# architectures, because the layer before the heads always has 256 units.
 ADDED = {"gru": (1_562_624, 4_361), "subtasks": (767_584, 1_641)}
-# Memory per byte of stacked frames: a gathered pixel, its crop and its patch.
+# Bytes of memory per byte of stacked frames: one each for a gathered pixel, its crop and its patch.
 BYTES_PER_STACKED_BYTE = 3
 
 
@@ -54,10 +54,11 @@ def on_gpu(update: UpdateMemory) -> UpdateMemory:
 
 
 def stored_figures(architecture: str, observations: Iterable[str], stacking: Stacking = NO_STACKS) -> Figures | None:
-    """Return the figures of a shipped architecture; None for others.
+    """Return the stored memory and speed of a shipped architecture; None for other architectures.
 
-    observations, stacking: inputs of the architecture.
-    Recurrent memory, subtasks and frame stacks add their measured bytes.  The speed of such networks was not measured.
+    observations, stacking: observation keys and frame stacking of the architecture.
+    For suffixes (NAME+gru, NAME+subtasks, frame stacks), measured additional memory is added.  The speed of networks with
+    suffixes was not measured.
     Deep heads (NAME+deepN) need little more memory than plain ones; the difference is ignored.
     """
     plain, *suffixes = architecture.split("+")

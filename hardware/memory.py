@@ -2,7 +2,7 @@
 
 Environments are in host memory.  The rollout buffer of num_envs x rollout_length observations, the network, its optimiser and
 the activations of one minibatch are on the GPU, or in host memory without a GPU.  The memory of buffer and environments is
-computed from the sizes.  The memory of the network is measured by a probe update of the caller, or estimated.
+computed from the sizes.  The memory of the network is estimated, or measured by a trial update that the caller provides.
 """
 
 import math
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
-# Bytes per transition without the observation: action 8; value, reward, advantage and return 4 each; six log-probabilities
-# of the rollout policy and six of the BC policy, 24 each; end of episode 1; rounded up.
+# Bytes per transition without the observation: 8 for the action; 4 each for value, reward, advantage and return; 24 each
+# for the six log-probabilities of the rollout policy and those of the BC policy; 1 for the end of the episode; rounded up.
 TRANSITION_BYTES = 80
-# State record, entities, movers and path fields of one environment, without its two observations (current and final).
+# Bytes of one environment without its two observations (current and final): state record, entities, movers, path fields.
 # A rounded-up estimate: 0.1 GB for 1024 environments.
 ENVIRONMENT_BYTES = 100_000
-# One Python process with torch, Numba and compiled kernels (0.7 GB resident on Linux), plus a reserve for evaluation.
+# Bytes of one Python process with torch, Numba and compiled kernels (0.7 GB resident on Linux), plus some for evaluation.
 PROCESS_BYTES = 1_500_000_000
 
 FLOAT_BYTES = 4
@@ -53,7 +53,7 @@ class MemoryRow:
     where: str  # "host" or "device" (each GPU)
     name: str
     bytes: int
-    how: str  # formula with its numbers
+    how: str  # text with the formula of ``bytes`` and its numbers
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class MemoryNeeds:
 
 
 def total(rows: Iterable[MemoryRow], where: str) -> int:
-    """Sum the bytes of the rows of one place."""
+    """Return the bytes of all rows on the host, or on each GPU.  where: "host" or "device"."""
     return sum(row.bytes for row in rows if row.where == where)
 
 
@@ -161,7 +161,8 @@ def measure_update(
     peak_small, peak_large = probe(small), probe(large)
     slope = (peak_large - peak_small) / (large - small)
     per_sample = int(max(slope, 3 * observation_bytes(observations, stacking)))
-    # The line passes through the smaller measurement, so that an increased slope puts it above both measurements.
+    # The straight line of memory over minibatch size passes through the smaller measurement.  If the minimum above
+    # increased its slope, it is therefore above the larger measurement.
     return UpdateMemory(max(peak_small - per_sample * small, 0), per_sample, "measurement")
 
 

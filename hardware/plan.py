@@ -83,7 +83,7 @@ class Plan:
         return total(self.memory, "device")
 
     def of_each(self, processes: int) -> "Plan":
-        """Return the plan for each of ``processes`` training processes."""
+        """Return the plan of one training process, which has an equal part of the environments and of each minibatch."""
         parts = {
             name: replace(self.settings[name], value=self.settings[name].value // processes)  # type: ignore[operator]
             for name in ("num_envs", "minibatch_size")
@@ -147,7 +147,7 @@ def plan(
     stacking: frame stacking of the observations.
     carried_bytes: bytes of recurrent state or subtask that are stored with each decision.
     machine: machine to plan for; None: the machine that runs this process.
-    update: memory of one gradient step; None: measured with ``probe``, or estimated without one.
+    update: memory of one gradient step; None: it is measured with ``probe``, or estimated without a probe.
     probe: as for ``measure_update``; takes precedence over ``update``.
     benchmark: measures candidates for threads and precision; None: use defaults for the hardware.
     Raises PlanError if no plan fits; the message names the sizes to lower.
@@ -186,7 +186,11 @@ def _choose_device(requested: str | None, profile: Profile | None, machine: Mach
 
 
 def _gpus_used(profile: Profile | None, machine: Machine, processes: int | None) -> int:
-    """Return the number of GPUs to use: one per process, or all GPUs of a machine that is only described."""
+    """Return the number of GPUs to use.
+
+    It is the number of the profile.  For a profile without GPUs, or without a profile, it is one per process.  By default
+    there is one process on this machine, and one per GPU on a machine that is only described.
+    """
     if profile is None or not profile.gpus:
         wanted = processes or (1 if machine.present else len(machine.gpus))
         if wanted > len(machine.gpus):

@@ -16,7 +16,7 @@ MAX_SEARCHED = 1 << 20  # upper limit of the search for the largest number of en
 
 @dataclass(frozen=True)
 class Speed:
-    """Training speed of PPO, with rollouts and updates."""
+    """Training speed of PPO; the time includes rollouts and updates."""
 
     decisions_per_s: float
     source: str  # description of the measurement
@@ -71,7 +71,7 @@ class PlanReport:
 
 
 def plan_table(reports: Sequence[PlanReport], total_timesteps: int | None) -> str:
-    """Format a table with one row per architecture.  total_timesteps: decisions for the durations; None: one million."""
+    """Format a table with one row per architecture.  total_timesteps: decisions per run; None: one million."""
     steps = total_timesteps or MILLION
     amount = f"{steps / MILLION:g} M" if steps >= MILLION else f"{steps:,}"
     header = (
@@ -103,7 +103,7 @@ def _minutes(minutes: float) -> str:
 
 
 def largest(plan: Plan, update: UpdateMemory) -> Sizes:
-    """Return the largest value of each size that fits if the other sizes are unchanged.
+    """Return the largest value of each size that fits into memory while the other sizes are unchanged.
 
     update: memory of a gradient step, as used by the plan.
     The number of environments and the rollout length are doubled while they fit, so that the minibatch size still divides
@@ -130,7 +130,7 @@ def largest(plan: Plan, update: UpdateMemory) -> Sizes:
 
 
 def _doubled(size: int, fits: Callable[[int], bool]) -> int:
-    """Return ``size`` times the largest power of two that fits."""
+    """Double ``size`` while the result fits and is at most MAX_SEARCHED; return the last size."""
     while 2 * size <= MAX_SEARCHED and fits(2 * size):
         size *= 2
     return size

@@ -27,8 +27,8 @@ class Profile:
     num_envs: int
     rollout_length: int  # decisions
     minibatch_size: int
-    cores: int  # of the host; only used in plans for another machine
-    memory_gb: int  # of the host; only used in plans for another machine
+    cores: int  # cores of the host; only used in plans for another machine
+    memory_gb: int  # memory of the host; only used in plans for another machine
     gpus: tuple[Gpu, ...] = ()
     learning_rate: float | None = None  # None: the default of PPO
 

@@ -25,14 +25,14 @@ MAX_ROLLOUT = 256
 # Decisions per update.
 MIN_BATCH = 8_192
 MAX_BATCH = 32_768
-MAX_BATCH_IMAGES_ON_CPU = 8_192  # 5 s at 1,500 decisions/s
+MAX_BATCH_IMAGES_ON_CPU = 8_192  # if convolutions run on the CPU; a rollout takes 5 s at 1,500 decisions/s
 # Decisions per minibatch.
 MINIBATCHES = 8  # minibatches per epoch
 MIN_MINIBATCH = 32
 MAX_MINIBATCH = 4_096
 MAX_MINIBATCH_IMAGES_ON_CPU = 1_024
 MAX_MINIBATCH_PER_GPU = 8_192
-TRIAL_BATCH = 512  # decisions per update of the shortest run
+TRIAL_BATCH = 512  # decisions per update of the shortest runs
 
 HOST_SHARE = 0.8  # usable share of host memory; the operating system, evaluation and video need the rest
 DEVICE_SHARE = 0.9  # usable share of GPU memory; fragmentation and CUDA need the rest
@@ -99,7 +99,7 @@ class Task:
 
 
 def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Chosen]]:
-    """Return the sizes that fit into memory and are nearest to the targets, and the source of each by name."""
+    """Return the sizes that fit into memory and are nearest to the targets, and the source of each size by name."""
     candidates = [sizes for _, sizes in sorted(_candidates(task))]
     if not candidates:
         raise _indivisible(task)
@@ -175,7 +175,10 @@ def _rollouts(task: Task) -> set[int]:
 
 
 def _distance(task: Task, num_envs: int, rollout: int) -> float:
-    """Return the distance from the sizes of the profile; without one, from the targets of batch and rollout length."""
+    """Return the distance of sizes from those of the profile, in powers of two.
+
+    Without a profile, return their distance from the targets of decisions per update and rollout length.
+    """
     preset = task.profile
     if preset is not None:
         distance = abs(log2(num_envs / preset.num_envs)) + abs(log2(rollout / preset.rollout_length))
@@ -211,7 +214,7 @@ def _indivisible(task: Task) -> PlanError:
 
 
 def _too_large(task: Task, candidates: Iterable[Sizes]) -> PlanError:
-    """Return an error that names the smallest sizes, the memory they need, its largest part and the remedy."""
+    """Return an error that names the smallest sizes, the memory they need, its largest part, and a remedy."""
     smallest = min(candidates, key=lambda sizes: task.excess(task.needs.rows(*sizes)))
     rows = task.needs.rows(*smallest)
     where, budget = "host", task.host_budget

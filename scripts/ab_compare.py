@@ -24,7 +24,7 @@ SCRIPT = Path(__file__).with_name("train_and_compare.py")
 
 
 def main(argv: list[str]) -> int:
-    """Return the exit status, see above."""
+    """Run the command; return the exit status (docstring of the module)."""
 
     def job() -> None:
         arguments = parse(argv)
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train the missing runs, and print and write the comparison."""
+    """Train A and B with each seed unless this run is finished already; print and write the comparison."""
     from rl.experiment import ab  # needs torch
 
     check_output_folder(arguments.out, "--out")

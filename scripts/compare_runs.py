@@ -28,7 +28,7 @@ DIFFERENT = 1  # exit status
 
 
 def main(argv: list[str]) -> int:
-    """Return the exit status, see above."""
+    """Run the command; return the exit status (docstring of the module)."""
 
     def job() -> int:
         arguments = parse(argv)
@@ -44,7 +44,11 @@ def main(argv: list[str]) -> int:
 
 
 def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
-    """Print all differences, compare each later side with the first, and return the exit status of the last comparison."""
+    """Print all differences between the sides, and compare each later side with the first.
+
+    sides: trainings in the folder of each argument RUN.
+    Returns the exit status of the last comparison.
+    """
     from rl.doctor.compare import Tolerance, compare_runs
     from rl.doctor.runs import COLUMNS, difference_table, differences
 
@@ -101,7 +105,7 @@ def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespa
 
 
 def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
-    """Write a reference from all trainings."""
+    """Write a file of reference bands computed from all trainings; return the exit status."""
     from rl.doctor.reference import make_reference
 
     check_output_file(arguments.write_reference, "--write-reference", ".json")

@@ -1,4 +1,4 @@
-"""Train a finished agent further on other levels: the main job with the settings of the recipe ``finetune``.
+"""Train a finished agent further on other levels: train_and_compare.py with the settings of the recipe ``finetune``.
 
 python scripts/finetune.py LEVELS... [--init-from CHECKPOINT] [flags of train_and_compare.py]
 """
@@ -14,7 +14,7 @@ SHIPPED = DATASETS / "agents" / "vision_free_foresight.safetensors"
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    """Run the command; return the exit status: 0 for success, 2 for bad input, 130 after Ctrl-C."""
     flags = main_job_flags(argv)
 
     def job() -> int:
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
 
 
 def main_job_flags(argv: list[str]) -> list[str]:
-    """Flags of train_and_compare.py for this command line."""
+    """Return the flags of train_and_compare.py that correspond to this command line."""
     parser = argparse.ArgumentParser(
         prog="finetune.py",
         description="Train a finished agent further on other levels, for an hour, with the settings of the recipe finetune.",

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace, workers: Workers) -> None:
-    """Generate levels and print their numbers, or print the report of a level set."""
+    """Generate levels and print how many there are, or print the report of a level set."""
     if arguments.report is not None:
         level_set = LevelSet.open(arguments.report)
         print(variety_table(variety((level_set.category(i), level) for i, level in enumerate(level_set))))
@@ -66,7 +66,10 @@ def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
 
 
 def counter(total: int) -> Callable[[str, int], None] | None:
-    """Return a function of a category and its number of levels that updates a progress bar; None without a terminal."""
+    """Return a function that updates a progress bar; None without a terminal.
+
+    Arguments of the function: a category, and the number of levels that it has so far.
+    """
     if not sys.stderr.isatty():
         return None
     bar, done = progress_bar(total=total, unit="level"), {}

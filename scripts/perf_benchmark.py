@@ -44,7 +44,7 @@ THRESHOLD = 0.1  # slow-down that counts as regression
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Return the exit status, see above."""
+    """Run the command; return the exit status (docstring of the module)."""
 
     def job() -> int:
         arguments, amount = parse(argv)
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace, amount: Amount) -> int:
-    """Measure, print, compare and store; return the exit status."""
+    """Measure the speed, print it, compare it with the baselines and store it; return the exit status."""
     if arguments.output:
         check_output_file(arguments.output, "--output")
     work = workload(arguments, amount)
@@ -96,7 +96,7 @@ def load_baselines(arguments: argparse.Namespace, work: Workload) -> dict[str, d
 
 
 def check_stability(result: Mapping) -> int:
-    """Return UNSTABLE and print a line if the rounds differ too much."""
+    """Return UNSTABLE and print a line if the speeds of the rounds differ too much, else return GOOD."""
     if result["stability"] != POOR:
         return GOOD
     print(

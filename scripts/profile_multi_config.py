@@ -56,7 +56,7 @@ CONFIGURATIONS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Return the exit status, see above."""
+    """Run the command; return the exit status (docstring of the module)."""
 
     def job() -> int:
         arguments, amount = parse(argv)

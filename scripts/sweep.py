@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).with_name("train_and_compare.py")
 
 
 def main(argv: list[str]) -> int:
-    """Return the exit status, see above."""
+    """Run the command; return the exit status (docstring of the module)."""
 
     def job() -> None:
         arguments = parse(argv)
