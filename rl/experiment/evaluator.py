@@ -1,11 +1,11 @@
 """Evaluation on the dev levels in a separate process during training (``--remote-evaluation``).
 
     with closing(Evaluator(task, folder, stop)) as remote:
-        remote.order(policy, decisions)     # returns immediately
+        remote.order(policy, decisions)     # starts an evaluation and returns immediately
         ...                                 # train
         found, seconds = remote.result()    # waits for the result
 
-Policies are sent as checkpoint files.  The process ends with the training, and ignores the terminal's signals.
+Policies are sent as checkpoint files.  The evaluating process ends with the training, and ignores Ctrl-C.
 """
 
 import multiprocessing
@@ -35,7 +35,7 @@ from rl.ppo.model_selection import Evaluation
 
 ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # policy to evaluate, in the run's folder
 POLL_S = 0.2  # seconds between checks for a request to stop
-END_S = 10.0  # seconds to wait for the exit of a dead process
+END_S = 10.0  # seconds to wait for the exit status of a process that closed its pipe
 
 
 def stop_if(stop: StopRequest) -> None:
@@ -47,7 +47,7 @@ def stop_if(stop: StopRequest) -> None:
 def play_dev_levels(
     suite: EvaluationSuite, policy: NppPolicy, deterministic: bool, progress: Callable[[int], None] | None = None
 ) -> tuple[Evaluation, LevelWins]:
-    """Evaluate a policy on the dev levels; return its success and its wins on each level.
+    """Evaluate a policy on the dev levels; return (success overall and per category, wins on each level).
 
     progress: as in ``EvaluationSuite.run``.
     """
@@ -63,7 +63,11 @@ class EvaluatorError(UserError, RuntimeError):
 
 @dataclass(frozen=True)
 class DevTask:
-    """Settings of the evaluating process: the dev levels, and architecture and device of the policies."""
+    """Settings of the evaluating process.
+
+    levels: dev levels with their categories.
+    architecture, device: of the policies to evaluate.
+    """
 
     config: ExperimentConfig
     levels: Pairs
@@ -74,7 +78,7 @@ class DevTask:
 
 @dataclass(frozen=True)
 class _Result:
-    """Result of one order.  seconds: its duration."""
+    """Result of one evaluation.  decisions: training decisions of the policy.  seconds: duration of the evaluation."""
 
     decisions: int
     evaluation: Evaluation
@@ -84,17 +88,17 @@ class _Result:
 
 @dataclass(frozen=True)
 class _Failure:
-    """Error of the evaluating process.  trace: its traceback, for ``--debug``."""
+    """Error of the evaluating process.  trace: traceback of the error, which ``--debug`` shows."""
 
     message: str
     trace: str
 
 
 class Evaluator:
-    """The training's interface to the evaluating process.
+    """Interface of the training process to the evaluating process.
 
     folder: folder of the run, for checkpoints and the history of evaluations.
-    stop: request to stop the program, which interrupts waiting.
+    stop: request to stop the program; it interrupts ``result``, which waits for the evaluating process.
     """
 
     def __init__(self, task: DevTask, folder: Path, stop: StopRequest):
@@ -111,7 +115,7 @@ class Evaluator:
         there.close()
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
-        """Start the evaluation of a policy.  decisions: decisions of its training."""
+        """Start the evaluation of a policy.  decisions: training decisions of the policy."""
         self.check()
         checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
         with suppress(BrokenPipeError):  # reported by the next ``check``
@@ -122,7 +126,7 @@ class Evaluator:
         self._listen(0.0)
 
     def result(self) -> tuple[Evaluation, float]:
-        """Wait for the result, add it to the run's history, and return it with its duration in seconds.
+        """Wait for the evaluation, add its result to the run's history, and return (result, duration in seconds).
 
         Raises EvaluatorError if the process fails or dies, and KeyboardInterrupt at a request to stop.
         """
@@ -135,7 +139,7 @@ class Evaluator:
         return result.evaluation, result.seconds
 
     def _listen(self, seconds: float) -> None:
-        """Wait this time for a result; after a failure, raise EvaluatorError at every call."""
+        """Wait up to ``seconds`` for a result; after a failure of the process, raise EvaluatorError at every call."""
         if self._failed is None:
             try:
                 if not self._pipe.poll(seconds):
@@ -174,7 +178,7 @@ class _Cause(Exception):
 
 
 def serve(task: DevTask, pipe: Connection) -> None:
-    """Receive orders from the training and send results, until the training ends."""
+    """Evaluate the policies that the training process sends, and return results through the pipe, until training ends."""
     if hasattr(os, "setsid"):  # signals to the training's process group must not end this process
         os.setsid()
     begin_work()
@@ -194,7 +198,7 @@ def serve(task: DevTask, pipe: Connection) -> None:
 
 
 def prepare(task: DevTask) -> EvaluationSuite:
-    """Load plugins, compile the dev levels, and set the threads of this process."""
+    """Load plugins, set the number of threads of this process, and return the suite of the dev levels."""
     plugins.load(task.config.plugins)
     torch.set_num_threads(1)  # as in training, since rounding depends on it
     config, network = task.config, get_architecture(task.architecture)

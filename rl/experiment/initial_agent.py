@@ -28,7 +28,7 @@ COPY = f"pretrain/initial{checkpoint.SUFFIX}"  # in the run's folder, so that re
 
 @dataclass(frozen=True)
 class InitialAgent:
-    """A trained agent.  fresh: prefixes of tensors that the agent lacks and PPO initialises."""
+    """A trained agent.  fresh: name prefixes of the tensors that PPO's network has and the agent lacks."""
 
     policy: NppPolicy
     statistics: ObservationStatistics
@@ -36,17 +36,17 @@ class InitialAgent:
 
 
 def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) -> InitialAgent:
-    """Load an agent for a network.
+    """Load an agent to continue with PPO in a network.
 
-    An agent without subtasks fits its network with subtasks, whose high level is then initialised randomly.
-    Raises CheckpointError for a missing or damaged file; ConfigError for another frame skip or tensors that do not fit.
+    An agent trained without subtasks fits the same architecture with subtasks; its high-level policy is then random.
+    Raises CheckpointError for a missing or damaged file; ConfigError for another frame skip, or if tensors do not fit.
     """
     policy, stored = checkpoint.load_policy(path)
     if stored["frame_skip"] != frame_skip:
         advice = f"acts every {stored['frame_skip']} frames, this run every {frame_skip}; give --frame-skip "
         raise ConfigError(f"{advice}{stored['frame_skip']} or another agent", OPTION, path)
     fresh = architecture.fresh if policy.architecture == architecture.imitated.name else ()
-    with torch.random.fork_rng(devices=[]):  # this comparison must not change the run's random numbers
+    with torch.random.fork_rng(devices=[]):  # building this network must not change the run's random numbers
         target = build_policy(architecture.name)
     try:
         transfer(policy.state_dict(), target, fresh=fresh)

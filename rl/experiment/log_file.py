@@ -16,13 +16,13 @@ LOG_FILE = "log.txt"
 
 
 class LogFile:
-    """Passes messages to ``log``, and writes them with the local time to ``log.txt``.  Secrets are redacted.
+    """Message function that calls ``log`` and also writes to ``log.txt`` with the local time.  Secrets are redacted.
 
     with LogFile(print) as log:
         log("a line")
-        log.open(folder)     # writes earlier messages, too
+        log.open(folder)     # writes folder/log.txt, starting with earlier messages
 
-    The error that ends the block is also written.
+    If an exception ends the block, its traceback is also written to ``log.txt``.
     """
 
     def __init__(self, log: Log):
@@ -37,12 +37,12 @@ class LogFile:
         try:
             self._log(text)
         except OSError as error:
-            if error.errno != errno.EIO:  # after a closed terminal, only SIGHUP ends the program
+            if error.errno != errno.EIO:  # EIO: the terminal was closed; SIGHUP, not this error, ends the program
                 raise
         self._write(text)
 
     def open(self, folder: Path, check: Callable[[], None] = lambda: None) -> None:
-        """Write to this folder, starting with earlier messages.
+        """Write log.txt in this folder from now on, starting with the messages before this call.
 
         check: called before each message; raises an error if the folder was removed.
         """

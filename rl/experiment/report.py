@@ -8,14 +8,14 @@
     config                dict: configuration
     machine               text, or dict with "name"
     versions              dict: name -> text
-    architectures         dict: name -> dict with
-        results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``results.aggregate``, or None
-        comparisons       PPO against the BC policy and random play, as below
+    architectures         dict: architecture, with condition and seed if there are several -> dict with
+        results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics from ``results.aggregate``, or None
+        comparisons       list as below: PPO against the BC policy and against random play
         checklist         list of ``rl.doctor.checks_run.Item.to_dict()``
         delivered         text: the delivered policy, and the reason for its selection
         bc                ``bc.BCResult.as_dict()``
         transfer          dict, e.g. {"copied": 41, "fresh": [...]}
-        speed             dict of figures, and "share": phase -> share of the time
+        speed             dict of numbers, and "share": phase of training -> share of the training time
         audit             reward audit: text, dict, or list of dicts
         plan              hardware plan: text or dict
         wall_time_s       seconds
@@ -54,17 +54,17 @@ _ACCURACIES = {
 }
 THUMBNAIL_WIDTH = 640  # px
 
-Architectures = Mapping[str, Mapping[str, Any]]  # name -> entry, see above
+Architectures = Mapping[str, Mapping[str, Any]]  # name -> entry, see the docstring of this module
 
 
 def write_report(experiment: Mapping, path: str | os.PathLike) -> Path:
-    """Write the page atomically and return its path.  experiment: see above."""
+    """Write the page atomically and return its path.  experiment: see the docstring of this module."""
     path = Path(path)
     return write_page(render_report(experiment, path.parent), path)
 
 
 def render_report(experiment: Mapping, folder: Path) -> str:
-    """Return the page as text.  folder: folder of the page, for relative paths and links."""
+    """Return the page as HTML text.  folder: folder of the page, for relative paths and links."""
     architectures: Architectures = experiment.get("architectures") or {}
     machine = experiment.get("machine")
     machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
@@ -93,7 +93,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
 
 
 def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
-    """Return section -> content of one architecture; None or empty without data."""
+    """Return section -> content of one architecture's entry; None or empty for a section without data."""
     return {
         "bc": _cloning(entry.get("bc") or {}, entry.get("events") or ()),
         "settings": _settings(entry.get("settings") or {}),
@@ -104,7 +104,7 @@ def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
 
 
 def _parts(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[str, Any]]]:
-    """Return section -> [(title, content)], with one pair for all runs of equal content, and no title for a single pair."""
+    """Return section -> [(title, content)]; runs with equal content share a pair, and a single pair has no title."""
     parts: dict[str, list[tuple[list[str], Any]]] = {}
     for name, contents in sections.items():
         for key, content in contents.items():
@@ -118,7 +118,7 @@ def _parts(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[st
 
 
 def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]] | None:
-    """Return the rows of chosen settings and of defaults."""
+    """Return the rows of settings that were chosen, and those of settings with default values; None without settings."""
     if not settings:
         return None
     rows = [{"setting": name, "value": one["value"], "from": one["source"]} for name, one in settings.items()]
@@ -130,7 +130,7 @@ def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]
 
 
 def _verdicts(experiment: Mapping, architectures: Architectures) -> list[str]:
-    """Return a text per architecture, and a sentence per comparison between them."""
+    """Return a summary text per architecture, and a sentence per comparison between architectures or conditions."""
     texts = []
     for name, entry in architectures.items():
         delivered = [f"Delivered: {entry['delivered']}."] if entry.get("delivered") else []
@@ -152,7 +152,7 @@ def verdict(name: str, results: Mapping | None) -> str:
 def _results(methods_of: Mapping[str, Mapping | None]) -> dict[str, Any]:
     """Return a table with a group of columns per run, a column per method, and a row per category; {} without results.
 
-    Random play gets a single column if all runs have the same results of it.
+    Random play gets a single column if its results are equal in all runs.
     """
     tables = {(name, method): (results or {}).get(method) for name, results in methods_of.items() for method in METHODS}
     if not any(tables.values()):
@@ -184,7 +184,7 @@ def _comparisons(experiment: Mapping, architectures: Architectures) -> dict[str,
 
 
 def _difference(values: Mapping | None) -> dict[str, Any] | None:
-    """Format a difference; bold if its interval excludes 0."""
+    """Return a difference as a table cell, bold if its 95 % interval excludes 0; None without values."""
     if values is None:
         return None
     difference = Difference(**values)
@@ -197,7 +197,7 @@ def _evaluated(table: Mapping | None, category: str) -> Mapping | None:
 
 
 def _scalars(architectures: Architectures, folder: Path) -> tuple[dict[str, dict[str, Scalars]], list[str]]:
-    """Return name -> tag -> Scalars of the event files, and notes about architectures without event files."""
+    """Return (architecture -> tag -> Scalars of its event files, notes about architectures without event files)."""
     runs, notes = {}, []
     for name, entry in architectures.items():
         tensorboard = (entry.get("paths") or {}).get("tensorboard")
@@ -217,7 +217,7 @@ def _curves(runs: Mapping[str, Mapping[str, Scalars]]) -> list[tuple[Chart, byte
 
 
 def _distillation(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
-    """Return two charts per run with distillation."""
+    """Return charts of divergence and success for each run with distillation."""
     plots = []
     for name, scalars in runs.items():
         for tag, what, unit, factor in (
@@ -231,7 +231,7 @@ def _distillation(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
 
 
 def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
-    """Return a chart of rewards by term per run."""
+    """Return one chart per run of the reward per episode, with a line per reward term."""
     plots = []
     for name, scalars in runs.items():
         terms = {
@@ -246,7 +246,10 @@ def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
 
 
 def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
-    """Return the section of imitation.  events: events of training, whose first evaluation is of the BC policy."""
+    """Return the section on imitation.
+
+    events: events of PPO's training; the evaluation at decision 0 is that of the BC policy.
+    """
     if not bc:
         return None
     metrics = {"policy, validation": bc.get("validation"), "policy, training": bc.get("training")}
@@ -275,7 +278,7 @@ def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
 
 
 def _of_the_clone(events: Sequence[Mapping]) -> dict[str, str | None] | None:
-    """Return the BC policy's success per category on the dev levels."""
+    """Return the BC policy's success per category on the dev levels, None if it was not evaluated."""
     first = next((event["evaluation"] for event in events if event.get("at") == 0 and "evaluation" in event), None)
     return first and {category: _percent(success) for category, success in first.items()}
 
@@ -297,7 +300,7 @@ def _percent(share: float | None) -> str | None:
 
 
 def _speed(speed: Mapping, wall_time_s: float | None) -> dict[str, Any] | None:
-    """Return figures, and (colour, name, share) of each phase."""
+    """Return speed figures, and (colour, phase of training, share of the time) of each phase; None without data."""
     if not speed:
         return None
     figures = {key: value for key, value in speed.items() if key != "share"}
@@ -307,7 +310,7 @@ def _speed(speed: Mapping, wall_time_s: float | None) -> dict[str, Any] | None:
 
 
 def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return category -> films, with links and pictures if the files exist."""
+    """Return category -> films, with link, preview picture and replay player if their files exist."""
     base = _place(folder, paths.get("run") or "")
     groups: dict[str, list[dict[str, Any]]] = {}
     for film in paths.get("films") or ():

@@ -62,24 +62,24 @@ from rl.ppo.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
 
 UNFINISHED = f"pretrain/unfinished{checkpoint.SUFFIX}"
-PROBE_ROWS = 512  # held-out decisions on which the BC policy and PPO's policy must agree
+PROBE_ROWS = 512  # number of held-out demonstrated decisions on which the BC policy and PPO's initial policy must agree
 
 
 @dataclass
 class Training:
     """State of one training.
 
-    plan: sizes of all processes together.
-    own_plan: sizes of this process.
-    settings: PPO settings with the plan's values for None.
-    sources: all settings with their sources, for run.json.
+    plan: hardware plan for all processes together (number of environments, rollout length, ...).
+    own_plan: this process's share of the hardware plan.
+    settings: PPO settings, with values from the hardware plan instead of None.
+    sources: dotted name -> {"value", "source"} of all settings, for run.json.
     started: ``time.monotonic`` at the start.
     teacher: checkpoint of the agent to distil, None without distillation.
     pretrained: result of ``imitate`` and ``distill``; None without imitation.
     agent, transfer, events, speed: results of ``ppo``.
-    played: result of ``evaluate``: method -> episodes on the test levels, [] if skipped.
-    films: result of ``evaluate``.
-    record: result of ``report``.
+    played: result of ``evaluate``: method -> episodes on the test levels, [] if not evaluated.
+    films: result of ``evaluate``: films of PPO's episodes.
+    record: result of ``report``: the content of finished.json.
     """
 
     job: Job
@@ -112,7 +112,7 @@ def run_stages(job: Job, last: str = "report") -> Training:
     write_settings(job.folder / BOARD, sources)
     own_plan = plan.of_each(job.ranks.size)
     if job.architecture.memory:
-        segment_length(settings, own_plan)  # raises errors about sizes before imitation
+        segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
     env = make_env(job.config, job.data, job.architecture, own_plan, job.seed, job.ranks)
     training = Training(job, plan, own_plan, settings, sources, env, started)
     examine_before_training(training)
@@ -125,14 +125,14 @@ def run_stages(job: Job, last: str = "report") -> Training:
 
 
 def examine_before_training(training: Training) -> None:
-    """Run the checks of data and settings, and provide the inputs of later checks."""
+    """Run the doctor's checks of data and settings, and give the doctor the objects that later checks need."""
     job = training.job
     if job.pretrained:
         job.doctor.provide(replays=job.config.replay_data_dir)
     else:
         absent = ("replays", "dataset", "statistics", "clone", "cloning", "probe")
         job.doctor.lack(**dict.fromkeys(absent, "no imitation in this run"))
-    if not job.doctor.rehearses:  # a rehearsal has provided those of the full size
+    if not job.doctor.rehearses:  # a rehearsal has provided the full-size config and plan
         job.doctor.provide(full_config=job.config, full_plan=training.plan)
     job.doctor.provide(
         config=job.config,
@@ -151,7 +151,7 @@ def examine_before_training(training: Training) -> None:
 
 
 def imitate(training: Training) -> None:
-    """Train the BC policy, or load it."""
+    """Train the BC policy, or load the stored one; do nothing in a run without imitation."""
     job, plan = training.job, training.plan
     if not job.pretrained:
         return
@@ -168,7 +168,7 @@ def imitate(training: Training) -> None:
     statistics = dataset.statistics()
     job.doctor.provide(statistics=statistics)
     job.doctor.examine(IMITATION, dataset=dataset)
-    torch.manual_seed(job.seed)  # of the initial weights
+    torch.manual_seed(job.seed)  # for the initial weights
     policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     result, before = clone_behaviour(job, policy, dataset, ThreadPool(plan.torch_threads))
     job.log(result.table())
@@ -182,7 +182,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, pool: Threa
     """Fit the policy to the demonstrations, resuming after the last finished epoch.
 
     Writes the best weights so far to ``bc_best.safetensors``, and the state to resume from to ``unfinished.safetensors``.
-    Returns the result, and the seconds of training before it was resumed.
+    Returns the result of imitation, and the seconds spent in earlier, interrupted processes.
     """
     unfinished, board = job.folder / UNFINISHED, job.folder / BOARD
 
@@ -228,7 +228,7 @@ def distill(training: Training) -> None:
 def ppo(training: Training) -> None:
     """Train with PPO, resuming from the newest checkpoint.
 
-    The first Ctrl-C ends training after the current update, with a checkpoint; a second one immediately.  The
+    The first Ctrl-C ends training after the current update, with a checkpoint; a second Ctrl-C ends it immediately.  The
     KeyboardInterrupt names the newest checkpoint.
     """
     job = training.job
@@ -255,7 +255,7 @@ def ppo(training: Training) -> None:
 
 
 def make_agent(training: Training) -> PPO:
-    """Make PPO's agent in all processes, with the weights of the BC policy or of --init-from."""
+    """Make PPO's agent in all processes; its initial weights are random, or those of the BC policy or of --init-from."""
     job, pretrained = training.job, training.pretrained
     initial = initial_agent_of(job.config, job.architecture, job.folder)
     source = pretrained or initial
@@ -293,7 +293,7 @@ def make_agent(training: Training) -> PPO:
 
 
 def transfer_weights(job: Job, pretrained: PretrainedPolicy, agent: PPO) -> TransferReport:
-    """Copy the BC policy's weights to PPO's policy, check that both act equally, and set the KL penalty's reference."""
+    """Copy the BC policy's weights to PPO's policy, compare their actions, and set the KL penalty's reference."""
     report = transfer(pretrained.policy.state_dict(), agent.policy, fresh=job.architecture.fresh)
     probe_rows = next(iter(pretrained.probe.values()))
     agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)
@@ -304,7 +304,10 @@ def transfer_weights(job: Job, pretrained: PretrainedPolicy, agent: PPO) -> Tran
 
 
 def add_start_states(job: Job, pretrained: PretrainedPolicy | None, env: BatchVecEnv) -> dict[str, np.ndarray]:
-    """Add the demonstrations of training levels to the curriculum, and return them; {} without --start-states."""
+    """Let episodes start from states of demonstrations (--start-states); {} without the flag.
+
+    Returns level fingerprint -> actions int8[n] of the demonstrations that were added to the curriculum.
+    """
     starts = env.sampler.starts
     if starts is None:
         return {}
@@ -338,7 +341,10 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
 
 
 def check_lost_checkpoints(job: Job) -> None:
-    """Raise CheckpointError if a run without checkpoints must have written one, according to its digest trail."""
+    """Raise CheckpointError if a run's checkpoints were removed.
+
+    The run has no checkpoint, but its digest trail (``rl.ppo.digests``) records enough decisions to have written one.
+    """
     decisions = [row.get("decisions", 0) for row in read_trail(job.folder)]
     if len(decisions) < 2:  # no update was finished
         return
@@ -367,7 +373,7 @@ class ExamineFirstUpdate(PPOCallback):
 
 
 def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
-    """Return the function that evaluates policies on the dev levels; a stop request interrupts it."""
+    """Return a function that evaluates a policy on the dev levels; a stop request interrupts the evaluation."""
     suite = job.suites.periodic(job.architecture)
     history = DevHistory(job.folder)
 
@@ -380,11 +386,11 @@ def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
 
 
 def remote_evaluator(training: Training, stop: StopRequest) -> AbstractContextManager[Evaluator | None]:
-    """Start the process of --remote-evaluation for a block; None without the flag."""
+    """Return a context manager that runs the process of --remote-evaluation during its block; None without the flag."""
     job, plan = training.job, training.plan
     if not job.config.evaluation.remote:
         return nullcontext()
-    threads = plan.evaluator_threads or 1  # None if --resume-override added the evaluator
+    threads = plan.evaluator_threads or 1  # the plan has None if --resume-override added the evaluator
     task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, threads)
     return closing(Evaluator(task, job.folder, stop))
 
@@ -400,7 +406,7 @@ def save_agent(job: Job, agent: PPO) -> None:
 
 
 def speed_of(agent: PPO) -> dict:
-    """Return the figures of "speed" in results.json; rates and shares exclude evaluations."""
+    """Return the content of "speed" in results.json; rates and shares of time exclude evaluations."""
     seconds = max(agent.seconds, 1e-9)
     share = {part: agent.phase_seconds[part] / seconds for part in PHASES}
     rest = max(0.0, 1.0 - sum(share.values()))
@@ -418,7 +424,10 @@ def speed_of(agent: PPO) -> dict:
 
 
 def evaluate(training: Training) -> None:
-    """Evaluate each policy on the test levels, which no other stage plays, and record films of PPO's episodes."""
+    """Evaluate random play, the BC policy and PPO's policy on the test levels, and record films of PPO's episodes.
+
+    No other stage plays the test levels.
+    """
     job, pretrained = training.job, training.pretrained
     evaluation, video = job.config.evaluation, job.config.video
     policies: dict[str, Policy | None] = {
