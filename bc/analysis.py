@@ -30,7 +30,7 @@ IDLE_FRAMES = 60  # shortest idle interval that is listed
 IDLE_PX = 0.05  # movement per decision below which the ninja counts as idle
 SLOW = 2.0  # length relative to par, or to the fastest demonstration of the same level
 LARGE_DEVIATION_PX = 10.0  # mean distance of a re-timed run from its recording: the radius of the ninja
-NEARLY_CONSTANT = 0.999  # share of decisions with the most frequent value
+NEARLY_CONSTANT = 0.999  # share of the most frequent value above which a component counts as nearly constant
 _WAVE = 512  # demonstrations that the simulator plays together
 
 # Kinds of anomalies besides the reasons for excluding a replay.
@@ -76,7 +76,7 @@ class Group:
     lengths: int64[D], number of decisions.
     transitions: int64[6, 6], counts of each action (column) after each previous action (row).  The action before the first
         decision is no-op.
-    holds: int64, number of decisions of each interval with one action.
+    holds: int64[intervals], number of decisions of each interval in which the action does not change.
     baselines: metrics of trivial predictors that were fitted to all demonstrations of the folder.
     positions: float64[25, 44], number of decisions in each tile of the stage.
     """
@@ -117,7 +117,7 @@ class Component:
 class Analysis:
     """Result of ``analyse`` for D demonstrations.
 
-    found: the demonstrations by length, and the excluded replays.
+    found: the demonstrations, sorted by length, and the excluded replays.
     total: statistics of all demonstrations.
     groups: statistics of each category.
     components: statistics of the observation ``state``.
@@ -125,7 +125,7 @@ class Analysis:
     par: float64[D], par of the level in the level sets, in frames; NaN if it is unknown.
     coverage: bool[L] for each category of the level sets, True for levels with a demonstration of the level or its mirror
         image.
-    several: names of the demonstrations of each level that has more than one.
+    several: names of the demonstrations of each level that has more than one demonstration.
     mirrored: names of the demonstrations of each level that occurs together with its mirror image.
     same_mirrored: number of pairs of demonstrations whose levels and actions are mirror images.
     leaks: demonstrations of held-out levels.
@@ -213,8 +213,8 @@ class _Decisions:
     """All N decisions of D demonstrations, concatenated.
 
     states: float32[N, 26], the observation ``state`` before each decision.
-    actions, previous: int64[N], each action and the one before it.
-    demonstration: int64[N], index of the demonstration.
+    actions, previous: int64[N], action of each decision, and action of the decision before it.
+    demonstration: int64[N], index of the demonstration that contains the decision.
     """
 
     def __init__(self, demonstrations: Sequence[Demonstration], states: np.ndarray):
@@ -225,7 +225,7 @@ class _Decisions:
         self._predictors = predictors(transition_counts(self.actions, self.previous))
 
     def idle(self) -> np.ndarray:
-        """Return the decisions of the longest interval without movement of each demonstration, int64[D]."""
+        """Return the length in decisions of the longest interval without movement of each demonstration, int64[D]."""
         x, y = self.states[:, _COLUMN.x], self.states[:, _COLUMN.y]
         moved = np.hypot(np.diff(x), np.diff(y)) >= IDLE_PX
         begins = np.flatnonzero(np.append(True, moved | (np.diff(self.demonstration) != 0)))
@@ -235,7 +235,7 @@ class _Decisions:
         return longest
 
     def group(self, chosen: np.ndarray) -> Group:
-        """Compute the statistics of the demonstrations ``chosen``, bool[D]."""
+        """Compute the statistics of the demonstrations for which ``chosen``, bool[D], is True."""
         rows = chosen[self.demonstration]
         actions, previous, states = self.actions[rows], self.previous[rows], self.states[rows]
         begins = np.append(True, (np.diff(actions) != 0) | (np.diff(self.demonstration[rows]) != 0))
@@ -256,7 +256,10 @@ def _components(states: np.ndarray) -> Iterator[Component]:
 
 
 def _entries(sets: Sequence[LevelSet], title: str, progress: Progress) -> dict[str, LevelEntry]:
-    """Return entries with full paths by ``symmetric_fingerprint``; of equal levels, the first one."""
+    """Return the entries of all level sets, with full paths, by ``symmetric_fingerprint`` of their level.
+
+    Of equal levels, and of a level and its mirror image, only the first entry is returned.
+    """
     known: dict[str, LevelEntry] = {}
     for level_set in sets:
         for entry, level in zip(level_set.entries, progress(level_set, title), strict=True):
@@ -312,7 +315,7 @@ def _slow(
     par: np.ndarray,
     idle: np.ndarray,
 ) -> Iterator[_Found]:
-    """Yield demonstrations with an idle interval, or longer than par or another demonstration of the level."""
+    """Yield demonstrations with a long idle interval, and those much longer than par or another one of the same level."""
     fastest = {key: min(group) for key, group in _grouped(zip(content, frames.tolist(), strict=True)).items()}
     for d, key, length, usual, still in zip(demonstrations, content, frames.tolist(), par, idle.tolist(), strict=True):
         if still >= IDLE_FRAMES:
@@ -337,7 +340,7 @@ def _unexpected_levels(
 
 
 def _unusual_recordings(demonstrations: Sequence[Demonstration], files: Sequence[ReplayFile]) -> Iterator[_Found]:
-    """Yield defects of the files, which the demonstrations no longer have, and large deviations by re-timing."""
+    """Yield defects of replay files that are corrected in the demonstrations, and large deviations by re-timing."""
     replay_of = {file.name: file for file in files}
     for d in demonstrations:
         replay, won = replay_of[d.name].replay, d.recorded_frames

@@ -34,7 +34,7 @@ class Batches:
         self.dataset, self.device = dataset, device
 
     def steps(self, rows: np.ndarray, size: int) -> int:
-        """Number of batches of one epoch over these rows."""
+        """Return the number of batches of one epoch over these rows."""
         return -(-len(rows) // size)
 
     def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -70,7 +70,8 @@ class Segments(Batches):
         super().__init__(dataset, device)
         lengths = np.bincount(dataset.demonstration)
         first = np.cumsum(lengths) - lengths
-        self._age = np.arange(len(dataset)) - first[dataset.demonstration]  # earlier decisions of the demonstration
+        # number of earlier decisions in the same demonstration, by row
+        self._age = np.arange(len(dataset)) - first[dataset.demonstration]
 
     def steps(self, rows: np.ndarray, size: int) -> int:
         return -(-len(self.begins(rows)) // max(1, size // SEGMENT))
@@ -87,7 +88,7 @@ class Segments(Batches):
 
 
 class Sequences(Segments):
-    """Minibatches of segments with stored initial states.  policy: with ``step`` and ``in_sequences`` of NppPolicy."""
+    """Minibatches of segments with stored initial states.  policy: a policy with ``step`` and ``in_sequences``."""
 
     def __init__(self, policy: Any, dataset: BCDataset, device: str | torch.device):
         super().__init__(dataset, device)
@@ -138,7 +139,7 @@ class Sequences(Segments):
 
 
 def batches_of(policy: Any, dataset: BCDataset, device: str | torch.device) -> Batches:
-    """Return the kind of minibatches that fits a policy and a dataset."""
+    """Return ``Sequences`` for a recurrent policy, ``Segments`` for a dataset with graphs, else ``Batches``."""
     if getattr(policy, "memory", None) is not None:
         return Sequences(policy, dataset, device)
     return Segments(dataset, device) if GRAPH in dataset.observations else Batches(dataset, device)

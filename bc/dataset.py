@@ -60,7 +60,7 @@ from nppsim.workers import usable_memory
 
 STATES = "states"  # column of simulator states, from which images are rendered
 GRAPH = "graph_state"  # observation that refers to levels; a file with it also contains the levels
-MEMORY_SHARE = 0.7  # largest share of the available memory; the rest is for the network and its gradients
+MEMORY_SHARE = 0.7  # largest share of the available memory for a dataset; the rest is for the network and its gradients
 _WAVE_BYTES = 256 << 20  # size of the observations that are recorded together
 # Source files besides the kernels whose change invalidates cached datasets.
 _NPPSIM = Path(nppsim.__file__).parent
@@ -171,7 +171,8 @@ def write_dataset(
     """Record the demonstrations and write the HDF5 file atomically; return the bank of levels.
 
     The demonstrations are stored by ascending length.  Demonstrations longer than the time limit of their level are excluded.
-    Raises DatasetError if the dataset is too large or cannot be split, DemonstrationError if no demonstration is left.
+    Raises DatasetError if the dataset is too large or its levels cannot be split.  Raises DemonstrationError if no
+    demonstration is left.
     """
     found, bank, place = with_bank(found)
     columns = sample_columns(config.observations, BatchSimulator(bank, 1).snapshot(0).size)
@@ -275,7 +276,11 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
 
 
 def check_memory(path: str | Path, samples: int, per_sample: int, available_bytes: int | None = None) -> int:
-    """Return the size of ``samples`` decisions in bytes; raise DatasetError if it exceeds MEMORY_SHARE of the memory."""
+    """Return the size in bytes of ``samples`` decisions of ``per_sample`` bytes each.
+
+    available_bytes: available memory; None: free memory of this machine.
+    Raises DatasetError if the size exceeds MEMORY_SHARE of the available memory.
+    """
     needed = samples * per_sample
     available = usable_memory()[1] if available_bytes is None else available_bytes
     if needed > MEMORY_SHARE * available:
@@ -294,11 +299,12 @@ class BCDataset:
 
     key: digest of the content (``content_key``).
     observations: key -> array [S, ...] in raw units, without images.
-    actions, previous_actions: int8[S], each action and the one before it; no-op before the first.
-    demonstration: int32[S], index of the demonstration.
+    actions, previous_actions: int8[S], action of each decision, and the action before it.  The action before the first
+        decision of a demonstration is no-op.
+    demonstration: int32[S], index of the demonstration that contains the decision.
     categories: names of the categories.
     names, level_fingerprints: D strings each.
-    category: int16[D], index into ``categories``.
+    category: int16[D], category of each demonstration, as an index into ``categories``.
     validation: bool[D], True for demonstrations of validation levels.
     selection: table of used and excluded replays (``DemonstrationSet.table``).
     images: renderer of image observations; None without image observations.
@@ -371,7 +377,7 @@ class BCDataset:
             given, bank = bank, bank or LevelBank(read_levels(file))
             announce(bank)
             images = StoredImages(bank, observations.pop(STATES), drawn) if drawn else None
-            if images and given is None:  # the file may come from elsewhere
+            if images and given is None:  # the file may not have been written by this program
                 images.check()
         return cls(
             path=str(path),
@@ -482,7 +488,7 @@ class BCDataset:
 
     @property
     def report(self) -> str:
-        """Text for printing: used and excluded replays, sizes of both parts, and shares of the actions."""
+        """Text for printing: used and excluded replays, sizes of training and validation part, and shares of the actions."""
         sizes = []
         for validation in (False, True):
             levels = {self.level_fingerprints[i] for i in np.flatnonzero(self.validation == validation)}

@@ -104,7 +104,7 @@ def read_about(path: Path, file: h5py.File) -> dict:
 
 
 def read_column(group: h5py.Group, name: str, rows: int, dtype: npt.DTypeLike) -> np.ndarray:
-    """Read a column.  Raises ValueError if it has another length or dtype."""
+    """Read a column.  Raises ValueError if its length is not ``rows``, or if its dtype differs from ``dtype``."""
     expected, column = np.dtype(dtype), group[name]
     if column.shape != (rows, *expected.shape) or column.dtype != expected.base:
         raise ValueError(

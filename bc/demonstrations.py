@@ -199,12 +199,12 @@ class DemonstrationSet:
 
 
 def places_of(where: Places) -> tuple[Path, ...]:
-    """Return one or several places as paths."""
+    """Return the paths of one or several places (folders of replays, or files)."""
     return (Path(where),) if isinstance(where, (str, Path)) else tuple(map(Path, where))
 
 
 def places_text(where: Places) -> str:
-    """Return one or several places as text for messages."""
+    """Return the paths of one or several places as a text for messages."""
     return " and ".join(map(str, places_of(where)))
 
 

@@ -51,7 +51,7 @@ _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
 
 
 def dataset_id(category: str, source: str) -> str:
-    """Return the name of the dataset of one category.  Raises DemonstrationError for a part of several words."""
+    """Return the name of the dataset of one category.  Raises DemonstrationError if an argument is not one word."""
     name = f"{NAMESPACE}/{category}/{source}-v0"
     if not _ID.fullmatch(name):
         raise DemonstrationError(f"{name}: invalid name of a Minari dataset; source and category must be single words")
@@ -143,14 +143,14 @@ def _temporary_folder() -> Iterator[Path]:
     Raises DemonstrationError if writing fails; HDF5 may then crash at the end of the process.
     """
     needed("minari", "minari")
-    from minari.storage.datasets_root_dir import get_dataset_path  # reads the variable in each call
+    from minari.storage.datasets_root_dir import get_dataset_path  # reads MINARI_DATASETS_PATH in each call
 
     root, before = get_dataset_path(), os.environ.get(_VARIABLE)
     try:
         with tempfile.TemporaryDirectory(prefix=".nppsim_", dir=root) as folder:
             os.environ[_VARIABLE] = folder
             yield Path(folder)
-    except (OSError, RuntimeError) as error:  # of h5py, too
+    except (OSError, RuntimeError) as error:  # errors of h5py are among these
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise DemonstrationError(
             f"{root}: Minari cannot write there ({reason}); free space, or set {_VARIABLE} to another folder"
@@ -185,7 +185,7 @@ def _taken(name: str) -> DemonstrationError:
 
 
 def observation_keys(observations: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys of observations given as keys or short names.  DemonstrationError for an unknown one."""
+    """Return the keys of observations given as keys or short names.  Raises DemonstrationError for unknown names."""
     try:
         return layout.observation_keys(observations)
     except ValueError as error:
@@ -219,7 +219,7 @@ def _episodes(
     progress: Callable[[Sequence[Demonstration]], Iterable[Demonstration]],
 ) -> Iterator[object]:
     """Play the demonstrations and yield Minari's EpisodeBuffer of each."""
-    from minari.data_collector import EpisodeBuffer  # an extra
+    from minari.data_collector import EpisodeBuffer  # Minari is an optional package
 
     place = {level: i for i, level in enumerate(env.simulator.bank.levels)}
     for number, demonstration in enumerate(progress(demonstrations)):

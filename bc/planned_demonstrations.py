@@ -21,7 +21,7 @@ from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 
-SAVE_EVERY_S = 30.0  # seconds between saves; each of them copies the file
+SAVE_EVERY_S = 30.0  # seconds between saves; each save copies the files
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class MadeDemonstrations:
     written: number of runs that this call wrote.
     found: number of runs from earlier calls.
     duplicates: number of runs that equal a run with another seed, or of the same level under another name.
-    failed: number of planner runs without a win, on levels that have another run.
+    failed: number of planner searches without a win, on levels for which another search found a run.
     unfinished: files of the levels without any run.
     """
 

@@ -1,8 +1,8 @@
 """Behavioural cloning: cross-entropy between a policy's action logits and demonstrated actions.
 
 Players mostly repeat their last input, so even a trivial predictor has a high accuracy.  The metrics are therefore compared
-with two trivial predictors: the previous action, and the most frequent action.  The accuracy on *changes* of the action and
-the success in closed loop show more.
+with two trivial predictors: the previous action, and the most frequent action.  More informative
+are the accuracy on *changes* of the action, and the success rate when the policy plays (closed loop).
 """
 
 import math
@@ -83,7 +83,7 @@ class BCResult:
     """Result of pretraining.
 
     best_epoch: epoch with the best validation loss, counted from 1; the policy has the weights of this epoch.
-    training, validation: metrics of these weights on the two parts of the dataset.
+    training, validation: metrics of these weights on the training and validation parts of the dataset.
     baselines: metrics of the trivial predictors on the validation part.
     history: scalars of each epoch, as written to TensorBoard.
     closed_loop: result of ``Hooks.closed_loop``, or None.
@@ -176,7 +176,7 @@ def pretrain(
         the result equals that of an uninterrupted run bit for bit.
     pool: threads that share each batch; None: a single thread.
     log: function that prints progress where there is no terminal for a progress bar.
-    Raises TrainingError if the loss is not finite, if all gradients are zero, or if ``state`` has other data or settings.
+    Raises TrainingError if the loss is not finite, if all gradients are zero, or if ``state`` is of other data or settings.
     """
     hooks = hooks or Hooks()
     setup = _Setup(policy, dataset, config, pool or ThreadPool(1))
@@ -268,7 +268,7 @@ class _Course:
         }
 
     def load(self, state: Mapping[str, Any], setup: _Setup, dataset: BCDataset) -> None:
-        """Restore a ``state``.  Raises TrainingError if it has other data or settings."""
+        """Restore a ``state``.  Raises TrainingError if it is of a training with other data or settings."""
         if state["dataset"] != dataset.key:
             raise TrainingError(
                 f"imitation started with other demonstrations ({state['dataset']}, now {dataset.key}); restore them, or "
@@ -354,7 +354,7 @@ def _train_epoch(setup: _Setup, order: np.random.Generator, epoch: int) -> dict[
 
 
 def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
-    """Compute the gradients of a batch; return loss and accuracy."""
+    """Compute the gradients of a batch and set them in the parameters; return loss and accuracy."""
     observations, actions = setup.batches.observe(batch)
 
     def loss(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:

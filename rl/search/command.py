@@ -80,7 +80,7 @@ class Solved:
         return Replay(self.task.level, self.solution.run.inputs, success=True, name=self.task.name)
 
     def facts(self) -> dict[str, Any]:
-        """Return the entry of the results file."""
+        """Return the entry of the level in ``results.json``."""
         known = asdict(self.solution)
         del known["run"]
         task = self.task
@@ -151,7 +151,7 @@ def run(job: Job, settings: SolveSettings) -> int:
 
 
 def _prepare(job: Job) -> tuple[Shipped, list[Task]]:
-    """Check packages and folders; load the agent and the levels."""
+    """Check that packages are installed and output folders usable; load the agent and the levels."""
     check_packages()
     VideoConfig(record_eval_videos=job.films > 0).check_packages()
     check_output_folder(job.out, "--out")
@@ -192,7 +192,7 @@ def _solve_one(agent: Shipped, settings: SolveSettings, task: Task) -> Solution:
 def _solutions(
     job: Job, settings: SolveSettings, agent: Shipped, tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Solution]]:
-    """Yield each level with its solution.  A single level is searched with all cores, several in one process each.
+    """Yield each level with its solution.  A single level is searched with all cores, several levels on one core each.
 
     With a single level, the best solution so far is yielded on Ctrl-C.
     """

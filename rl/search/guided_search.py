@@ -78,7 +78,7 @@ class FrameBudget:
 
     frames: largest number of simulated frames.
     until: deadline (value of ``time.monotonic``); None: no deadline.
-    progress: function that is called with each number of newly simulated frames.
+    progress: function that is called with the number of newly simulated frames.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class GuidedSearch:
 
     def __init__(self, level: Level, agent: Agent, rng: np.random.Generator, threads: int | None = None):
         self.bank, self.agent, self.rng, self.threads = LevelBank([level]), agent, rng, threads
-        self.time_limit = int(self.bank.time_limit[0])  # of an episode, in frames
+        self.time_limit = int(self.bank.time_limit[0])  # time limit of an episode, in frames
         self.evaluated = 0  # states evaluated by the policy so far
         self._simulators: dict[tuple[int, tuple[str, ...]], BatchSimulator] = {}
-        self.spawn = self.playing_envs(1).snapshot(0)  # uint8[B], initial state
+        self.spawn = self.playing_envs(1).snapshot(0)  # uint8[B], snapshot of the initial state, B bytes
 
     def playing_envs(self, count: int) -> BatchSimulator:
-        """Return environments for simulation, which only compute observations that are stacked."""
+        """Return environments for simulation.  They compute only those observations of which frames are stacked."""
         policy = self.agent.policy
         return self._simulator(count, tuple(policy.stacking.stacked(policy.observations)) or ("game_state",))
 
@@ -229,7 +229,10 @@ class _Search:
         return ~(self.envs.terminated[:count] | self.envs.truncated[:count])
 
     def covered(self, count: int) -> np.ndarray:
-        """Return the covered path length in px, float64[count], of the first environments; negative behind the start."""
+        """Return the covered path length in px, float64[count], of the first environments.
+
+        It is negative if the path to the exit is longer than at the start.
+        """
         return self.envs.state.progress["potential"][:count] * max(self.length, MIN_PATH)
 
     def fresh(self, environments: Iterable[int], limit: int) -> np.ndarray:
@@ -271,7 +274,8 @@ class _Search:
         actions = np.array(backwards[::-1], np.int64)
         ninja = self.envs.state.ninja[environment]
         lengths = np.full(len(actions), self.frame_skip)
-        lengths[-1] = (int(ninja["frame"]) - 1) % self.frame_skip + 1  # only the last decision may be cut short
+        # only the last decision may have fewer frames, because the win ends it
+        lengths[-1] = (int(ninja["frame"]) - 1) % self.frame_skip + 1
         return WinningRun(actions, np.repeat(ACTION_INPUT[actions], lengths))
 
 
@@ -279,7 +283,7 @@ class _Beam(_Search):
     """A beam search in progress.
 
     rows: uint8[states, B], snapshots of the states in the beam.
-    nodes: int64[states], their nodes.
+    nodes: int64[states], node of each state in the search tree.
     costs: float64[states], negative log-probability of their action sequences, minus the smallest one.
     covered_there: float64[states], covered path length in px.
     next_costs: float64[states, 6], negative log-probability of each next action.
@@ -351,7 +355,7 @@ class _BestFirst(_Search):
         covered: np.ndarray,
         next_costs: np.ndarray,
     ) -> None:
-        """Add all actions from the given nodes to the heap."""
+        """Add to the heap the sequences that continue the given nodes by each of the six actions."""
         ahead = np.maximum(self.length - covered, 0.0) / (ASSUMED_SPEED * self.frame_skip)  # decisions to the exit
         for node, cost, made, left, action_costs in zip(nodes, costs, decisions + 1, ahead, next_costs, strict=True):
             for action in range(NUM_ACTIONS):

@@ -65,7 +65,7 @@ def _tasks(path: Path) -> Iterator[Task]:
     files: dict[Path, str] = {}  # file -> category, for a folder without an index of levels
     if path.is_dir() and (not (path / INDEX).exists() or _format_of_index(path) == INDEX_FORMAT):
         files = {path / entry.file: entry.category for entry in scan_folder(path)}
-        # scan_folder skips sub-folders with an index, but the index may be one of recordings
+        # scan_folder skips sub-folders with an index, even if it is an index of recordings, which are needed here
         files |= dict.fromkeys(files_below(path, ReplayError, is_named_like_replays), RECORDED)
     if path.is_dir() and not files:
         level_set = LevelSet.open(path)

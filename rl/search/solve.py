@@ -132,7 +132,7 @@ def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
 def _find(
     search: GuidedSearch, level: Level, settings: SolveSettings, budget: FrameBudget
 ) -> tuple[WinningRun | None, str]:
-    """Find the first run; return it with the name of the search."""
+    """Find the first run; return it and the name of the search that found it, or (None, "")."""
     for name, width, share in ATTEMPTS:
         part = budget.part(int(share * settings.budget))
         beam = BeamSettings(width, branching=min(width, BeamSettings._field_defaults["branching"]))
@@ -147,7 +147,10 @@ def _find(
 
 
 def _shorter_runs(search: GuidedSearch, best: WinningRun, budget: FrameBudget) -> Iterator[WinningRun]:
-    """Yield successively shorter runs, from guided beams that start at the initial state or at a random decision."""
+    """Yield successively shorter runs.
+
+    They are found by guided beams that start at the initial state or at a random decision of the shortest run so far.
+    """
     states = None
     for turn in range(budget.left):  # each beam simulates at least one frame
         if not budget.left:
