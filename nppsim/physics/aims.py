@@ -18,16 +18,16 @@ from nppsim.physics.shooters import (
     chaingun_direction,
 )
 
-# Kinds of aims.  Each has a point.
+# Kinds of aims.  The comments name the point (x, y) of each aim in ``write_aims``.
 NO_AIM = 0
-CROSSHAIR = 1  # moving crosshair of a gauss turret
-LOCKED = 2  # fixed crosshair of a gauss turret
-WARNING = 3  # a drone is about to shoot; the point is ahead of it, or its centre if the direction is not fixed
-BEAM = 4  # a beam or shot that kills in this frame; the point is its end
-TRACE = 5  # a shot in one of the previous frames; the point is its end
-ROCKET = 6  # a rocket in flight; the point is ahead of it
-TRACE_FRAMES = 4  # number of frames in which a shot is visible, including its own
-AHEAD = 16.0  # px between an entity and a point ahead of it
+CROSSHAIR = 1  # moving crosshair of a gauss turret; the point is the crosshair
+LOCKED = 2  # fixed crosshair of a gauss turret; the point is the crosshair
+WARNING = 3  # a drone is about to shoot; the point is ahead of the drone, or its centre before the direction is fixed
+BEAM = 4  # a beam or shot that kills in this frame; the point is where the beam or shot ends
+TRACE = 5  # a shot in one of the previous frames; the point is where the shot ended
+ROCKET = 6  # a rocket in flight; the point is ahead of the rocket
+TRACE_FRAMES = 4  # number of frames in which a shot is visible, including the frame of the shot
+AHEAD = 16.0  # px between a drone or rocket and the point ahead of it
 
 
 @kernel

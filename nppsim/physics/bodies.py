@@ -1,7 +1,7 @@
 """Bodies that push the ninja: one-ways, bounce blocks, thwumps, shove thwumps (docs/physics.md, section 6.4.1).
 
 Section numbers refer to that page.  Section 4.2 defines the order in which the ninja meets entities, section 4.7 the
-overlap with a square.
+overlap of a point with a square.
 """
 
 import numpy as np
@@ -25,22 +25,26 @@ BLOCK_HALF = 9.0
 THWUMP_HALF = 9.0
 SHOVE_HALF = 12.0
 
-WALL_MARGIN = 0.1  # px by which the square that reports a wall is larger than the square that pushes
+WALL_MARGIN = 0.1  # px; a body counts as a wall beside the ninja up to this distance beyond the square that pushes
 BLOCK_SHARE = 0.2  # fraction of the overlap with a bounce block that moves the ninja; the rest moves the block
-SAME_FACE = 0.01  # least cosine between a contact's normal and the triggered face of a shove thwump; others do not push
-FLOOR_LIMIT = -0.0001  # contacts whose normal has at least this y count as ceilings (walls too), others as floors
+SAME_FACE = 0.01  # a triggered shove thwump pushes if the cosine of contact normal and face normal is at least this
+FLOOR_LIMIT = -0.0001  # contacts whose normal has at least this y count as ceilings (also walls), others as floors
 
-# A block farther than BLOCK_REACH + BLOCK_MARGIN px along an axis cannot touch the ninja until one of them has moved by
-# BLOCK_MARGIN.
+# A bounce block, thwump or shove thwump whose centre is farther than BLOCK_REACH + BLOCK_MARGIN px along an axis from
+# the ninja's centre cannot touch the ninja until one of the two has moved by BLOCK_MARGIN px.
 BLOCK_REACH = 24.0
 BLOCK_MARGIN = 12.0
 
-BEFORE_ALL = np.int64(-1)  # less than any ``gather_key``; Numba would compile ``next_mover`` again for a literal
+BEFORE_ALL = np.int64(-1)  # less than any ``gather_key``; Numba would compile ``next_mover`` twice for a literal
 
 
 @kernel
 def point_in_square(px, py, x, y, half):
-    """Return (inside, normal x, normal y, depth, depth along the other axis) of a point and a square; section 4.7."""
+    """Return (inside, normal x, normal y, depth, depth along the other axis) of a point in a square; section 4.7.
+
+    The normal is that of the face nearest to the point, and ``depth`` the distance to this face in px.  All numbers are
+    0.0 if the point is not inside.
+    """
     depth_x = half - abs(px - x)
     depth_y = half - abs(py - y)
     if not (depth_x > 0.0 and depth_y > 0.0):
@@ -72,11 +76,12 @@ def one_way_depth(ninja, x, y, nx, ny):
 
 @kernel
 def next_mover(movers, first, end, x1, x2, y1, y2, after, limit):
-    """Find the next mover in the order of section 4.2: (index or -1, its key, low, high).
+    """Find the next mover in the order of section 4.2; return (index, key, low, high).
 
     The candidates are movers ``first`` to ``end`` - 1 that are registered in cells x1..x2, y1..y2, with a ``gather_key``
-    above ``after`` and an order below ``limit``.  The one with the smallest key is next.  All candidates have an index in
-    low..high - 1, so the following call can search these alone.
+    above ``after`` and an order below ``limit``.  The candidate with the smallest key is next.
+    index, key: index of the next mover and its ``gather_key``; -1 and 0 if there is no candidate.
+    low, high: all candidates have indices low to high - 1, so the following call needs to search only this range.
     """
     best, best_key, low, high = -1, 0, end, end
     for m in range(first, end):
@@ -111,7 +116,7 @@ def blocks_near(x, y, movers, world, level):
 
 @kernel
 def touch_bodies(ninja, movers, world, level):
-    """Apply the contacts of one substep, one after the other in the order of section 4.2; return their number."""
+    """Apply the contacts of one substep, one by one in the order of section 4.2; return the number of contacts."""
     cell_x, cell_y = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
     x1, x2 = max(cell_x - 1, 0), min(cell_x + 1, CELLS_X - 1)
     y1, y2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
@@ -199,7 +204,7 @@ def add_crush(ninja, nx, ny, depth):
 
 @inlined
 def count_contact(ninja, steepness, nx, ny):
-    """Count a contact with unit normal (nx, ny) as ceiling (walls too) or floor.  steepness: ny, of any length."""
+    """Count a contact with unit normal (nx, ny) as ceiling (or wall) or floor.  steepness: ny, scaled or not."""
     if steepness >= FLOOR_LIMIT:
         ninja["ceiling_count"] += 1
         ninja["ceiling_sum_x"] += nx

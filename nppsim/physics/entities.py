@@ -1,4 +1,4 @@
-"""The think pass of mines and doors, and the effects of touching an entity.
+"""The think pass of mines and regular doors, and the effects of the entities that the ninja touches.
 
 Source: docs/physics.md, sections 4.2, 6.5 and 7.  Section numbers refer to that page.  ``entities`` is ENTITY_DTYPE[E] and
 ``movers`` MOVER_DTYPE[M] of one environment; ``base`` is the row of the level's first entity in ``world.entity``.
@@ -48,11 +48,11 @@ DOOR_SWITCH_RADIUS = 5.0  # switches of locked doors and trap doors
 PAD_RADIUS = 6.0  # launch pads
 
 REGULAR_DOOR_OPEN_FRAMES = 5  # frames that a regular door stays open after the last touch
-PAD_SPEED = 36.0 / 7.0  # px per frame; a launch pad gives two thirds of it
-PAD_BEHIND = -0.1  # px along the normal, least distance from the ninja's rim to a launch pad that acts
+PAD_SPEED = 36.0 / 7.0  # px per frame; a launch pad gives the ninja two thirds of this speed, more if it points upwards
+PAD_BEHIND = -0.1  # px along the normal; a launch pad acts if its distance from the ninja's rim is at least this
 LETHAL_HALF_WIDTH = 7.0  # px, half the width of a thwump's lethal face
-LETHAL_REACH = 12.0  # px; a ninja whose centre is closer to the lethal face dies
-SHOVE_OVERLAP = 0.2  # px; a shove thwump triggers if the overlap along the touched face exceeds it
+LETHAL_REACH = 12.0  # px; a ninja whose centre is closer than this to the lethal face dies
+SHOVE_OVERLAP = 0.2  # px; a shove thwump triggers if the overlap along the touched face exceeds this
 BALL_KICK = 10.0  # px per frame, speed that a death ball gains when it kills the ninja
 
 
@@ -83,7 +83,7 @@ def think(ninja, entities, world, level):
     if world.level[level]["toggle_mines"] == 0 and ninja["arming"] == 0:
         return
     # Dormant mines start to arm when touched, so a search of the cells around the ninja finds them.  The ninja may have
-    # left the cells around an arming mine, so all mines are searched for these.
+    # left the cells around an arming mine, so the state of all mines is checked.
     target = is_valid_target(ninja)
     if ninja["arming"]:
         still_arming = 0
@@ -120,8 +120,8 @@ def think(ninja, entities, world, level):
 def interact(ninja, entities, movers, world, level):
     """Apply the effects of the entities that the ninja touches, in the order of section 4.2.
 
-    Returns the normal's x of the first wall that a body reports, 0.0 if none does.  An exit that opens during this pass can
-    be touched from the next frame on.
+    Returns x of the normal of the first body that is a wall beside the ninja, 0.0 without such a body.  An exit that
+    opens during this pass can be touched from the next frame on.
     """
     x, y = ninja["x"], ninja["y"]
     cell_x, cell_y = clamped_cell(x, CELLS_X), clamped_cell(y, CELLS_Y)
@@ -165,7 +165,7 @@ def interact(ninja, entities, movers, world, level):
 
 @kernel
 def _touch(ninja, entities, movers, world, base, k):
-    """Apply the effects of an entity that stays in its cell; return the normal's x of the wall that it reports, or 0.0."""
+    """Apply the effects of an entity that stays in its cell; return x of its normal if it is a wall, else 0.0."""
     entity = entities[k]
     if entity["active"] == 0:
         return 0.0
@@ -209,7 +209,7 @@ def _touch(ninja, entities, movers, world, base, k):
 
 @kernel
 def _launch(ninja, x, y, nx, ny):
-    """Apply the boost of a launch pad unless the ninja is too far in front of it (sections 7.5 and 6.5 A)."""
+    """Apply the boost of a launch pad unless the ninja is too far in front of the pad (sections 7.5 and 6.5 A)."""
     if not (x - (ninja["x"] - s.RADIUS * nx)) * nx + (y - (ninja["y"] - s.RADIUS * ny)) * ny >= PAD_BEHIND:
         return
     boost_x = nx * PAD_SPEED * 2.0 / 3.0
@@ -229,7 +229,7 @@ def _launch(ninja, x, y, nx, ny):
 
 @kernel
 def _touch_mover(ninja, mover, movers, world, base):
-    """Apply the effects of an exit or a moving entity; return the normal's x of the wall that it reports, or 0.0."""
+    """Apply the effects of an exit or a moving entity; return x of its normal if it is a wall, else 0.0."""
     kind = mover["type"]
     x, y = mover["x"], mover["y"]
     if kind == kinds.EXIT:
@@ -274,7 +274,7 @@ def _touch_mover(ninja, mover, movers, world, base):
 
 @kernel
 def _touch_thwump(ninja, thwump):
-    """Apply the lethal face of a thwump; return the normal's x of the wall that it reports, or 0.0 (section 7.10)."""
+    """Kill a ninja at the lethal face of a thwump; return x of the touched face's normal, or 0.0 (section 7.10)."""
     x, y = thwump["x"], thwump["y"]
     inside, nx, _ny, _depth, _other = point_in_square(
         ninja["x"], ninja["y"], x, y, THWUMP_HALF + WALL_MARGIN + s.RADIUS
@@ -296,7 +296,7 @@ def _touch_thwump(ninja, thwump):
 
 @kernel
 def _touch_shove(ninja, thwump):
-    """Trigger a shove thwump or apply its lethal core; return the normal's x of the wall that it reports, or 0.0."""
+    """Trigger a shove thwump, or kill a ninja at its core; return x of the touched face's normal, or 0.0."""
     inside, nx, ny, _depth, other = point_in_square(
         ninja["x"], ninja["y"], thwump["x"], thwump["y"], SHOVE_HALF + WALL_MARGIN + s.RADIUS
     )

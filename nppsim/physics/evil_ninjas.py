@@ -1,11 +1,12 @@
 """Evil ninjas, type 22: enemies that follow the ninja's trail (docs/physics.md, section 8.6).
 
-This completion has grade C: the rules come from a community tool.  A spawner waits until the ninja touches it.  The n-th
-evil ninja that is touched on a level then follows the ninja's trail, FOLLOW_FRAMES n frames behind.  Before that it slides
-from its spawner to the point where the trail starts, without any effect.
+The rules come from a community tool; the reference simulator has no evil ninjas.  The trail is the sequence of the
+ninja's past positions.  A spawner waits until the ninja touches it.  The n-th evil ninja that is touched on a level
+then follows the trail, FOLLOW_FRAMES * n frames behind the ninja.  Before that, the evil ninja slides from its spawner
+to the point of the trail where it begins to follow, and cannot kill.
 
-In a MOVER record, ``state`` is UNTOUCHED, COMING or FOLLOWING, ``target_x`` the first frame in which it follows, and
-``target_y`` its delay in frames.
+In a MOVER record, ``state`` is UNTOUCHED, COMING or FOLLOWING, ``target_x`` the first frame in which it follows the
+ninja, and ``target_y`` its delay in frames.
 """
 
 from nppsim._kernel import kernel
@@ -15,10 +16,10 @@ from nppsim.physics.grid import register
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import COMING, FOLLOWING, UNREGISTERED, UNTOUCHED
 
-SPAWNER_RADIUS = 10.0  # px
-EVIL_RADIUS = 6.0  # px; the circle that kills
-FOLLOW_FRAMES = 120  # frames between the ninja and the first evil ninja, and between evil ninjas; duration of the slide
-TRAIL_SLACK = 64  # additional positions of the trail; more than the frames that foresight looks ahead
+SPAWNER_RADIUS = 10.0  # px, radius of a spawner
+EVIL_RADIUS = 6.0  # px, radius of the circle that kills
+FOLLOW_FRAMES = 120  # frames from the ninja to the first evil ninja, and from each to the next; duration of the slide
+TRAIL_SLACK = 64  # additional stored positions of the trail; more than the frames that foresight simulates
 
 
 @kernel
@@ -36,10 +37,10 @@ def wake(ninja, spawner, movers, world, level):
 
 @kernel
 def think_evil_ninja(ninja, evil, home, trail, size):
-    """Slide to the start of the trail, then follow it.
+    """Slide to a point of the ninja's trail, then follow the trail.
 
     home: PLACED_DTYPE record of the entity in the bank.
-    trail: TRAIL_DTYPE[at least size], the ninja's positions; frame t is at t modulo ``size``.
+    trail: TRAIL_DTYPE[at least size], the ninja's positions; that of frame t is at index t modulo ``size``.
     """
     frame, begin, late = ninja["frame"], int(evil["target_x"]), int(evil["target_y"])
     x, y = evil["x"], evil["y"]
@@ -50,7 +51,7 @@ def think_evil_ninja(ninja, evil, home, trail, size):
         cell_x, cell_y = clamped_cell(evil["x"], CELLS_X), clamped_cell(evil["y"], CELLS_Y)
         if cell_x != evil["cell_x"] or cell_y != evil["cell_y"]:
             register(ninja, evil, cell_x, cell_y)
-    elif frame > begin - FOLLOW_FRAMES + 1:  # from then on the trail has its first position
+    elif frame > begin - FOLLOW_FRAMES + 1:  # from then on the trail contains its first target
         first, share = (begin - late) % size, (frame - (begin - FOLLOW_FRAMES)) / FOLLOW_FRAMES
         evil["x"] = home["x"] + share * (trail[first]["x"] - home["x"])
         evil["y"] = home["y"] + share * (trail[first]["y"] - home["y"])

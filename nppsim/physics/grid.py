@@ -1,8 +1,9 @@
 """The half-cell grid, which stops drones, guards and thwumps (docs/physics.md, sections 3.6 and 4.8).
 
-A level's grid is one vector of edges.  Vertical edge V(i, j) is at index LINES_Y i + j, horizontal edge H(i, j) at
-HORIZONTAL_EDGES + LINES_X j + i.  The last row of V and the last column of H do not exist; they are solid.  Indices
-beyond the grid are clamped.  Axis 0 is motion along x, which crosses vertical edges; axis 1 is motion along y.
+A level's grid is one vector of edges.  Vertical edge V(i, j) is at index LINES_Y * i + j, horizontal edge H(i, j) at
+HORIZONTAL_EDGES + LINES_X * j + i.  The last row of V and the last column of H are outside of the stage and are
+solid.  Indices beyond the grid are clamped.  Axis 0 is motion along x, which crosses vertical edges; axis 1 is motion
+along y.
 """
 
 import math
@@ -40,7 +41,10 @@ def sign_of(direction):
 
 @kernel
 def _doors_block(cx, cy, horizontal, entities, world, level):
-    """Return True if the ``blocking`` counts of the doors on the far edge of cell (cx, cy) do not add up to 0."""
+    """Return True if the ``blocking`` counts of the doors on one edge of cell (cx, cy) do not add up to 0.
+
+    horizontal: 0 for the right edge, 1 for the lower edge.
+    """
     edge = 2 * (cx * CELLS_Y + cy) + horizontal
     base = world.level[level]["entity_first"]
     total = 0
@@ -54,7 +58,7 @@ def _doors_block(cx, cy, horizontal, entities, world, level):
 def step_free(axis, k, low, high, sign, entities, world, level):
     """Return True if a body can move from half-cell column k to column k + sign in all rows low to high.
 
-    axis: 0; if it is 1, k is a row and low to high are columns.
+    axis: 0 for motion along x.  If it is 1, k is a row, and ``low`` to ``high`` are columns.
     sign: -1 or +1.
     """
     edges = world.grid[world.level[level]["grid"]]
@@ -104,7 +108,7 @@ def path_is_free(x, y, target, radius, direction, entities, world, level):
 
 @inlined
 def register(ninja, mover, cell_x, cell_y):
-    """Register a mover in a cell, after all entities that are registered there."""
+    """Register a mover in a cell; contacts with it come after those with all entities already registered there."""
     mover["cell_x"], mover["cell_y"] = cell_x, cell_y
     mover["order"] = ninja["registrations"]
     ninja["registrations"] += 1

@@ -1,4 +1,4 @@
-"""Laser turrets, type 23: a completion of the rules (docs/physics.md, section 8.2).
+"""Laser turrets, type 23, which the reference simulator does not have (docs/physics.md, section 8.2).
 
 A turret far from all surfaces is a spinner, whose beam turns on the spot.  Other turrets are surface lasers: they move along
 a surface, and the beam follows its normal.  Section 8.2 gives the evidence for the path of the beam, the speeds and the
@@ -21,13 +21,13 @@ from nppsim.physics.rules import FAST_LASERS
 from nppsim.physics.segments import is_beside, nearest_segment, surface_normal
 from nppsim.physics.state import RADIUS
 
-EMITTER_RADIUS = 5.9  # px
+EMITTER_RADIUS = 5.9  # px from the emitter of a surface laser to its surface
 SPIN_SPEED = 0.010471975  # rad per frame, spinners
 SURFACE_SPEED = 0.1  # px per frame, surface lasers
 FAST_SURFACE_SPEED = 1.0  # px per frame, surface lasers with the rule FAST_LASERS
 CORNER_SPEED = 0.005524805665672641  # rad per frame, surface lasers at a vertex
 SURFACE_REACH = 12.0  # px, half-side of the square whose cells are searched for surfaces
-SURFACE_DISTANCE = 7.0  # px; a turret closer to a surface is a surface laser
+SURFACE_DISTANCE = 7.0  # px; a turret closer than this to a surface is a surface laser
 HALF_STEP = 0.0052359875  # rad; a spinner aimed at the ninja within this angle hits
 
 SPINNER, SURFACE = range(2)
@@ -37,7 +37,7 @@ SPINNER, SURFACE = range(2)
 def place_lasers(world, entities):
     """Decide which lasers of the bank are spinners, and place the others on their surface.
 
-    entities: ENTITY_DTYPE[at least those of any level], work space of the same array type as in ``think_laser``.
+    entities: ENTITY_DTYPE[at least the entities of the largest level], work space of the array type in ``think_laser``.
     """
     for index in range(len(world.level)):
         level = np.int32(index)  # as ``ninja["level"]``, so that kernels are compiled only once
@@ -74,7 +74,7 @@ def think_laser(ninja, laser, target, entities, world, level):
 
 @kernel
 def _shine(laser, entities, world, level):
-    """Set the end of the beam; returns its length in px."""
+    """Compute and store the end of the beam; return the length of the beam in px."""
     x, y, ux, uy = laser["x"], laser["y"], laser["vx"], laser["vy"]
     length = beam_length(x, y, ux, uy, entities, world, level)
     laser["target_x"], laser["target_y"] = x + length * ux, y + length * uy
@@ -102,7 +102,7 @@ def _sees(ninja, x, y, entities, world, level):
 
 @kernel
 def beam_length(x, y, ux, uy, entities, world, level):
-    """Length in px of a beam; 0.0 if it leaves the stage.  Open doors stop it too."""
+    """Length in px of a beam; 0.0 if it leaves the stage.  Open doors stop the beam too."""
     length = ray_length(x, y, ux, uy, RAY_LENGTH, ANY_DOOR, entities, world, level)
     return length if length < RAY_LENGTH else 0.0
 
@@ -119,7 +119,7 @@ def _nearest_segment(x, y, entities, world, level):
 
 @kernel
 def _stand_on(laser, k, x, y, world):
-    """Place the emitter above the point (x, y) of segment k, on its open side; on its present side if k is a door."""
+    """Place the emitter above the point (x, y) of segment k, on its open side; at a door, on its present side."""
     nx, ny = surface_normal(x, y, world.segments[k], laser["x"], laser["y"])
     laser["x"], laser["y"] = x + EMITTER_RADIUS * nx, y + EMITTER_RADIUS * ny
     laser["vx"], laser["vy"] = nx, ny

@@ -1,7 +1,7 @@
 """The move and think passes of drones, floor guards, bounce blocks, thwumps, boost pads, death balls and shove thwumps.
 
-Source: docs/physics.md, sections 7.7 to 7.13 and 8.1.  Section numbers refer to that page.  Chaser drones are a completion
-(section 8.1) with the rules of N v2.0.  ``movers`` is MOVER_DTYPE[M] of one environment.
+Source: docs/physics.md, sections 7.7 to 7.13 and 8.1.  Section numbers refer to that page.  The reference simulator
+has no chaser drones; their rules are those of N v2.0.  ``movers`` is MOVER_DTYPE[M] of one environment.
 """
 
 import math
@@ -35,14 +35,14 @@ from nppsim.physics.state import (
 )
 
 # Drones (section 7.7) and chaser drones (section 8.1).
-ZAP_RADIUS = 7.5  # px; chasers too
-ZAP_STEP = 24.0  # px between the points of its grid
+ZAP_RADIUS = 7.5  # px; also of chaser drones
+ZAP_STEP = 24.0  # px between the grid points at which the drone may turn
 ZAP_SPEED = 8.0 / 7.0  # px per frame
 MINI_RADIUS = 4.0  # px
-MINI_STEP = 12.0  # px
+MINI_STEP = 12.0  # px, as ZAP_STEP
 MINI_SPEED = 1.3  # px per frame
 CHASE_SPEED = 16.0 / 7.0  # px per frame
-CHASE_LATERAL = 12.0  # px, greatest distance of the ninja from the line of sight
+CHASE_LATERAL = 12.0  # px, greatest distance of the ninja from the line along which the drone looks
 # For each mode: the turns that a drone tries, in order, as numbers to add to its direction.
 TURNS = np.array([[1, 0, 3, 2], [3, 0, 1, 2], [0, 1, 3, 2], [0, 3, 1, 2]], np.int64)
 
@@ -53,44 +53,44 @@ GUARD_GAP = 0.01  # px between a guard that has stopped and the border of the ha
 
 # Bounce blocks (section 7.9).
 BLOCK_DRAG = 0.98  # factor on the velocity per frame
-BLOCK_SPRING = 0.02222222222222222  # acceleration in px per frame^2 for each px of distance from home
+BLOCK_SPRING = 0.02222222222222222  # acceleration in px per frame^2 for each px of distance from its home position
 
 # Thwumps (section 7.10).
 THWUMP_CHARGE = 20.0 / 7.0  # px per frame
 THWUMP_RETREAT = 8.0 / 7.0  # px per frame
 THWUMP_REACH = 11.0  # px, half-side of the square that walls stop
-THWUMP_SIGHT = 38.0  # px; a thwump sees a ninja that is less than this beside its path
-THWUMP_FAR = 100  # half-cells that a thwump looks ahead; more than the stage has
+THWUMP_SIGHT = 38.0  # px; a thwump sees a ninja whose distance from its line of motion is less than this
+THWUMP_FAR = 100  # half-cells that a thwump looks ahead, more than the stage is wide
 
 # Boost pads (section 7.11).
 BOOST_RADIUS = 6.0  # px
 BOOST = 2.0  # px per frame added to the ninja's speed
 
 # Death balls (section 7.12).
-BALL_RADIUS = 5.0  # px; the circle that kills
-BALL_BODY = 8.0  # px; the circle that surfaces and other balls push
-BALL_SWEEP = 4.0  # px; the circle that is swept along the move
-BALL_FREE_STEP = 12.0  # px along an axis; a shorter move from a cell without segments around it meets no segment
+BALL_RADIUS = 5.0  # px, radius of the circle that kills
+BALL_BODY = 8.0  # px, radius of the circle that collides with surfaces and other balls
+BALL_SWEEP = 4.0  # px, radius of the circle that is swept along the move
+BALL_FREE_STEP = 12.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells around the start are empty
 BALL_PUSHES = 16  # greatest number of pushes out of surfaces per frame
-BALL_LEAST_PUSH = 1e-7  # px; a smaller depth is no overlap
+BALL_LEAST_PUSH = 1e-7  # px; a smaller depth does not count as overlap
 BALL_ACCELERATION = 0.04  # px per frame^2
 BALL_SPEED = 0.85  # px per frame; the part of the speed above this is the excess
 BALL_EXCESS = 0.9  # factor on the excess per frame
 BALL_LEAST_EXCESS = 0.01  # px per frame; an excess up to this becomes 0
-BALL_DRAG = 0.95  # factor on the velocity per frame, without a target
+BALL_DRAG = 0.95  # factor on the velocity per frame while the ninja is no valid target
 BALL_BOUNCE_SPEED = 1.35  # px per frame; a faster ball bounces off a surface, a slower one only stops there
 BALL_PARTING = 4.0  # px per frame that each of two overlapping balls gains away from the other
-MOVED, HALTED, STUCK = range(3)  # results of ``_move_ball``
+MOVED, HALTED, STUCK = range(3)  # results of ``_move_ball``: moved, stopped for this frame, stuck permanently
 
 # Shove thwumps (section 7.13).
 SHOVE_CORE = 8.0  # px, half-width of the part that walls stop, and radius of the circle that kills
 SHOVE_LAUNCH = 4.0  # px per frame
-SHOVE_RETURN = 1.0  # px per frame; also the distance from home, in px, below which it has arrived
+SHOVE_RETURN = 1.0  # px per frame; also the distance from home, in px, below which the thwump is back
 
 
 @kernel
 def _reregister(ninja, mover):
-    """Register a mover in the cell of its position if that has changed."""
+    """Register a mover in the cell of its position if this cell has changed."""
     left, top = TILE * np.int64(mover["cell_x"]), TILE * np.int64(mover["cell_y"])
     if 1e-6 < mover["x"] - left < TILE - 1e-6 and 1e-6 < mover["y"] - top < TILE - 1e-6:
         return  # clearly inside the old cell
@@ -101,7 +101,7 @@ def _reregister(ninja, mover):
 
 @inlined
 def _along(body, axis):
-    """x or y of a record."""
+    """Coordinate of a record along an axis: x for axis 0, y for axis 1."""
     return body["y"] if axis else body["x"]
 
 
@@ -119,7 +119,7 @@ def _advance(ninja, mover, axis, sign, step, face, half, entities, world, level)
 
     sign: sign of the step.
     face: px along the axis from the centre to the face that edges stop.
-    half: half of its width across the axis, in px.
+    half: half of the thwump's width across the axis, in px.
     """
     along, across = _along(mover, axis), _along(mover, 1 - axis)
     cell = half_cell(along + face)
@@ -134,7 +134,7 @@ def _advance(ninja, mover, axis, sign, step, face, half, entities, world, level)
 
 @kernel
 def move_all(ninja, entities, movers, world, level):
-    """Run the move pass."""
+    """Run the move pass of all movers, then apply the boost pads."""
     record = world.level[level]
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         mover = movers[m]
@@ -207,7 +207,7 @@ def _step_y(direction):
 
 @inlined
 def _speed_of(drone):
-    """Speed in px per frame."""
+    """Speed of a drone in px per frame."""
     kind = drone["type"]
     if kind == kinds.ZAP_DRONE:
         return ZAP_SPEED
@@ -249,7 +249,7 @@ def _move_drone(ninja, mover, entities, world, level):
 
 @kernel
 def _leave(drone, direction, rest):
-    """Start from a point of the grid to the next one, moving by ``rest`` px in this frame."""
+    """Send a drone from a point of its grid towards the next one; move it by ``rest`` px in this frame."""
     step = MINI_STEP if drone["type"] == kinds.MINI_DRONE else ZAP_STEP
     ux, uy = _step_x(direction), _step_y(direction)
     x, y = drone["x"], drone["y"]
@@ -269,7 +269,7 @@ def _drone_passes(drone, direction, entities, world, level):
 
 @merged
 def _chases(ninja, mover, entities, world, level):
-    """Return True if a chaser at a point of its grid continues or begins a chase, with its direction set (section 8.1).
+    """Return True if a chaser at a point of its grid continues or begins a chase; set its direction (section 8.1).
 
     A blocked chase ends; then the chaser looks left, ahead and right for the ninja.
     """
@@ -389,7 +389,7 @@ def _think_thwump(ninja, mover, entities, world, level):
 def _boost(ninja, pad, x, y):
     dx, dy = ninja["x"] - x, ninja["y"] - y
     reach = BOOST_RADIUS + RADIUS
-    is_near = abs(dx) < reach and abs(dy) < reach  # saves the root for all others
+    is_near = abs(dx) < reach and abs(dy) < reach  # avoids the square root for distant pads
     if not is_near or not is_valid_target(ninja) or not math.sqrt(dx * dx + dy * dy) < reach:
         pad["clock"] = 0
         return
@@ -451,9 +451,12 @@ def _ball_velocity(ninja, ball):
 
 @merged
 def _move_ball(x, y, vx, vy, entities, world, level):
-    """Sweep a ball along its move and push it out of surfaces: (x, y, sum of normals in x, in y, MOVED ... STUCK)."""
+    """Sweep a ball along its move and push it out of surfaces.
+
+    Returns (x, y, sum of the normals' x, sum of their y, MOVED, HALTED or STUCK).
+    """
     if world.near[level, cell_at(x, y)] & NEAR_SEGMENTS == 0 and abs(vx) < BALL_FREE_STEP and abs(vy) < BALL_FREE_STEP:
-        return x + 1.0 * vx, y + 1.0 * vy, 0.0, 0.0, MOVED  # no segment within a cell's width
+        return x + 1.0 * vx, y + 1.0 * vy, 0.0, 0.0, MOVED  # no segment in the 3 x 3 cells around the ball
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     x, y, found = sweep_to(x, y, vx, vy, BALL_SWEEP, BALL_BODY, segments, cell_start, first, entities)
     sum_x, sum_y = 0.0, 0.0
@@ -485,7 +488,7 @@ def _move_ball(x, y, vx, vy, entities, world, level):
 
 @merged
 def _part_balls(m, movers, world, level):
-    """Push this ball and the later balls that it overlaps apart."""
+    """Push ball m and each ball after it in ``movers`` that overlaps it apart."""
     record = world.level[level]
     count = record["mover_end"] - record["mover_first"]
     number = 0
@@ -530,7 +533,7 @@ def _think_shove(ninja, mover, home, entities, world, level):
 
 @kernel
 def _travel(ninja, mover, speed, entities, world, level):
-    """Move along the push, or against it if the speed is negative; begin to return if the path is blocked."""
+    """Move along the triggered face's normal, or against it if the speed is negative; if blocked, begin to return."""
     axis = 0 if mover["push_y"] == 0 else 1
     push = np.int64(mover["push_y"] if axis else mover["push_x"])
     sign = push if speed > 0.0 else -push

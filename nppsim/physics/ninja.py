@@ -27,20 +27,20 @@ from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 
 SUBSTEPS = 4  # rounds of contacts per frame
 NO_CELLS = (0.0, 0.0, 0.0, 0.0)  # placeholder for a result of ``cells_around``, before the first query
-SWEEP_RADIUS = 5.0  # px; the circle that is swept along the move
+SWEEP_RADIUS = 5.0  # px, radius of the circle that is swept along the move
 MAX_PUSHES = 32  # greatest number of pushes out of surfaces per substep
-LEAST_PUSH = 1e-7  # px; a smaller depth is no overlap
+LEAST_PUSH = 1e-7  # px; a smaller depth does not count as overlap
 CLEARLY_LESS = 1e-8  # px; below LEAST_PUSH by more than any rounding error
 SAME_X = 1e-7  # px; a surface point whose x differs by at most this is straight above or below the centre
-FREE_STEP = 14.0  # px along an axis; a shorter move from a cell without segments around it meets no segment
-SMALL_STEP = 3.0  # px along an axis; a shorter sweep to a settled position hits nothing
+FREE_STEP = 14.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells around the end are empty
+SMALL_STEP = 3.0  # px along an axis; a shorter sweep to a settled position (see ``collide``) hits nothing
 WALL_REACH = 10.1  # px; the centre of a ninja at a wall is at most this far from it
 LEVEL_WITH = 1e-5  # px; the nearest point of a wall is less than this above or below the centre
 CRUSH_RATIO = 0.05  # the ninja dies if |sum of pushes| / (sum of their lengths) is below this
 STILL = 0.1  # px per frame along the floor; a ninja that is slower and does not run stands
 
 
-# Most surfaces are horizontal or vertical.  Then neither the root nor the quotient is needed: both would be exact.
+# At horizontal surfaces, x is 0.  Then neither the square root nor the quotient is computed: both would be exact.
 @inlined
 def length_of(x, y):
     """Return sqrt(x^2 + y^2).  The vector is 0, or long enough that its square does not underflow to 0."""
@@ -66,13 +66,13 @@ def _end(ninja, state):
 
 @kernel
 def kill(ninja):
-    """Start dying, from any cause."""
+    """Start the ninja's death, from any cause."""
     _end(ninja, s.DYING)
 
 
 @kernel
 def win(ninja):
-    """Start celebrating."""
+    """Start the ninja's celebration of reaching the exit."""
     _end(ninja, s.CELEBRATING)
 
 
@@ -122,7 +122,7 @@ def integrate(ninja):
 # The shortcuts do not change the result in any bit:
 # * Neither blocks, segments nor one-ways are near: only the rounding of the sweep is left to compute (``_fly``).
 # * Settled: the last substep has shown that no surface pushes the ninja at its position, so the next one skips the query.
-# * Fixed point: a substep that changed nothing would repeat itself.
+# * Fixed point: after a substep that changed nothing, the remaining ones would change nothing either.
 # * No wall: no segment of the cells that were searched is level with the ninja and within reach.
 @kernel
 def collide(ninja, entities, movers, world, level):
@@ -135,7 +135,7 @@ def collide(ninja, entities, movers, world, level):
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     has_bodies = world.level[level]["blocks"] or world.level[level]["one_ways"]
     near = world.near[level]
-    blocks, checked_x, checked_y = False, x, y  # True if blocks are near, and the position of this check
+    blocks, checked_x, checked_y = False, x, y  # True if blocks are near; position of the last check
     if has_bodies:
         ninja["crushable"] = 0
         ninja["crush_x"], ninja["crush_y"], ninja["crush_length"] = 0.0, 0.0, 0.0
@@ -189,7 +189,8 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
     """Push the ninja out of the surfaces that it overlaps, nearest first.
 
     found: result of ``nearest_surface`` at (x, y).
-    Returns (x, y, vx, vy, number of pushes, settled, searched, no_wall); the last three are those of ``collide``.
+    Returns (x, y, vx, vy, number of pushes, settled, searched, no_wall); the last three are the
+    variables of ``collide``.
     """
     settled, searched, no_wall, pushes = False, NO_CELLS, False, 0
     for _ in range(MAX_PUSHES):
@@ -234,7 +235,7 @@ def _rules_out_wall(depth, beside):
 
 @kernel
 def wall_beside(ninja, segments, cell_start, first, near, entities):
-    """Return the normal's x of the first wall within reach in the order of section 4.1; 0.0 if there is none (6.5 B)."""
+    """Return the normal's x of the first wall within reach in the order of section 4.1, or 0.0 (section 6.5 B)."""
     x, y = ninja["x"], ninja["y"]
     if near[cell_at(x, y)] & s.NEAR_SEGMENTS == 0:
         return 0.0
@@ -294,7 +295,7 @@ def settle_contacts(ninja, wall):
 
 @kernel
 def _impact(ninja, nx, ny):
-    """Kill the ninja if its velocity before the contacts was too fast into a surface with normal (nx, ny)."""
+    """Kill the ninja if its velocity before the contacts was too high towards a surface with normal (nx, ny)."""
     if ninja["state"] != s.CELEBRATING:
         speed = -(nx * ninja["free_vx"] + ny * ninja["free_vy"])
         if speed > s.IMPACT_SPEED - s.IMPACT_EASE * abs(ny):
@@ -304,13 +305,13 @@ def _impact(ninja, nx, ny):
 
 @kernel
 def _advance(buffer, last):
-    """Return the next value of a buffer, which counts up to ``last`` + 1 and then becomes -1, inactive."""
+    """Return the next value of a counter of frames, which counts up to ``last`` + 1 and then becomes -1, inactive."""
     return buffer + 1 if 0 <= buffer <= last else -1
 
 
 @kernel
 def control(ninja, h, j):
-    """Apply inputs: running, friction, jumps and wall slides (section 6.6).  h: -1, 0 or +1 (right); j: 1 with jump."""
+    """Apply inputs: running, friction, jumps and wall slides (section 6.6).  h: -1, 0 or +1 (right); j: 1 for jump."""
     press = j == 1 and ninja["jump_held"] == 0
     ninja["jump_held"] = j
 

@@ -1,4 +1,4 @@
-"""Rules of the game that no recording has decided (docs/physics.md, section 8.5).
+"""Rules of the game that the known recordings leave undecided (docs/physics.md, section 8.5).
 
     bank = LevelBank(levels, rules=Rules(fast_lasers=True))
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 from nppsim.levels import kinds
 
-# Bits of a level's ``rules`` in the bank.
+# Bits of the field ``rules`` of a level in the bank.
 FAST_LASERS, ROCKETS_TURN_BACK, OPEN_DOORS_BLOCK = 1, 2, 4
 
 
@@ -41,7 +41,7 @@ DEFAULT_RULES = Rules()
 
 
 def variants(types: Collection[int]) -> dict[str, Rules]:
-    """Return the variants that can matter on a level with these entity types, by the name of the rule that differs."""
+    """Return the variants that can matter on a level with these entity types, by the name of the changed rule."""
     present = set(types)
     shooters = bool(present & {*kinds.TURRETS, *kinds.SHOOTING_DRONES})
     matters = {
