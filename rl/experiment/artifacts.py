@@ -56,16 +56,16 @@ BC_POLICY = f"pretrain/clone{checkpoint.SUFFIX}"
 DISTILLED_POLICY = f"pretrain/taught{checkpoint.SUFFIX}"
 SUMMARY = "summary.txt"  # written last, so it marks a complete experiment
 LIBRARIES = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py", "tensorboard")
-_MAX_FINISHED_BYTES = 1 << 30  # inputs of a million episodes
+_MAX_FINISHED_BYTES = 1 << 30  # size limit of finished.json, which contains the inputs of up to a million episodes
 _REMEDY = "restore the file, or remove it to compute its content again"
 _SIZES = ("num_envs", "rollout_length", "minibatch_size", "epochs", "torch_threads", "simulator_threads")
-_PLAN: dict = {"settings": {name: {} for name in (*_SIZES, "precision", "device")}}  # shapes of JSON values
+_PLAN: dict = {"settings": {name: {} for name in (*_SIZES, "precision", "device")}}  # as for ``mismatch``
 _EPISODE = {"inputs": str, **dict.fromkeys(("level_index", "decisions", "gold"), int)}
 _LENGTH = ("ppo.total_timesteps", "ppo.time_budget_minutes")
 
 
 class ResumeError(UserError, RuntimeError):
-    """A run cannot be resumed."""
+    """A run cannot be resumed, because a stored file is damaged or the hardware plan no longer applies."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def read_object(path: Path) -> dict[str, Any]:
 def _decoded(kind: Any, plain: object, path: Path) -> Any:
     try:
         return from_plain(kind, plain)
-    except ValueError as error:  # PlainError, or an error of the class
+    except ValueError as error:  # PlainError, or a ValueError of the class's constructor
         raise _unreadable(path, error) from error
 
 
@@ -94,15 +94,15 @@ def _unreadable(path: Path, error: Exception) -> ResumeError:
 
 
 def save_plan(folder: Path, plan: hardware.Plan, plan_request: hardware.PlanRequest) -> None:
-    """Store the plan of a run and its request."""
+    """Store the hardware plan of a run, and the request from which it was made."""
     write_json(folder / PLAN_FILE, {"wishes": asdict(plan_request), "plan": asdict(plan)})
 
 
 def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan | None:
-    """Return the stored plan of a run, or None.
+    """Return the stored hardware plan of a run, or None if the run has none yet.
 
-    plan_request: current request, which may differ from the stored one in the number of decisions and the evaluator.
-    Raises ResumeError for other differences, and if the plan needs a GPU but there is none.
+    plan_request: current request; only its number of decisions and its evaluator may differ from the stored request.
+    Raises ResumeError for other differences, and if the plan needs a GPU but this machine has none.
     """
     path = folder / PLAN_FILE
     stored = read_object(path)
@@ -122,8 +122,8 @@ def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan
 
 
 DEFAULT, GIVEN, PLANNED = "default", "command line", "hardware plan"  # sources of a setting
-_PLAN_SOURCES = {"flag": GIVEN, "default": PLANNED}  # source in the plan -> source in run.json
-_PLAN_NAMES = {"precision": "mixed_precision"}  # name in the plan -> name in the configuration
+_PLAN_SOURCES = {"flag": GIVEN, "default": PLANNED}  # source in the hardware plan -> source in run.json
+_PLAN_NAMES = {"precision": "mixed_precision"}  # name in the hardware plan -> name in the configuration
 
 
 def settings_with_sources(
@@ -131,7 +131,7 @@ def settings_with_sources(
 ) -> dict[str, dict[str, Any]]:
     """Return dotted name -> {"value", "source"} of every setting, and of the plan's values ("plan.NAME"), for run.json.
 
-    settings: PPO settings with the plan's values for None.
+    settings: PPO settings, with values from the hardware plan instead of None.
     If no source was recorded, default values have the source "default", and others "command line".
     """
     found, plain = {}, config.to_dict()
@@ -160,13 +160,14 @@ def settings_with_sources(
 
 @dataclass(frozen=True)
 class PretrainedPolicy:
-    """A BC policy and its training.
+    """A BC policy and the data of its training.
 
+    statistics: statistics of the observations, for the normaliser.
     result: result of imitation.
-    probe: held-out observations, key -> [rows, ...], on which the BC policy and PPO's policy must agree.
-    runs: level fingerprint -> actions int8[n] of its shortest demonstration.
-    distillation_s: seconds of distillation.
-    spent_before: seconds of training in earlier processes of a resumed run.
+    probe: held-out observations, key -> [rows, ...], on which the BC policy is compared with PPO's initial policy.
+    runs: level fingerprint -> actions int8[n] of the level's shortest demonstration.
+    distillation_s: seconds of distillation, 0 without distillation.
+    spent_before: seconds of imitation and distillation in earlier processes of a resumed run.
     """
 
     policy: NppPolicy
@@ -181,7 +182,7 @@ class PretrainedPolicy:
 def save_pretrained(
     folder: Path, pretrained: PretrainedPolicy, frame_skip: int, config: Mapping, name: str = BC_POLICY
 ) -> None:
-    """Store a BC policy.  name: BC_POLICY or DISTILLED_POLICY."""
+    """Store a BC policy in a run's folder.  name: BC_POLICY or DISTILLED_POLICY."""
     training = {
         "result": pretrained.result.as_dict(),
         "probe": pretrained.probe,
@@ -192,10 +193,10 @@ def save_pretrained(
 
 
 def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_POLICY) -> PretrainedPolicy | None:
-    """Load a stored BC policy, or return None without a file.
+    """Load a stored BC policy, or return None if the file does not exist.
 
     name: BC_POLICY or DISTILLED_POLICY.
-    Raises CheckpointError for a damaged file or another frame skip.
+    Raises CheckpointError for a damaged file, or a policy with another frame skip.
     """
     path = folder / name
     if not path.is_file():
@@ -231,13 +232,16 @@ class RunRecord:
     """Result of one training.
 
     architecture, pretrained, label, title, seed, folder: as in ``Job``.
-    played: method ("random", "bc", "ppo") -> episodes of the final evaluation, [] if skipped.
-    cloning, transfer: results of imitation and of the weight transfer; None without.
-    speed: as in results.json.
+    played: method ("random", "bc", "ppo") -> episodes of the final evaluation, [] if not evaluated.
+    cloning: result of imitation, None without imitation.
+    transfer: result of the weight transfer to PPO's policy, None without initial weights.
+    speed: content of "speed" in results.json.
+    plan: hardware plan.
+    films: films of PPO's episodes in the final evaluation.
     events: evaluations, stage changes and the like, for the report.
-    wall_time_s: seconds of the training, including earlier processes.
-    curriculum: strategy, counts and success by category.
-    settings: dotted name -> {"value", "source"}.
+    wall_time_s: seconds of the training, including those in earlier processes of a resumed run.
+    curriculum: summary of the level sampler: strategy, counts and success by category.
+    settings: dotted name -> {"value", "source"} of all settings.
     """
 
     architecture: str
@@ -259,34 +263,34 @@ class RunRecord:
 
     @property
     def delivered(self) -> str:
-        """Description of the policy that was selected on the dev levels; "" without selection."""
+        """Description of the delivered policy, which was selected on the dev levels; "" without selection."""
         return next((event["delivered"] for event in self.events if "delivered" in event), "")
 
     @cached_property
     def results(self) -> dict[str, dict[str, Stats] | None]:
-        """Method -> statistics per category on the test levels, None if skipped."""
+        """Method -> statistics per category on the test levels, None if the method was not evaluated."""
         return {
             method: by_category_and_support(episodes) if episodes else None for method, episodes in self.played.items()
         }
 
     @cached_property
     def wins(self) -> dict[str, LevelWins]:
-        """Method -> wins on each test level, for evaluated methods."""
+        """Method -> wins on each test level; methods that were not evaluated are absent."""
         return {method: LevelWins.count(episodes) for method, episodes in self.played.items() if episodes}
 
     @cached_property
     def checklist(self) -> list[Item]:
-        """Criteria of successful training and their verdicts."""
+        """Criteria of successful training, and for each whether this training meets it."""
         return checklist(self.folder)
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
-        """PPO against the BC policy and random play, paired by level."""
+        """Comparisons of PPO with the BC policy and with random play, paired by level."""
         return _against_baselines(self.title, [self])
 
 
 def save_run(record: RunRecord) -> None:
-    """Store the record of a finished training."""
+    """Store the record of a finished training in finished.json."""
     plain = asdict(replace(record, played={}))
     del plain["folder"]
     episodes = {method: [_encode_episode(episode) for episode in played] for method, played in record.played.items()}
@@ -294,7 +298,11 @@ def save_run(record: RunRecord) -> None:
 
 
 def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
-    """Return the record of a finished training, or None.  levels: test levels in their order."""
+    """Return the record of a finished training, or None if it is unfinished.
+
+    levels: test levels in the order of the final evaluation.
+    Raises ResumeError for a damaged file or changed levels.
+    """
     path = folder / FINISHED_FILE
     plain = read_object(path)
     if not plain:
@@ -315,7 +323,7 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
 
 
 def _encode_episode(episode: EpisodeRecord) -> dict[str, Any]:
-    left_out = ("level", "commands", "memory")  # the last two are for films only
+    left_out = ("level", "commands", "memory")  # only films use commands and memory
     plain = {one.name: getattr(episode, one.name) for one in fields(episode) if one.name not in left_out}
     return plain | {
         "level": episode.level.fingerprint,
@@ -336,7 +344,7 @@ def _decode_episode(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRec
 
 
 def is_extended(folder: Path, ppo: PPOConfig) -> bool:
-    """Return True if PPO is finished, and its limit of decisions or minutes was raised and neither was lowered."""
+    """Return True if PPO is finished, but its limit of decisions or of minutes was raised and neither limit was lowered."""
     if not any(path.is_file() for path in _ends(folder)):
         return False
     begun = read_object(folder / RUN_FILE)
@@ -366,10 +374,10 @@ def _ends(folder: Path) -> tuple[Path, Path]:
 class ExperimentRecord:
     """An experiment and its finished trainings, from which the experiment's files are made.
 
-    machine: description.
+    machine: description of the hardware.
     versions: versions of Python, libraries and sources.
     fingerprints: dataset -> digest of its levels.
-    audit: returns of winning, time-out and dying per category.
+    audit: discounted returns of winning, time-out and dying, one row per category of levels.
     circumstances: host, environment and command of the process.
     resumed: one entry per resume: "at", "overrides" (name -> [before, after]), "machine", "versions" and circumstances.
     """
@@ -390,7 +398,7 @@ class ExperimentRecord:
 
     @property
     def groups(self) -> dict[str, list[RunRecord]]:
-        """Label -> its trainings, one per seed."""
+        """Label (architecture and condition) -> trainings with this label, one per seed."""
         groups: dict[str, list[RunRecord]] = {}
         for run in self.runs:
             groups.setdefault(run.label, []).append(run)
@@ -398,7 +406,7 @@ class ExperimentRecord:
 
     @property
     def all_seeds(self) -> dict[str, dict[str, dict[str, Stats] | None]]:
-        """Label -> results over all seeds, for labels with several seeds."""
+        """Label -> method -> statistics per category over all seeds, for labels with several seeds."""
         return {
             label: {
                 method: by_category_and_support(*(run.played[method] for run in runs))
@@ -414,8 +422,8 @@ class ExperimentRecord:
     def comparisons(self) -> list[Comparison]:
         """Comparisons over all seeds: between architectures, between conditions, and between methods.
 
-        Two labels are compared if they differ in either architecture or condition.  PPO is compared with the BC policy and
-        random play for labels with several seeds.
+        Two labels are compared if they differ in architecture or in condition, but not in both.  For labels with several
+        seeds, PPO is compared with the BC policy and random play.
         """
         several = {label: runs for label, runs in self.groups.items() if len(runs) > 1}
         found = [one for label, runs in several.items() for one in _against_baselines(label, runs)]
@@ -426,7 +434,7 @@ class ExperimentRecord:
 
 
 def _against_baselines(name: str, runs: Sequence[RunRecord]) -> list[Comparison]:
-    """Compare PPO with the BC policy and random play, over trainings of one label."""
+    """Compare PPO with the BC policy and random play, over trainings of one label.  name: label or title, for messages."""
     return [
         compare(f"{name} {METHODS['ppo']}", METHODS[method], _over(runs, "ppo"), _over(runs, method))
         for method in ("bc", "random")
@@ -435,7 +443,7 @@ def _against_baselines(name: str, runs: Sequence[RunRecord]) -> list[Comparison]
 
 
 def _between(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> list[Comparison]:
-    """Compare PPO of two labels over their common seeds."""
+    """Compare the PPO policies of two labels over their common seeds; [] without a common seed."""
     sides = [{run.seed: run for run in runs if "ppo" in run.wins} for runs in (first, second)]
     seeds = [seed for seed in sides[0] if seed in sides[1]]
     if not seeds:
@@ -449,7 +457,7 @@ def _over(runs: Sequence[RunRecord], method: str) -> LevelWins:
 
 
 def versions() -> dict[str, str]:
-    """Return versions of Python, libraries, and the sources if they are a git checkout."""
+    """Return the versions of Python and libraries, and the git state of the sources if they are a git checkout."""
     return {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()} | git_state()
 
 
@@ -460,7 +468,7 @@ def circumstances() -> dict[str, object]:
 
 
 def write_experiment(record: ExperimentRecord, folder: Path) -> None:
-    """Write all files of the record; before the first finished training only config.json."""
+    """Write the experiment's files except summary.txt; before the first finished training, write only config.json."""
     write_json(folder / "config.json", config_view(record))
     if not record.runs:
         return

@@ -24,21 +24,21 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.policy.architectures import Architecture
 from rl.ppo.vec_env import BatchVecEnv
 
-RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics without demonstrations
+RANDOM_PLAY_DECISIONS = 20_000  # decisions from which the normaliser's statistics are computed without demonstrations
 Log = Callable[[str], None]  # receives messages
 Pairs = list[tuple[Level, str]]  # levels with categories
 
 
 @dataclass(frozen=True)
 class Data:
-    """Levels of an experiment.  No level or its mirror image is in two lists, except with --single-level.
+    """Levels of an experiment.  The lists share neither levels nor mirror images of levels, except with --single-level.
 
     train: training levels.
     dev: levels of evaluations during training, on which policies are selected.
     test: levels of the final evaluation only.
     bank: compiled training levels.
     families: fingerprint of a training level -> generator family, "" if it was not generated.
-    folders: "train: FOLDER" etc. -> digest of its levels, if a list comes from several folders.
+    folders: "train: FOLDER" etc. -> digest of the folder's levels, for each list that comes from several folders.
     """
 
     train: Pairs
@@ -58,7 +58,7 @@ class Data:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Dataset or folder -> digest of its levels, independent of their order."""
+        """Name of a list ("train", "dev", "test") or folder -> digest of its levels, which does not depend on their order."""
         lists = {"train": self.train, "dev": self.dev, "test": self.test}
         digests = {name: _digest(level.fingerprint for level, _ in pairs) for name, pairs in lists.items()}
         return digests | dict(self.folders)
@@ -69,7 +69,7 @@ def _digest(fingerprints: Iterable[str]) -> str:
 
 
 def load_data(config: ExperimentConfig, log: Log) -> Data:
-    """Read and compile the levels; LevelError or LevelSetError for unusable ones."""
+    """Read the levels and compile those for training; LevelError or LevelSetError for unusable levels."""
     if config.single_level is not None:
         level = Level.load(config.single_level)
         for odd in oddities([level]):
@@ -80,7 +80,7 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     given = {"train": config.train_dataset, "dev": config.dev_dataset, "test": config.test_dataset}
     bad: list[str] = []
     sets = {name: [readable(LevelSet.at(place), bad) for place in places] for name, places in given.items()}
-    if bad and not skip:  # the message shall name all bad levels
+    if bad and not skip:  # so that the message of ``leave_out`` names all bad levels
         bad += without_path(LevelBank([level for one in sets["train"] for level in one]))
     leave_out(bad, skip, log)
     check_disjoint(*sets.values())
@@ -108,11 +108,11 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         for place, one in zip(given[name], split, strict=True)
     }
     entries = [(one.fingerprint(i), entry.generator) for one in sets["train"] for i, entry in enumerate(one.entries)]
-    return Data(train, dev, test, bank, dict(reversed(entries)), folders)  # duplicates: the first entry counts
+    return Data(train, dev, test, bank, dict(reversed(entries)), folders)  # of duplicates, the first counts
 
 
 def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
-    """Return the set without unreadable levels, and add their errors to ``bad``; LevelSetError if all are unreadable."""
+    """Return the set without unreadable levels; LevelSetError if all are unreadable.  bad: receives their error messages."""
     good, errors = [], []
     for i, entry in enumerate(levels.entries):
         try:
@@ -128,7 +128,7 @@ def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
 
 
 def leave_out(bad: Sequence[str], skip: bool, log: Log) -> None:
-    """Log the errors of unusable levels, or raise them as a LevelSetError unless ``skip``."""
+    """Log the error messages ``bad`` of unusable levels if ``skip``, otherwise raise a LevelSetError that lists them."""
     if bad and not skip:
         advice = "fix or remove them, or leave them out with --skip-bad-levels"
         raise LevelSetError(f"{len(bad)} levels cannot be used: {'; '.join(bad)}; {advice}")
@@ -143,7 +143,7 @@ def without_path(bank: LevelBank) -> list[str]:
 
 
 def _with_path(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pairs, LevelBank]:
-    """Return the training levels with a path from the start to the exit, and their bank."""
+    """Return the training levels with a path from the start to the exit, and the bank of these levels."""
     lost = without_path(bank)
     if not lost:
         return train, bank
@@ -158,12 +158,12 @@ def _with_path(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pai
 def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = False) -> Pairs:
     """Return the levels of all sets with their categories, and log oddities and omitted levels.
 
-    Duplicates are omitted, and without ``allow_unsupported`` also levels with unsupported entities.
+    Duplicate levels are omitted; levels with unsupported entities also, unless ``allow_unsupported``.
     Raises LevelSetError if no level is left.
     """
     pairs: Pairs = []
     unsupported: list[Level] = []
-    first: dict[str, Path] = {}  # fingerprint -> file
+    first: dict[str, Path] = {}  # fingerprint of a level -> first file that contains the level
     for levels in sets:
         twice = []
         for i, entry in enumerate(levels.entries):
@@ -192,8 +192,8 @@ def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = Fals
 def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
     """Split levels into training and dev levels.
 
-    Of each category, DEV_SHARE (rounded up), but at most DEV_LEVELS and never all, become dev levels: those with the
-    lowest fingerprints.  A level and its mirror image stay together.
+    In each category, the levels with the lowest fingerprints become dev levels: a share of DEV_SHARE (rounded up), but at
+    most DEV_LEVELS levels and never all.  A level and its mirror image stay together.
     """
     contents = [symmetric_fingerprint(level) for level, _ in train]
     of_category: dict[str, set[str]] = {}
@@ -210,7 +210,7 @@ def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
 
 
 def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward.AuditRow]:
-    """Return the returns of winning, time-out and dying per category; warn if their order is wrong."""
+    """Return the discounted returns of winning, time-out and dying per category; log problems with their order."""
     names = np.array(data.train_categories)
     lengths = {name: data.bank.path_length[names == name].tolist() for name in dict.fromkeys(data.train_categories)}
     rows = []
@@ -241,14 +241,14 @@ def _described(row: reward.AuditRow) -> str:
 
 
 class Suites:
-    """Evaluation suites of an experiment, made on first use."""
+    """Evaluation suites of an experiment.  Each is made on first use, and then reused."""
 
     def __init__(self, config: ExperimentConfig, data: Data):
         self.config, self.data = config, data
         self._made: dict[tuple, EvaluationSuite] = {}
 
     def final(self, network: Architecture) -> EvaluationSuite:
-        """Return the suite of the final evaluation, on the test levels, with the network's observations."""
+        """Return the suite of the final evaluation on the test levels, with the network's observations."""
         categories = len({category for _, category in self.data.test})
         return self._get("test", network, self.config.evaluation.episodes_per_category(categories))
 
@@ -272,7 +272,11 @@ class Suites:
 def make_suite(
     config: ExperimentConfig, levels: Pairs, network: Architecture, episodes: int, threads: int | None = None
 ) -> EvaluationSuite:
-    """Make a suite with the network's observations.  episodes: number per category.  threads: number in the simulator."""
+    """Make a suite with the network's observations.
+
+    episodes: number of episodes per category.
+    threads: number of threads of the simulator.
+    """
     return EvaluationSuite(
         levels,
         episodes_per_category=episodes,
@@ -291,8 +295,8 @@ def load_demonstrations(
 ) -> demonstrations.BCDataset:
     """Return the demonstrations as a dataset, from the cache in ``output_dir`` if possible.
 
-    Demonstrations of dev levels that were held out from training are skipped.  Those of other dev and test levels are an
-    error, except with --single-level.
+    Demonstrations of dev levels that were held out from the training levels are skipped.  Demonstrations of levels of a
+    separate dev or test set are an error, except with --single-level.
     """
     settings = demonstrations.DatasetConfig(
         config.frame_skip,

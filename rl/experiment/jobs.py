@@ -24,8 +24,8 @@ class Job:
     label: the architecture, and the condition if the experiment has several.
     title: the label, and the seed if there are several.
     root, folder: folders of the experiment and of this training.
-    doctor: checks of the training, with results in ``doctor.json``.
-    previous_checkpoint: resume from the second newest checkpoint.
+    doctor: runs checks during the training, and writes their results to ``doctor.json``.
+    previous_checkpoint: resume from the second newest checkpoint instead of the newest.
     ranks: processes that train together, of which this is the first.
     """
 
@@ -85,7 +85,10 @@ def make_jobs(
 
 
 def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, seed: int) -> Path:
-    """Return the folder of a training: an existing one, as seeds may have been added when resuming, or the usual one."""
+    """Return the folder of a training: the one where it began, otherwise the usual one.
+
+    The two differ if seeds or conditions were added when the experiment was resumed.
+    """
     parent = root / name / condition if len(config.conditions) > 1 else root / name
     usual = parent / f"seed_{seed}" if len(config.seeds) > 1 else parent
     places = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]

@@ -41,7 +41,10 @@ from rl.seeds import LARGEST_SEED
 
 @dataclass(frozen=True)
 class Job:
-    """Settings of the command.  Those of training, dataset and hardware plan are in the first three fields."""
+    """Settings of the command.
+
+    bc, dataset, plan_request: settings of imitation, of the dataset, and of the hardware plan.
+    """
 
     bc: BCConfig
     dataset: DatasetConfig
@@ -86,7 +89,7 @@ class Job:
 
 
 def run(job: Job) -> None:
-    """Train and evaluate; a KeyboardInterrupt names the file with the best weights so far."""
+    """Train and evaluate a policy; a KeyboardInterrupt names the file with the best weights so far."""
     check_output_folder(job.output_dir, "--output-dir", RUN_BYTES)
     folder = new_folder(job.output_dir / f"pretrain_{job.architecture}_{datetime.now():%Y%m%d_%H%M%S}")
     best = folder / "bc_best.safetensors"
@@ -140,7 +143,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
 
 
 def held_out_suite(job: Job) -> EvaluationSuite:
-    """Make the suite of the levels of --test-dataset."""
+    """Make the evaluation suite of the levels of --test-dataset."""
     return EvaluationSuite(
         joined([LevelSet.at(place) for place in job.test_dataset], print),
         episodes_per_category=job.episodes_per_category,

@@ -293,7 +293,7 @@ def make_agent(training: Training) -> PPO:
 
 
 def transfer_weights(job: Job, pretrained: PretrainedPolicy, agent: PPO) -> TransferReport:
-    """Copy the BC policy's weights to PPO's policy, compare their actions, and set the KL penalty's reference."""
+    """Copy the BC policy's weights to PPO's policy, check that they agree, and set the KL penalty's reference."""
     report = transfer(pretrained.policy.state_dict(), agent.policy, fresh=job.architecture.fresh)
     probe_rows = next(iter(pretrained.probe.values()))
     agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)
