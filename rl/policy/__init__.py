@@ -9,9 +9,9 @@ __all__ = ["NppPolicy", "build_policy"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the policy at first use: the table of architectures can be imported without torch.
+    """Import the policy at first use, so that the table of architectures can be imported without torch.
 
-    Archives of Stable-Baselines3 refer to the class as rl.policy.NppPolicy.
+    The pickles in Stable-Baselines3's archives refer to the class as rl.policy.NppPolicy.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

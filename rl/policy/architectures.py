@@ -16,7 +16,7 @@ from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
 
 SUBTASK_OBSERVATIONS = ("reachability_features", "entity_positions", "switch_states", "hazards")
 HIGH_LEVEL = "commander."  # prefix of the tensor names of the high-level policy
-# Bytes per decision in a rollout: for each number of a recurrent state, and for a subtask.  A subtask has index and age (16),
+# Bytes per decision in a rollout, for each number of a recurrent state, and for a subtask's data: index and age (16),
 # flags for choice and completion (2), five log-probabilities (20), and value, advantage and return (12).
 STATE_BYTES = 4
 SUBTASK_BYTES = 50
@@ -35,7 +35,7 @@ class GraphNetwork:
     kind: "gcn", "gat", "hgt" or "simplified_hgt" (``rl.policy.graph_network``).
     layers: number of message-passing layers.
     width: number of features of a node.
-    heads: number of attention heads, which divide the width; 0 for GCN.
+    heads: number of attention heads, a divisor of the width; 0 for GCN.
     out: number of output features.
     """
 
@@ -78,7 +78,7 @@ class ResidualBlocks:
 class Architecture:
     """Sizes of one network.  A custom network has ``module`` and ``reads``.
 
-    vectors: (keys, layer sizes) of each MLP over float observations; the keys must be neighbours in the layout.
+    vectors: (keys, layer sizes) of each MLP over float observations; the keys must be adjacent in the layout.
     player_frame, global_view, surroundings: output size of the encoder of this uint8 observation; 0: no encoder.
     graph: sizes of the graph network, or None.
     attention: number of heads of the attention over modalities before concatenation; 0: no attention.
@@ -86,8 +86,8 @@ class Architecture:
     module: function that returns a torch.nn.Module in place of encoders and fusion.  The module maps the observations in
         ``reads``, {key: float32[N, *shape]}, to features [N, fusion[-1]].  Vectors are normalised, bytes scaled to 0..1.
     reads: observation keys of the module in any order; () without a module.
-    heads: sizes of the hidden layers of the actor, and of those of the critic.
-    deep: residual blocks of width heads[-1] in place of these hidden layers; None: plain layers.
+    heads: sizes of the hidden layers of the actor; the critic has separate layers of the same sizes.
+    deep: residual blocks of width heads[-1] in place of these hidden layers; None: plain hidden layers.
     stacking: number of frames per observation.
     subtasks: largest number of decisions of a subtask (``rl.policy.subtasks``); 0: no subtasks.
     memory: size of the GRU state (``rl.policy.recurrent``); 0: not recurrent.
@@ -112,7 +112,7 @@ class Architecture:
 
     @property
     def imitated(self) -> "Architecture":
-        """Architecture for imitation: without subtasks, as demonstrations have none."""
+        """Architecture for imitation, without subtasks, as demonstrations contain no subtasks."""
         return replace(self, name=self.name.rpartition("+")[0], subtasks=0) if self.subtasks else self
 
     @property
@@ -245,14 +245,14 @@ ALIASES = {  # names in other pipelines
 _SHIPPED = frozenset(ARCHITECTURES)
 
 
-WITH_SUBTASKS = "subtasks"  # suffix of a name after "+", followed by a number
+WITH_SUBTASKS = "subtasks"  # suffix of an architecture's name after "+", followed by a number
 MOST_DECISIONS = 10_000  # largest number of decisions of a subtask
-WITH_MEMORY = "gru"  # suffix of a name after "+"
+WITH_MEMORY = "gru"  # suffix of an architecture's name after "+"
 MEMORY_SIZE = 64  # size of the GRU state; the GRU then takes a third of the time of the other layers
 
 
 def _decisions(known: Architecture, suffix: str) -> int:
-    """Parse K of +subtasksK.  Raises ValueError for an invalid K, or a network without the observations of subtasks."""
+    """Parse K of +subtasksK.  Raises ValueError for an invalid K, or a network that lacks a SUBTASK_OBSERVATIONS."""
     number = suffix.removeprefix(WITH_SUBTASKS)
     if not (number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MOST_DECISIONS):
         raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MOST_DECISIONS}")
@@ -275,10 +275,10 @@ def get_architecture(name: str) -> Architecture:
     """Look up an architecture by name, with optional suffixes.
 
     ``+visualN-stateM`` stacks N frames of images and M frames of vectors (``nppsim.observe.stacking``).
-    ``+deepN`` has N residual blocks in each head (``ResidualBlocks``).
+    ``+deepN`` replaces the hidden layers of each head by N residual blocks (``ResidualBlocks``).
     ``+gru`` adds a recurrent state (``rl.policy.recurrent``).
     ``+subtasksK`` adds subtasks of at most K decisions (``rl.policy.subtasks``); it excludes ``+gru``.
-    Several suffixes must have this order.  Raises ArchitectureError for an unknown name or an invalid suffix.
+    Several suffixes must be given in this order.  Raises ArchitectureError for an unknown name or an invalid suffix.
     """
     plain, *suffixes = name.split("+")
     if plain not in ARCHITECTURES and plain not in ALIASES:
@@ -294,7 +294,7 @@ def get_architecture(name: str) -> Architecture:
 def _with(known: Architecture, suffix: str, name: str) -> Architecture:
     """Apply one suffix of a name to an architecture."""
     full = f"{known.name}+{suffix}"
-    last = bool(known.memory or known.subtasks)  # nothing may follow
+    last = bool(known.memory or known.subtasks)  # no other suffix may follow
     try:
         if suffix == WITH_MEMORY and not last:
             return replace(known, name=full, memory=_memory_size(known))

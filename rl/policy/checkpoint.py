@@ -101,7 +101,7 @@ def save(
 
 
 def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
-    """Return the content of the file; equal fields have equal bytes."""
+    """Return the content of the file; equal fields give equal bytes."""
     content: dict[str, Any] = {}
     tensors: dict[str, torch.Tensor] = {}
     for name, value in fields.items():

@@ -72,7 +72,7 @@ class GraphBatch:
     valid: bool[N, 16], False for empty slots.
     receivers: int64[E], indices into the flattened ``neighbours``, grouped by neighbour; the backward pass needs them.
     receiver_start: int64[N], index of the first receiver of each node.
-    typed: nodes int64[n] of each type except cells.
+    typed: for each node type except cells, indices int64[n] of the nodes of this type.
     graph: int64[N], index of the graph of each node.
     sizes: float32[G, 1], number of nodes of each graph.
     cell_node: int64[G, 1100], node of each cell of the stage.
@@ -210,7 +210,7 @@ class TransformerLayer(nn.Module):
     Queries, keys and values depend on the node type, attention and messages on the edge type.
     simple: True for edge types without matrices; they only add a score for each head.
     relation: int64[16], edge type of each slot.
-    matrix: int64[16], index of the matrices of each slot.
+    matrix: int64[16], index of the query and of the sum of messages of each slot: its edge type, or 0 if ``simple``.
     """
 
     relation: torch.Tensor
@@ -253,7 +253,8 @@ class TransformerLayer(nn.Module):
 def _block_diagonal(blocks: torch.Tensor) -> torch.Tensor:
     """Put the blocks of all heads on a diagonal, [R, heads, a, b] to [R, heads * a, heads * b].
 
-    One product with the zeros is faster than a product per head, whose results need another order in memory.
+    One matrix product that includes the zeros is faster than a product per head, whose results would have to be
+    reordered in memory.
     """
     apart = torch.eye(blocks.shape[1], device=blocks.device)[:, None, :, None]
     return (blocks[:, :, :, None] * apart).flatten(3).flatten(1, 2)
@@ -322,7 +323,7 @@ class _Encoded:
 
 
 class _Cache:
-    """Graphs that were encoded with some weights and precision.  index: ``graph_state`` -> index of its graph."""
+    """Graphs that were encoded with the same weights and precision.  index: ``graph_state`` -> index of its graph."""
 
     def __init__(self, weights: list[torch.Tensor], precision: torch.dtype):
         self.weights, self.precision = weights, precision
@@ -404,7 +405,7 @@ class GraphEncoder(nn.Module):
     def _encoded(self, states: States) -> tuple[_Encoded, torch.Tensor]:
         """Return encoded graphs and the index of each state among them.
 
-        They come from the cache if no gradient is needed and the cache has all states.
+        The graphs come from the cache if no gradient is needed and the cache contains all states.
         """
         device = self.around.device
         cache = None if torch.is_grad_enabled() else self._valid_cache()

@@ -30,7 +30,7 @@ TOKEN = 64  # number of features of a modality in attention
 CHANNELS = 16  # number of features of an image patch
 PATCHES = {"player_frame": (12, 12), "global_view": (16, 20)}  # patch sizes in pixels, for 7x7 and 11x5 patches
 LEAK = 0.1  # slope of the leaky ReLU; with 0, all 16 features of a patch can be dead
-CONVERTED = 2**19  # number of bytes that a CPU converts to floats together; they fit into its cache
+CONVERTED = 2**19  # number of bytes that a CPU converts to floats together; the floats fit into its cache
 
 
 class ObservationError(UserError, ValueError):
@@ -69,11 +69,11 @@ class NormalizeObservations(nn.Module):
         ends = [(columns, self.places[key].stop) for key, columns in self.columns.items()]
         self.newest = np.concatenate([np.arange(s.start - s.stop, 0) + end for s, end in ends])
         columns = [np.tile(np.arange(s.start, s.stop), stacking.frames(key)) for key, s in self.columns.items()]
-        # For each number of the output, its column of the statistics; None if they are in the same order.
+        # Column of the statistics for each number of the output; None if output and statistics have the same order.
         self.register_buffer(
             "_column", torch.from_numpy(np.concatenate(columns)) if stacked else None, persistent=False
         )
-        # NaN until filled: code that bypasses the check in forward() must not get plausible numbers.
+        # NaN until the statistics are set: code that bypasses the check in forward() must not get plausible numbers.
         for name in ("mean", "std", "divisor"):
             self.register_buffer(name, torch.full((stop,), torch.nan, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
@@ -189,7 +189,7 @@ def patches(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     """Cut images into patches of h rows and w columns: uint8[N, H, W] to uint8[N, H/h, W/w, h*w].
 
     size: (h, w).  h must divide H, w must divide W, and 4 must divide w.
-    Moving four bytes together as one int32 is nine times as fast.
+    Moving four bytes together as one int32 is nine times as fast as moving single bytes.
     """
     n, height, width = image.shape
     h, w = size
@@ -250,7 +250,7 @@ class VectorMLP(nn.Module):
 
 
 def mlp(inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
-    """Return a linear layer and a ReLU for each size."""
+    """Return an MLP with a linear layer and a ReLU for each size."""
     layers = []
     for before, size in pairwise((inputs, *sizes)):
         layers += [nn.Linear(before, size), nn.ReLU()]
@@ -329,7 +329,7 @@ def _head(inputs: int, width: int, blocks: ResidualBlocks) -> nn.Sequential:
 class Encoder(BaseFeaturesExtractor):
     """Network from raw observations to features float[N, fusion[-1]]: normaliser, one branch per modality, and fusion.
 
-    architecture: name in ARCHITECTURES; a string, as archives of Stable-Baselines3 contain it.
+    architecture: name in ARCHITECTURES; a string, as archives of Stable-Baselines3 store it.
     Raises ObservationError if the observation space, or a batch, lacks a key or has a wrong shape or dtype.
     """
 
@@ -339,7 +339,7 @@ class Encoder(BaseFeaturesExtractor):
         self.keys, self.stacking = chosen.observations, chosen.stacking
         check_space(observation_space, self.keys, self.stacking)
         self.normalize = NormalizeObservations(self.keys, self.stacking)
-        self.own = chosen.module() if chosen.module else None  # custom network; checkpoints contain the name
+        self.own = chosen.module() if chosen.module else None  # custom network; ``own`` is part of tensor names
         self.graph: GraphEncoder | None = None
         if self.own is not None:
             return
@@ -441,7 +441,7 @@ def _check(key: str, shape: tuple[int, ...], dtype: str, frames: int) -> None:
     stack = (frames,) if frames > 1 else ()
     # Stable-Baselines3 transposes images; with one channel, this does not change the order in memory.
     channel_first = (1, *spec.shape[:2]) if spec.shape[2:] == (1,) else spec.shape
-    flat = (frames * math.prod(spec.shape),)  # shape in ``nppsim.spaces``
+    flat = (frames * math.prod(spec.shape),)  # shape of the flattened observations of ``nppsim.spaces``
     if shape not in ((*stack, *spec.shape), (*stack, *channel_first), flat):
         hint = f" ({frames} frames: give the environment the network's stacking)" if stack else ""
         raise ObservationError(f"{key} has shape {shape} per observation, expected {(*stack, *spec.shape)}{hint}")

@@ -97,7 +97,7 @@ def check_exportable(policy: NppPolicy) -> None:
 
 
 def example(policy: NppPolicy, rows: int = _EXAMPLES) -> dict[str, np.ndarray]:
-    """Return observations that are zero, {key: array [rows, *shape]}."""
+    """Return observations with all values 0, {key: array [rows, *shape]}."""
     shapes = {key: policy.stacking.shape(key) for key in policy.observations}
     return {key: np.zeros((rows, *shape), layout.SPECS[key].dtype) for key, shape in shapes.items()}
 
@@ -106,8 +106,8 @@ def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
     """Return the content of an ONNX file; it computes in float32, whatever the precision of the policy.
 
     frame_skip: frames per decision during training.
-    Raises ExportError if ONNX cannot express the network or it has no statistics, MissingPackageError without the extra
-    ``onnx``.
+    Raises ExportError if ONNX cannot express the network or the policy has no statistics, and MissingPackageError
+    without the extra ``onnx``.
     """
     needed("onnxscript", "onnx")
     check_exportable(policy)
@@ -252,7 +252,7 @@ def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
 
 
 def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:
-    """Parse the metadata.  Raises ExportError for damaged metadata, another version or another layout."""
+    """Parse the metadata.  Raises ExportError for damaged metadata, another format version or observation layout."""
     if text is None:
         raise ExportError(f"{place}: an ONNX file, but not of this project: {_REMEDY}")
     try:

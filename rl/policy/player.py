@@ -28,7 +28,7 @@ class Player:
 
     policy: any object with a method ``act`` as in NppPolicy.
     commands: int64[N, 2], the active subtasks; None without subtasks.
-    states: float32[N, size], the recurrent states; None without.
+    states: float32[N, size], the recurrent states; None for a feed-forward policy.
     """
 
     commands: np.ndarray | None = None
@@ -128,7 +128,7 @@ class Shipped:
 
     @classmethod
     def of(cls, policy: Any, own: Iterable[str] = ()) -> "Shipped":
-        """Pickle a policy.  own: its plug-ins; their files must have the same paths on all machines."""
+        """Pickle a policy.  own: plug-ins of the policy, whose files must have the same paths on all machines."""
         places = (str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in own)
         return cls(pickle.dumps(policy), tuple(places))
 

@@ -30,8 +30,8 @@ from rl.policy.subtasks import COMMAND, Commander
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
-DEATH_PENALTY = 20.0  # of logits: e^-20, so that such an action is practically never sampled
-ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as small networks spend most time on calls
+DEATH_PENALTY = 20.0  # subtracted from the logit of an action that certainly kills: divides its odds by e^20 or more
+ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as small networks spend most time on launches
 
 
 class NppPolicy(ActorCriticPolicy):
@@ -112,7 +112,7 @@ class NppPolicy(ActorCriticPolicy):
 
     @property
     def precision(self) -> str:
-        """ "float32" or "bf16"; may be changed at any time."""
+        """Precision of the forward pass, "float32" or "bf16"; may be changed at any time."""
         return self._precision
 
     @precision.setter
@@ -161,7 +161,7 @@ class NppPolicy(ActorCriticPolicy):
         """Add sequence structure to observations, for a recurrent policy.
 
         follows: bool[N], True for rows that continue the previous row.
-        states: float32[N, size], recurrent states before the other rows; None: zeros.
+        states: float32[N, size], recurrent states, used before rows that begin a sequence; None: zeros.
         """
         return {**observations, FOLLOWS: follows, **({} if states is None else {MEMORY: states})}
 
@@ -226,13 +226,13 @@ class NppPolicy(ActorCriticPolicy):
         return actions, None if states is None else states.cpu().numpy()
 
     def to_tensors(self, obs: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
-        """Convert the observations that the network reads to tensors on its device.  On the CPU, they share memory."""
+        """Convert the network's observations to tensors on its device.  On the CPU, they share the arrays' memory."""
         check_batch(obs, self.observations, self.stacking)
         device = self.device
         own = [key for key, part in ((COMMAND, self.commander), (MEMORY, self.memory)) if part and key in obs]
         return {key: torch.from_numpy(obs[key]).to(device) for key in (*self.observations, *own)}
 
-    # Methods of ActorCriticPolicy, overridden as they would preprocess observations:
+    # Methods of ActorCriticPolicy, overridden as the originals would preprocess observations:
 
     def forward(self, obs: PyTorchObs, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return actions int64[N], values float32[N, 1] and log-probabilities float32[N]."""
@@ -295,9 +295,10 @@ def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:
 
 
 def death_penalty(foresight: torch.Tensor) -> torch.Tensor:
-    """Return float32[N, 6], what the logits lose of actions after which every look-ahead branch ends in death.
+    """Return float32[N, 6] to subtract from logits, above 0 if every look-ahead branch of an action ends in death.
 
-    The penalty is finite, so that losses and gradients are.  If all actions are such, the latest death has the smallest one.
+    The penalty is finite, so that losses and gradients are finite.  Among such actions, it is smallest for the latest
+    death.
     foresight: float32[N, 6, 4, 11] or [N, 264], raw observations.
     """
     branches = foresight.unflatten(1, (NUM_ACTIONS, -1, len(AHEAD))) if foresight.dim() == 2 else foresight
@@ -308,8 +309,8 @@ def death_penalty(foresight: torch.Tensor) -> torch.Tensor:
 def sample_actions(logits: torch.Tensor, rng: torch.Generator | None = None) -> torch.Tensor:
     """Sample an action for each row of logits float32[N, A] from their softmax; return int64[N].
 
-    Exponential race: if each action draws from Exp(1) and divides by its probability, it has the smallest number with just
-    this probability.
+    Exponential race: each action draws a number from Exp(1), which is divided by the probability of the action.  The
+    probability that an action has the smallest quotient is then the probability of the action.
     """
     race = torch.empty_like(logits).exponential_(generator=rng)
     return (logits - race.log()).argmax(dim=1)

@@ -91,7 +91,7 @@ def unpack(plain: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     except PackingError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, SyntaxError) as error:
-        raise PackingError(f"{type(error).__name__}: {error}") from error  # RuntimeError: also the recursion limit
+        raise PackingError(f"{type(error).__name__}: {error}") from error  # RuntimeError includes RecursionError
     if left:
         raise PackingError(f"nothing refers to the tensor {min(left)}")
     return value

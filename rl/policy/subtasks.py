@@ -10,7 +10,7 @@
 
 The active subtask is the observation COMMAND: int64[N, 2], its index and the number of decisions since it was chosen.  A
 rollout stores it with each decision.  With index NO_SUBTASK, the features are those of the network without subtasks.  Without
-this observation, the network uses the most probable subtask, as at the start of an episode.
+this observation, the network uses the most probable subtask with age 0, as at the start of an episode.
 The conditioning weights are initially zero, so the weights of a policy without subtasks act unchanged.
 
 A subtask ends when it is completed, after ``longest`` decisions, or with its episode.  It is completed when:
@@ -18,7 +18,7 @@ A subtask ends when it is completed, after ``longest`` decisions, or with its ep
     exit_switch   the exit switch is taken
     locked_door   one more of the five observed doors is open than at its start
     exit          the level is won, which ends the episode
-    mine          the path to the exit is shorter by more than the initial distance of the nearest hazard
+    mine          the path to the exit is shorter than at the start by more than the distance of the nearest hazard then
     explore       the ninja is EXPLORED_PX away from its position at the start
 
 Source: Sutton, Precup & Singh 1999 (options).
@@ -37,8 +37,8 @@ SUBTASKS = ("exit_switch", "locked_door", "exit", "mine", "explore")
 EXIT_SWITCH, LOCKED_DOOR, EXIT, MINE, EXPLORE = range(len(SUBTASKS))
 COMMAND = "command"  # key of the observation
 NO_SUBTASK = -1  # index if there is no subtask
-NEAR_PX = 120.0  # unit of the offsets to targets
-EXPLORED_PX = 144.0  # distance that completes ``explore``: six tiles
+NEAR_PX = 120.0  # px, unit of the offsets to targets
+EXPLORED_PX = 144.0  # px, distance that completes ``explore``: six tiles
 PER_SUBTASK = 5  # number of features of a subtask: active, age, offset (2), distance
 HIDDEN = 64
 IMPOSSIBLE = -1e9  # logit of a subtask without a target
@@ -64,7 +64,7 @@ class Commander(nn.Module):
     def __init__(self, features: int, longest: int):
         super().__init__()
         self.longest = longest
-        # not a layer: without a subtask, it is unused and has no gradient
+        # not an nn.Linear: without an active subtask, these weights are unused and have no gradient
         self.condition = nn.Parameter(torch.zeros(features, len(SUBTASKS) * PER_SUBTASK))
         last = nn.Linear(HIDDEN, len(SUBTASKS))
         nn.init.orthogonal_(last.weight, 0.01)  # initially all possible subtasks are equally likely
@@ -93,7 +93,8 @@ class Commander(nn.Module):
 def possible(observations: Observations) -> torch.Tensor:
     """Return bool[N, 5], True for subtasks that have a target.
 
-    These are a switch that is not taken, a closed door, an open exit, and an observed hazard.  Exploring is always possible.
+    The targets are a switch that is not taken, a closed door, an open exit, and an observed hazard.  Exploring is always
+    possible.
     """
     collected = observations["reachability_features"][:, _PATH.switch_collected] > 0
     exists, closed, _ = _doors(observations)
@@ -142,7 +143,7 @@ def command_features(observations: Observations, command: torch.Tensor, longest:
 
 
 def _doors(observations: Observations) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return of the observed doors: exists bool[N, 5], closed bool[N, 5] and switch position float32[N, 5, 2] in px."""
+    """Return exists bool[N, 5], closed bool[N, 5] and switch positions float32[N, 5, 2] in px of the observed doors."""
     doors = observations["switch_states"].unflatten(1, (layout.NUM_DOORS, _DOORS))
     return doors[..., :2].any(dim=2), doors[..., _DOORS - 1] == 0, doors[..., :2]
 
@@ -157,7 +158,7 @@ class Commands:
 
     longest: largest number of decisions of a subtask.
     now: int64[N, 2], the observation COMMAND.
-    begun: [N], ``facts`` at the start of each subtask.
+    begun: [N], result of ``facts`` at the start of each subtask.
     """
 
     def __init__(self, num_envs: int, longest: int):
@@ -199,7 +200,7 @@ class Commands:
 
 
 def facts(obs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the facts [N] that decide on completion, from raw observations [N, ...]."""
+    """Return the quantities [N] that determine completion (fields of _FACTS), from raw observations [N, ...]."""
     path, entities = obs["reachability_features"], obs["entity_positions"]
     doors = obs["switch_states"].reshape(len(path), layout.NUM_DOORS, -1)
     hazard = obs["hazards"].reshape(len(path), *layout.SPECS["hazards"].shape)[:, 0]
@@ -213,7 +214,7 @@ def facts(obs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def is_completed(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """Return bool[N], True for completed subtasks.  begun, now: ``facts`` at the start of the subtask and now."""
+    """Return bool[N], True for completed subtasks.  begun, now: results of ``facts`` then and now."""
     return np.select(
         [subtask == EXIT_SWITCH, subtask == LOCKED_DOOR, subtask == MINE, subtask == EXPLORE],
         [

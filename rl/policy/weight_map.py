@@ -1,7 +1,7 @@
 """Strict transfer of weights between networks.
 
-A policy with a part of the weights would train without an error, but lack pretraining.  So each source tensor must be used,
-and each target tensor must be filled or listed in ``fresh``.
+A policy that received only a part of the weights would train without an error, but lack pretraining.  So each source
+tensor must be used, and each target tensor must be filled or listed in ``fresh``.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -34,7 +34,7 @@ class WeightTransferError(UserError, ValueError):
 class TransferReport:
     """Result of a transfer.
 
-    tensors, values: number of transferred tensors, and of the numbers in them.
+    tensors, values: number of transferred tensors, and number of values in these tensors.
     fresh: names of the target tensors that keep their initial values.
     """
 
