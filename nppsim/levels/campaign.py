@@ -7,8 +7,8 @@ A line is ``$TITLE#HEX#``.  HEX is the level as hexadecimal digits, with the two
     offset 970    for each type of ``RECORD_BYTES``: a big-endian uint16 count, then that many records
     end           4 zero bytes
 
-A record is x, y [, orientation [, mode]].  In records of exits, locked doors and trap doors the last two bytes are the x
-and y of the switch.
+A record consists of the bytes x, y [, orientation [, mode]].  In records of exits, locked doors and trap doors the last
+two bytes are x and y of the switch.
 
     level = Level.load("S.txt#12")                  # or "S.txt#TITLE", "S.txt#S-C-00-02", "GAME_FOLDER#S-C-00-02"
     levels, problems = read_campaign("S.txt")       # problems: errors of damaged lines
@@ -85,8 +85,9 @@ def is_campaign_file(path: str | Path) -> bool:
 def read_campaign(path: str | Path) -> tuple[dict[int, Level], dict[int, LevelError]]:
     """Read all levels of a campaign file.
 
-    Returns the levels and the errors of damaged lines, both by line number.  Numbers start at 0 (``S.txt#0`` is the first
-    line) and include empty lines.  Raises LevelError if the file cannot be read or contains only empty lines.
+    Returns two dictionaries by line number: the levels, and the errors of damaged lines.  Line numbers start at 0
+    (``S.txt#0`` is the first line) and include empty lines.  Raises LevelError if the file cannot be read or contains
+    only empty lines.
     """
     return _levels_of(_lines(path), str(path))
 
@@ -108,7 +109,7 @@ def _levels_of(lines: dict[int, bytes], name: str) -> tuple[dict[int, Level], di
 
 
 def level_numbers(path: str | Path) -> list[int]:
-    """Return the numbers of the non-empty lines of a campaign file.  Raises LevelError."""
+    """Return the numbers of the non-empty lines of a campaign file.  Raises LevelError if there are none."""
     return list(_lines(path))
 
 
@@ -159,7 +160,8 @@ def _has_title_in_any_case(file: Path, number: int, item: str) -> bool:
 def load_level(path: str | Path) -> Level | None:
     """Read the level at a path (see ``locate``); a campaign file with a single level needs no number.
 
-    Returns None for files of other formats.  Raises LevelError.
+    Returns None for files of other formats.  Raises LevelError if the level is missing or damaged, or if the number is
+    missing and the file has several levels.
     """
     place = locate(path)
     if place is None:
@@ -199,8 +201,8 @@ def level_from_line(line: bytes, name: str = "", level_id: str = "") -> Level:
 def to_line(level: Level) -> str:
     """Encode the level as one line of a campaign file, without line break.
 
-    Raises LevelError for a level that would read back differently.  The format cannot store records in another order
-    than the game's, unknown types, doors without switches, or orientations of types that have none.
+    Raises LevelError if decoding the line would not restore the level.  The format cannot store records in another
+    order than the game's, unknown types, doors without switches, or orientations of types that have none.
     """
     name = level.name or "level"
     data = bytearray(_ZEROS) + level.tiles.tobytes()
@@ -254,7 +256,7 @@ def _title(line: bytes) -> str:
 
 
 def _bytes_of(digits: bytes, label: str, offset: int) -> bytes:
-    """Decode hexadecimal digits that are swapped in pairs.  offset: their position in the line, for messages."""
+    """Decode hexadecimal digits that are swapped in pairs.  offset: position of ``digits`` in the line."""
     if len(digits) % 2:
         raise LevelError(
             f"{label}: byte {offset + len(digits)}: {len(digits)} digits, an odd number: the line is cut off or damaged"
@@ -269,7 +271,7 @@ def _bytes_of(digits: bytes, label: str, offset: int) -> bytes:
 
 
 def _records_of(data: bytes, label: str) -> np.ndarray:
-    """Return the records in the order of the map layout: uint8[n, 5]."""
+    """Return the records in the order of the map layout, uint8[n, 5].  data: decoded bytes of one line."""
 
     def cut(what: str) -> LevelError:
         return LevelError(f"{label}: the level's data end at byte {len(data)}, within {what}: the line is cut off")
@@ -302,7 +304,8 @@ def _records_of(data: bytes, label: str) -> np.ndarray:
 def _in_map_layout(kind: int, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return records of one type as (type, x, y, orientation, mode).
 
-    The switch of a door follows this door; the switches of exits follow all exits.
+    The record of a door's switch directly follows that of the door.  The records of all exit switches follow those of
+    all exits.
     """
     if kind not in _SWITCH_OF:
         return [((kind, *row) + (0,) * RECORD_SIZE)[:RECORD_SIZE] for row in rows]

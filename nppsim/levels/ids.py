@@ -1,7 +1,8 @@
 """Ids of the game's levels in the notation of the community, such as ``SI-A-00-00``, ``SU-C-09-02`` and ``?-B-05``.
 
-An id consists of the code of a tab, a row (A to E, or X), a column, and the number within an episode of five levels.  The
-levels of a file are in the order ``S-A-00-00`` to ``S-A-00-04``, ``S-B-00-00``, ..., ``S-E-19-04``; row X comes last.
+An id consists of the code of a tab of the game's level menu, a row (A to E, or X) and a column, which select an episode
+of five levels, and the level's number within the episode.  The levels of a file are in the order ``S-A-00-00`` to
+``S-A-00-04``, ``S-B-00-00``, ..., ``S-E-19-04``; row X comes last.
 The secret tabs have no episodes, so their ids end with the column.
 
     level_id("S", 489, 600)            # "S-C-19-04"
@@ -18,12 +19,12 @@ LAST_ROW = "X"
 
 
 class Tab(NamedTuple):
-    """One tab of the game.
+    """One tab of the game's level menu, e.g. "Intro" or "Legacy"; each tab has one campaign file.
 
     code: first part of the ids.
     levels: number of levels in the tab's file.
     last_row: True if the last sixth of the file is row X.
-    episodes: False for the secret tabs.
+    episodes: True if the levels form episodes; False for the secret tabs.
     """
 
     code: str
@@ -32,7 +33,7 @@ class Tab(NamedTuple):
     episodes: bool = True
 
 
-TABS = {  # by name of the file
+TABS = {  # name of the campaign file without suffix -> tab
     "SI": Tab("SI", 125, last_row=False),
     "S": Tab("S", 600),
     "S2": Tab("SU", 600),
@@ -45,7 +46,7 @@ TABS = {  # by name of the file
 def level_id(file: str, number: int, count: int) -> str:
     """Return the id of line ``number`` (from 0) of a campaign file.
 
-    file: name of the file without suffix.  count: number of its lines.
+    file: name of the file without suffix.  count: number of lines of the file.
     Incomplete files and files that are not in ``TABS`` have ids ``FILE-NUMBER`` with at least three digits.
     """
     tab = TABS.get(file.upper())

@@ -44,7 +44,7 @@ MINES = (MINE, TOGGLE_MINE)
 DOORS = (REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR)
 CLOSED_AT_FIRST = (REGULAR_DOOR, LOCKED_DOOR)
 SWITCH_OF_DOOR = {LOCKED_DOOR: LOCKED_SWITCH, TRAP_DOOR: TRAP_SWITCH}  # the door's next record is its switch
-PAIRED = (EXIT, EXIT_SWITCH, *SWITCH_OF_DOOR, *SWITCH_OF_DOOR.values())  # a door and its switch
+PAIRED = (EXIT, EXIT_SWITCH, *SWITCH_OF_DOOR, *SWITCH_OF_DOOR.values())  # doors that have a switch, and these switches
 SHOOTING_DRONES = (CHAINGUN_DRONE, LASER_DRONE)  # stop to shoot; contact is harmless
 DRONES = (*SHOOTING_DRONES, ZAP_DRONE, CHASER_DRONE, MINI_DRONE)  # their mode byte selects how they turn
 TURRETS = (ROCKET_TURRET, GAUSS_TURRET)  # shoot, but do not move
@@ -52,11 +52,11 @@ BLOCKS = (BOUNCE_BLOCK, THWUMP, SHOVE_THWUMP)  # squares that push the ninja
 ORIENTED = (*DOORS, LAUNCH_PAD, ONE_WAY, *DRONES, THWUMP, LASER)  # use the orientation byte
 ON_THE_GRID = (*DRONES, FLOOR_GUARD, THWUMP, SHOVE_THWUMP)  # move on the half-cell grid
 MOVING = (*DRONES, FLOOR_GUARD, *BLOCKS, EVIL_NINJA, DEATH_BALL)  # change their position
-MOVERS = (EXIT, *MOVING, LASER, *TURRETS)  # have a MOVER record
+MOVERS = (EXIT, *MOVING, LASER, *TURRETS)  # have a record MOVER_DTYPE in the simulator's state (``physics.state``)
 AIMING = (*SHOOTING_DRONES, *TURRETS, LASER)  # have a beam, shots, a crosshair or a rocket
 HAZARDS = (*MINES, *DRONES, FLOOR_GUARD, *TURRETS, THWUMP, EVIL_NINJA, LASER, DEATH_BALL, SHOVE_THWUMP)  # can kill
 # In the game, but not in the reference simulator (docs/physics.md, section 8).
 COMPLETIONS = (CHASER_DRONE, LASER, *SHOOTING_DRONES, *TURRETS, EVIL_NINJA)
 WITHOUT_EFFECT = (27,)  # known to the file format, but not simulated
-# Create entities.  Switches are missing because the record of a door creates both.
+# Types whose records create entities.  Switches are left out: the record of a door or exit also creates its switch.
 CREATING = (*MINES, GOLD, EXIT, *DOORS, LAUNCH_PAD, ONE_WAY, *MOVING, LASER, *TURRETS, BOOST_PAD)

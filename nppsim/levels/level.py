@@ -46,11 +46,12 @@ from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
-_SIZE_FIELDS = 8  # bytes at the start of a map file; the response to the game's level query lacks them
+_SIZE_FIELDS = 8  # bytes at the start of a map file; missing in levels that the game's server returns to a level query
 MAX_TEXT = 1 << 20  # bytes; MAX_RECORDS records as text need less
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
-# Phrases of ``Level.support_notes`` for types in ``kinds.COMPLETIONS`` whose rules do not come from N v2.0.
+# Phrases of ``Level.support_notes`` for types in ``kinds.COMPLETIONS`` whose rules do not come from N v2.0, an earlier
+# version of the game.
 _BEHAVIOUR = {kinds.LASER: "behave partly by guess", kinds.EVIL_NINJA: "behave as community tools describe them"}
 EXACT, MODELLED, UNSUPPORTED = SUPPORT = ("exact", "modelled", "unsupported")  # see ``Level.support``
 
@@ -68,11 +69,11 @@ class Level:
         6 px from the outer corner of the border.  Row 0 is the ninja's spawn; later rows of type 0 create nothing.
         Orientations are reduced modulo 8, modes of drones modulo 4.
     name: used in messages, e.g. the file path.
-    exit_count: 0..255, number of exits that the file states.  The switch of an exit follows it by this many rows.
+    exit_count: 0..255, number of exits that the file states.  An exit's switch is this many rows after the exit.
     ball_count: 0..255, number of death balls that the file states.  COUNTED (also for exit_count): count the records.
     title: at most 128 ASCII characters, stored in the file header.
     id: id of a level from a campaign file, such as "S-C-12-03" (``nppsim.levels.ids``); "" for other levels.
-    warnings: one sentence per kind of unusual data, with the byte offset in the file and the treatment.
+    warnings: one sentence per kind of unusual data: the byte offset in the file, and how the simulator treats the data.
 
     Raises LevelError for wrong shapes, values that are not bytes, and data of another format.
     """
@@ -327,7 +328,7 @@ class Level:
 
 
 def container_suffix(path: str | Path) -> str:
-    """Return the suffix of a file name in lower case; the item of ``SET.h5#7`` or ``S.txt#title`` is ignored.
+    """Return the suffix of a file name in lower case, without "#7" in ``SET.h5#7`` or "#title" in ``S.txt#title``.
 
     ``FOLDER#SI-A-00-00`` has the suffix ".txt", because it refers to the campaign files of the folder.
     """
@@ -338,7 +339,7 @@ def container_suffix(path: str | Path) -> str:
 
 
 def oddities(levels: Iterable[Level], most: int = 5) -> list[str]:
-    """Return lines with the first ``most`` warnings of the levels, and the number of the remaining warnings."""
+    """Return a line for each of the first ``most`` warnings of the levels, and one line that counts the others."""
     warnings = [f"odd: {level.name}: {warning}" for level in levels for warning in level.warnings]
     rest = [f"odd: and {len(warnings) - most} more like these"] if len(warnings) > most else []
     return warnings[:most] + rest
@@ -385,7 +386,7 @@ def mirror(level: Level) -> Level:
 
 
 def symmetric_fingerprint(level: Level) -> str:
-    """Return the smaller of the fingerprints of a level and its mirror image, which have it in common."""
+    """Return the smaller of the fingerprints of a level and of its mirror image: the same string for both levels."""
     return min(level.fingerprint, mirror(level).fingerprint)
 
 
@@ -406,7 +407,7 @@ def _offset(record: int) -> int:
 
 
 def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
-    """Copy ``values`` as uint8; LevelError unless they are integers 0..255."""
+    """Copy ``values`` as uint8; raise LevelError unless they are integers 0..255."""
     array = np.asarray(values)
     if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() > 255)):
         span = f"{array.min()}..{array.max()}" if array.size and array.dtype.kind in "iuf" else "no numbers"
@@ -415,9 +416,10 @@ def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
 
 
 def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: list[str]) -> None:
-    """Warn unless the first record is a spawn; raise LevelError if tile ids are invalid too.
+    """Warn unless the first record is a spawn; raise LevelError if tile ids are invalid in addition.
 
-    The reference simulator uses its position without checking the type, and replays of such damaged levels exist.
+    The reference simulator uses the position of the first record without checking its type.  Replays of levels with
+    such a damaged record exist.
     """
     kind = records[0, TYPE]
     if kind == kinds.NINJA:
@@ -445,7 +447,10 @@ def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
 
 
 def _settled_count(given: int, records: np.ndarray, kind: int, label: str, warnings: list[str]) -> int:
-    """Return ``given``, or the number of records of this type if it is COUNTED; warn if both differ."""
+    """Return ``given``, or the number of records of type ``kind`` if ``given`` is COUNTED.
+
+    Warns if the two numbers differ.
+    """
     counted = int((records[:, TYPE] == kind).sum())
     if given == COUNTED:
         given = counted

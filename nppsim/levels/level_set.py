@@ -39,7 +39,7 @@ FORMAT = "nppsim level set"
 VERSION = 1
 UNCATEGORISED = "uncategorised"
 SINGLE = "single"  # category of a single level file
-# Suffixes of files that are not levels, in a folder without index.
+# Suffixes of files that are skipped in a folder without index.  Campaign files (.txt) are not skipped.
 _NOT_LEVELS = {".json", ".md", ".txt", ".tmp", ".html", ".png", ".mp4"}
 
 
@@ -96,7 +96,10 @@ class LevelSet(Sequence[Level]):
 
     @classmethod
     def at(cls, place: str | Path) -> "LevelSet":
-        """Open a folder, a campaign file, or a single level (also a ``.replay`` or ``S.txt#12``) of category ``SINGLE``."""
+        """Open a folder, a campaign file, or a single level (also ``.replay`` or ``S.txt#12``) as a set of one level.
+
+        The category of a single level is ``SINGLE``.  Raises LevelSetError.
+        """
         try:
             if campaign.is_campaign_file(place):
                 return cls(Path(place).parent, _campaign_entries(Path(place), Path(place).stem))
@@ -140,7 +143,7 @@ class LevelSet(Sequence[Level]):
         return self.entries[index].category
 
     def indices(self, category: str) -> np.ndarray:
-        """Return the ascending indices of a category's levels, int64[n].  Raises LevelSetError if there are none."""
+        """Return the ascending indices of a category's levels, int64[n].  Raises LevelSetError if it has none."""
         if category not in self._indices:
             raise LevelSetError(
                 f"{self.path} has no levels of category {category!r}; it has {', '.join(self.categories)}"
@@ -162,8 +165,8 @@ class LevelSet(Sequence[Level]):
     def write(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
         """Write a new level set.  ``file`` and ``fingerprint`` of the entries are filled in.
 
-        Raises LevelSetError if the folder contains files that are not hidden.  After an interruption the set exists and is
-        empty.
+        Raises LevelSetError if the folder contains files that are not hidden.  If writing is interrupted, the set
+        exists and is empty.
         """
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(file.name[0] != "." for file in path.iterdir())):
@@ -212,7 +215,7 @@ def check_disjoint(*splits: Sequence[LevelSet]) -> None:
 
 
 def _check_apart(earlier: LevelSet, later: LevelSet, levels: Sequence[Level]) -> None:
-    """Raise LevelSetError if two sets share a level.  levels: those of ``later``."""
+    """Raise LevelSetError if two sets share a level.  levels: the levels of ``later``."""
     place = {earlier.fingerprint(i): i for i in range(len(earlier))}
     shared = []
     for i, level in enumerate(levels):
@@ -237,7 +240,8 @@ def _free_name(category: str, used: set[str], numbers: dict[str, int]) -> str:
 def scan_folder(path: Path) -> list[LevelEntry]:
     """List the levels of a folder without index, sorted by file name, without reading them.
 
-    Skips files of other formats, hidden files, and sub-folders with an index.  Raises LevelSetError.
+    Skips files of other formats, hidden files, and sub-folders with an index.  Raises LevelSetError for unreadable
+    folders and broken links.
     """
     found = files_below(
         path,
@@ -256,7 +260,10 @@ def scan_folder(path: Path) -> list[LevelEntry]:
 
 
 def _campaign_entries(path: Path, category: str, file: str = "") -> list[LevelEntry]:
-    """Return one entry per line.  file: path in the entries, by default the file's name.  Raises LevelSetError."""
+    """Return one entry per line of a campaign file.  Raises LevelSetError if the file is unreadable or empty.
+
+    file: path of the campaign file as it appears in the entries, by default its name.
+    """
     try:
         numbers = campaign.level_numbers(path)
     except LevelError as error:

@@ -1,4 +1,4 @@
-"""The stage: the tiles of a level, the border around them, and the two grids that cover both.
+"""The stage: the tiles of a level, the border around them, and the two grids that cover tiles and border.
 
 Source: docs/physics.md, section 1.1.
 """

@@ -6,7 +6,7 @@
     ##########################################      23 rows of 42 characters, see TILE_CHARACTERS
     ...
     records:
-    ninja 3.5 12                                    type, x, y: tiles from the stage's outer corner, multiples of 0.25
+    ninja 3.5 12                                    type, x and y; in tiles from the stage's corner, multiples of 0.25
     exit-door 30 12
     exit-switch 20 12
     thwump 15 9 2                                   then orientation 0..7 and mode, if they are not 0
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FIRST_LINE = "nppsim level 1"
 TILE_CHARACTERS = ".#23456789abcdefghijklmnopqrstuvwxyzAB"  # the character of tile id 0, 1, ...
-_ODD_TILE = "?"  # a tile id without geometry; a line "tile ROW COLUMN ID" contains the id
+_ODD_TILE = "?"  # character of a tile id without geometry; a line "tile ROW COLUMN ID" below the tiles contains the id
 _NAMES = tuple(name.replace(" ", "-") for name in kinds.ENTITY_NAMES)
 _TYPES = {name: kind for kind, name in enumerate(_NAMES)}
 _COUNTS = {"exit_count": kinds.EXIT, "ball_count": kinds.DEATH_BALL}
@@ -100,7 +100,10 @@ def parse(text: str, name: str = "") -> dict[str, Any]:
 
 
 class _Reader:
-    """Iterator over the lines of a text, without empty lines and comments (#!); adds line numbers to messages."""
+    """Iterator over the lines of a text, without empty lines and comments (lines that begin with "#!").
+
+    Adds line numbers to messages.
+    """
 
     def __init__(self, text: str, name: str):
         numbered = enumerate(text.splitlines(), start=1)

@@ -10,14 +10,14 @@ from nppsim.levels.stage import HALF_CELL, TILE
 NUM_TILE_SHAPES = 38  # ids 0..37; higher ids have no geometry
 OPEN = 0
 SOLID = 1
-HALVES = range(2, 6)  # solid in the upper, right, lower, left half
+HALVES = range(2, 6)  # 2, 3, 4, 5: solid in the upper, right, lower, left half
 SLOPES = range(6, 10)  # of 45 degrees
 RAMP = 8  # a slope that rises to the right
 CONVEX = range(10, 14)
 CONCAVE = range(14, 18)
 GENTLE_SLOPES = range(18, 26)  # rise half a tile per tile
 STEEP_SLOPES = range(26, 34)  # rise a tile per half tile
-ONE_SIDED = range(34, NUM_TILE_SHAPES)  # a single edge
+ONE_SIDED = range(34, NUM_TILE_SHAPES)  # 34, 35, 36, 37: only one edge, at the top, right, bottom, left
 
 # uint8[256]: tile id -> id of the horizontally mirrored tile.
 MIRRORED = np.arange(256, dtype=np.uint8)
@@ -92,7 +92,8 @@ DIAGONALS = {
     33: ((24, 24), (12, 0)),
 }
 
-# Quarter circles of radius 24: centre, direction of the quadrant from the centre (x, y), convex (the disc is solid).
+# Quarter circles of radius 24: centre, direction (x, y) from the centre into the quadrant, convex (True: solid inside
+# the circle, False: solid outside it).
 ARCS = {
     10: ((0, 0), (1, 1), True),
     11: ((24, 0), (-1, 1), True),
@@ -118,7 +119,7 @@ def solid_mask(tile: int, size: int) -> np.ndarray:
     """Compute the solid points of a size x size grid inside a tile.
 
     Returns bool[size, size], row (y) first; entry [r, c] belongs to the point ((c + 0.5), (r + 0.5)) * 24 / size.
-    One-sided tiles count as solid, as in pictures.
+    One-sided tiles count as solid, because pictures of levels show them as solid.
     """
     centre = (np.arange(size) + 0.5) * TILE / size
     x, y = np.meshgrid(centre, centre)
@@ -137,9 +138,10 @@ def solid_mask(tile: int, size: int) -> np.ndarray:
 
 
 def _grid_codes() -> tuple[np.ndarray, np.ndarray]:
-    """Codes of the half-edges in the grid on which drones, guards and thwumps move (section 3.4).
+    """Codes of the half-edges in the grid on which drones, guards and thwumps move (docs/physics.md, section 3.4).
 
-    2: the half-edge is a segment.  1: it separates a half-cell with solid parts from an empty one or from the outside.
+    2: the half-edge is a segment.  1: it is no segment, but separates a half-cell with solid parts from an empty
+    half-cell or from the outside of the tile.  0: all others.
     """
     horizontal, vertical = 2 * np.abs(HORIZONTAL_SIGNS), 2 * np.abs(VERTICAL_SIGNS)
     for tile in range(ONE_SIDED.start):  # one-sided tiles have only their segments
@@ -152,4 +154,4 @@ def _grid_codes() -> tuple[np.ndarray, np.ndarray]:
     return horizontal.astype(np.uint8), vertical.astype(np.uint8)
 
 
-HORIZONTAL_CODES, VERTICAL_CODES = _grid_codes()  # uint8[38, 6], in the order of the signs: 0 open, 1 slope, 2 solid
+HORIZONTAL_CODES, VERTICAL_CODES = _grid_codes()  # uint8[38, 6], in the order of HORIZONTAL_SIGNS and VERTICAL_SIGNS
