@@ -1,7 +1,7 @@
 """Gymnasium environment ``NppEnv`` on the batched simulator.  The vector environment is in ``nppsim.vector_env``.
 
-Importing this module registers both as ``nppsim/Npp-v0``.  They give equal results: environment i of a ``NppVectorEnv``
-seeded with s has the same episodes as a ``NppEnv`` seeded with s + i, for any number of threads.
+Importing this module registers both environments under the id ``nppsim/Npp-v0``.  Both give equal results: environment i
+of a ``NppVectorEnv`` seeded with s has the same episodes as a ``NppEnv`` seeded with s + i, for any number of threads.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class GymSimulator(BatchSimulator):
 
     BatchSimulator alone writes ``final_obs`` for truncated episodes only, for bootstrapping.
     max_episode_steps: decisions after which an episode is truncated, unless its level's time limit is shorter.
-    Attributes: ``shown``, keys of the observations returned unchanged; ``graphs``, True if ``graph`` is returned as well.
+    Attributes: ``shown``, keys of all observations except ``graph``; ``graphs``, True if ``graph`` is observed.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class GymSimulator(BatchSimulator):
             if max_episode_steps < 1:
                 raise ValueError(f"max_episode_steps must be at least 1; got {max_episode_steps}")
             limit = np.minimum(self.time_limit, max_episode_steps * self.frame_skip).astype(np.int32)
-            limit.setflags(write=self.time_limit.flags.writeable)  # Numba compiles again for another array type
+            limit.setflags(write=self.time_limit.flags.writeable)  # Numba would compile again if this changed
             self._static = self._static._replace(time_limit=limit)
         self.shown, self.graphs = shown_keys(observations), GRAPH in observations
 
@@ -169,7 +169,7 @@ class EnvProperties:
 
     @property
     def bank(self) -> LevelBank:
-        """The levels; ``options={"level": i}`` is an index into them."""
+        """The levels; ``reset(options={"level": i})`` selects the level with index i."""
         return self.simulator.bank
 
     @property
@@ -182,7 +182,7 @@ class EnvProperties:
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Arguments of ``gymnasium.make`` or ``make_vec``; paths and enumerations are text, as ``to_json()`` requires."""
+        """Gymnasium's specification; paths and enumerations in its arguments are text, as ``to_json()`` requires."""
         return self._spec
 
     @spec.setter
@@ -206,13 +206,13 @@ class NppEnv(EnvProperties, gymnasium.Env):
     ``action_masks()`` marks the actions with a distinct effect in the current state, for action masking.
 
     ## Observation space
-    A ``Dict`` of the chosen observations.  Values are raw (px, px per frame, frames, flags); ``docs/observations.md``
-    describes every component.  Pictures are [H, W, 1]; arrays of all other keys are flattened (``nppsim.spaces``).
+    A ``Dict`` of the chosen observations.  Values are not normalised (px, px per frame, frames, flags);
+    ``docs/observations.md`` describes every component.  Pictures are [H, W, 1]; arrays of all other keys are flattened (``nppsim.spaces``).
 
     | name           | key                     | shape         | dtype   | meaning                                  |
     |----------------|-------------------------|---------------|---------|------------------------------------------|
     | `state`        | `game_state`            | (26,)         | float32 | position, velocity, contacts, timers     |
-    | `reachability` | `reachability_features` | (9,)          | float32 | path lengths, two way-points, phase      |
+    | `reachability` | `reachability_features` | (9,)          | float32 | path lengths, way-points, switch taken   |
     | `entities`     | `entity_positions`      | (6,)          | float32 | ninja, exit switch, exit                 |
     | `switches`     | `switch_states`         | (25,)         | float32 | five locked doors and their switches     |
     | `hazards`      | `hazards`               | (40,)         | float32 | eight nearest hazards, [8, 5]            |
@@ -234,8 +234,8 @@ class NppEnv(EnvProperties, gymnasium.Env):
 
     ## End of an episode
     Terminated: the ninja reaches the exit, or dies.  Truncated: the episode reaches the level's time limit
-    (``LevelBank.time_limit``: 300 frames plus 2 per px of path, at most 6000).  ``info`` of the last step: ``is_success``,
-    ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``frames``, ``decisions``, ``gold``,
+    (``LevelBank.time_limit``: 300 frames plus 2 frames per px of path, at most 6000).  ``info`` of the last step:
+    ``is_success``, ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``frames``, ``decisions``, ``gold``,
     ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
@@ -247,9 +247,9 @@ class NppEnv(EnvProperties, gymnasium.Env):
     render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and its trail (extra ``gym``);
         "human": a window shows it after each step.
     render_size: width and height of pictures, px, the same for all levels.
-    profile: True measures the phases of every call (``step_timing``); None does so if the environment variable
-        NPPSIM_PROFILING is 1.
-    stacking: frames per observation; must equal that of the network (``policy.stacking``).  Stacked pictures are [frames,
+    profile: True measures the time of each phase of every call (``step_timing``); None measures it if the environment
+        variable NPPSIM_PROFILING is 1.
+    stacking: frames per observation; must equal the network's (``policy.stacking``).  Stacked pictures are [frames,
         H, W, 1], stacked vectors are concatenated; the oldest frame is first.
 
         env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
@@ -337,7 +337,8 @@ class NppEnv(EnvProperties, gymnasium.Env):
     def render(self) -> np.ndarray | None:
         """Draw the reachable part of the level, the ninja and its trail: uint8[height, width, 3] of ``render_size``.
 
-        Returns None without render_mode, and with "human", which draws into a window.  Films: ``nppsim.pictures.render``.
+        Returns None without render_mode.  Returns None with "human", too: this mode draws into a window.
+        ``nppsim.pictures.render`` makes films of episodes.
         """
         if self.render_mode is None:
             return None

@@ -1,8 +1,8 @@
-"""Rewards: named terms, presets, and the arithmetic that checks them before training.
+"""Rewards: named terms, presets, and an arithmetic check of the weights before training.
 
 The reward of a decision is the sum of its terms.  The simulator records the sum of each term over an episode; these sums
-add up to the return.  Shaping is potential-based: F = gamma * phi(s') - phi(s), with PPO's gamma and phi = 0 at terminal
-states.  It may speed up learning and does not change the optimal policy.
+add up to the undiscounted return.  Shaping is potential-based: F = gamma * phi(s') - phi(s), with PPO's gamma and
+phi = 0 at terminal states.  Such shaping may speed up learning and does not change the optimal policy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 
 GAMMA = 0.995  # discount per decision; effective horizon 200 decisions
 PATH_SHAPING, STRAIGHT_LINE_SHAPING = range(2)  # values of ``RewardConfig.potential``
-MIN_PATH = 200.0  # px: the potential of a shorter path is divided by this length instead of its own
+MIN_PATH = 200.0  # px: minimum of the path length by which the path potential is divided
 STAGE_DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))  # px
 PROXIMITY_REACH = 50.0  # px, straight-line distance to the objective below which ``proximity`` is paid
 
@@ -64,7 +64,7 @@ WEIGHTS_DTYPE = np.dtype([(field.name, type(field.default)) for field in fields(
 
 
 class Terms(NamedTuple):
-    """Reward of one decision by term.  RewardConfig has a weight of the same name for each."""
+    """Reward of one decision by term.  RewardConfig has a weight of the same name for each term."""
 
     win: float
     death: float
@@ -79,7 +79,8 @@ class Terms(NamedTuple):
 TERMS = Terms._fields
 NUM_TERMS = len(TERMS)
 
-# "legacy_october": weights of a run of October 2025, without its second shaping system, which counted progress twice.
+# "legacy_october": weights of a training run of October 2025.  A second kind of shaping in that run rewarded the same
+# progress again; it is left out.
 # "legacy_recommended": weights that the analysis of that run proposed.
 PRESETS = {
     "default": RewardConfig(),
@@ -129,7 +130,7 @@ def audit(
     towards the goal is rewarded.
 
     The check is arithmetic; nothing is simulated.  Shaping adds nothing to the returns: it telescopes to -phi(start) = 0,
-    and an episode that times out is assumed to end at the start.
+    and an episode that times out is assumed to end where it started.
     path_lengths: category -> path lengths of its levels, px.
     """
     return [

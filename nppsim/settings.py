@@ -1,4 +1,4 @@
-"""Settings: dataclass fields with a command-line flag, a help text and limits; and command lines made from them.
+"""Settings: dataclass fields with a command-line flag, a help text and limits; argument parsers made from settings.
 
 @dataclass(frozen=True)
 class Training:
@@ -29,7 +29,7 @@ from nppsim.game_folder import expanded
 
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
 _KEY = "setting"  # key in the metadata of a dataclass field
-_LARGEST = {int: 10**12, float: 1e9}  # largest absolute value of numbers without limits of their own
+_LARGEST = {int: 10**12, float: 1e9}  # largest absolute value of numbers without ``high``
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")  # start of a negative number; no flag starts like this
 
 Owner = TypeVar("Owner")
@@ -48,12 +48,12 @@ class Setting:
     low, high: inclusive limits of a number, or of each of several numbers.  None is always valid.
     above, below: exclusive limits.  Without ``high``, absolute values are limited to 10**12 (int) or 1e9 (float).
     needs: flag without which this one has no effect.
-    switch: True if a bool has a flag ``--no-FLAG`` too; otherwise its flag inverts the default.
-    group: heading in the help; "" for that of the dataclass.
-    refusal: reason why only the default is accepted; "" if other values are, too.
+    switch: True if a bool also has a flag ``--no-FLAG``; otherwise its only flag inverts the default.
+    group: heading above the flag in the help; "" for the heading of its dataclass.
+    refusal: reason why only the default is accepted; "" if other values are accepted, too.
 
-    Read from the field: ``name``; ``kind``, type of one value; ``many``, True for several values; ``optional``, True if
-    None is allowed; ``default``, MISSING for a required setting.
+    Set by ``settings_of`` from the dataclass field: ``name``; ``kind``, type of one value; ``many``, True for several
+    values; ``optional``, True if None is allowed; ``default``, MISSING for a required setting.
     """
 
     help: str
@@ -82,12 +82,12 @@ class Setting:
 
     @property
     def placeholder(self) -> str:
-        """Placeholder of the value in help and documents; "" for a flag without one."""
+        """Placeholder of the value in help and documents; "" for a flag without a value."""
         return "" if self.kind is bool else self.metavar or _PLACEHOLDERS.get(self.kind, "NAME")
 
     @property
     def shown_default(self) -> str:
-        """Default as text for help and documents; "off" for a bool without ``switch``, whose flag is not given."""
+        """Default as text for help and documents; "off" for a bool without ``switch``, as its flag is absent."""
         if self.default is MISSING:
             return "required"
         if self.default is None:
@@ -101,7 +101,7 @@ class Setting:
     def read(self, text: str) -> Any:
         """Parse one value; raise ValueError for text that is not a number of the right type.
 
-        Integers may be written like ``1e6``.  ``none`` is None if the setting is an optional number.
+        Integers may be written like ``1e6``.  The text ``none`` means None if the setting is an optional number.
         """
         number = self.kind in (int, float)
         if number and self.optional and text.lower() == "none":
@@ -221,7 +221,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **keywords: Any):
         super().__init__(**({"allow_abbrev": False} | keywords))
-        self._negative_number_matcher = _NEGATIVE_NUMBER  # that of argparse rejects exponents before Python 3.14
+        self._negative_number_matcher = _NEGATIVE_NUMBER  # argparse's own pattern rejects exponents before Python 3.14
         self._settings: dict[str, Setting] = {}  # attribute of the parsed arguments -> setting
         self._fields: dict[type[Any], dict[str, str]] = {}  # dataclass -> field -> flag
 
@@ -234,7 +234,7 @@ class Parser(argparse.ArgumentParser):
     def add_setting(
         self, owner: type[Any], name: str, group: argparse._ArgumentGroup | None = None, **changes: Any
     ) -> None:
-        """Add the flag of one field of a dataclass.  If the flag exists already, it then sets this field as well.
+        """Add the flag of one field of a dataclass.  A flag that exists already then sets this field as well.
 
         group: argparse group that lists the flag in the help.
         changes: fields of ``Setting`` that differ on this command line.
@@ -268,7 +268,7 @@ class Parser(argparse.ArgumentParser):
         self._settings[_attribute(flag.flag)] = flag
 
     def build(self, owner: type[Owner], arguments: argparse.Namespace, **more: Any) -> Owner:
-        """Make a dataclass from the parsed values and ``more``.  ConfigErrors name flags instead of fields."""
+        """Make a dataclass from the parsed values and the values ``more``.  ConfigErrors name flags instead of fields."""
         flags = self._fields.get(owner, {})
         given = vars(arguments)
         values = {name: given[_attribute(flag)] for name, flag in flags.items() if _attribute(flag) in given}
@@ -300,7 +300,7 @@ class Parser(argparse.ArgumentParser):
         return given, unknown
 
     def nothing_is_required(self) -> None:
-        """Make every flag optional, for callers that read the values elsewhere."""
+        """Make every flag optional, for callers that get the values from another source."""
         for action in self._actions:
             action.required = False
 
@@ -318,7 +318,7 @@ class Parser(argparse.ArgumentParser):
                 command = action.choices[getattr(given, action.dest)]
                 if not any(
                     name in other._option_string_actions for other in action.choices.values()
-                ):  # else show the usage
+                ):  # a flag of another command: show the usage instead
                     near = did_you_mean(name, {**self._option_string_actions, **command._option_string_actions})
                 usage = " ".join(command.format_usage().split())
                 return f"unknown flag {name}{near or f'; {usage}'}"

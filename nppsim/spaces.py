@@ -22,7 +22,7 @@ Bounds = tuple[float, float]
 GRAPH = "graph"  # an observation that only Gymnasium environments provide
 
 _FLAG, _UNIT = (0.0, 1.0), (-1.0, 1.0)
-_SPEED = (-300.0, 300.0)  # px per frame: limit with a boost pad in every frame; below 10 without pads
+_SPEED = (-300.0, 300.0)  # px per frame: highest speed with a boost pad in every frame; below 10 without pads
 _BUFFER = (-1.0, 5.0)  # frames
 _PATH = (0.0, MAX_PATH)
 _AWAY = {"x": (-STAGE_WIDTH, STAGE_WIDTH), "y": (-STAGE_HEIGHT, STAGE_HEIGHT)}  # px between two positions on the stage
@@ -87,7 +87,7 @@ def observation_space(observations: Sequence[str], stacking: Stacking = NO_STACK
 
 
 def environment_space(observations: Sequence[str], stacking: Stacking = NO_STACKS) -> spaces.Dict:
-    """Return ``observation_space`` with a Graph space for ``graph`` if that is among the observations."""
+    """Return ``observation_space``; if ``graph`` is among the observations, its Graph space is added."""
     keys = shown_keys(observations)
     space = observation_space(keys, stacking) if keys else spaces.Dict()
     if GRAPH in observations:
@@ -109,7 +109,7 @@ def simulated_keys(observations: Sequence[str]) -> tuple[str, ...]:
 
 
 def graph_instance(state: np.ndarray) -> spaces.GraphInstance:
-    """Return a copy of the graph of a ``graph_state`` int64[8].
+    """Return a copy of the graph that a ``graph_state`` int64[8] identifies.
 
     nodes: float32[N, 45], ``observe.graph.FEATURES``.
     edges: int64[E], indices into EDGE_TYPES.

@@ -35,8 +35,8 @@ class NppVectorEnv(EnvProperties, VectorEnv):
     ``autoreset_mode`` selects what happens at the end of an episode, as in Gymnasium's vector environments:
 
     * NEXT_STEP (default, supported by all Gymnasium wrappers): the step that ends an episode returns its last
-      observation, and the info of the episode in ``infos``.  The next step ignores the action of that environment.  It
-      returns the first observation of the next episode and reward 0.
+      observation, and the info of the episode in ``infos``.  The next step ignores the action of that environment,
+      and returns the first observation of its next episode and reward 0.
     * SAME_STEP: the step that ends an episode returns the first observation of the next one.  The last observation and
       the info of the episode are ``infos["final_obs"][i]`` (dict) and ``infos["final_info"]`` (arrays, with masks
       ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
@@ -46,7 +46,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
     num_envs: number of environments.
     autoreset_mode: an AutoresetMode, or its name or value ("SAME_STEP", "SameStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
-    threads: number of CPU threads; None uses all available ones.  Results do not depend on it.
+    threads: number of CPU threads; None uses all available ones.  Results do not depend on their number.
     max_episode_steps: decisions after which an episode is truncated, as ``gymnasium.make(..., max_episode_steps=...)``.
     copy: True returns copies of the observations; with False, the next step overwrites the returned arrays.
     """

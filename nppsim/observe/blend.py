@@ -1,4 +1,7 @@
-"""Blend rows of bytes, sixteen at a time.  LLVM does not vectorise the plain loop, because the rows might overlap."""
+"""Blend two rows of bytes bilinearly, sixteen bytes at a time.
+
+LLVM does not vectorise the plain loop, because the rows might overlap.
+"""
 
 import numpy as np
 from llvmlite import ir
@@ -14,7 +17,7 @@ Row = np.ndarray  # uint8
 def blend(above: Row, below: Row, out: Row, w00: int, w01: int, w10: int, w11: int) -> None:
     """out[k] = (w00 above[k] + w01 above[k + 1] + w10 below[k] + w11 below[k + 1]) // 256 for k = 0..15.
 
-    above, below: uint8[17], contiguous.  out: uint8[16], contiguous.  w: weights, which add up to 256.
+    above, below: uint8[17], contiguous.  out: uint8[16], contiguous.  w00 to w11: weights, which add up to 256.
     """
     for k in range(LANES):
         total = w00 * int(above[k]) + w01 * int(above[k + 1]) + w10 * int(below[k]) + w11 * int(below[k + 1])

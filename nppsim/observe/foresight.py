@@ -1,11 +1,11 @@
 """Foresight: simulator look-ahead, the outcome of each action within HORIZON frames.
 
-A branch is an action for one decision, followed by one of the continuations (``layout.CONTINUATIONS``); it has HORIZON
-frames.  Each branch is simulated on a copy of the environment, see ``docs/observations.md``.
+A branch is an action for one decision, followed by one of the continuations (``layout.CONTINUATIONS``) up to a
+total of HORIZON frames.  Each branch is simulated on a copy of the environment, see ``docs/observations.md``.
 Sources: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents).
 
 Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  Branches of
-the previous decision are continued.
+the previous decision that began with the action taken are continued.
 """
 
 from collections import namedtuple
@@ -29,13 +29,14 @@ ONWARD_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JUMP, AC
 SAME_AS = np.argmax(ONWARD_INPUT[:, None] == ONWARD_INPUT, axis=1)
 WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # action with the same direction, without jump
 JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame and those of the jump buffer
-PROGRESS_LIMIT = 300.0  # px: limit of ``progress``, which is much larger if no path remains
+PROGRESS_LIMIT = 300.0  # px: limit of ``progress``, which would be thousands of px if no path remained
 
 # Simulated states, ROWS per environment: the current state, the states after each action, and the last state of each
 # branch.  They are reused at the next decision.  words: uint64[rows, size / 8], the bytes of each state.  frames:
-# int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], see ``_play``.
+# int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before the first
+# in which a jump was possible, counted as in ``_play``.
 Room = namedtuple("Room", "words ninja entities movers frames quiet")
-AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the last states
+AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
 ROWS = END + NUM_ACTIONS * NUM_CONTINUATIONS
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
 
@@ -54,7 +55,8 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     i: environment; selects its rows of ``room``.
     trail: TRAIL_DTYPE, positions of the ninja.  All branches share it: evil ninjas read none of the last HORIZON frames.
     distance: uint16[2, 4539], path fields for the current doors.
-    no_laps: int64[0]; an argument, so that ``advance_frame`` is compiled once for decisions and branches.
+    no_laps: int64[0], which disables the timing in ``advance_frame``; an argument of the same type as in decisions, so that
+        ``advance_frame`` is compiled only once.
     """
     out[:] = 0.0
     if _settled(ninja):
@@ -66,7 +68,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     _go_on(record, trail, world, frame_skip, room, first, no_laps)
     # The jump key is held without effect; only a release and a new press could start a jump.
     is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
-    in_vain = 0  # bit ``action``: the same action with jump has equal results
+    in_vain = 0  # bit number ``action`` is set if the same action with jump has equal results
     for action in range(NUM_ACTIONS):
         if ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1:
             for continuation in range(NUM_CONTINUATIONS):
@@ -111,7 +113,7 @@ def _enter(record, ninja, entities, movers, room, row):
 
 @inlined
 def _used(record, room):
-    """Return the ranges (first, end) of the words that a level uses: ninja and entities, movers."""
+    """Return two ranges (first, end) of words that a level uses: of the ninja and the entities, and of the movers."""
     movers = NINJA_WORDS + room.entities.shape[1]
     return (
         (0, NINJA_WORDS + record["entity_end"] - record["entity_first"]),
@@ -138,7 +140,7 @@ def _equal(record, room, one, other):
 
 @merged
 def _go_on(record, trail, world, frame_skip, room, first, no_laps):
-    """Continue the branches of the action that was taken: they are HOLD branches of this decision.
+    """Continue the previous branches of the action that was taken: they become HOLD branches of this decision.
 
     All other branches are marked as not simulated.
     """
@@ -209,7 +211,7 @@ def _may_jump(ninja):
 
 @inlined
 def _report(ninja, entities, room, row, world, distance, length, frames, out):
-    """Write the components of one branch, which ends after ``frames`` frames in a row of ``room``.
+    """Write the components of one branch.  Its last state, after ``frames`` frames, is in row ``row`` of ``room``.
 
     ninja, entities: current state.  length: current path length, px.
     """

@@ -4,9 +4,10 @@
 
 A graph depends only on a level and the state of its doors, exits and mines, so thousands of decisions share one.  Its
 nodes are the reachable cells (24 px) and all entities except gold.  Each node lists its neighbours, the sources of its
-messages.  Every position in this list (SLOTS) has a fixed meaning, so a network layer reads one array.
-The path fields have a lattice point every 12 px.  A cell covers the nine points inside and on its border; this saves three
-quarters of the nodes.  ``docs/observations.md`` describes the features.
+messages.  Every position in this list (SLOTS) has a fixed meaning, so a network layer reads all neighbours from
+one array.
+The path fields have a lattice point every 12 px.  A cell covers the nine points inside and on its border; nodes for cells
+instead of points reduce the number of nodes by three quarters.  ``docs/observations.md`` describes the features.
 """
 
 import functools
@@ -41,8 +42,8 @@ NODE_TYPES = ("cell", "switch", "exit", "door_switch", "door", "mine", "hazard",
 CELL, SWITCH, EXIT, DOOR_SWITCH, DOOR, MINE, HAZARD, OBJECT = range(len(NODE_TYPES))
 EDGE_TYPES = ("itself", "beside", "above", "below", "way_to_switch", "way_to_exit", "partner", "place")
 # Edge types: "itself" to "below" give the position of the source relative to the node.  way_to_*: the source is the cell
-# WAY_STEPS lattice points ahead on the path.  partner: an exit and its switch, or a door and its switch.  place: the first
-# four entities in a cell, or the cell of an entity.
+# WAY_STEPS lattice points ahead on the path.  partner: the switch of an exit or door, or the exit or
+# door of a switch.  place: one of the first four entities in a cell, or the cell of an entity.
 # DIRECTIONS: offset (x, y) in cells of the neighbours in slots 1 to 8.
 DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (-1, -1), (1, -1), (0, 1), (-1, 1), (1, 1))
 SLOTS = ("itself", "beside", "beside", "above", "above", "above", "below", "below", "below") + (
@@ -121,7 +122,7 @@ class Graph:
     features: float32[N, 45], see FEATURES; lengths are scaled to about 1.
     types: int8[N], indices into NODE_TYPES, ascending.
     neighbours: int32[N, 16], source node of each slot, or NONE.
-    cell_node: int32[1100], node of cell (cx, cy) of the stage at index cx * 25 + cy; the nearest node if it has none.
+    cell_node: int32[1100], node of cell (cx, cy) of the stage at index cx * 25 + cy; the nearest node for cells without one.
     """
 
     features: np.ndarray
@@ -134,7 +135,7 @@ class Graph:
 
     @functools.cached_property
     def listeners(self) -> tuple[np.ndarray, np.ndarray]:
-        """Edges sorted by source, int32[E], indices into flattened ``neighbours``; number of edges per source, int32[N]."""
+        """Indices of edges in the flattened ``neighbours``, sorted by source, int32[E]; edges per source, int32[N]."""
         used = np.flatnonzero(self.neighbours != NONE)
         sources = self.neighbours.reshape(-1)[used]
         counts = np.bincount(sources, minlength=len(self)).astype(np.int32)
@@ -275,9 +276,9 @@ def _nearest(number: np.ndarray, cells: np.ndarray) -> np.ndarray:
 
 
 def _entities(world: World, record: np.void) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return row of ``world.entity``, type and centre (px, [M, 2]) of the entity nodes, sorted by type.
+    """Return the rows in ``world.entity``, the types and the centres (px, [M, 2]) of the entity nodes, sorted by type.
 
-    A door with a switch has two nodes.
+    A door with a switch has two nodes: one for the door and one for the switch.
     """
     rows = np.arange(record["entity_first"], record["entity_end"])
     placed = world.entity[rows]
@@ -321,7 +322,7 @@ def _describe_entities(features: np.ndarray, placed: np.ndarray, types: np.ndarr
 def _place_entities(
     neighbours: np.ndarray, number: np.ndarray, cell_node: np.ndarray, xy: np.ndarray, cells: int
 ) -> None:
-    """Connect each entity with its cell and the cells around it, and each cell with its first entities."""
+    """Connect each entity with its cell and the cells around it, and each cell with its first four entities."""
     column = np.clip(xy[:, 0] // TILE, 0, CELLS_X - 1).astype(int)
     row = np.clip(xy[:, 1] // TILE, 0, CELLS_Y - 1).astype(int)
     around = np.pad(number, 1, constant_values=NONE)
@@ -363,7 +364,7 @@ def _in_state(level: _LevelGraph, state: np.ndarray) -> Graph:
 
 
 def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the path fields for flags: distance uint16[2, 4539] and hop uint8[2, 4539]."""
+    """Return the path fields for the doors and exits of the flags: distance uint16[2, 4539] and hop uint8[2, 4539]."""
     record = level.world.level[level.level]
     kind = level.world.entity[level.flagged]["type"]
     doors = np.isin(kind, list(kinds.SWITCH_OF_DOOR))
@@ -377,7 +378,7 @@ def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: int) -> None:
-    """Write ``on`` of entities with a flag: exit open, switch not collected, door closed, mine armed."""
+    """Write ``on`` of entities with a flag: exit open, switch not taken, door closed, door switch unused, mine armed."""
     place = np.searchsorted(level.flagged, level.entity)
     place = np.minimum(place, max(len(level.flagged) - 1, 0))
     changes = level.flagged[place] == level.entity if len(level.flagged) else np.zeros(len(place), bool)
@@ -413,7 +414,7 @@ def _add_paths(
     hop: np.ndarray,
     phase: int,
 ) -> None:
-    """Write length and direction of the path from each cell, and the edge from the cell WAY_STEPS ahead on it."""
+    """Write length and direction of each cell's path, and the edge from the cell WAY_STEPS points ahead on this path."""
     of_cells = _points(distance)[tuple(cells.T)]
     best = of_cells.argmin(axis=1)
     length = of_cells[np.arange(len(cells)), best]

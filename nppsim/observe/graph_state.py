@@ -12,12 +12,12 @@ from nppsim.observe.layout import GRAPH_WORDS
 from nppsim.physics.entities import ARMED
 
 WORD = 64  # flags in an int64
-NUM_FLAGS = WORD * (GRAPH_WORDS - 1)  # further entities always appear in their initial state
+NUM_FLAGS = WORD * (GRAPH_WORDS - 1)  # entities beyond this number always appear in their initial state
 
 
 @kernel
 def graph_state(entities, world, level, level_id, out):
-    """Write int64[8]: the level's number, then flags, beginning with the lowest bit.
+    """Write int64[8]: the level's number (``level_ids`` of its bank), then flags, beginning with the lowest bit.
 
     Order of the flags: exits (open) and their switches (taken), doors with a switch (closed), toggle mines (armed).
     """
@@ -44,7 +44,7 @@ def _put(out, flag, is_set):
 
 
 def flags(state: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Return the flags of a state int64[8] as bool[F].  start: bool[F], initial flags; flags beyond NUM_FLAGS keep them."""
+    """Return the flags of a state int64[8] as bool[F].  start: bool[F], initial flags, which apply beyond NUM_FLAGS."""
     words = np.ascontiguousarray(state[1:], "<i8").view(np.uint8)
     bits = np.unpackbits(words, bitorder="little")[: len(start)].astype(bool)
     return np.concatenate([bits, start[len(bits) :]])

@@ -1,6 +1,6 @@
 """Image observations ``player_frame`` (uint8, [y, x]) and ``global_view`` (uint8, [x, y]).
 
-Tiles are copied from templates and entities are drawn on top, so no outline is rasterised while playing.
+Tiles are copied from templates and entities are drawn on top, so no outline is rasterised during a step.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ DEADLY = 0
 EMPTY = 64
 PAD_GREY = 80
 BOOST_GREY = 96
-EXIT_CLOSED = 112  # and dormant mines
+EXIT_CLOSED = 112  # also for dormant mines
 GOLD_GREY = 128
 BLOCK_GREY = 144
 SWITCH_GREY = 160
@@ -78,7 +78,7 @@ _FRAME_TEMPLATES = _templates(_FRAME_TILE)
 _VIEW_TEMPLATES = np.ascontiguousarray(_templates(_VIEW_TILE).transpose(0, 2, 1))  # x first
 
 
-_LOOKS = np.zeros((len(ENTITY_NAMES), 2))  # entity type -> grey value, half-side in px; if both are constant
+_LOOKS = np.zeros((len(ENTITY_NAMES), 2))  # entity type -> grey value, half-side in px; 0 if they vary or are not drawn
 for _kind, _look in {
     kinds.GOLD: (GOLD_GREY, GOLD_RADIUS),
     kinds.EXIT_SWITCH: (SWITCH_GREY, EXIT_SWITCH_RADIUS),
@@ -125,7 +125,7 @@ def background(stage, out):
 
 @kernel
 def _grey_and_size(entity, kind):
-    """Return (grey value, half-side in px) of an entity in its current state; 0 px: not drawn."""
+    """Return (grey value, half-side in px) of an entity in its current state; 0 px if it is not drawn."""
     if is_mine(kind):
         return (EXIT_CLOSED, DORMANT_RADIUS) if entity["state"] == DORMANT else (DEADLY, ARMED_RADIUS)
     if kind == kinds.EXIT:
@@ -173,10 +173,10 @@ def _line_of(placed, movers):
 
 @kernel
 def _draw_line(image, scale, left, top, x_first, grey, x1, y1, x2, y2):
-    """Set the pixels below points along a line, which are at most one pixel apart.
+    """Set the pixels that contain points along a line; the points are at most one pixel apart.
 
     scale: px per pixel.
-    left, top: corner of the image, pixels.
+    left, top: upper left corner of the image, pixels from that of the level.
     x_first: True if the image is [x, y], False if it is [y, x].
     """
     steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / scale))

@@ -2,7 +2,7 @@
 
 Observations are raw (pixels, pixels per frame, frames, flags); the policy network normalises them.  The table in
 ``docs/observations.md`` is made from this file.  Datasets and checkpoints store the ``fingerprint`` of their layout, so that
-data of one layout cannot be used with a network of another.
+data of one layout cannot be used with a network of another layout.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class ObservationSpec:
     shape: shape of one environment's array.
     dtype: "float32" for vectors, "uint8" for pictures and ``surroundings``, "int64" for ``graph_state``.
     components: names of the entries along the last axis (float32 only).
-    scale: typical magnitude of each component, in its own unit.  The network divides by at least a tenth of it.
+    scale: typical magnitude of each component, in its own unit.  The network's divisor is at least a tenth of this scale.
     low, high: bounds of Gymnasium's Box (integer keys only).
     """
 

@@ -59,7 +59,7 @@ class Stacking:
 
     @classmethod
     def named(cls, name: str) -> "Stacking":
-        """Parse a ``name``.  Raises ValueError with a description of the syntax."""
+        """Parse a ``name``; raise ValueError with a description of the syntax if it is invalid."""
         found = _NAME.fullmatch(name)
         if found is not None:
             visual, state, repeat = found.groups()
@@ -87,7 +87,7 @@ class Stacking:
         return sum(self.frames(key) * layout.SPECS[key].bytes for key in keys)
 
     def useless(self, keys: Iterable[str]) -> list[str]:
-        """Return the fields ("visual", "state") that stack none of these keys."""
+        """Return the fields ("visual", "state") greater than 1 that stack none of these keys."""
         of_field = {"visual": {*layout.IMAGES}, "state": {STATE}}
         return [name for name, stacked in of_field.items() if getattr(self, name) > 1 and stacked.isdisjoint(keys)]
 
@@ -99,9 +99,9 @@ def frames_back(back: Any, age: Any) -> tuple[Any, Any]:
     """Return the offset of each frame of n stacks from the newest frame, int[n, k], and a padding mask, bool[n, k].
 
     back: int[k], the numbers k - 1 to 0.
-    age: int[n, 1], number of earlier frames of the episode, or any number of at least k.
-    Arguments and results are arrays or tensors.  Padded positions refer to the episode's first frame; the caller must clear
-    them for padding with zeros.
+    age: int[n, 1], number of earlier frames of the episode; all values of at least k are equivalent.
+    Arguments and results are arrays or tensors.  Padded positions refer to the episode's first frame; for padding with
+    zeros, the caller must overwrite them.
     """
     padded = back > age
     return back - (back - age) * padded, padded
@@ -149,7 +149,7 @@ class Stacks:
             stack[envs, :-1] = stack[envs, -1:] if self._repeat else 0
 
     def rows(self, i: int | slice | np.ndarray) -> list[np.ndarray]:
-        """Copy the stacks of environment i, or of several environments, as uint8[..., B] per stacked key."""
+        """Copy the stacks of environment i, or of several environments, as uint8[..., B] of B bytes per stacked key."""
         found = []
         for key in self._frames:
             stack = self.obs[key]

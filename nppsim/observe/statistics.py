@@ -11,7 +11,7 @@ import numpy as np
 from nppsim.errors import UserError
 from nppsim.observe import layout
 
-MIN_SCALE_SHARE = 0.1  # minimum divisor relative to a component's natural scale; smaller values amplify noise
+MIN_SCALE_SHARE = 0.1  # minimum divisor relative to a component's natural scale; smaller divisors would amplify noise
 
 
 class StatisticsError(UserError, ValueError):
@@ -82,7 +82,10 @@ class ObservationStatistics:
         }
 
     def require(self, fingerprint: str, owner: str) -> None:
-        """Raise StatisticsError unless ``fingerprint`` equals that of the statistics.  owner: its owner, for the message."""
+        """Raise StatisticsError unless ``fingerprint`` is the fingerprint of the statistics.
+
+        owner: object that ``fingerprint`` belongs to, for the message.
+        """
         if fingerprint != self.fingerprint:
             raise StatisticsError(
                 f"observation statistics have layout {self.fingerprint} ({', '.join(self.keys)}), {owner} has layout "

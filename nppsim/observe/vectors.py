@@ -56,7 +56,7 @@ PAD = SURROUNDINGS_SIZE + 1  # half-cells: width of the solid margin of ``solid_
 SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), columns (x)
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
 NO_HAZARD = 2 * WINDOW_REACH  # px: ``dy`` of the rows without a hazard
-BEAM_RADIUS = 0.1  # px, radius of beams, rockets, turrets and shooting drones; 0 marks rows without a hazard
+BEAM_RADIUS = 0.1  # px, radius of beams, rockets, turrets and shooting drones; not 0, as in rows without a hazard
 NEAR_STEPS = 3  # hops to the first waypoint: about 36 px
 FAR_STEPS = 10  # hops to the second one: about 120 px
 BLEND_STEPS = 16  # the window moves in steps of 1 / BLEND_STEPS of a half-cell
@@ -64,7 +64,7 @@ DOOR_POINTS = 5  # points along a closed door; the squares below them are solid
 
 _COVERAGE = np.stack(
     [solid_mask(t, 16).reshape(2, 8, 2, 8).mean(axis=(1, 3)) * 255 for t in range(NUM_TILE_SHAPES)]
-).astype(np.uint8)  # [tile, half-cell row, half-cell column]: share that is solid
+).astype(np.uint8)  # [tile, half-cell row, half-cell column]: solid share, 0..255
 
 
 @kernel
@@ -140,7 +140,8 @@ def reachability_features(ninja, distance, hop, switch_to_exit, path_start, out)
 def entity_positions(ninja, entities, world, level, out):
     """Write float32[6]: ninja, exit switch and exit, px.
 
-    The exit is an open one, or else the first whose switch has not been taken.
+    Switch and exit are those of the first open exit; before any switch is taken, of the first exit with an active switch.
+    They are zeros if there is none.
     """
     out[:] = 0.0
     out[PLACE.ninja_x], out[PLACE.ninja_y] = ninja["x"], ninja["y"]
@@ -182,7 +183,7 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
     """Write ``hazards`` float32[8, 5], nearest first, and ``surroundings`` uint8[3, 19, 19] (PLANE, y, x).
 
     Rows without a hazard have radius 0 and ``dy`` NO_HAZARD.
-    Plane ``solid`` is the solid share, 0..255, of 12 x 12 px squares centred on the ninja, interpolated from half-cells.
+    Plane ``solid`` is the solid share, 0..255, of the squares (12 x 12 px) of a window around the ninja, interpolated.
     solid: uint8[90, 128], see ``solid_map``.
     gaps: float64[8], scratch array for the squared distances of ``hazards``.
     """
@@ -248,7 +249,7 @@ def _registered(ninja, entities, world, level, surroundings, hazards, gaps):
 
 @kernel
 def _insert(hazards, gaps, found, dx, dy, vx, vy, radius):
-    """Insert a hazard by distance, after equally near ones; return the number of hazards."""
+    """Insert a hazard by distance, after those at the same distance; return the number of hazards."""
     gap = dx * dx + dy * dy
     if found == NUM_HAZARDS and gap >= gaps[found - 1]:
         return found
@@ -310,8 +311,8 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
 def _shooter(ninja, shooter, deadly, hazards, gaps, found):
     """Draw the deadly part of a turret or shooting drone and add it to ``hazards``; return the number of hazards.
 
-    The hazard is: the rocket, or else its turret; the crosshair; the beam of a laser drone, or else the drone; the chaingun
-    drone.
+    The hazard of a rocket turret is its flying rocket, or else the turret; of a gauss turret, its crosshair or its beam; of a
+    laser drone, its beam, or else the drone; of a chaingun drone, the drone.
     """
     kind, state = shooter["type"], shooter["state"]
     x, y, vx, vy = shooter["x"], shooter["y"], 0.0, 0.0
@@ -358,7 +359,10 @@ def _beam(ninja, source, target_x, target_y, deadly, hazards, gaps, found):
 
 @kernel
 def _draw_square(plane, dx, dy, half):
-    """Raise the cells below a square of half-side ``half`` to the share that the square covers."""
+    """Raise each cell below a square to the share of the cell that is covered.
+
+    dx, dy: centre of the square, px from the ninja.  half: half of its side, px.
+    """
     left, right = (dx - half + WINDOW_REACH) / HALF_CELL, (dx + half + WINDOW_REACH) / HALF_CELL
     top, bottom = (dy - half + WINDOW_REACH) / HALF_CELL, (dy + half + WINDOW_REACH) / HALF_CELL
     for row in range(max(int(np.floor(top)), 0), min(int(np.floor(bottom)) + 1, SURROUNDINGS_SIZE)):
@@ -369,7 +373,7 @@ def _draw_square(plane, dx, dy, half):
 
 @kernel
 def _draw_line(plane, x1, y1, x2, y2):
-    """Fill the cells below points along a line, at most half a cell apart.  Coordinates are px from the ninja."""
+    """Fill the cells that contain points along a line, at most half a cell apart.  Coordinates are px from the ninja."""
     steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / (HALF_CELL / 2.0)))
     for step in range(steps + 1):
         share = step / steps if steps else 0.0
@@ -409,7 +413,8 @@ def _draw_door(state, door, left, top, plane):
 def action_mask(ninja, out):
     """Write bool[6]: actions with a distinct effect.
 
-    Only jump actions are masked: in the air, while the jump key was held in the last frame and no jump is rising or buffered.
+    Only jump actions are masked, and only if the ninja is in the air, the jump key was held in the last frame, and no jump is
+    rising or buffered.
     """
     out[:] = True
     waiting = ninja["jump_buffer"] >= 0
