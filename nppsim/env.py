@@ -207,7 +207,8 @@ class NppEnv(EnvProperties, gymnasium.Env):
 
     ## Observation space
     A ``Dict`` of the chosen observations.  Values are not normalised (px, px per frame, frames, flags);
-    ``docs/observations.md`` describes every component.  Pictures are [H, W, 1]; arrays of all other keys are flattened (``nppsim.spaces``).
+    ``docs/observations.md`` describes every component.  Pictures are [H, W, 1]; arrays of all other keys are
+    flattened (``nppsim.spaces``).
 
     | name           | key                     | shape         | dtype   | meaning                                  |
     |----------------|-------------------------|---------------|---------|------------------------------------------|

@@ -2,10 +2,10 @@
 
 A *family* (one file each) is a pure function ``family(seed, **parameters) -> Level``.  Most parameters are spans
 (lowest, highest) of a uniform distribution.  A *category* is a list of recipes, each a family with parameters;
-``generate(category, seed)`` picks one of them.  A difficulty narrows the spans.  The index entry of a level is enough to
+``generate(category, seed)`` picks one of them.  A difficulty narrows these spans.  The index entry of a level is enough to
 generate it again: ``FAMILIES[entry.generator](entry.seed, **entry.parameters)``.
 
-The categories follow the kinds and sizes of levels of the predecessor's generators.
+The categories follow the kinds and sizes of levels of the generators in the predecessor project.
 """
 
 import math

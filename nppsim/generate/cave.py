@@ -1,7 +1,7 @@
 """Caves: sketches that consist of a ground to walk on and a ceiling.
 
-Arrays contain the heights of ground and ceiling, in half-tiles, at the left and right border of each column.  They can
-express slopes, half-tiles and cliffs.
+Arrays contain the heights of ground and ceiling, in half-tiles, at the left and right border of each column.  These
+heights can express slopes, half-tiles and cliffs.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ def chamber(seed: int, *, width: Span, height: Span, kind: str) -> Level:
     """Generate a room.
 
     width, height: tiles; height at least 4.
-    kind: "flat"; "uneven" (floor of 0 to 3 tiles); "obstacle" (a block of 1-3 x 1-3 tiles); "gap" (a pit of 2-4 columns,
+    kind: "flat"; "uneven" (floor 0 to 3 tiles high); "obstacle" (a block of 1-3 x 1-3 tiles); "gap" (a pit of 2-4 columns,
         1-3 tiles deep, without mines).
     """
     rng = generator("chamber", seed)

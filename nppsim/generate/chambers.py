@@ -46,10 +46,10 @@ class Room(NamedTuple):
 
 
 class Link(NamedTuple):
-    """Passage from a room to a later one.
+    """Passage from a room to one that is connected later.
 
-    parent: index of the earlier room.
-    position, orientation: those of a door in the passage.
+    parent: index of the first of these rooms.
+    position, orientation: position and orientation for a door in the passage.
     """
 
     parent: int
@@ -120,7 +120,7 @@ def _connect(rng: Rng, board: np.ndarray, cells: Mapping[Cell, Room], first: Cel
 
 
 def _goals(rng: Rng, links: list[Link], shut: set[int]) -> tuple[int, int]:
-    """Choose the rooms of the switch and of the exit; remove doors that would separate them.
+    """Choose the rooms of the exit switch and the exit; remove doors on the path to the switch but not to the exit.
 
     shut: indices of the links with a door; changed in place.
     """
@@ -171,7 +171,7 @@ def _shaft(rng: Rng, board: np.ndarray, upper: Room, lower: Room) -> tuple[Posit
 
 
 def _circling_drone(rng: Rng, board: np.ndarray, room: Room) -> list[Placed]:
-    """Add a floating block to a room and return a drone that circles it; return nothing if it does not fit."""
+    """Add a floating block to a room and return a drone that circles it; return [] if the block does not fit."""
     row = room.bottom - draw(rng, (1, 3))
     if room.right - room.left < 4 or row - 1 < room.top:
         return []

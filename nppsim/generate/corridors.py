@@ -97,7 +97,7 @@ def _carve(owner: np.ndarray, number: int, x0: int, x1: int, top: int, bottom: i
 
 
 def _pieces_touch(owner: np.ndarray) -> bool:
-    """Return True if two pieces touch that do not follow each other."""
+    """Return True if two pieces touch although neither follows the other in the chain."""
     for a, b in ((owner[1:], owner[:-1]), (owner[:, 1:], owner[:, :-1])):
         if np.any((a > 0) & (b > 0) & (abs(a - b) > 1)):
             return True

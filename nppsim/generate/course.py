@@ -11,7 +11,7 @@ from nppsim.levels.stage import COLUMNS
 from nppsim.levels.tiles import SOLID
 
 STRAIGHT_ON = (2, 3)  # modes of drones that fly straight ahead until blocked
-LOW = 3  # height of the ground in tiles, at the start and after a descent: room for pits
+LOW = 3  # height of the ground in tiles, at the start and after a descent, as room for pits
 REST = (3, 5)  # columns of level ground before, between and after the stations
 # Tile ids at the left and right end of humps and hollows: discs, fillets, 45-degree slopes.
 HUMPS = ((12, 13), (16, 17), (8, 9))
@@ -32,7 +32,7 @@ class _Board:
         self.tiles: list[tuple[int, int, int]] = []  # (column, tiles above the lower edge, tile id)
 
     def add(self, columns: int, ground: int, clear: int | None = None) -> range:
-        """Append columns with this height of ground; return their numbers.  clear: height of free space, None: all."""
+        """Append columns with this height of ground; return their numbers.  clear: tiles of free space above; None: all."""
         start = self.columns
         self.floor.append((columns, 2 * ground))
         self.ceiling.append((columns, 0 if clear is None else max(0, 2 * (self.rows - ground - clear))))

@@ -36,8 +36,8 @@ def horizontal(
     """Generate a corridor with spawn, switch and exit in any order.
 
     width, height: tiles; width at least 4.
-    bumps, steps, mines: numbers; fewer where they do not fit.  Corridors lower than 2 tiles have no bumps; those lower
-        than 3 have no steps and mines.
+    bumps, steps, mines: numbers of each; fewer where they do not fit.  Corridors lower than 2 tiles have no bumps;
+        corridors lower than 3 have no steps and mines.
     hanging: number of mines on the ceiling, where two tiles below them are free.
     """
     rng = generator("horizontal", seed)

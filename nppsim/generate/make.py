@@ -24,7 +24,7 @@ STREAM = 10**9  # a level set with seed s uses the level seeds s * STREAM, s * S
 PATIENCE = 2000  # candidates in a row without a new level after which a category counts as exhausted
 SAVE_EVERY_S = 20.0  # an interruption loses at most the work of this time
 MIN_PARALLEL = 20_000  # levels from which worker processes save time
-MIN_PARALLEL_VERIFIED = 20  # the same with verification, which is slow
+MIN_PARALLEL_VERIFIED = 20  # the same number with verification, which is slow
 
 Verify = Callable[[Level], int | None]
 Made = tuple[Level, LevelEntry]
@@ -57,16 +57,17 @@ def make_level_set(
     seed: 0 or more; sets with different seeds use disjoint level seeds.
     difficulty: see ``recipe``.
     exclude: sets whose levels are not used.
-    verify: function that returns the par frames of a level, or None if the level cannot be finished.  Such levels do not
-        count and are stored in the level set ``path / UNFINISHED``.  The function must be picklable for several workers
-        or a cluster.  Without it, ``par_frames`` is null in the index.
+    verify: function that returns the par frames of a level, or None if the level cannot be finished.  Unfinished levels
+        do not count and are stored in the level set ``path / UNFINISHED``.  The function must be picklable for several
+        workers or a cluster.  Without ``verify``, ``par_frames`` is null in the index.
     workers: number of processes; None: all available cores if there are enough levels.
-    cluster: address of a Ray cluster to use instead (``nppsim.cluster``).
+    cluster: address of a Ray cluster to use instead of processes (``nppsim.cluster``).
     progress: called with a category and the number of its levels so far.
     After an exception, including Ctrl-C, the set contains the levels made so far, and another call continues.
     Raises GenerateError for bad arguments, for an exhausted category, for workers that die, and for a folder with another
     seed or difficulty, excluded levels or, given ``verify``, unverified levels.  Raises FolderError while another process
-    generates levels there, and ClusterError.
+    generates levels in this folder, and ClusterError
+    if the cluster cannot be used.
     """
     path = Path(path)
     for category in categories:
@@ -97,7 +98,7 @@ def make_level_set(
 
 
 def count_unfinished(path: str | Path) -> dict[str, int]:
-    """Return category -> number of unfinished levels of the level set at ``path``, only for categories with some."""
+    """Return category -> number of unfinished levels of the level set at ``path``, without categories that have none."""
     return dict(Counter(entry.category for entry in _unfinished_entries(Path(path))))
 
 

@@ -29,7 +29,7 @@ def _with_door(rng: Rng, cave: Cave) -> Sketch:
     door = (STEPS_PER_TILE * border, cave.standing(border)[1])
     if kind == "locked":
         sketch.locked_doors.append((nudge(rng, cave.standing(int(before[1]))), door, UPRIGHT))
-    elif kind == "trap":  # its switch is behind it, so that it closes after the ninja has passed
+    elif kind == "trap":  # the switch is behind the door, so the door closes after the ninja has passed
         sketch.trap_doors.append((cave.standing(int(behind[-1])), door, UPRIGHT))
     else:
         sketch.entities.append((kinds.REGULAR_DOOR, *door, UPRIGHT))

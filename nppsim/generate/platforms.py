@@ -34,7 +34,7 @@ def platforms(
     width, height: tiles.
     count: number of platforms; fewer if they do not fit.
     rise: tiles from a platform to the next one, up (positive, at most 3) or down.
-    under: probability of a mine under a platform.
+    under: probability of a mine under each platform.
     deadly: probability that mines cover the ground.
     """
     rng = generator("platforms", seed)

@@ -29,7 +29,7 @@ Placed = tuple[int, ...]  # an entity: (type, x, y[, orientation[, mode]])
 Rng = np.random.Generator
 Item = TypeVar("Item")
 
-# Orientations.
+# Orientations of entities.
 RIGHT = 0
 LEFT = 4
 DOWN = 2
@@ -148,7 +148,7 @@ def line_with_mines(
     """Place up to ``count`` mines on the faces of solid tiles, with room for the ninja to pass.
 
     tiles: uint8[rows, columns]; everything outside counts as solid.
-    keep_clear: positions without a mine within two tiles.
+    keep_clear: positions with no mine within two tiles.
     sides: sides of open tiles on which mines may lie: "floor", "ceiling", "left", "right".
     The two tiles in front of a mine, and of both neighbouring faces, are open.  Mines are three or more tiles apart.
     """

@@ -79,7 +79,7 @@ def _layout(level: Level) -> bytes:
 
 
 def _moves(levels: Sequence[Level]) -> Iterator[str]:
-    """Yield the path through each level as a string of directions L, R, U and D, without repetitions."""
+    """Yield the path through each level as a string of directions L, R, U and D; equal directions in a row are merged."""
     bank = LevelBank([_without_doors(level) for level in levels])
     for level, distance, hop in zip(levels, bank.paths.distance, bank.paths.hop, strict=True):
         switches = level.records[level.records[:, TYPE] == kinds.EXIT_SWITCH]

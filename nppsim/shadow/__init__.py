@@ -6,7 +6,7 @@
 
 The twins are written in Python and numpy from the documents.  They use other methods than the kernels, e.g. pictures of the
 whole level and a path search with a heap, and import only constants and layouts from the kernels' modules.
-``docs/development.md`` gives the cost.
+``docs/development.md`` gives the slowdown.
 """
 
 import functools
@@ -48,9 +48,9 @@ class Shadow:
     simulator: a BatchSimulator; it calls ``before`` and ``after`` around each step and ``after_reset`` after each reset.
 
     One comparison covers one environment at one step or reset: physics replayed frame by frame with the kernel ``tick``,
-    all reward terms, the end of the episode and the restart, all observations, and the path fields behind them.
-    Attributes: ``comparisons_of``, ``mismatches_of``, int64[N], numbers per environment; ``kinds``, Counter of mismatches by
-    kind.  A comparison counts at most one mismatch per kind.
+    all reward terms, the end of the episode and the restart, all observations, and the path fields that they use.
+    Attributes: ``comparisons_of``, ``mismatches_of``, int64[N], numbers of comparisons and mismatches per environment;
+    ``kinds``, Counter of mismatches by kind.  A comparison counts at most one mismatch per kind.
     A mismatch raises no error; the first one of each kind is printed to stderr.
     """
 
@@ -77,7 +77,7 @@ class Shadow:
         return self.kinds.total()
 
     def summary(self) -> dict:
-        """Return the numbers for a report, JSON types only."""
+        """Return the numbers of comparisons and mismatches for a report, in JSON types only."""
         return self._facts | {
             "comparisons": self.comparisons,
             "mismatches": self.mismatches,
@@ -93,7 +93,7 @@ class Shadow:
         self._actions = actions.copy()
 
     def after(self, final: np.ndarray) -> None:
-        """Compare the step.  final: bool[N], True if ``latest_final`` has the last observations of an episode."""
+        """Compare the step.  final: bool[N], True if ``latest_final`` has the last observations of the episode."""
         for i in np.flatnonzero(self._actions >= 0).tolist():
             self._compare_step(i, bool(final[i]))
             self._count(i)

@@ -57,7 +57,10 @@ def stage(level: Level) -> np.ndarray:
 
 
 def _edge_lines(tile: int) -> list[tuple[int, int, int, int]]:
-    """Return straight surfaces (x1, y1, x2, y2), rightwards or downwards; those on the tile's border in halves of 12 px."""
+    """Return the straight surfaces of a tile as (x1, y1, x2, y2), px, pointing right or down.
+
+    Horizontal and vertical surfaces are split into pieces of 12 px.
+    """
     sides = [SIDES[1][tile - ONE_FACED[0]]] if tile in ONE_FACED else SIDES.get(tile, [])
     if tile in ARCS:
         x, y, _, _, is_disc = ARCS[tile]
@@ -120,7 +123,7 @@ def averaged(image: np.ndarray, size: int) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------------------- entities
-# A record of these types creates one entity at its position.
+# Entity types whose record in a level creates one entity, at the position of the record.
 _PLAIN = frozenset(kinds.CREATING) - {kinds.EXIT, *kinds.DOORS}
 _Q = math.sqrt(2) / 2
 ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1), (_Q, -_Q))
@@ -158,7 +161,8 @@ def clamped_cell(x: float, y: float) -> tuple[int, int]:
 def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
     """Return the entities of a level in type order; each exit is followed by its switch.
 
-    A switch that is missing in the file is inactive at (0, 0).  completions: include ``kinds.COMPLETIONS``.
+    A switch that is missing in the file is inactive at (0, 0).  completions: include the types that the
+    reference simulator leaves out (``kinds.COMPLETIONS``).
     """
     records = [tuple(int(v) for v in r) for r in level.records]
     found: list[EntityTwin] = []

@@ -1,4 +1,4 @@
-"""Data of one level: entities, pictures, and paths for each state of its doors.  Each is computed once."""
+"""Data of one level: entities, pictures, and paths for each state of its doors.  Results are cached."""
 
 import functools
 from typing import Any
@@ -16,7 +16,7 @@ CACHED_FIELDS = 32  # states of the doors per level
 
 
 class LevelTwin:
-    """Data of one level.  completions: include the entities of ``kinds.COMPLETIONS``.
+    """Data of one level.  completions: include the entities that the reference simulator leaves out.
 
     listed: entities in type order; exits and doors: the exits and the doors with switches among them.
     fields_for: function of two tuples of indices, (closed doors, open exits), that returns PathFields.
@@ -33,7 +33,7 @@ class LevelTwin:
 
     @functools.cached_property
     def _lattice(self) -> Lattice:
-        """Lattice with all doors open, with the smallest leniency for which the spawn has a path."""
+        """Lattice with all doors open, with the smallest leniency (``paths.lattice``) for which the spawn has a path."""
         for leniency in range(3):
             lattice = paths.lattice(self.level, self.listed, leniency)
             fields = paths.path_fields(lattice, self.listed, *self.at_start)
@@ -52,7 +52,7 @@ class LevelTwin:
         return StateTwin(values, states, {m.entity: m for m in moving})
 
     def touched(self, now: StateTwin) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the arguments of ``fields_for``.  The second is () for a level with one exit."""
+        """Return the arguments of ``fields_for`` for a state.  The second one is () for a level with one exit."""
         opened = (e.index for e in self.exits if now.states[e.index].clock) if len(self.exits) > 1 else ()
         return tuple(e.index for e in self.doors if now.states[e.index].closed), tuple(opened)
 
@@ -61,7 +61,7 @@ class LevelTwin:
         return self.fields_for(*self.touched(now))
 
     def path(self, now: StateTwin) -> tuple[float, tuple[int, int] | None]:
-        """Return length in px and first lattice point of the path from the ninja over the objective to the exit."""
+        """Return length in px and first lattice point of the path from the ninja to the exit, over an untaken exit switch."""
         fields = self.path_fields(now)
         field = fields.to_exit if now.ninja["switch_taken"] else fields.to_switch
         return field.path(now.ninja["x"], now.ninja["y"])

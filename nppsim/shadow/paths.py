@@ -22,21 +22,21 @@ STRAIGHT, DIAGONAL = 10, 14  # units per step
 UNIT = 1.2  # px per unit
 MAX_PATH = 8000.0  # px, length if there is no path
 SAMPLE = 3  # px between samples
-BODY = 9.4  # px, radius of the circle that must fit through
-SURFACE_BODY = 8.4  # px, the same if only surfaces block
+BODY = 9.4  # px, radius of the circle that must fit through passages on a path
+SURFACE_BODY = 8.4  # px, the same radius if only the surfaces of tiles block
 ONE_WAY_REACH = 17.1  # px from the middle of a one-way, along it
 MINE_REACH = 14.5  # px around a mine; steps to points in this circle cost more
-MINE_PRICE = 6  # factor of their cost
+MINE_PRICE = 6  # factor of the cost of these steps
 EXIT_REACH = 22.0  # px, touching distances of exit, exit switch and door switch
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
-LONGEST = 65533  # units, largest length in the simulator's uint16 arrays; two larger numbers mark points:
+LONGEST = 65533  # units, largest length in the simulator's uint16 arrays.  The next two numbers mark points:
 BLOCKED = 65534
 UNREACHED = 65535
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # a hop is an index into this tuple
 NO_HOP = 255
 Point = tuple[int, int]  # column and row of the lattice
-Goal = tuple[float, float, float, int]  # x, y, touching distance (px), units of path from there
+Goal = tuple[float, float, float, int]  # x, y, touching distance (px), length of the path from there in units
 
 
 # -------------------------------------------------------------------------------------------------------------- lattice
@@ -52,7 +52,7 @@ def _samples_near(tile: int) -> np.ndarray:
 
 
 def _gap(point: Point, x: float, y: float) -> float:
-    """Return the distance of a lattice point from a place, px.  math.hypot rounds differently."""
+    """Return the distance of a lattice point from a place, px, rounded as in the kernels, unlike ``math.hypot``."""
     dx, dy = SPACING * point[0] - x, SPACING * point[1] - y
     return math.sqrt(dx * dx + dy * dy)
 
@@ -125,7 +125,7 @@ def _moved(array: np.ndarray, dx: int, dy: int) -> np.ndarray:
 
 
 def _openings(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return bool[89, 51] three times: free points, joined to the right neighbour, joined to the lower neighbour."""
+    """Return three bool[89, 51]: points that are free, joined to the right neighbour, joined to the lower neighbour."""
     squares = np.lib.stride_tricks.sliding_window_view(np.pad(samples, 2), (5, 5))[::4, ::4]
     return np.any(squares, axis=(2, 3)), np.any(squares[:, :, -1], axis=2), np.any(squares[:, :, :, -1], axis=2)
 
@@ -180,7 +180,7 @@ def lattice(level: Level, listed: list[EntityTwin], leniency: int = 0) -> Lattic
 
 
 def with_doors(open_: Lattice, doors: Iterable[EntityTwin]) -> Lattice:
-    """Return the lattice with these doors closed.  The effect of each door is computed alone."""
+    """Return the lattice with these doors closed.  Each door's effect is computed as if the others were open."""
     price, right, down = open_.price.copy(), open_.right.copy(), open_.down.copy()
     for e in doors:
         x1, y1, x2, y2 = e.door
@@ -214,7 +214,7 @@ def dijkstra(lattice: Lattice, seeds: dict[Point, int], fixed: np.ndarray | None
     """Return the path length from each point in units, int32[89, 51]; -1 if there is no path.
 
     A step costs its length times the price of the point where it ends.
-    seeds: {point: units}, lengths at the goals.
+    seeds: {point: units}, path lengths at the points where the search begins.
     fixed: int32[89, 51], lengths that do not change; -1 for all other points.
     """
     arrivals = [(direction, free.tolist()) for direction, free in zip(DIRECTIONS, lattice.arrivals, strict=True)]
@@ -237,7 +237,7 @@ def dijkstra(lattice: Lattice, seeds: dict[Point, int], fixed: np.ndarray | None
 
 
 def seeds_around(lattice: Lattice, goals: Iterable[Goal]) -> dict[Point, int]:
-    """Return {point: units} for the free points within touching distance of goals."""
+    """Return {point: path length in units} for the free points within touching distance of goals."""
     seeds: dict[Point, int] = {}
     for x, y, reach, offset in goals:
         for p, gap in points_within(x, y, reach).items():
@@ -363,14 +363,14 @@ def _to_switches(field: Field, onward: Field, closed: list[EntityTwin]) -> Field
             continue
         seeds |= new
         distance = dijkstra(shut, new, distance)
-        unlocked = with_doors(unlocked, [door for door, _ in wanted])  # closed before their switches are touched
+        unlocked = with_doors(unlocked, [door for door, _ in wanted])  # closed until the ninja touches their switches
         reached = _lengths(distance)
         onward = Field(unlocked, dijkstra(unlocked, reached), reached)
     return Field(shut, distance, seeds)
 
 
 def _lengths(distance: np.ndarray) -> dict[Point, int]:
-    """Return {point: units} for the points with a path."""
+    """Return {point: path length in units} for the points with a path."""
     return {(i, j): int(distance[i, j]) for i, j in np.argwhere(distance >= 0).tolist()}
 
 
@@ -382,7 +382,7 @@ def _straight_to(lattice: Lattice, goals: Iterable[Goal]) -> Field:
 def field(
     open_: Lattice, doors: list[EntityTwin], closed: list[EntityTwin], goals: tuple[Goal, ...], needed: tuple[int, ...]
 ) -> tuple[Field, Field]:
-    """Return the fields of ``goals`` with the doors ``closed``, and with the trap doors among them closed.
+    """Return two fields of ``goals``: with all doors ``closed``, and with only the trap doors among them closed.
 
     doors: all doors with switches.
     needed: indices of trap doors that the ninja must pass after the goals.
@@ -416,7 +416,7 @@ class PathFields:
     to_switch: paths over an exit switch to its exit.
     to_exit: paths to the open exits, or to all exits if none is open.
     onward: units of the shortest path from a switch to its exit; None without a path.
-    accepted: bytes of hops that were correct.
+    accepted: bytes of the last array of hops that ``wrong_hops`` found correct.
     """
 
     to_switch: Field

@@ -1,4 +1,4 @@
-"""JSON summary of the shadow validation in a process, and its check."""
+"""JSON summary of the shadow validation in a process, and a check of this summary."""
 
 import atexit
 import os

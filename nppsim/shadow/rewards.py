@@ -1,4 +1,4 @@
-"""Rewards of an episode, computed decision by decision from the states after each frame."""
+"""Twin of the rewards of an episode, computed decision by decision from the states after each frame."""
 
 import math
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ class Ledger:
         else:
             goals = [e for e in self.twin.listed if e.kind == kinds.EXIT_SWITCH]
         offsets = [(x - now.ninja["x"], y - now.ninja["y"]) for x, y in (position(e, now) for e in goals)]
-        # math.hypot rounds differently.
+        # Rounded as in the kernels, unlike ``math.hypot``.
         return min([math.sqrt(dx * dx + dy * dy) for dx, dy in offsets] + [STAGE_DIAGONAL])
 
     def _potential(self, now: StateTwin) -> float:

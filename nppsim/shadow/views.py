@@ -164,7 +164,7 @@ def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
 
 
 def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """Return float32[8, 5]: offset, velocity and radius of the nearest hazards.  Ties: mines by cell, then movers."""
+    """Return float32[8, 5]: offset, velocity and radius of the nearest hazards.  Ties: mines by cell precede movers."""
     found = []
     for e in twin.listed:
         if hazard := _hazard(e, now):
@@ -212,7 +212,7 @@ def _draw(plane: np.ndarray, line: tuple[float, float, float, float]) -> None:
 
 
 def _solid_shares(twin: LevelTwin, now: StateTwin) -> np.ndarray:
-    """Return the share of tiles in each square, 0..255, int64[19, 19], from 16 x 16 samples per half-cell."""
+    """Return the solid share of each square, 0..255, int64[19, 19], from 16 x 16 samples per half-cell."""
     size = layout.SURROUNDINGS_SIZE
     left, top = (now.ninja["x"] - WINDOW_REACH) / SQUARE, (now.ninja["y"] - WINDOW_REACH) / SQUARE
     column, row = math.floor(left), math.floor(top)
@@ -231,7 +231,7 @@ def _cut(image: np.ndarray, left: int, top: int, size: int) -> np.ndarray:
 
 
 def _dot(image: np.ndarray, x: np.ndarray, y: np.ndarray, value: int) -> None:
-    """Set the pixels of an image [y, x] below points.  x, y: pixels from the corner."""
+    """Set the pixels of an image [y, x] that contain the given points.  x, y: pixels from the corner."""
     c, r = np.floor(x).astype(int), np.floor(y).astype(int)
     inside = (np.minimum(c, r) >= 0) & (c < image.shape[1]) & (r < image.shape[0])
     image[r[inside], c[inside]] = value
