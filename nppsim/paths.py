@@ -7,10 +7,10 @@ joined if a sample on the common edge of their squares is free.  One-way platfor
 For each level and each state of its doors there are two fields of path lengths to the exit: field 0, via an exit switch, and
 field 1, after a switch is taken.  Gravity is ignored.  Mines make a path longer but do not block it.
 
-Where a locked door blocks the path, it leads to the switch of this door, and continues as if all locked doors were open.  If
-that switch is behind another locked door, the path leads to the switch of the other door first.  The same rule applies
-between an exit switch and its exit.  A path avoids the switch of a trap door that it has to pass later, unless there is no
-other path.
+Where a locked door blocks the path, the path leads to the switch of this door, and continues as if all locked doors were
+open.  If that switch is behind another locked door, the path leads to the switch of the other door first.  The same rule
+applies between an exit switch and its exit.  A path avoids the switch of a trap door through which it has to pass later,
+unless there is no other path.
 """
 
 import math
@@ -28,15 +28,15 @@ from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 SPACING = 12.0  # px between lattice points
 NODES_X, NODES_Y = LINES_X, LINES_Y  # numbers of lattice points, which are the corners of half-cells
 NUM_NODES = NODES_X * NODES_Y
-BODY = 9.4  # px; less than the ninja's radius, because samples are 3 px apart
-SURFACE_BODY = 8.4  # px, instead of BODY with leniency 1 and 2; fits between diagonals of 17 px, as the ninja does
+BODY = 9.4  # px, radius of the body; less than the ninja's radius, because samples are 3 px apart
+SURFACE_BODY = 8.4  # px, instead of BODY with leniency 1 and 2; fits between diagonals 17 px apart, as the ninja does
 SAMPLE = 3  # px between samples
 PER_POINT = 4  # samples from one lattice point to the next
 SAMPLES_X, SAMPLES_Y = PER_POINT * (NODES_X - 1) + 1, PER_POINT * (NODES_Y - 1) + 1
 MINE_REACH = 14.5  # px around the centre of a mine in which steps count as longer
 MINE_WEIGHT = 6  # factor on the length of these steps
-STRAIGHT, DIAGONAL = 10, 14  # lengths of a step, in units
-UNIT = SPACING / STRAIGHT  # px
+STRAIGHT, DIAGONAL = 10, 14  # lengths of a straight and a diagonal step, in units
+UNIT = SPACING / STRAIGHT  # px, the unit of stored path lengths
 MAX_PATH = 8000.0  # px; length of the path to an unreachable goal
 UNREACHABLE = 65535  # distance at a free lattice point without a path to a goal
 WALL = 65534  # distance at a blocked lattice point
@@ -63,7 +63,7 @@ BACK = np.array([1, 0, 3, 2, 7, 6, 5, 4])  # opposite direction
 
 
 def _blocked_samples() -> np.ndarray:
-    """uint8[38, 15, 15]: 1 for samples from -9 to 33 px around each tile, x first, that its solid part blocks."""
+    """uint8[38, 15, 15]: 1 for samples that a tile's solid part blocks, -9 to 33 px from its corner, x first."""
     size = 24
     centre = (np.arange(size) + 0.5) * TILE / size
     at = SAMPLE * (np.arange(15) - 3.0)
@@ -265,7 +265,7 @@ def _block_around(nodes, x, y, reach):
 
 @kernel
 def _seed(nodes, x, y, reach, offset, distance, marks, queue, tail):
-    """Add the free lattice points closer than ``reach`` px to a goal to the queue; return its new end.
+    """Add the free lattice points closer than ``reach`` px to a goal to the queue; return the queue's new end.
 
     offset: distance at the goal in units.
     Before the search, the only free points with a distance are those in the queue and those that are FIXED.
@@ -329,8 +329,8 @@ def nearest_node(distance, x, y):
     """Return (length of the path from (x, y) in px, first lattice point on it); (MAX_PATH, -1) if there is none.
 
     The length is at most MAX_PATH - UNIT.  The path starts over one of the four lattice points around (x, y).  If all four
-    are blocked, it starts over one of the twelve around these.  It does not if one of the four is free without a path,
-    because a point farther away may be beyond a closed door.
+    are blocked, it starts over one of the twelve around these.  If one of the four is free but has no path, the
+    twelve are not searched, because a point farther away may be beyond a closed door.
     """
     value, node = _nearest(distance, x, y)
     return (MAX_PATH, -1) if node < 0 else (min(value, MAX_PATH - UNIT), node)
@@ -387,8 +387,8 @@ def _direct_field(nodes, nodes_open, effects, world, level, closed, onward_of, d
 def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, queue, distance, hop):
     """Extend a field to the points that closed doors separate from the goals, by paths to switches of locked doors.
 
-    Each round adds the switches from which the onward path leads through their own door.  If there are none, it adds all
-    remaining switches with an onward path.
+    An onward path is one that would exist if all locked doors were open.  Each round adds the switches from which the
+    onward path leads through their own door.  If there are none, it adds all remaining switches with an onward path.
     """
     first = world.level[level]["switches_first"]
     pending = np.zeros(len(closed), np.uint8)
@@ -431,7 +431,7 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
 
 @kernel
 def _seed_reached(nodes, distance, onward, queue):
-    """Add all points that have a path to the queue, with their distances; return its end."""
+    """Add to the queue all points that have a path, with their distances; return the end of the queue."""
     tail = 0
     for node in range(NUM_NODES):
         onward[node] = UNREACHABLE if nodes[node] & FREE else WALL
@@ -446,7 +446,7 @@ def _seed_reached(nodes, distance, onward, queue):
 def _on_path(nodes, x, y, door, effect, distance, steps):
     """Return True if the path from (x, y) leads through a door; False if there is no path.
 
-    Of several shortest paths, the one with the first directions counts.
+    Of several shortest paths, the one whose steps come first in STEP counts.
     steps: uint8[4539], cache of the path's direction at each point; NOT_SEARCHED where it is unknown.
     """
     left, top = _window(door)
@@ -482,8 +482,8 @@ def _field(shut, open_, effects, world, level, closed, onward_of, spared, distan
 
     onward_of: int64[m], for each exit door and exit switch of the level: length of the path from there onward, in units;
         UNREACHABLE if it is no goal.
-    spared: uint8[n], for each door with a switch: 1 if it is a trap door that is needed after the goal.  Trap doors on the
-        path from their own switch are added.  Paths avoid the switches of these doors.
+    spared: uint8[n], for each door with a switch: 1 if it is a trap door that the path passes after the goal.  Trap doors
+        on the path from their own switch are added here.  Paths avoid the switches of these doors.
     onward: uint16[4539], output: the distances if all locked doors were open.
     """
     _direct_field(shut, open_, effects, world, level, closed, onward_of, distance, hop, onward)

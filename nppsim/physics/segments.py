@@ -31,14 +31,14 @@ from nppsim.physics.shapes import (
 FAR = 9999999.0  # px^2, more than any squared distance
 FRONT_BONUS = 0.1  # px^2 subtracted from the squared distance of front faces
 CLEARLY_FARTHER = 0.2  # px^2, more than FRONT_BONUS; a bounding box farther by this cannot contain the nearest point
-SWEEP_MARGIN = 1.0  # px around a swept circle; cells within it are searched
+SWEEP_MARGIN = 1.0  # px around a swept circle; cells within this margin are searched
 SIDE = float(TILE)  # px, side of a cell
 LEAST_MOVE = 0.0001  # px^2; a move whose squared length is at most this hits nothing
 
 # Margins of shortcuts, far above any rounding error.
 BOX_MARGIN = 0.01  # px around bounding boxes
 BAND = 1.0  # px above and below a point, see ``nearest_segment``
-SURE = 1e-3  # px or px^2
+SURE = 1e-3  # px or px^2, in ``settles``
 
 
 @kernel
@@ -65,7 +65,7 @@ def is_open(entity, entities):
 
 @kernel
 def closest_point(px, py, x, y, shape):
-    """Find the point of a segment that is closest to (px, py): (x, y, side); section 4.3.
+    """Return (x, y, side): the point of a segment that is closest to (px, py), and the side of (px, py); section 4.3.
 
     side: below 0 if (px, py) is behind the segment.  The absolute value is the distance from the line times the segment's
         length, or the distance from the arc's full circle; 1.0 for doors and end points of arcs.
@@ -91,15 +91,15 @@ def closest_point(px, py, x, y, shape):
 
 @inlined
 def nearest_segment(px, py, radius, segments, cell_start, first, entities):
-    """Find the nearest surface point and its segment: (result, x, y, side, best, others, beside, k); section 4.4.
+    """Return (result, x, y, side, best, others, beside, k) of the surface point nearest to (px, py); section 4.4.
 
     segments: SEGMENT_DTYPE[S] of the bank.
-    cell_start: int32[1101] of the level, relative to ``first``.
-    radius: px; the cells that the square (px, py) +- radius meets are searched.  Segments farther away count too.
+    cell_start: int32[1101] of the level, relative to ``first``, the index of the level's first segment.
+    radius: px; the cells that the square (px, py) +- radius meets are searched.  Farther segments in them count too.
     result: 1 if (px, py) is in front of the segment, -1 behind it, 0 if there is no segment.
     side: see ``closest_point``.
     best: squared distance in px^2, less FRONT_BONUS for a front face.  In a tie the earlier segment wins.
-    others: lower bound of this value for all other segments that were searched.
+    others: lower bound of the same quantity for all other segments that were searched.
     beside: lower bound of the distance in px along x to all segments within BAND above or below the point.
     k: index of the segment, -1 if there is none.
     """
@@ -135,17 +135,17 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
 
 @kernel
 def nearest_surface(px, py, radius, segments, cell_start, first, entities):
-    """Return the results of ``nearest_segment`` without the index, which most callers do not need."""
+    """Return the results of ``nearest_segment`` without the segment's index k, which most callers do not need."""
     result, x, y, side, best, others, beside, _k = nearest_segment(
         px, py, radius, segments, cell_start, first, entities
     )
     return result, x, y, side, best, others, beside
 
 
-# The result of one ``nearest_surface`` makes most other queries of a frame superfluous.
+# The result of one ``nearest_surface`` makes most other queries of a frame superfluous; these functions check when.
 @inlined
 def cells_around(x, y, radius):
-    """Cells that a query searches, as px: left edges of the first and last column, top edges of the first and last row."""
+    """Cells that a query searches: px of the left edges of the first and last column, top edges of the first and last row."""
     return (
         SIDE * clamped_cell(x - radius, CELLS_X),
         SIDE * clamped_cell(x + radius, CELLS_X),
@@ -183,7 +183,7 @@ def move_is_free(wx, wy, query_radius, radius, best, others):
 
     query_radius, best, others: argument and results of a ``nearest_surface`` at the end of the sweep.
     """
-    # A sweep shorter than this searches only cells that the query has searched.
+    # A sweep shorter than ``reach`` searches only cells that the query has searched.
     reach = query_radius - radius - SWEEP_MARGIN - BOX_MARGIN
     if not (abs(wx) < reach and abs(wy) < reach):
         return False
@@ -212,7 +212,7 @@ def impact_point(x, y, wx, wy, ax, ay, radius):
 
 @kernel
 def _impact_line(x, y, wx, wy, ax, ay, shape, radius):
-    """Time of impact with the interior of a line segment."""
+    """Time of impact of a moving circle with the interior of a line segment, as in ``impact_point``."""
     nx, ny, length = SHAPES[shape, UNIT_X], SHAPES[shape, UNIT_Y], SHAPES[shape, LENGTH]
     q = (x - ax) * ny - (y - ay) * nx
     s = (x - ax) * nx + (y - ay) * ny
@@ -229,7 +229,7 @@ def _impact_line(x, y, wx, wy, ax, ay, shape, radius):
 
 @kernel
 def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
-    """Time of impact with the interior of an arc."""
+    """Time of impact of a moving circle with the interior of an arc, as in ``impact_point``."""
     hor, ver = SHAPES[shape, DX], SHAPES[shape, DY]
     ex, ey = x - ax, y - ay
     vv = wx * wx + wy * wy
@@ -254,7 +254,7 @@ def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
 
 @kernel
 def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
-    """Time of impact of a circle that moves by (wx, wy) with one segment: its end points and its interior."""
+    """Time of impact of a circle that moves by (wx, wy) with a segment, its end points included."""
     ax, ay = float(ax), float(ay)
     dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
     kind = SHAPES[shape, KIND]

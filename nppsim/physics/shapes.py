@@ -1,7 +1,7 @@
 """Segment records (``SEGMENT_DTYPE``) and the table of their shapes (``SHAPES``).  Source: docs/physics.md, section 3.5.
 
 All coordinates of a level are integers, so eight bytes store a segment exactly, and the segments of a cell fit in one or two
-cache lines.  The remaining properties of a segment depend on its shape alone, of which there are a few dozen.
+cache lines.  The remaining properties of a segment depend on its shape alone; there are a few dozen shapes.
 """
 
 import numpy as np
@@ -21,8 +21,9 @@ SEGMENT_DTYPE = np.dtype(
 # Kinds of shapes.
 LINE, CONVEX_ARC, CONCAVE_ARC, DOOR_LINE = range(4)
 
-# Columns of SHAPES.  Lines have a direction (DX, DY), its squared length, its length and its unit vector.  Arcs have their
-# quadrant in (DX, DY).  The last four columns are the bounding box relative to (x, y) of the segment.
+# Columns of SHAPES.  Lines have a direction (DX, DY), its squared length, its length and its unit vector.  In arcs,
+# (DX, DY) is the quadrant: the signs of x and y, relative to the centre.  The last four columns are the bounding box
+# relative to (x, y) of the segment.
 KIND, DX, DY, LENGTH_SQUARED, LENGTH, UNIT_X, UNIT_Y, MIN_X, MAX_X, MIN_Y, MAX_Y = range(11)
 
 ARC_RADIUS = float(TILE)  # px
@@ -51,7 +52,7 @@ def _shape_table() -> tuple[np.ndarray, dict[tuple[int, int, int], int]]:
     return table, {key: i for i, key in enumerate(keys)}
 
 
-SHAPES, SHAPE_OF = _shape_table()  # float64[shapes, 11]; (kind, DX, DY) -> row
+SHAPES, SHAPE_OF = _shape_table()  # float64[shapes, 11]; dictionary (kind, DX, DY) -> row of SHAPES
 RIGHT, LEFT, DOWN, UP = range(4)  # rows of lines along half an edge of a tile, by their direction
 
 

@@ -50,10 +50,11 @@ ROCKET_SPEEDS = _rocket_speeds()
 
 # Gauss turrets.
 GAUSS_TARGETING = 180  # half frames of good aim before the crosshair is fixed
-GAUSS_PREFIRE = 15  # frames from then to the shot
+GAUSS_PREFIRE = 15  # frames from the fixing of the crosshair to the shot
 GAUSS_POSTFIRE = 15  # frames after the shot
-# Zones by the distance in px between crosshair and ninja, each beyond its entry of GAUSS_DISTANCES.  GAUSS_CREDIT: half
-# frames of good aim that count per frame.  GAUSS_GAIN: fraction of the distance that the crosshair moves per frame.
+# Zones of the distance in px from the crosshair to the point where the turret aims.  The zone is the first whose entry of
+# GAUSS_DISTANCES is below the distance.  GAUSS_CREDIT: half frames of good aim that count per frame in the zone.
+# GAUSS_GAIN: fraction of the distance that the crosshair moves per frame.
 GAUSS_DISTANCES = np.array([96.0, 42.0, 24.0, -1.0])
 GAUSS_CREDIT = np.array([0, 1, 3, 7])
 GAUSS_GAIN = np.array([0.03 * 2.0 / 3.0, 0.035 * 2.0 / 3.0, 0.05 * 2.0 / 3.0, 0.05 * 2.0 / 3.0])
@@ -65,7 +66,7 @@ CHAINGUN_INTERVAL = 9  # frames between shots, and before the first one
 CHAINGUN_SHOTS = 7
 CHAINGUN_FIRING = 72  # frames in FIRING, after the direction is fixed
 CHAINGUN_POSTFIRE = 90  # frames in POSTFIRE
-CHAINGUN_SPREAD = 0.3  # width of the sweep of shots, as a fraction of the distance
+CHAINGUN_SPREAD = 0.3  # width of the fan of shots, as a fraction of the distance from the drone
 
 # Laser drones.
 LASER_DRONE_SPEED = 2.0 / 7.0  # px per frame
@@ -113,7 +114,7 @@ def _open_length(x, y, ux, uy, limit, entities, world, level):
 
 @kernel
 def _shoot(ninja, shooter, ux, uy, target, entities, world, level):
-    """Kill the ninja if the shot in direction (ux, uy) passes through it."""
+    """Shoot in direction (ux, uy), store the length of the shot, and kill a ninja that it hits."""
     length = _open_length(shooter["x"], shooter["y"], ux, uy, RAY_LENGTH, entities, world, level)
     shooter["beam"] = length
     if target and ray_gap(ninja, shooter["x"], shooter["y"], ux, uy, length) < RADIUS:

@@ -1,6 +1,6 @@
 """The state of an environment as flat records, and the constants of the ninja.
 
-No state that affects the future is stored elsewhere, so snapshots and restores copy bytes, and comparisons compare them.
+No state that affects the future is stored elsewhere, so snapshots, restores and comparisons work on bytes.
 Source: docs/physics.md, sections 1, 6.1 and 7.  Section numbers refer to that page.
 """
 
@@ -13,9 +13,9 @@ GRAVITY_JUMP = 0.01111111111111111  # px per frame^2, while a jump is held
 ACCELERATION_GROUND = 0.06666666666666665  # px per frame^2 of the left and right keys on a floor
 ACCELERATION_AIR = 0.04444444444444444  # px per frame^2 of the left and right keys in the air
 MAX_SPEED = 3.333333333333333  # px per frame; the keys never raise the horizontal speed to this or more
-MAX_JUMP_HOLD = 45  # frames after the press of a jump in which the key has an effect
+MAX_JUMP_HOLD = 45  # frames after the press of the jump key in which holding it has an effect
 IMPACT_SPEED = 6.0  # px per frame into a wall above which the ninja dies
-IMPACT_EASE = 4.0 / 3.0  # px per frame by which the limit is lower on a flat floor or ceiling; slopes in proportion
+IMPACT_EASE = 4.0 / 3.0  # px per frame, times |y| of the surface's normal: reduction of the limit
 
 # Factors on the velocity per frame.
 DRAG = 0.9933221725495059  # 0.99^(2/3)
@@ -76,14 +76,15 @@ ENTITY_DTYPE = np.dtype(
 )
 
 # Columns of ``entity_items``, the entities that stay in their cell: index in the level's list of entities, position in px,
-# and the distance in px from the ninja's centre along an axis at which the entity has no effect.
+# and the distance in px from the ninja's centre along an axis from which on the entity has no effect.
 ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = range(4)
 
-# Flags in ``near`` of a level: the 3 x 3 block of cells around a cell contains segments, entities that stay, or one-ways.
+# Flags in ``near`` of a level: the 3 x 3 block of cells around a cell contains segments, entities that
+# stay in their cell, or one-ways.
 NEAR_SEGMENTS, NEAR_ITEMS, NEAR_ONE_WAYS = 1, 2, 4
 
 # The ninja's position at the end of a frame.  Evil ninjas follow it.  On levels with them, the state stores the latest
-# ``trail`` positions; that of frame t is at t modulo ``trail``.
+# ``trail`` positions; that of frame t is at index t modulo ``trail``.
 TRAIL_DTYPE = np.dtype([("x", "f8"), ("y", "f8")], align=True)  # px
 
 # A mover: an entity that moves or thinks, or an exit.  ``bank.world.mover`` has the records at the start of a level.

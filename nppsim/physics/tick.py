@@ -1,4 +1,4 @@
-"""One frame, in the order of docs/physics.md, section 5.  Section numbers refer to that page."""
+"""Simulation of one frame, in the order of docs/physics.md, section 5.  Section numbers refer to that page."""
 
 from nppsim import _phases as clock
 from nppsim._kernel import inlined, kernel, merged
@@ -63,7 +63,7 @@ def advance_frame(ninja, entities, movers, trail, world, input_byte, laps=None):
 
     trail: TRAIL_DTYPE[at least ``trail`` of the level], the ninja's latest positions.
     input_byte: keys, see ``nppsim.actions``.  Self-destruct, a completion (section 8.3), needs two frames in a row.
-    laps: int64[NUM_PHASES], the times of each phase to add to; empty or None to measure nothing (``nppsim._phases``).
+    laps: int64[NUM_PHASES], nanoseconds of each phase, increased here; empty or None to measure nothing (``_phases``).
     """
     since = clock.begin(laps) if laps is not None else 0
     level = ninja["level"]
