@@ -10,7 +10,7 @@ from nppsim.errors import needed
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-OVERSAMPLE = 4  # drawing scale; the finished picture is averaged down by this factor
+OVERSAMPLE = 4  # drawing scale; drawings are this factor larger than the finished picture, into which they are averaged
 
 Colour = tuple[int, int, int]
 Point = tuple[float, float]
@@ -85,7 +85,7 @@ class Canvas:
         self._draw.ellipse(self._square(centre, radius), fill=fill)
 
     def ring(self, centre: Point, radius: float, width: float, colour: Colour) -> None:
-        """Draw a circular line; ``radius`` is that of its outer edge."""
+        """Draw a circular line; ``radius`` is the radius of its outer edge."""
         self._draw.ellipse(self._square(centre, radius), outline=colour, width=self._stroke(width))
 
     def line(self, points: Iterable[Point], colour: Colour, width: float) -> None:
@@ -107,8 +107,8 @@ class Canvas:
         """Draw a square.
 
         half: half the side length.
-        fill, edge: colours; None omits that part.
-        width: width of the edge.
+        fill, edge: colours of the interior and of the edge; None omits the part.
+        width: width of the edge line.
         corner: radius of the rounded corners.
         """
         stroke = self._stroke(width) if edge else 0

@@ -41,8 +41,8 @@ from nppsim.physics.state import (
 from nppsim.pictures.canvas import PALETTE, Canvas, Colour, Point, turned
 
 REACH = 22  # level px; maximum distance of an entity's drawing from its centre, along each axis
-NINJA_REACH = 14  # the same for the ninja
-AIM_REACH = 12  # the same for crosshairs and rockets, and around beams
+NINJA_REACH = 14  # level px; maximum distance of the ninja's drawing from its centre
+AIM_REACH = 12  # level px; maximum distance of the drawing from the point of a crosshair or rocket, or from a beam
 _GLOW = (226, 158, 160)  # colour around a beam
 _BEAM_WIDTH = 4.0
 
@@ -51,8 +51,8 @@ _BEAM_WIDTH = 4.0
 class DrawnEntity:
     """One entity, as the records of a level create it.
 
-    kind, index: type and index within the type, as in ``Run.entities``; the switch of exit (3, i) is (4, i).
-    at: centre; of a locked or trap door, the centre of the door.
+    kind, index: entity type and index within the type, as in ``Run.entities``; the switch of exit (3, i) is (4, i).
+    at: centre of the entity; for a locked or trap door, centre of the door, not of its switch.
     orientation: 0..7, in steps of 45 degrees, clockwise from right.
     switch: centre of the switch of an exit or door, if it has one.
     """
@@ -66,12 +66,12 @@ class DrawnEntity:
 
 @dataclass(frozen=True)
 class EntityLook:
-    """Properties of an entity that change during a run.
+    """Properties that determine an entity's drawing and can change during a run.
 
-    at: present centre of a moving entity.
-    active: False once it is collected or used up.
+    at: current centre of a moving entity.
+    active: False once the entity is collected or used up.
     state: signed state number of the entity.
-    closed: whether a door or exit is closed.
+    closed: True if a door or exit is closed.
     """
 
     at: Point
@@ -84,8 +84,9 @@ class Aim(NamedTuple):
     """Beam, shot, crosshair or rocket of an entity.
 
     kind: type of the entity.
-    at: its centre, or that of the rocket.
-    to, sign: point that it aims at and its meaning, see ``physics.aims``.
+    at: centre of the entity, or of the rocket.
+    to: point that belongs to the aim, such as the end of a beam or the centre of a crosshair.
+    sign: kind of the aim, such as BEAM or CROSSHAIR, and so the meaning of ``to``; see ``physics.aims``.
     """
 
     kind: int
@@ -98,10 +99,10 @@ class Aim(NamedTuple):
 class NinjaLook:
     """Pose of the ninja after one frame.
 
-    at: centre.
+    at: centre of the ninja.
     state: 0..9, as in ``Run.ninja_state``.
     facing: -1 left, 1 right.
-    stride: phase of the steps, radians.
+    stride: phase of the running cycle, radians.
     tilt: rotation of the body on slopes, radians.
     """
 
@@ -113,7 +114,7 @@ class NinjaLook:
 
 
 def draw_entity(canvas: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """Draw one entity."""
+    """Draw one entity with its current look."""
     _FIGURES[entity.kind](canvas, entity, look)
 
 
@@ -177,7 +178,7 @@ def _exit_switch(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _bar(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: Colour) -> Callable[[float], Point]:
-    """Draw a door; returns a function that maps a distance from its centre, along it, to a point."""
+    """Draw a door; return a function that maps a distance along the door from its centre to a position."""
     x, y = entity.at
     upright = entity.orientation % 4 == 0
 
@@ -234,7 +235,7 @@ def _drone(c: Canvas, entity: DrawnEntity, look: EntityLook, radius: float, eye:
 
 
 def _floor_guard(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """Draw a dome whose eye looks in the direction of motion (state -1, 0, 1)."""
+    """Draw a dome whose eye looks in the direction of motion: left, none or right for state -1, 0, 1."""
     (x, y), radius = look.at, GUARD_RADIUS
     angles = [math.pi * (i / 19 - 1) for i in range(20)]
     dome = [(x + radius * math.cos(a), y + radius * math.sin(a)) for a in angles]
@@ -361,7 +362,7 @@ LAYER = {kind: i for i, members in enumerate(_LAYERS) for kind in members}  # la
 # ---------------------------------------------------------------------------------------------------------------------
 # The ninja
 
-Angles = tuple[float, float]  # of the upper and lower part of a limb; radians from straight down, forward positive
+Angles = tuple[float, float]  # upper and lower part of a limb; radians from straight down, forward positive
 
 
 @dataclass(frozen=True)
@@ -384,7 +385,7 @@ _POSES = {
     CELEBRATING: _Pose((0.32, 0.12), (-0.32, -0.12), (2.5, 2.85), (-2.5, -2.85), 0.0),
 }
 _POSES[DISABLED] = _POSES[STANDING]
-# Height of the hip below the centre, and lengths; level px.
+# Distance of the hip below the ninja's centre, and lengths of body parts; level px.
 _HIP = 1.8
 _THIGH = 4.2
 _SHIN = 4.3

@@ -30,10 +30,12 @@ SLOWER = 5  # slow-motion factor
 def record(
     path: str | os.PathLike, level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run | None = None
 ) -> Path:
-    """Film one episode in real time and repeat a death in slow motion; returns ``path``.  The file is written atomically.
+    """Film one episode in real time, repeat a death in slow motion, and return ``path``.
+
+    The file is written atomically.
 
     inputs: uint8[frames], N++ input bytes.
-    run: result of ``nppsim.simulate(level, inputs)``; default: simulate here.
+    run: result of ``nppsim.simulate(level, inputs)``; None: this function simulates the inputs.
     Raises MissingPackageError without PyAV or Pillow, RenderError for an invalid ``look``.
     """
     av = needed("av", "video")
@@ -56,7 +58,7 @@ def record(
 
 
 def length(frames: int, outcome: str, fps: int) -> int:
-    """Return the number of pictures in the film of an episode of ``frames`` frames."""
+    """Return the number of pictures in the film of an episode of ``frames`` frames, repetition included."""
     shown, hold = math.ceil(frames * fps / FRAMES_PER_SECOND) + 1, round(HOLD_S * fps)
     again = min(shown, round(AGAIN_S * fps)) if outcome == NAMES[DIED] else 0
     return shown + hold + (SLOWER * again + hold if again else 0)

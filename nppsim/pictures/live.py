@@ -1,7 +1,7 @@
-"""Pictures of an environment during play.  Only changes are drawn again, so that a picture takes a few milliseconds.
+"""Pictures of an environment during play.  Only changed parts are redrawn, so a picture takes a few milliseconds.
 
-Static parts are drawn once per level.  Sprites of moving entities are cached per look and subpixel position.  The ninja,
-beams and the like are drawn each time.  ``render.frames`` draws films of whole runs.
+Static parts are drawn once per level.  Sprites of moving entities are cached per ``EntityLook`` and subpixel position.
+The ninja, beams and the like are drawn each time.  ``render.frames`` draws films of whole runs.
 """
 
 import math
@@ -22,7 +22,7 @@ from nppsim.pictures.scene import Area, Gait, Scene, around, touched
 PICTURE_SIZE = FILM_SIZE  # default width and height of the pictures, px
 _CACHED_LEVELS = 16  # cached backgrounds, up to 12 MB each at PICTURE_SIZE
 _CACHED_SPRITES = 512  # cached sprites per environment, a few kB each
-_TRACE_PX = 2  # level px; half the width of the drawn path, rounded up
+_TRACE_PX = 2  # level px; half the width of the drawn path of the ninja, rounded up
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Stage:
     """Static parts of the pictures of a level.
 
     picture: uint8[H, W, 3].
-    left, top: position of the scene in it, px.
+    left, top: position of the scene in the picture, px.
     """
 
     scene: Scene
@@ -39,7 +39,7 @@ class _Stage:
     top: int
 
     def inside(self, picture: np.ndarray) -> np.ndarray:
-        """Return the view of the scene in a picture."""
+        """Return the part of a picture that shows the scene, as a NumPy view."""
         return picture[self.top : self.top + self.scene.height, self.left : self.left + self.scene.width]
 
 
@@ -58,7 +58,7 @@ class _Sprite:
     """A drawing that is composed with a background as ``colour + background * rest / 255``.
 
     colour, rest: uint8[h, w, 3] and uint16[h, w, 3].
-    left, top: position of its corner relative to the pixel of its centre, px.
+    left, top: position of the sprite's top-left corner relative to the pixel of the entity's centre, px.
     """
 
     colour: np.ndarray
@@ -95,14 +95,14 @@ class LivePicture:
         self._ground = self._stage.picture.copy()
         self._looks = dict(scene.looks)
         self._gait, self._ninja = Gait(), NinjaLook(level.spawn)
-        self._path, self._drawn = [level.spawn], 0  # px; index of the last point that is drawn on the ground
+        self._path, self._drawn = [level.spawn], 0  # px; index of the last point drawn into self._ground
 
     def follow(self, ninja: np.void, keys: int, frames: int) -> None:
-        """Update the pose and the path after a decision.
+        """Update the pose and the path of the ninja after a decision.
 
         ninja: NINJA_DTYPE, the ninja's record in the simulator's state.
         keys: input byte.
-        frames: duration of the decision.
+        frames: duration of the decision in frames.
         """
         at = (float(ninja["x"]), float(ninja["y"]))
         normal = None if ninja["airborne"] else (float(ninja["floor_x"]), float(ninja["floor_y"]))
@@ -143,7 +143,7 @@ class LivePicture:
         path: np.ndarray,
         ninja: NinjaLook | None,
     ) -> None:
-        """Draw an area again.  Movers are drawn only if ``ninja`` is given."""
+        """Redraw an area of the picture.  Moving entities are drawn only if ``ninja`` is not None."""
         scene = self._stage.scene
         if (box := scene.box_of(area)) is not None:
             left, top, right, bottom = box
@@ -151,7 +151,7 @@ class LivePicture:
             self._stage.inside(picture)[top:bottom, left:right] = np.asarray(part)
 
     def _lay(self, picture: np.ndarray, entity: DrawnEntity, look: EntityLook) -> None:
-        """Draw the sprite of a mover."""
+        """Draw the sprite of a moving entity onto a picture."""
         scene = self._stage.scene
         (column, dx), (row, dy) = (divmod(round(v * OVERSAMPLE), OVERSAMPLE) for v in scene.place(look.at))
         sprite = self._sprite(entity, look, dx, dy)
@@ -165,7 +165,7 @@ class LivePicture:
         target[:] = sprite.colour[part] + (target * sprite.rest[part] // 255).astype(np.uint8)
 
     def _sprite(self, entity: DrawnEntity, look: EntityLook, dx: int, dy: int) -> _Sprite:
-        """Return a cached or new sprite.  dx, dy: position of its centre within a pixel, in units of 1 / OVERSAMPLE."""
+        """Return a cached or new sprite.  dx, dy: position of its centre in a pixel, in 1 / OVERSAMPLE px."""
         key = (entity.kind, entity.orientation, replace(look, at=(0.0, 0.0)), dx, dy)
         if key in self._sprites:
             self._sprites.move_to_end(key)
@@ -176,7 +176,7 @@ class LivePicture:
         reach = math.ceil(REACH * k)
         side, at = (2 * reach + 1) * OVERSAMPLE, (dx / OVERSAMPLE / k, dy / OVERSAMPLE / k)
         drawn = []
-        for shade in ("black", "white"):  # pixels that differ between the two are transparent
+        for shade in ("black", "white"):  # pixels that differ on black and white are transparent
             image = needed("PIL.Image", "video").new("RGB", (side, side), shade)
             canvas = Canvas(image, (-reach / k, -reach / k), k * OVERSAMPLE)
             draw_entity(canvas, replace(entity, at=at), replace(look, at=at))

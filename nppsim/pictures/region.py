@@ -36,7 +36,7 @@ def solid_samples(level: Level, samples: int, region: Box = WHOLE_STAGE, margin:
     """Return whether the sample points of a region are solid: bool[rows * samples, columns * samples].
 
     samples: sample points per tile along each axis.
-    margin: number of solid tiles added on each side of the region.
+    margin: number of columns and rows of solid tiles added on each side of the region.
     """
     stage = np.pad(level.tiles, 1, constant_values=tiles.SOLID)  # the solid frame
     left, top, right, bottom = region
@@ -49,7 +49,7 @@ def used_region(level: Level, positions: np.ndarray | Sequence = ()) -> Box:
     """Return the region (left, top, right, bottom; tiles) that the ninja can reach from its spawn, with a margin of one tile.
 
     The region includes exits and their switches.  Doors count as open, and the ninja as slightly smaller than it is.
-    positions: float[n, 2] px, more points to include, for example those of a run.
+    positions: float[n, 2] px, more points to include, for example the positions of the ninja in a run.
     """
     samples = TILE // _STEP
     open_ = ~solid_samples(level, samples)
@@ -91,7 +91,7 @@ def _grown(mask: np.ndarray) -> np.ndarray:
 
 
 def _flooded(seen: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return the part of ``free`` that is connected to ``seen``."""
+    """Return the samples of ``free`` that are connected to ``seen``."""
     before, count = -1, int(np.count_nonzero(seen))
     while count != before:
         for _ in range(8):
@@ -101,7 +101,7 @@ def _flooded(seen: np.ndarray, free: np.ndarray) -> np.ndarray:
 
 
 def widened(region: Box) -> Box:
-    """Return the region grown to at least MIN_VIEW, within the stage."""
+    """Return the region enlarged to at least MIN_VIEW, within the stage."""
     left, top, right, bottom = region
     left, right = _widened_side(left, right, MIN_VIEW[0], STAGE[0])
     top, bottom = _widened_side(top, bottom, MIN_VIEW[1], STAGE[1])

@@ -56,12 +56,12 @@ class FilmLook:
     """Appearance of a film.
 
     fps: pictures per second, 1..60.
-    scale: size of the picture; at 1 it fits into 1056 x 600 px.
+    scale: size of the picture; at scale 1 the picture fits into 1056 x 600 px.
     title, category: texts below the picture.
     outcome: "won", "died" or "timeout", shown at the end; None: the outcome of the simulation.
     ghost: uint8[frames], inputs of another run of the level, shown as a pale ninja; None: no ghost.
-    ghost_name: name of that run in the text below the picture.
-    notes: one text per frame of the run, shown beside the pressed keys; empty for none.
+    ghost_name: name of the ghost's run in the text below the picture.
+    notes: one text per frame of the run, shown beside the pressed keys; empty for no texts.
     """
 
     fps: int = 30
@@ -101,10 +101,11 @@ def film_steps(num_frames: int, fps: int) -> list[int]:
 def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run | None = None) -> Iterator[np.ndarray]:
     """Yield the pictures of a film: uint8[H, W, 3], H and W even, one for each of ``film_steps``.
 
-    They show the reachable part of the stage.  The background is drawn once; each picture adds the ninja and movers.
+    The pictures show the reachable part of the stage.  The background is drawn once; each picture adds the ninja and
+    moving entities.
 
     inputs: uint8[frames], N++ input bytes.
-    run: result of ``nppsim.simulate(level, inputs)``; default: simulate here.
+    run: result of ``nppsim.simulate(level, inputs)``; None: this function simulates the inputs.
     """
     if run is None:
         run = simulate(level, inputs)
@@ -138,7 +139,7 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
         scene.add_aims(picture, scene.aims_at(run, step))
         if ghost is not None:
             scene.add_ninja(picture, ghost[min(step, len(ghost) - 1)], GHOST_OPACITY)
-            scene.add_ninja(picture, ninja[step])  # in front
+            scene.add_ninja(picture, ninja[step])  # in front of the ghost
         keys, gold = (int(inputs[step - 1]), int(run.gold[step - 1])) if step else (0, 0)
         note = look.notes[max(step - 1, 0)] if look.notes else ""
         strip = panel.draw(step, gold, keys, (look.outcome or run.outcome) if step == run.frames else None, note)

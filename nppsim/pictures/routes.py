@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _WIDTH = 2.6  # width of a path, level px
-_CASING = 4.6  # width of the pale line below a path, which makes it visible on tiles
-_SAME_PX = 1.5  # two paths coincide where they are nearer than this
+_CASING = 4.6  # width of the pale line below a path, which makes the path visible on tiles
+_SAME_PX = 1.5  # level px; two paths count as coinciding where they are nearer than this distance
 _DASH_PX = 9.0  # length of the dashes of the second path where it coincides with the first
 
 
@@ -31,7 +31,7 @@ def draw_route(
     and a disc in the colour of the outcome marks the end.  Entities have their state at the end of the run.
 
     run: result of ``nppsim.simulate``.
-    scale: size of the picture; at 1 the whole stage has 1056 x 600 px.
+    scale: size of the picture; at scale 1 the whole stage has 1056 x 600 px.
     crop: show only the reachable part of the stage, enlarged at most twice.
     title: text in the strip below the picture.
     outcome: replaces ``run.outcome``, for example by "timeout".
@@ -58,9 +58,9 @@ def draw_two_routes(
     state.
 
     runs: two results of ``nppsim.simulate``.
-    labels: their names, for the strip below the picture.
+    labels: names of the two runs, for the strip below the picture.
     scale, crop: as for ``draw_route``.
-    parted: first frame, counted from 1, after which the positions differ; a ring marks the position.
+    parted: first frame, counted from 1, after which the positions differ; a ring marks the position there.
     """
     scene = still_scene(level, scale, crop, np.vstack([run.position for run in runs]))
     canvas = scene.overlay(scene.picture(scene.looks, None, scene.aims))
@@ -113,7 +113,7 @@ def _colour_at(path: np.ndarray, frame: int) -> Colour:
 
 
 def _seen_pieces(path: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the pieces of a path that are drawn over another path: all of it where they differ, dashes elsewhere."""
+    """Yield the pieces of a path that are drawn over another path: whole where the paths differ, dashes elsewhere."""
     if len(path) < 2:
         return
     apart = np.array([np.hypot(*(other - point).T).min() for point in path]) > _SAME_PX

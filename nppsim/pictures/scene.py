@@ -1,4 +1,4 @@
-"""A level prepared for drawing: background, entities, and the looks of entities and ninja at each frame."""
+"""A level prepared for drawing: background, and how entities and ninja look at each frame."""
 
 import itertools
 import math
@@ -46,7 +46,7 @@ from nppsim.simulate import Run, is_active, is_closed, own_state
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_STRIDE_PX = 5.2  # px that the ninja runs per radian of its stride
+_STRIDE_PX = 5.2  # px that the ninja runs per radian of ``NinjaLook.stride``
 _RIM_PX = 1.1  # width of the dark edge of tiles, level px
 _BAND = 4  # rows of tiles that are drawn together; limits the size of the oversampled image
 _BACKGROUND, _SOLID, _RIM = range(3)
@@ -61,11 +61,11 @@ _STATE_OF_MOVER = (kinds.EVIL_NINJA, kinds.FLOOR_GUARD, kinds.THWUMP, kinds.SHOV
 
 
 class Scene:
-    """A region of a level and its entities at ``ppt`` output pixels per tile.
+    """A region of a level with its entities, drawn at ``ppt`` output pixels per tile.
 
     width, height: size of the picture, px.
-    entities: in drawing order; ``moving`` and ``still`` are its two parts.
-    looks, aims: at the start of a run.
+    entities: all entities in drawing order; ``moving`` and ``still`` are those whose drawing can move, and the others.
+    looks, aims: look of each entity, and beams and the like, at the start of a run.
     """
 
     def __init__(self, level: Level, ppt: int, region: Box):
@@ -91,21 +91,21 @@ class Scene:
             self.looks[entity] = replace(self.looks[entity], at=(x, y))
 
     def aims_at(self, run: Run, frame: int) -> list[Aim]:
-        """Return the beams, shots, crosshairs and rockets after ``frame`` frames of a run; 0 is its start."""
+        """Return the beams, shots, crosshairs and rockets after ``frame`` frames of a run; frame 0 is its start."""
         if frame == 0:
             return self.aims
         aiming = np.isin(run.entities[:, 0], kinds.AIMING)
         return _aims(run.entities[aiming, 0], run.entity_position[frame - 1, aiming], run.aims[frame - 1])
 
     def aims_now(self, geometry: LevelGeometry, movers: np.ndarray) -> list[Aim]:
-        """Return the beams, shots, crosshairs and rockets in the state of an environment; see ``looks_now``."""
+        """Return the beams, shots, crosshairs and rockets in an environment's current state; see ``looks_now``."""
         aiming = geometry.entity_mover[np.isin(geometry.entity_type, kinds.AIMING)]
         rows, now = np.empty((len(aiming), 3)), movers[aiming]
         write_aims(movers, aiming, rows)
         return _aims(now["type"], np.stack([now["x"], now["y"]], axis=1), rows)
 
     def looks_at(self, run: Run, frame: int) -> dict[DrawnEntity, EntityLook]:
-        """Return the looks after ``frame`` frames of a run; 0 is its start."""
+        """Return how each entity looks after ``frame`` frames of a run; frame 0 is its start."""
         if frame == 0:
             return self.looks
         bits = run.entity_state[frame - 1]
@@ -116,7 +116,7 @@ class Scene:
     def looks_now(
         self, geometry: LevelGeometry, entities: np.ndarray, movers: np.ndarray
     ) -> dict[DrawnEntity, EntityLook]:
-        """Return the looks in the state of an environment.
+        """Return how each entity looks in an environment's current state.
 
         geometry: compiled geometry of the level.
         entities, movers: ENTITY_DTYPE[E] and MOVER_DTYPE[M] of the environment.
@@ -131,10 +131,10 @@ class Scene:
         return self._looks(numbered, positions, entities["active"], state, entities["closed"])
 
     def _looks(self, numbered: np.ndarray, *columns: np.ndarray) -> dict[DrawnEntity, EntityLook]:
-        """Return the looks from arrays of the simulated entities.
+        """Return how each entity looks, given the state of the simulated entities as arrays.
 
-        numbered: int[E, 2], type and index within the type.
-        columns: positions (float[E, 2], px), active, state numbers and closed.
+        numbered: int[E, 2], entity type and index within the type.
+        columns: positions (float[E, 2], px), then ``active``, ``state`` and ``closed`` as in ``EntityLook``, [E] each.
         """
         rows = dict(zip(map(tuple, numbered.tolist()), zip(*(c.tolist() for c in columns), strict=True), strict=True))
         looks = {}
@@ -143,7 +143,7 @@ class Scene:
                 looks[entity] = start  # not simulated
                 continue
             (x, y), active, state, closed = row
-            if entity.kind == kinds.EXIT:  # always closed without a switch
+            if entity.kind == kinds.EXIT:  # an exit without a switch is always closed
                 closed = entity.switch is None or rows[kinds.EXIT_SWITCH, entity.index][1]
             at = (x, y) if entity.kind in _MOVING else entity.at
             looks[entity] = EntityLook(at, bool(active), state, bool(closed))
@@ -152,7 +152,7 @@ class Scene:
     def picture(
         self, looks: Looks, ninja: NinjaLook | None, aims: Sequence[Aim] = (), *, movers: bool = True
     ) -> "Image":
-        """Draw the whole region."""
+        """Draw the whole region with the given looks."""
         picture = needed("PIL.Image", "video").new("RGB", (self.width, self.height))
         for top in range(0, self.height, _BAND * self.ppt):
             box = (0, top, self.width, min(top + _BAND * self.ppt, self.height))
@@ -169,9 +169,9 @@ class Scene:
     def repaint(
         self, picture: "Image", area: Area, looks: Looks, trace: np.ndarray, ninja: NinjaLook | None = None
     ) -> None:
-        """Draw the part of ``picture`` around ``area`` again, with the path ``trace`` (float[n, 2], px).
+        """Redraw the part of ``picture`` around ``area``, with the path ``trace`` (float[n, 2], px).
 
-        Without a ninja, movers are omitted too, as in the background of a film.
+        Without a ninja, moving entities are omitted too, as in the background of a film.
         """
         if (box := self.box_of(area)) is not None:
             picture.paste(self.part(box, looks, trace, ninja, movers=ninja is not None), box[:2])
@@ -202,12 +202,12 @@ class Scene:
         return (at[0] - self.region[0] * TILE) * k, (at[1] - self.region[1] * TILE) * k
 
     def overlay(self, part: "Image", corner: tuple[int, int] = (0, 0)) -> Canvas:
-        """Return a canvas that shows a part of the picture; its ``finish`` returns the new part.
+        """Return a canvas that shows a part of the picture; ``Canvas.finish`` returns the part with the drawings.
 
         corner: position of the part in the picture, px.
         """
         size = (part.width * OVERSAMPLE, part.height * OVERSAMPLE)
-        nearest = needed("PIL.Image", "video").Resampling.NEAREST  # averaged, unchanged pixels keep their colour
+        nearest = needed("PIL.Image", "video").Resampling.NEAREST  # so that pixels without drawings keep their colour
         return self._canvas(part.resize(size, nearest), corner)
 
     def _canvas(self, image: "Image", corner: tuple[int, int]) -> Canvas:
@@ -218,7 +218,7 @@ class Scene:
     def part(
         self, box: Box, looks: Looks, trace: np.ndarray | Sequence, ninja: NinjaLook | None, *, movers: bool
     ) -> "Image":
-        """Return a box of the picture (output px)."""
+        """Draw the part of the picture in ``box`` (output px)."""
         left, top, right, bottom = (OVERSAMPLE * v for v in box)
         canvas = self._canvas(_coloured(self._classes[top:bottom, left:right]), box[:2])
         (x, y), k = canvas.origin, self.ppt / TILE
@@ -248,7 +248,7 @@ def _coloured(classes: np.ndarray) -> "Image":
 def still_scene(level: Level, scale: float, crop: bool, positions: np.ndarray | Sequence = ()) -> Scene:
     """Return the scene of a still picture: the stage at a scale, or with ``crop`` its reachable part, enlarged.
 
-    positions: float[n, 2] px, points that the part includes.
+    positions: float[n, 2] px, more points that the reachable part includes.
     """
     if not crop:
         return Scene(level, pixels_per_tile(scale), WHOLE_STAGE)
@@ -263,7 +263,7 @@ def level_entities(level: Level) -> list[DrawnEntity]:
     records = level.records.tolist()
     places = [(float(POSITION_UNIT * x), float(POSITION_UNIT * y)) for _, x, y, _, _ in records]
     for row, (kind, _, _, orientation, _) in enumerate(records):
-        if kind == kinds.EXIT_SWITCH or kind not in LAYER:  # its door creates it
+        if kind == kinds.EXIT_SWITCH or kind not in LAYER:  # exit switches are created with their exits
             continue
         index = counts.get(kind, 0)
         counts[kind] = index + 1
@@ -277,7 +277,7 @@ def level_entities(level: Level) -> list[DrawnEntity]:
 
 
 def initial_look(entity: DrawnEntity) -> EntityLook:
-    """Return the look of an entity before the first frame."""
+    """Return how an entity looks before the first frame."""
     return EntityLook(
         entity.at,
         active=True,
@@ -287,7 +287,7 @@ def initial_look(entity: DrawnEntity) -> EntityLook:
 
 
 class Gait:
-    """State of the ninja's pose: facing, stride, and tilt on slopes."""
+    """Those parts of the ninja's pose that depend on earlier frames: facing, stride, and tilt on slopes."""
 
     def __init__(self) -> None:
         self.facing, self.stride, self.tilt = 1, 0.0, 0.0
@@ -295,8 +295,8 @@ class Gait:
     def after(self, at: Point, state: int, speed: float, normal: Point | None, keys: int, frames: int = 1) -> NinjaLook:
         """Return the pose after ``frames`` more frames.
 
-        at: centre.
-        state: 0..9.
+        at: centre of the ninja.
+        state: 0..9, as in ``Run.ninja_state``.
         speed: horizontal velocity, px per frame.
         normal: floor normal; None in the air.
         keys: input byte.
@@ -331,7 +331,10 @@ def touched(entity: DrawnEntity, look: EntityLook) -> Area:
 
 
 def _aims(types: np.ndarray, places: np.ndarray, rows: np.ndarray) -> list[Aim]:
-    """Return all aims but NO_AIM.  rows: float64[A, 3] from ``write_aims``."""
+    """Return all aims except NO_AIM.
+
+    types, places: type and position (px) of each laser and shooter.  rows: output of ``write_aims``, float64[A, 3].
+    """
     return [
         Aim(kind, (at[0], at[1]), (x, y), int(sign))
         for kind, at, (x, y, sign) in zip(types.tolist(), places.tolist(), rows.tolist(), strict=True)
@@ -350,7 +353,7 @@ def _aim_areas(aim: Aim) -> Iterable[Area]:
 
 
 def around(points: np.ndarray | Sequence[Point], reach: float) -> Area:
-    """Return the smallest area around points, plus ``reach`` on each side."""
+    """Return the smallest area that contains all points, plus ``reach`` px on each side."""
     left, top = np.min(points, axis=0) - reach
     right, bottom = np.max(points, axis=0) + reach
     return float(left), float(top), float(right), float(bottom)

@@ -28,11 +28,11 @@ def contact_sheet(
     notes: Sequence[str] = (),
     outcomes: Sequence[str] = (),
 ) -> "Image":
-    """Draw the reachable regions of many levels on one page, in one scale: a Pillow RGB image.
+    """Draw the reachable regions of many levels on one page, all at the same scale: a Pillow RGB image.
 
     labels: one text per level.
-    notes: one more text per level, for example its par; () for none.
-    outcomes: "won", "died", ... per level, the colour of its note; () for none.
+    notes: one more text per level, for example its par; () for no notes.
+    outcomes: outcome ("won", "died", ...) per level, which determines the colour of its note; () for no outcomes.
     Raises RenderError if the numbers of levels and texts differ or ``columns`` is below 1.
     """
     notes, outcomes = notes or [""] * len(levels), outcomes or [""] * len(levels)

@@ -39,7 +39,7 @@ _LINE = 21  # height of a line in a strip, px
 
 
 def outcome_look(outcome: str) -> tuple[str, Colour]:
-    """Return text and colour of an outcome; the text is empty if it is not in OUTCOMES."""
+    """Return the text and colour of an outcome; the text is empty if the outcome is not in OUTCOMES."""
     return OUTCOMES.get(outcome, OUTCOMES[UNFINISHED])
 
 
@@ -54,7 +54,7 @@ def pen_on(picture: "Image") -> "ImageDraw":
 
 
 def wrapped(pen: "ImageDraw", text: str, face: Any, width: float) -> list[str]:
-    """Break a text into lines of at most ``width`` px, within words if they are too long."""
+    """Break a text into lines of at most ``width`` px, also within words that are longer than a line."""
     lines: list[str] = []
     for word in text.split():
         if lines and pen.textlength(f"{lines[-1]} {word}", face) <= width:
@@ -93,7 +93,7 @@ def with_legend(picture: "Image", run: Run, title: str, outcome: str) -> "Image"
 
 
 class TimeMark(NamedTuple):
-    """A number beside a level position ``at``.  above: write it above the position instead of below."""
+    """A number beside a level position ``at``.  above: write the number above the position instead of below."""
 
     at: Point
     text: str
@@ -102,7 +102,10 @@ class TimeMark(NamedTuple):
 
 
 def with_time_marks(picture: "Image", marks: Sequence[TimeMark], place: Callable[[Point], Point]) -> "Image":
-    """Return the picture with numbers, without those that would overlap others.  place: maps level px to picture px."""
+    """Draw time marks onto a picture, except marks that would overlap others, and return the picture.
+
+    place: converts a position in level px to picture px.
+    """
     pen, face = pen_on(picture), font(13)
     taken: list[Point] = []
     for mark in marks:
@@ -175,7 +178,7 @@ class FilmPanel:
     def draw(self, frame: int, gold: int, keys: int, outcome: str | None, note: str = "") -> np.ndarray:
         """Draw the strip after ``frame`` frames: uint8[height, width, 3].
 
-        gold: number of pieces collected.
+        gold: number of gold pieces collected.
         keys: input byte.
         outcome: None during the run.
         note: text between the keys and the clock.

@@ -8,7 +8,7 @@ from nppsim.errors import needed
 
 
 class Window:
-    """A window that opens with its first picture.
+    """A window that opens when the first picture is shown.
 
     fps: pictures per second; ``show`` waits between them.
     Raises MissingPackageError without pygame.

@@ -18,7 +18,7 @@ INK = "#8a8d99"  # text colour, readable on white and on black
 UNIT_PIXELS = 160  # pixels per unit of a chart's size
 WIDTH = 4.6  # default width in units
 HEIGHT = 2.6  # default height in units
-_HEAT_LOW = "#363b4c"  # colour of share 0; white text is readable on it and on _HEAT_HIGH
+_HEAT_LOW = "#363b4c"  # colour of share 0; white text is readable on _HEAT_LOW and _HEAT_HIGH
 _HEAT_HIGH = "#3f8cf2"  # colour of share 1
 _SMALL: dict[str, Any] = {"fontsize": 10, "color": INK}  # axis labels; pages show charts at half size
 
@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 
 
 def coloured(values: Mapping[str, Value]) -> Iterator[tuple[str, str, Value]]:
-    """Yield (colour, name, value) of each item; the colours repeat."""
+    """Yield (colour, name, value) of each item; if there are more items than COLOURS, the colours repeat."""
     for i, (name, value) in enumerate(values.items()):
         yield COLOURS[i % len(COLOURS)], name, value
 
@@ -93,7 +93,10 @@ def lines_chart(title: str, unit: str, lines: Mapping[str, tuple[ArrayLike, Arra
 
 
 def band_chart(title: str, unit: str, x: ArrayLike, bands: Mapping[str, tuple[ArrayLike, ...]], x_label: str) -> bytes:
-    """Draw lines with a band around each; return a PNG.  bands: name -> (mean, low, high), each as long as ``x``."""
+    """Draw lines with a band around each; return a PNG.
+
+    bands: name -> (mean, lower end, upper end), each as long as ``x``.
+    """
     axes = new_chart(title, unit)
     for colour, name, (mean, low, high) in coloured(bands):
         axes.plot(x, mean, color=colour, label=name)

@@ -24,7 +24,7 @@ _PACKAGES = ("jinja2", "matplotlib")
 
 
 class Plot(NamedTuple):
-    """A chart for a page.  title: alternative text of the image."""
+    """A chart for a page, as PNG image.  title: alternative text of the image."""
 
     title: str
     png: bytes
@@ -46,7 +46,7 @@ def render_page(template: str, **content: object) -> str:
 
 
 def environment() -> "Environment":
-    """Return the Jinja2 environment: it escapes every value and raises an error for a missing one."""
+    """Return the Jinja2 environment: it escapes every value and raises an error for a missing variable."""
     jinja2 = needed("jinja2", "train")
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("nppsim.report"),
@@ -70,7 +70,7 @@ def write_page(text: str, path: str | os.PathLike) -> Path:
 
 
 def anchor(title: str) -> str:
-    """Return the HTML id of a section."""
+    """Return the HTML id of the section with a title."""
     return title.lower().replace(" ", "-")
 
 
@@ -93,7 +93,7 @@ def number(value: object) -> str:
 
 
 def rows(value: object) -> list[dict] | None:
-    """Return the rows of a list of dictionaries, or of a dictionary of dictionaries; None for other values."""
+    """Return the table rows in a list of dictionaries or in a dictionary of dictionaries; None for other values."""
     if isinstance(value, Mapping) and value and all(isinstance(row, Mapping) and row for row in value.values()):
         return [{"": name, **row} for name, row in value.items()]
     if isinstance(value, Sequence) and value and all(isinstance(row, Mapping) for row in value):
@@ -102,7 +102,7 @@ def rows(value: object) -> list[dict] | None:
 
 
 def columns(rows: Sequence[Mapping]) -> list:
-    """Return the keys of all rows, in order of first appearance."""
+    """Return the distinct keys of all rows, in order of first appearance."""
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
