@@ -15,15 +15,15 @@ from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 
 UNIFORM_SHARE = 0.2  # default fraction of uniform draws
 CELL_HALF_LIFE = 300.0  # episodes in a cell after which the weight of an outcome in the cell's counts has halved
-LEVEL_HALF_LIFE = 20.0  # the same for the counts of a level, in episodes per level of its cell
-PRIOR_EPISODES = 20.0  # weight of the success rate of the cell, in episodes of the level
+LEVEL_HALF_LIFE = 20.0  # episodes per level of the cell after which an outcome's weight in a level's counts has halved
+PRIOR_EPISODES = 20.0  # weight of the cell's success rate in that of a level; equals this many episodes of the level
 
 
 class Learnability(Strategy):
     """Beta posteriors of success rates, from decaying counts of wins and episodes.
 
-    cell_won, cell_played: float64[cells], counts of each cell.
-    won, played: float64[L], counts of each level.
+    cell_won, cell_played: float64[cells], decaying counts of wins and of episodes in each cell.
+    won, played: float64[L], the same counts of each level.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("cell_won", "cell_played", "won", "played")

@@ -21,18 +21,21 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.statistics import gini
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 
-BASELINE_LIMIT = 0.75  # upper limit of a level's baseline, which is its first success rate
+BASELINE_LIMIT = 0.75  # upper limit of a level's baseline: its success rate in the first ``min_samples`` episodes
 MIN_STD = 0.02  # lower limit of the standard deviation used for z-scores
 MIN_PLAYED_TO_LEAVE = 5  # number of episodes after which a level may leave the pool
-LEAVING_SHARE = 0.4  # fraction of these levels that may leave the pool, from the lowest score upwards
+LEAVING_SHARE = 0.4  # fraction of the levels with enough episodes that may leave the pool, lowest scores first
 SCORE_DIGITS = 9  # scores are rounded, so that floating-point errors do not decide which level leaves
 RAW_SCORE = 0.1  # weight of a level without a score in the original formulas
-BASIC_RATE = 0.2  # update rate of the averages of success and of its square in the basic variant
+BASIC_RATE = 0.2  # update rate of the two averages of the basic variant: of success and of its square
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Parameters of the strategy.  The basic variant uses only the last five."""
+    """Parameters of the strategy.
+
+    The basic variant (``basic_progress``: the score is the standard deviation of success) uses only the last five.
+    """
 
     timescale: float = 0.1  # update rate of the fast average, per episode
     slow: float = 0.2  # update rate of the slow average, as a fraction of ``timescale``
@@ -47,7 +50,7 @@ class Preset:
 
     @staticmethod
     def of(config: CurriculumConfig) -> "Preset":
-        """Return the configured preset with the parameters that are set individually."""
+        """Return the configured preset; parameters that are also set individually replace those of the preset."""
         own: dict[str, Any] = {
             "timescale": config.lp_timescale,
             "slow": config.lp_slow,
@@ -90,7 +93,7 @@ class LearningProgress(Strategy):
 
     The following arrays have an entry per category:
     evictions: int64[C], number of levels that have left the pool.
-    evicted: int64[C], number of levels that left the pool at the latest update.
+    evicted: int64[C], number of levels that left the pool in the latest update.
     draws: int64[C], number of finished episodes.
     """
 
@@ -160,7 +163,7 @@ class LearningProgress(Strategy):
         value = won[keys & 0xFFFF_FFFF].astype(np.float64)
         first = np.flatnonzero(np.diff(keys >> 32, prepend=-1))  # index of the first episode of each level
         touched, added = keys[first] >> 32, np.diff(first, append=len(keys))
-        row = np.repeat(np.arange(len(touched)), added)  # index of each episode's level in ``touched``
+        row = np.repeat(np.arange(len(touched)), added)  # for each episode, index of its level in ``touched``
         place = np.arange(len(levels)) - first[row]  # number of the episode within its level
         remaining = added[row] - 1 - place  # number of later episodes of the level
         samples, played = self.preset.min_samples, self.played[touched]
@@ -190,7 +193,10 @@ class LearningProgress(Strategy):
         return np.flatnonzero(self.active)
 
     def scores(self) -> np.ndarray:
-        """Learning progress float64[L] of each level; 0 outside the pool and, unless original, for levels never played."""
+        """Learning progress float64[L] of each level; 0 for levels outside the pool.
+
+        With the corrected formulas, it is also 0 for levels that were never played.
+        """
         return self._to_all_levels(self.scores_of(self.pool))
 
     def weights(self) -> np.ndarray:
@@ -236,7 +242,7 @@ class LearningProgress(Strategy):
     def weights_of(self, levels: np.ndarray) -> np.ndarray:
         scored, weights = self.played[levels] >= self.preset.min_samples, np.zeros(len(levels))
         score = self.scores_of(levels)
-        # The original formulas drop levels without progress.
+        # The original formulas give levels with a score of 0 the weight 0.
         counted = scored & (score > 0) if self.original else scored
         if counted.any():
             weights[counted] = self._amplified(score[counted])
@@ -328,7 +334,7 @@ def _raw_scores(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _ginis(strategy: LearningProgress) -> dict[str, float]:
-    """Gini coefficients of scores, weights and draws, and the decrease from each of these steps to the next."""
+    """Gini coefficients of scores, weights and draws, and the decrease of the coefficients from each to the next."""
     pool, category, count = strategy.pool, strategy.levels.category, len(strategy.levels.names)
     score, weights, chances = strategy.scores_of(pool), strategy.weights_of(pool), strategy.probabilities()
 

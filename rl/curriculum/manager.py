@@ -26,7 +26,7 @@ from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
 MASTERED = 0.95  # success rate from which a level counts as mastered ...
 MASTERED_EPISODES = 10  # ... after at least this number of episodes
-# Parts of the state that differ between processes.
+# Keys of ``state_dict`` whose values differ between processes.
 PER_PROCESS = ("playing", "began", "drawn_at", "lag", "details", "start_states", "rng")
 LEVELS_PER_UPDATE = 10_000  # levels in statistics over all levels, on average per update
 
@@ -60,7 +60,7 @@ class CurriculumManager:
         self._bank_fingerprints: np.ndarray | None = None  # fingerprints of the simulator's levels
         self.updates = 0  # policy updates so far
         self._playing = np.empty(0, np.int64)  # level drawn for the current episode of each environment
-        self._began = np.empty(0, np.int64)  # number of updates at the start of that episode
+        self._began = np.empty(0, np.int64)  # number of updates at the start of the current episode of each environment
         self._drawn_at = np.empty(0, np.int64)  # number of updates when the next level of each environment was drawn
         self._lag = 0  # largest number of updates between the draw of a level and the start of its episode
         self._pending: list[tuple[np.ndarray, ...]] = []  # episodes since the latest update
@@ -71,9 +71,10 @@ class CurriculumManager:
         self._returns = Windows(categories, config.window)
         self._played, self._won = np.zeros(len(levels), np.int64), np.zeros(len(levels), np.int64)
         self._details: dict[str, float] = {}  # latest statistics over all levels
-        self._details_at = 0  # update of these statistics
+        self._details_at = 0  # number of updates when ``_details`` was computed
         self.starts = StartStates(config) if config.start_states else None
-        # True for each episode of the latest ``next_episodes`` that began at the start of the level.  Only these count.
+        # True for each episode of the latest ``next_episodes`` that began at the start of the level.  Only such episodes
+        # enter the statistics.
         self.true_starts = np.empty(0, bool)
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -112,13 +113,14 @@ class CurriculumManager:
         return self.starts is None or not self.starts.began[env]
 
     def credited(self, sim: BatchSimulator) -> np.ndarray:
-        """Return the level int32[N] of each environment; -1 for episodes from start states, which do not count."""
+        """Return the level int32[N] of each environment; -1 for episodes from start states, which are not counted."""
         return np.where(self.starts.began > 0, -1, sim.level) if self.starts else sim.level
 
     def next_episodes(self, sim: BatchSimulator) -> np.ndarray:
         """Return records EPISODE_DTYPE[k] of the episodes that ended in the latest step.
 
-        Draws the next levels of their environments.  With start states, some of the new episodes are moved to a later state.
+        Draws the next level of each environment in which an episode ended.  With start states, some of the new episodes are
+        moved to a later state of the level.
         Raises LevelMismatchError for an episode on another level than the drawn one.
         """
         finished = sim.finished
@@ -144,7 +146,8 @@ class CurriculumManager:
         if self.starts:
             self.starts.attach(sim, prints, self._won_before())
         if self._drawn_fingerprints is None or np.array_equal(self._drawn_fingerprints, self._bank_fingerprints):
-            self._drawn_fingerprints = self._bank_fingerprints  # the same object: ``_check`` need not compare them
+            # the same object, so that ``_check`` need not compare the values
+            self._drawn_fingerprints = self._bank_fingerprints
 
     def _check(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         finished = sim.finished
@@ -408,7 +411,7 @@ class CurriculumManager:
         return hashlib.sha256(as_json(state).encode()).hexdigest()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore ``state_dict``.  Raises ConfigError if it is of other levels or another strategy."""
+        """Restore ``state_dict``.  Raises ConfigError if the state is of other levels or another strategy."""
         mine = dict(zip(self.stages, self.levels.counts.tolist(), strict=True))
         theirs = dict(zip(state["stages"], state["level_counts"], strict=True))
         if mine != theirs:

@@ -19,7 +19,7 @@ class PrioritizedLevelReplay(Strategy):
     """Prioritises levels by the rank of their score, mixed with staleness.
 
     score: float32[L], at least 0, from the latest rollout with the level.
-    last: int32[L], update of that rollout; -1: never played.
+    last: int32[L], update of the latest rollout with the level; -1: never played.
     now: number of updates so far.
     staleness: rho, the fraction of draws in proportion to the number of updates since a level was last played.
     """
@@ -87,7 +87,7 @@ class PrioritizedLevelReplay(Strategy):
         else:
             weights = np.full(count, replayed * self.staleness / played)
         if played < count:
-            weights[self.last < 0] = 1 / count  # together 1 - replayed
+            weights[self.last < 0] = 1 / count  # the sum over all new levels is 1 - replayed
         by_rank = self._by_rank[:played]
         weights[self._by_score] += by_rank * (replayed * (1 - self.staleness) / self._by_rank_sums[played - 1])
         return weights

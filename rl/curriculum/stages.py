@@ -77,7 +77,7 @@ class Stages(Strategy):
 
     @property
     def success(self) -> float:
-        """Success rate of the latest episodes; unfinished episodes count as not won."""
+        """Success rate of the latest episodes of the stage; unfinished episodes count as not won."""
         return int(self.recent.sum()) / max(1, len(self.recent) + self.running)
 
     def update(self, outcomes: Outcomes) -> None:
@@ -137,7 +137,11 @@ class Stages(Strategy):
         return ""
 
     def bound(self, outcomes: np.ndarray, running: int, sign: int = -1) -> float:
-        """Return the one-sided 95 % confidence bound of success: lower for sign -1, upper for sign 1."""
+        """Return the one-sided 95 % confidence bound of the success rate: lower for sign -1, upper for sign 1.
+
+        outcomes: uint8[n], outcomes of finished episodes; 1: win.
+        running: number of unfinished episodes, which count as not won.
+        """
         return wilson(int(outcomes.sum()), len(outcomes) + running, sign * ONE_SIDED_95)
 
     def _should_regress(self) -> bool:
@@ -198,7 +202,7 @@ class Stages(Strategy):
         else:
             shares = np.zeros(count)
             earlier = self.earlier_share()
-            if earlier:  # half of it for the previous stage, half for all earlier stages
+            if earlier:  # half of this share for the previous stage, half for all earlier stages
                 shares[:now] += earlier / 2 / now
                 shares[now - 1] += earlier / 2
             if now + 1 < count:

@@ -10,7 +10,7 @@
 A run is a demonstration, or the best attempt of the agent so far.  At first, episodes begin at nine tenths of the run.  After
 a win the start moves back by a tenth of the run, after a loss forward by p / (1 - p) tenths.  On average it thus moves back
 while the success rate is above the threshold p.  A fixed number of trials per position would need too many episodes.
-Each win from the start of the level halves the fraction of such episodes.
+Each win from the start of a level halves the fraction of its episodes that begin at a start state.
 Sources: Salimans & Chen 2018 (backwards along one demonstration); Ecoffet et al. 2021 (returning to the best state so far);
 Kaernbach 1991 (weighted up-down method).
 """
@@ -32,7 +32,7 @@ from rl.curriculum.statistics import unpacked
 STEPS = 10  # number of equal parts of a run; episodes begin at the end of a part
 MAX_LOSSES = 20  # consecutive losses after which an attempt of the agent is dropped
 MIN_PROGRESS = 0.1  # smallest progress of a stored attempt, as a multiple of ``unit``
-MARGIN = 0.02  # additional progress with which an attempt replaces the stored one, as a multiple of ``unit``
+MARGIN = 0.02  # progress by which an attempt must exceed the stored one to replace it, as a multiple of ``unit``
 FADE = 0.5  # factor of the fraction of episodes from start states, per win from the start of the level
 MAX_WINS = 4  # number of wins from the start of a level after which it has no start states
 MAX_RUNS = 4096  # largest number of levels with a run
@@ -140,7 +140,7 @@ class Prefixes:
     """LRU cache of the states after given actions on given levels."""
 
     def __init__(self) -> None:
-        self.requests = self.hits = 0  # requested states, and how many of them were in the cache
+        self.requests = self.hits = 0  # number of requested states, and number of those that were in the cache
         self._states: OrderedDict[tuple[int, bytes], np.ndarray] = OrderedDict()
         self._sim: BatchSimulator | None = None  # a single environment, with the same levels
 
@@ -159,7 +159,7 @@ class Prefixes:
     def state(self, sim: BatchSimulator, level: int, actions: np.ndarray, stops: Collection[int] = ()) -> np.ndarray:
         """Return a snapshot uint8[B] for ``sim`` of the state after these actions.
 
-        The counts of decisions and rewards are 0 in it, but the clock of the level includes the actions.
+        Its counts of decisions and rewards are 0, but its frame number includes the actions.
         stops: numbers of actions after which the states are cached as well.
         Raises StartStateError if the actions end the episode.
         """
@@ -234,7 +234,7 @@ class StartStates:
         return len(room)
 
     def attach(self, sim: BatchSimulator, prints: list[str], won: np.ndarray) -> None:
-        """Attach to environments.  prints: fingerprints of their levels; won: as for ``update``."""
+        """Attach to environments.  prints: fingerprints of the environments' levels; won: as for ``update``."""
         self._fingerprints, self._level_index = prints, {name: level for level, name in enumerate(prints)}
         self._unit, self._tracks = unit(sim), Tracks(sim)
         self._prefixes.forget()

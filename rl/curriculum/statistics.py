@@ -20,7 +20,7 @@ class Windows:
         self.counts = np.zeros(series, np.int64)  # current number of values in each window
 
     def extend(self, series: np.ndarray, values: np.ndarray) -> None:
-        """Append values in order.
+        """Append each value to the window of its series, in order.
 
         series: int[k], index of the series of each value.
         values: [k], any numeric dtype.

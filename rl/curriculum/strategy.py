@@ -34,13 +34,13 @@ THIRDS = 3  # number of parts into which the levels of a family are divided by d
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels to draw from, L in number."""
+    """The L levels to draw from."""
 
     # Categories, easiest first: in the configured order, then as in ``nppsim.generate``, then by name.
     names: tuple[str, ...]
     category: np.ndarray  # int32[L], index of the category of each level in ``names``
     family: np.ndarray  # int32[L], number of the generator family of each level, unique over all categories
-    third: np.ndarray  # int8[L], 0 to 2, third of the family that contains the level, by difficulty
+    third: np.ndarray  # int8[L], third of its family to which the level belongs by difficulty, 0 (easiest) to 2
 
     @staticmethod
     def of(
@@ -88,7 +88,7 @@ class Levels:
 
     @cached_property
     def cell(self) -> np.ndarray:
-        """Cell of each level, int64[L]: a number for the combination of family and third."""
+        """Number of the cell of each level, int64[L].  A cell is the group of levels with the same family and third."""
         return self.family.astype(np.int64) * THIRDS + self.third
 
     @cached_property
@@ -108,7 +108,7 @@ class Outcomes:
     began: np.ndarray  # int64[k], number of updates at the start of the episode
     # Unfinished episodes, one per environment.
     running: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[N], level
-    running_began: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[N], as ``began``
+    running_began: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[N], updates at its start
     # Decisions of the rollout; empty unless ``wants_advantages``.
     decided: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # int64[m], level
     advantages: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))  # float32[m], estimated advantage
@@ -185,7 +185,7 @@ class Strategy(ABC):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore ``state_dict``, which must be of the same levels."""
+        """Restore the result of ``state_dict``, which must be of the same levels."""
         cumulative = unpacked(state["cumulative"])
         rising = cumulative.shape == self._cumulative.shape and (np.diff(cumulative, prepend=0.0) >= 0).all()
         if not (rising and np.isfinite(cumulative[-1]) and cumulative[-1] > 0):

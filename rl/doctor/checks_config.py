@@ -14,15 +14,15 @@ from rl.ppo.callbacks import memory_mib
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 
-MIN_DISCOUNT = 0.01  # smallest discount factor of the win reward at the start of an episode
-SLOW_UPDATE_S = 120.0  # warnings are given from these values on
-FEW_UPDATES = 200
-LONG_RUN_HOURS = 48.0
+MIN_DISCOUNT = 0.01  # smallest accepted discount (gamma ** decisions) of the win reward at the start of an episode
+SLOW_UPDATE_S = 120.0  # duration of an update in seconds above which there is a warning
+FEW_UPDATES = 200  # number of updates below which there is a warning
+LONG_RUN_HOURS = 48.0  # duration of the training in hours above which there is a warning
 
 
 @check(BEFORE)
 def given_settings(full_config: ExperimentConfig) -> str:
-    """List the settings that were given, with their sources; never fails."""
+    """List the settings that the user gave (flags, files, recipes), with their sources; this check never fails."""
     given = [f"{name} {attrgetter(name)(full_config)} ({source})" for name, source in full_config.sources.items()]
     return ", ".join(given) or "none"
 

@@ -57,7 +57,7 @@ def exits_can_be_reached(bank: LevelBank, suites: Mapping[str, EvaluationSuite])
 
 @check(BEFORE)
 def replays_reach_the_exit(replays: Places) -> str:
-    """Check that recorded replays win when they are played back."""
+    """Check that at least half of the examined replays win when they are played back."""
     files = [file for file in find_replays(replays) if file.replay.success is not False]
     chosen = files[:: max(1, len(files) // REPLAYS_PLAYED)][:REPLAYS_PLAYED]
     lost = {}
@@ -101,7 +101,7 @@ def demonstrations_cover_the_trained_categories(dataset: BCDataset, levels: Leve
 def planned_runs_earn_every_reward(config: ExperimentConfig, env: BatchVecEnv) -> str:
     """Check that planned winning runs receive every reward with a non-zero weight, and a higher return than idling.
 
-    Made only without demonstrations, on the shortest training levels.
+    The check is made only if there are no demonstrations, and on the shortest training levels.
     """
     if config.pretraining and config.replay_data_dir:
         raise CheckSkipped("demonstrations are checked instead")
@@ -135,7 +135,7 @@ def demonstrations_earn_every_reward(dataset: BCDataset, replays: Places, env: B
 
 
 def _require_rewards(like: BatchSimulator, bank: LevelBank, actions: Sequence[np.ndarray]) -> str:
-    """Describe the rewards of runs, one per level of the bank.
+    """Play runs, one per level of the bank, and describe their rewards.
 
     Raises CheckFailed if a reward with a non-zero weight is never received, or if most runs do not have a higher return than
     a run without input.

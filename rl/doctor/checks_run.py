@@ -33,8 +33,8 @@ ALWAYS = (
 MAY_BE_NAN = ("train/explained_variance",)  # NaN if all returns of a rollout are equal
 CHANGING = ("train/loss", "train/value_loss", "train/approx_kl", "train/grad_norm", "train/n_updates")
 EARLY, LATE = 100_000, 500_000  # decisions at which criteria are evaluated
-UPDATE_S = 30.0  # largest duration of an update
-HOURS = 2.0  # largest duration of EARLY decisions
+UPDATE_S = 30.0  # largest duration of an update in seconds
+HOURS = 2.0  # largest duration of the first EARLY decisions, in hours
 MIN_POINTS = 8  # number of values needed for a trend
 UNDECIDED = "undecided"
 
@@ -54,7 +54,10 @@ def scalars_are_complete(folder: Path) -> str:
 
 
 def require_changes(scalars: Mapping[str, Scalars]) -> None:
-    """Raise CheckFailed for a constant scalar of updates.  Zeros are ignored, as the critic is first trained alone."""
+    """Raise CheckFailed for a scalar that is constant over the updates.
+
+    Zeros are ignored, because some of these scalars are 0 while only the critic is trained.
+    """
     learned = {tag: scalars[tag].values[scalars[tag].values != 0] for tag in CHANGING}
     still = [tag for tag, values in learned.items() if len(values) > 2 and np.ptp(values) == 0]
     require(not still, f"constant: {', '.join(still)}", "nothing is learned: look at --initial-lr and the rewards")
@@ -122,7 +125,7 @@ Outcome = tuple[bool | None, str]  # ``met`` and ``figure`` of an Item
 
 
 def checklist(folder: Path) -> list[Item]:
-    """Evaluate CRITERIA on the run in a folder.  Without scalars, all are undecided."""
+    """Evaluate CRITERIA on the run in a folder.  Without scalars, all criteria are undecided."""
     try:
         curves = read_scalars(folder / BOARD)
     except EventsError as error:

@@ -4,6 +4,7 @@
     print(comparison.text())
     comparison.different        # True if there is a difference beyond the tolerance
 
+Divergences are found in digest trails, which have hashes of each update (``rl.ppo.digests``).
 Learning is measured by success on the dev levels.  Differences are paired by level and seed, and confidence intervals are
 over levels and seeds.
 """
@@ -34,7 +35,7 @@ class Tolerance:
 
     success: float = 0.0  # difference of the success rate on the dev levels (0 to 1), even if it is significant
     speed: float = 0.1  # relative difference of the time per decision
-    exact: bool = False  # if True, each training also needs one on the other side with an equal digest trail
+    exact: bool = False  # if True, each training also needs one in the other group with an equal digest trail
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class SeedTrail:
     updates: int  # number of records that both trails have, including the state before training; 0 if one has no trail
     divergence: Divergence | None  # first difference, or None
     because: str  # explanation of the divergence
-    alone: int = 0  # number of records that only one trail has
+    alone: int = 0  # number of records that are in only one of the two trails
 
     @property
     def same(self) -> bool:
@@ -81,7 +82,7 @@ class RunsComparison:
     seeds: int  # number of pairs of trainings
     trails: list[SeedTrail]  # comparison of the digest trails of each pair
     learning: dict[str, Comparison]  # name -> comparison of success on dev levels, B minus A
-    curves: dict[str, tuple[float, float, Estimate]]  # (A, B, difference) by name, of quantities paired by seed only
+    curves: dict[str, tuple[float, float, Estimate]]  # name -> (A, B, B minus A), paired by seed only
     speed: list[SpeedRow]  # total, followed by the phases
     unpaired: list[str]  # trainings without a partner
     notes: list[str]  # omitted comparisons, with reasons
@@ -224,7 +225,7 @@ def _trail(one: Run, other: Run) -> SeedTrail:
 
 
 def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, Comparison]:
-    """Compare success on dev levels, of the delivered policies and as mean over the part of training that all have."""
+    """Compare success on dev levels, of the delivered policies and as mean over the decisions that all runs reached."""
     runs = [run for side in zip(*pairs, strict=True) for run in side]
     histories = []
     for run in runs:
@@ -261,7 +262,7 @@ def _guarded(run: Run) -> bool:
 
 
 def _common_grid(decisions: Sequence[np.ndarray]) -> np.ndarray:
-    """Return numbers of decisions float64[GRID] in the common range of several series; one number if there is none."""
+    """Return numbers of decisions float64[GRID] in the common range of all series; one number without such a range."""
     first, last = max(float(d[0]) for d in decisions), min(float(d[-1]) for d in decisions)
     return np.linspace(first, last, GRID) if first < last else np.array([min(first, last)])
 

@@ -1,4 +1,4 @@
-"""First difference between two digest trails.
+"""First difference between two digest trails, which have hashes of each update of a run (``rl.ppo.digests``).
 
 print(first_divergence(read_trail(one), read_trail(other)))     # update 137, decision 12: log_probs
 """
@@ -11,13 +11,13 @@ from rl.ppo.digests import PARTS, STEP_DIGITS, Row
 
 @dataclass(frozen=True)
 class Divergence:
-    """First difference between two trails."""
+    """First difference between two digest trails."""
 
     update: int  # number of the update; 0: state before training
     part: str  # first of PARTS that differs
     decision: int | None  # number of the first decision of the rollout that differs, from 1; None if unknown
     others: tuple[str, ...]  # other parts that differ in this update
-    schedule: dict[str, tuple[float, float]]  # name -> both values of scheduled settings that differ
+    schedule: dict[str, tuple[float, float]]  # name -> values in both runs, of scheduled settings that differ
 
     def __str__(self) -> str:
         place = "before training" if self.update == 0 else f"update {self.update}"
@@ -56,7 +56,10 @@ def _first_part(a: Row, b: Row, parts: Sequence[str]) -> tuple[str, int | None]:
 
 
 def _first_step(a: str, b: str) -> int | None:
-    """Return the index of the first decision whose digits differ; None if none does, or if the lengths differ."""
+    """Return the index of the first decision whose digest differs.
+
+    Returns None if no decision differs, or if the numbers of decisions differ.
+    """
     if len(a) != len(b):
         return None
     return next((i // STEP_DIGITS for i in range(len(a)) if a[i] != b[i]), None)

@@ -191,7 +191,7 @@ class Doctor:
         self._parts |= parts
 
     def lack(self, **reasons: str) -> None:
-        """Declare that objects will not exist, with reasons; checks that need them are skipped."""
+        """Declare that objects will not exist; checks that need them are skipped.  reasons: reason by object name."""
         self._absent |= reasons
 
     def examine(self, moment: str, **parts: Any) -> None:

@@ -40,7 +40,7 @@ TAGS = {
 
 @dataclass(frozen=True)
 class BandCheck:
-    """A value and its band."""
+    """Comparison of a metric of a run at one step count with its reference band from ``low`` to ``high``."""
 
     tag: str
     at: int  # step count
@@ -52,7 +52,7 @@ class BandCheck:
 
 @dataclass(frozen=True)
 class ReferenceReport:
-    """Values of a run and their bands."""
+    """Comparisons of the metrics of a run with their reference bands."""
 
     name: str
     rows: list[BandCheck]
@@ -191,7 +191,7 @@ def _settings(run: Run) -> dict[str, str]:
 
 
 def _different_settings(run: Run, reference: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note for each setting that differs from the reference, also if its default has changed."""
+    """Yield a note for each setting that differs from the reference, even if only its default has changed."""
     theirs, mine = reference.get("settings", {}), _settings(run)
     for name in dict.fromkeys((*theirs, *mine)):
         one, other = (settings.get(name, "unknown") for settings in (theirs, mine))

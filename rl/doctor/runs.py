@@ -6,8 +6,8 @@
     found = differences([old.facts, new.facts])
     explanation(divergence, found)               # "because ppo.gae_lambda 0.95 → 0.92"
 
-Only stored files are read.  Facts that another version did not store are absent.  Settings that this version does not know
-are included.
+A fact is a stored value: a setting, a digest of data, a version, or a property of the machine.  Only stored files are read.
+Facts that another version did not store are absent.  Settings that this version does not know are included.
 """
 
 import re
@@ -27,7 +27,7 @@ from rl.ppo.digests import Row, read_trail
 
 RUN_FILE = "run.json"  # settings of one training, with their sources
 DEMONSTRATIONS_FILE = "demonstrations.json"  # digest of the demonstrations, in the folder ``pretrain``
-# Parts of the facts of a run -> key in config.json.
+# Kind of facts of a run -> its key in config.json; settings have no key of their own.
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}
 # Keys of config.json that are not settings, or have no effect on training.
 _NO_SETTINGS = {
