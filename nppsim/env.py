@@ -38,7 +38,7 @@ Observations = dict[str, np.ndarray]  # key of ``layout`` -> array
 
 
 def as_bank(levels: Levels | None) -> LevelBank:
-    """Return a LevelBank of levels, a LevelSet, its folder or a level file; a LevelBank is returned unchanged.
+    """Return a LevelBank of a sequence of levels, a LevelSet, its folder or a level file; return a LevelBank unchanged.
 
     None selects the levels shipped with nppsim.  Raises LevelSetError for a folder without levels or an unreadable level.
     """
@@ -203,7 +203,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
 
     ## Action space
     ``Discrete(6)``: 0 no-op, 1 left, 2 right, 3 jump, 4 jump + left, 5 jump + right.
-    ``action_masks()`` marks the actions with a distinct effect in the current state, for action masking.
+    ``action_masks()`` is False for jump actions that currently have the same effect as without the jump key.
 
     ## Observation space
     A ``Dict`` of the chosen observations.  Values are not normalised (px, px per frame, frames, flags);
@@ -332,7 +332,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
         return np.concatenate([np.empty(0, np.uint8), *self._inputs])
 
     def action_masks(self) -> np.ndarray:
-        """Return bool[6]: actions with a distinct effect in the current state."""
+        """Return bool[6]: False for jump actions that now have the same effect as without the jump key."""
         return self.simulator.action_masks()[0]
 
     def render(self) -> np.ndarray | None:

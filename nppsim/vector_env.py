@@ -196,7 +196,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
         )
 
     def _begun(self, infos: dict[str, Any], i: int) -> dict[str, Any]:
-        """Add the start info of environment i's next episode to ``infos``, and draw the level after it."""
+        """Add the start info of environment i's next episode to ``infos``, and draw the level of the episode after that."""
         infos = self._add_info(infos, self.simulator.start_info(self.simulator.level[i]), i)
         self._draw(i)
         return infos
@@ -227,7 +227,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
         self.simulator.close()
 
     def action_masks(self) -> np.ndarray:
-        """Return bool[num_envs, 6]: actions with a distinct effect in the current state."""
+        """Return bool[num_envs, 6]: False for jump actions that now have the same effect as without the jump key."""
         return self.simulator.action_masks()
 
 

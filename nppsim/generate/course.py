@@ -32,7 +32,7 @@ class _Board:
         self.tiles: list[tuple[int, int, int]] = []  # (column, tiles above the lower edge, tile id)
 
     def add(self, columns: int, ground: int, clear: int | None = None) -> range:
-        """Append columns with this height of ground; return their numbers.  clear: tiles of free space above; None: all."""
+        """Append columns with this height of ground; return their numbers.  clear: free tiles above it; None: all."""
         start = self.columns
         self.floor.append((columns, 2 * ground))
         self.ceiling.append((columns, 0 if clear is None else max(0, 2 * (self.rows - ground - clear))))

@@ -33,8 +33,8 @@ PROGRESS_LIMIT = 300.0  # px: limit of ``progress``, which would be thousands of
 
 # Simulated states, ROWS per environment: the current state, the states after each action, and the last state of each
 # branch.  They are reused at the next decision.  words: uint64[rows, size / 8], the bytes of each state.  frames:
-# int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before the first
-# in which a jump was possible, counted as in ``_play``.
+# int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before the
+# first in which a jump was possible, counted as in ``_play``.
 Room = namedtuple("Room", "words ninja entities movers frames quiet")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
 ROWS = END + NUM_ACTIONS * NUM_CONTINUATIONS

@@ -6,8 +6,8 @@ A graph depends only on a level and the state of its doors, exits and mines, so 
 nodes are the reachable cells (24 px) and all entities except gold.  Each node lists its neighbours, the sources of its
 messages.  Every position in this list (SLOTS) has a fixed meaning, so a network layer reads all neighbours from
 one array.
-The path fields have a lattice point every 12 px.  A cell covers the nine points inside and on its border; nodes for cells
-instead of points reduce the number of nodes by three quarters.  ``docs/observations.md`` describes the features.
+The path fields have a lattice point every 12 px.  A cell covers the nine points inside and on its border; nodes
+for cells instead of points reduce the number of nodes by three quarters.  ``docs/observations.md`` describes the features.
 """
 
 import functools

@@ -140,8 +140,8 @@ def reachability_features(ninja, distance, hop, switch_to_exit, path_start, out)
 def entity_positions(ninja, entities, world, level, out):
     """Write float32[6]: ninja, exit switch and exit, px.
 
-    Switch and exit are those of the first open exit; before any switch is taken, of the first exit with an active switch.
-    They are zeros if there is none.
+    Switch and exit are those of the first open exit; before any switch is taken, of the first exit with an active
+    switch.  They are zeros if there is none.
     """
     out[:] = 0.0
     out[PLACE.ninja_x], out[PLACE.ninja_y] = ninja["x"], ninja["y"]
@@ -311,8 +311,8 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
 def _shooter(ninja, shooter, deadly, hazards, gaps, found):
     """Draw the deadly part of a turret or shooting drone and add it to ``hazards``; return the number of hazards.
 
-    The hazard of a rocket turret is its flying rocket, or else the turret; of a gauss turret, its crosshair or its beam; of a
-    laser drone, its beam, or else the drone; of a chaingun drone, the drone.
+    The hazard of a rocket turret is its flying rocket, or else the turret; of a gauss turret, its crosshair or its beam;
+    of a laser drone, its beam, or else the drone; of a chaingun drone, the drone.
     """
     kind, state = shooter["type"], shooter["state"]
     x, y, vx, vy = shooter["x"], shooter["y"], 0.0, 0.0
@@ -411,10 +411,10 @@ def _draw_door(state, door, left, top, plane):
 
 @kernel
 def action_mask(ninja, out):
-    """Write bool[6]: actions with a distinct effect.
+    """Write bool[6]: False for jump actions that have the same effect as without the jump key.
 
-    Only jump actions are masked, and only if the ninja is in the air, the jump key was held in the last frame, and no jump is
-    rising or buffered.
+    This is the case if the ninja is in the air, the jump key was held in the last frame, and no jump is rising or
+    buffered.
     """
     out[:] = True
     waiting = ninja["jump_buffer"] >= 0

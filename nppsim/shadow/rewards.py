@@ -43,7 +43,7 @@ class Ledger:
 
     config, gamma: see BatchSimulator.
     twin: the level.
-    now: state at the start.
+    now: state of the environment when the ledger is created.
 
     Attributes:
     potential: phi of the current state.
