@@ -48,7 +48,7 @@ class DistillationMetrics:
 
     divergence: KL divergence KL(teacher || student) during the rollout, in nats.
     agreement: share of decisions in which both policies have the same deterministic action.
-    episodes, wins: number of the student's episodes that ended, and that were won.
+    episodes, wins: number of the student's episodes that ended, and number of these that were won.
     decisions_per_s: speed of rollout and gradient steps together.
     """
 
@@ -62,7 +62,7 @@ class DistillationMetrics:
 class Distiller:
     """Distillation of one student.
 
-    ``state`` and ``load`` resume it between two updates; on a CPU, the result is the same bit for bit.
+    ``state`` and ``load`` resume a distillation between two updates; on a CPU, the result is the same bit for bit.
     teacher: policy without frame stacking; it observes the newest frame of stacked observations.
     env: environments with the observations of both policies.
     rollout_length: number of decisions per environment and update.

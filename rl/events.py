@@ -24,7 +24,7 @@ class EventsError(UserError, RuntimeError):
     """Missing, duplicate or incomplete event files."""
 
 
-_NUMBERS = itertools.count()  # one for each writer of this process, which makes file names unique
+_NUMBERS = itertools.count()  # a number for each writer of this process, which makes file names unique
 
 
 class EventWriter:
@@ -129,7 +129,7 @@ def _check_lengths(file: Path) -> None:
     """Raise EventsError for a huge event length, for which TensorBoard would allocate memory before reading."""
     checksum = needed("tensorboard.compat.tensorflow_stub.pywrap_tensorflow", "train").masked_crc32c
     with open(file, "rb") as records:
-        while len(header := records.read(12)) == 12:  # length in 8 bytes, its checksum
+        while len(header := records.read(12)) == 12:  # length of the event in 8 bytes, checksum of these in 4
             length = int.from_bytes(header[:8], "little")
             if length > _MAX_EVENT:
                 if checksum(header[:8]) != int.from_bytes(header[8:], "little"):

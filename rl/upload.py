@@ -31,7 +31,7 @@ class Uploader:
     """Copies the folder of a run to ``s3://bucket/prefix/run_name/``.  It deletes nothing there.
 
     config: bucket and prefix.
-    run_name: part of the names of all objects.
+    run_name: part of the keys of all objects in the bucket.
     Raises UploadError if credentials are missing or the bucket cannot be used, MissingPackageError without boto3.
     """
 
@@ -78,7 +78,7 @@ class Uploader:
             raise UploadError(f"{path} could not be uploaded to s3://{self.bucket}/{key}: {_reason(error)}") from error
 
     def _read_manifest(self, path: Path) -> dict[str, dict]:
-        """Read the entries of uploaded files; there are none if the manifest is of another bucket."""
+        """Read the entries of uploaded files; return {} if the manifest is of another bucket."""
         if not path.exists():
             return {}
         manifest = read_json(path, UploadError, "delete it to upload everything again")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rl.audit.callback import Audit
 
 WINDOW = 20  # number of latest updates that alarms examine
-ENOUGH_EPISODES = 32  # smallest mean number of episodes per update
+ENOUGH_EPISODES = 32  # a smaller mean number of episodes per update is reported
 FALL = 0.85  # a fall to less than this share of the first values in the window is reported
 TAU = 0.55  # absolute rank correlation with time above which a trend is steady
 MAX_GROWTH_MIB = 256.0  # growth of the process in WINDOW updates that is reported, if each of them adds memory
@@ -28,10 +28,10 @@ Problem = tuple[str, str]  # name for --silence, and text
 class Figures:
     """Metrics of one update.
 
-    episodes, wins: number of episodes that ended in the rollout, and that were won.
+    episodes, wins: number of episodes that ended in the rollout, and number of these that were won.
     rewarded: number of decisions with a reward above 0.
     kl, clip_fraction, entropy, explained_variance: as logged; NaN if the update trained the critic alone.
-    top_action: share of the most frequent action.
+    top_action: share of the decisions with the most frequent action.
     """
 
     episodes: int

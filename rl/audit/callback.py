@@ -50,7 +50,7 @@ class Audit(PPOCallback):
         self.reported = set(silence)
         self.history: deque[Figures] = deque(maxlen=WINDOW)
         self.updates = 0  # number of updates since this callback exists
-        self._seen = 0  # ``PPO.updates`` after the latest of them
+        self._seen = 0  # ``PPO.updates`` after the latest of these updates
         self.start_success = float("nan")  # success in the first WINDOW updates
         self._draws: deque[bytes] = deque(maxlen=400)  # digests of draws and of generator states in earlier rollouts
         self._curriculum_episodes: float | None = None

@@ -62,7 +62,7 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
 def _cause(statuses: Mapping[int, int]) -> tuple[int, int]:
     """Return (process, exit status) of the failure that caused the others.
 
-    A kill precedes an error, and an error precedes SIGTERM, which the launcher sends after the first failure.
+    Another signal is preferred to an error, and an error to SIGTERM, which the launcher sends after the first failure.
     """
 
     def weight(one: tuple[int, int]) -> int:

@@ -39,7 +39,7 @@ class Started:
     """Environment variables of torchrun.
 
     rank, size: number of this process among all processes, and number of all processes.
-    local_rank, local_size: the same among the processes on this machine.
+    local_rank, local_size: number of this process among those on this machine, and the number of those.
     restarts: number of restarts of the job after failures.
     """
 
@@ -83,7 +83,7 @@ class SingleProcess:
         return values
 
     def broadcast(self, value: Value) -> Value:
-        """Return the value that rank 0 has passed."""
+        """Return the value that rank 0 has passed to this method."""
         return value
 
     def check_equal(self, facts: Mapping[str, Any]) -> None:

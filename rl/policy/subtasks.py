@@ -93,8 +93,8 @@ class Commander(nn.Module):
 def possible(observations: Observations) -> torch.Tensor:
     """Return bool[N, 5], True for subtasks that have a target.
 
-    The targets are a switch that is not taken, a closed door, an open exit, and an observed hazard.  Exploring is always
-    possible.
+    The targets are a switch that is not taken, a closed door, an open exit, and an observed hazard.  Exploring is
+    always possible.
     """
     collected = observations["reachability_features"][:, _PATH.switch_collected] > 0
     exists, closed, _ = _doors(observations)

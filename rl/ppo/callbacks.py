@@ -24,7 +24,7 @@ from rl.config import ProfilingConfig
 from rl.ppo.ppo import PHASES, PPO
 
 FOLDER = "profiling"
-OTHER = "other"  # name of the remaining time: bookkeeping, evaluations, checkpoints
+OTHER = "other"  # name of the time outside these phases: bookkeeping, evaluations, checkpoints
 OPERATIONS = 40  # number of rows in the table of a trace
 LINES = 10  # number of lines of code in a snapshot of memory
 MIB = 1 << 20
@@ -41,7 +41,10 @@ class PPOCallback(BaseCallback):
 
 
 def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
-    """Return the profilers that the settings enable.  Pass them to ``learn`` before other callbacks.  folder: of the run."""
+    """Return the profilers that the settings enable; pass them to ``learn`` before other callbacks.
+
+    folder: folder of the run.
+    """
     folder = folder / FOLDER
     found: list[PPOCallback] = []
     if config.phases:
@@ -65,7 +68,7 @@ class Profiler(PPOCallback):
     def __init__(self, folder: Path):
         super().__init__()
         self.folder = folder
-        self._updates = 0  # updates seen so far
+        self._updates = 0  # ``PPO.updates`` at the latest measurement
 
     def _on_training_start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +105,7 @@ class PhaseTimings(Profiler):
         write_text(self.folder / "phases.csv", ",".join(["number", "decisions", *PHASES, "curriculum", OTHER]) + "\n")
 
     def _clocks(self) -> dict[str, float]:
-        """Return the seconds of each phase so far, and those of training."""
+        """Return the seconds of each phase so far, and of training as a whole ("all")."""
         return {**self.model.phase_seconds, "all": self.model.elapsed_s}
 
     def _on_step(self) -> bool:
@@ -133,7 +136,7 @@ def _shares(seconds: dict[str, float]) -> dict[str, float]:
 
 
 class TorchTrace(Profiler):
-    """Traces of torch's profiler; the settings have the numbers of updates to skip, to warm up and to record."""
+    """Traces of torch's profiler; the settings give the numbers of updates to skip, to warm up and to record."""
 
     def __init__(self, folder: Path, config: ProfilingConfig):
         super().__init__(folder)

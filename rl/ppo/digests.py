@@ -25,14 +25,14 @@ from rl.ppo.rollout_buffer import RolloutBuffer
 
 TRAIL_FILE = "digests.jsonl"
 MAX_TRAIL_BYTES = 1 << 30  # 10,000 updates with long rollouts have 64 MiB
-# Parts in the order of their computation.  Parts of a rollout also have a digest for each decision.
+# Parts in the order of their computation.  Parts of a rollout also have a digest for each step of all environments.
 ROLLOUT_PARTS = ("observations", "log_probs", "values", "actions", "rewards", "episode_ends")
 UPDATE_PARTS = ("advantages", "returns", "curriculum", "environments", "parameters", "optimiser", "random")
 PARTS = ROLLOUT_PARTS + UPDATE_PARTS
-STEP_DIGITS = 4  # number of hex digits in the digest of a decision
+STEP_DIGITS = 4  # number of hex digits in the digest of a step
 _WEIGHTS = torch.from_numpy(
     np.random.default_rng(0).integers(0, 2**63, 1 << 16, dtype=np.int64) << 1 | 1
-)  # odd numbers; half a MiB fits into the cache of a core
+)  # odd numbers; their half MiB fits into the cache of a core
 
 
 class TrailError(UserError, ValueError):
@@ -76,7 +76,7 @@ class DigestTrail(PPOCallback):
         self._record()
 
     def _record(self) -> None:
-        """Append a line for the latest update, unless the trail has it."""
+        """Append a line for the latest update, unless the trail already contains this line."""
         ppo = self.model
         if ppo.updates > self._recorded:
             self._recorded = ppo.updates
@@ -94,7 +94,7 @@ def _line(row: Row) -> str:
 
 
 def schedule(ppo: PPO) -> dict[str, float]:
-    """Return the scheduled values of the latest update, which depend on the clock with a time budget."""
+    """Return the scheduled values of the latest update; with a time budget, they depend on the clock."""
     return {
         "learning_rate": float(ppo.policy.optimizer.param_groups[0]["lr"]),
         "pull_towards_reference": ppo.kl_penalty_scale,
@@ -104,7 +104,7 @@ def schedule(ppo: PPO) -> dict[str, float]:
 
 
 def rollout_digests(buffer: RolloutBuffer) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the digest of each part of a rollout, and for each part STEP_DIGITS digits per decision, concatenated."""
+    """Return the digest of each part of a rollout; and by ROLLOUT_PARTS, STEP_DIGITS digits per step, concatenated."""
     digests, steps = {}, {}
     for part in ROLLOUT_PARTS:
         fields = list(buffer.obs.values()) if part == "observations" else [getattr(buffer, part)]
@@ -117,7 +117,7 @@ def rollout_digests(buffer: RolloutBuffer) -> tuple[dict[str, str], dict[str, st
 
 
 def state_digests(ppo: PPO) -> dict[str, str]:
-    """Part -> digest of the state from which the next update starts."""
+    """Return part -> digest, for the parts of the state from which the next update starts."""
     environments = torch.from_numpy(ppo.sim.snapshot(slice(None)))
     return {
         "curriculum": combined(json.dumps(ppo.sampler.state_dict(), sort_keys=True, default=_array_hash)),

@@ -148,7 +148,7 @@ class HierarchicalPPO(PPO):
         count = self.sim.num_envs
         self.commands = Commands(count, longest)
         self._chosen = np.zeros(count, bool)  # True if a subtask was chosen before the next decision
-        self._log_probs = torch.zeros(count, len(SUBTASKS))  # log-probabilities at the latest choice
+        self._log_probs = torch.zeros(count, len(SUBTASKS))  # log-probabilities of the subtasks at the latest choice
         self._command_values = torch.zeros(count)
 
     # Rollout
@@ -263,9 +263,10 @@ def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[st
     """Return metrics of the high level in a rollout by tag; empty without subtasks.
 
     chosen: bool[N], True if a subtask was chosen after the last decision.
-    The tags are share/SUBTASK, its share of the decisions; decisions/SUBTASK, its mean duration; completed/SUBTASK, the share
-    that was completed; and choices_per_episode, subtasks per finished episode.  The duration is that of subtasks that ended
-    in the rollout.  With fewer than 3 choices per episode, the high level has little influence.
+    The tags are share/SUBTASK, the subtask's share of the decisions; decisions/SUBTASK, its mean number of decisions;
+    completed/SUBTASK, the share of its choices that were completed; and choices_per_episode, choices per finished
+    episode.  The mean number of decisions and the completed share refer to subtasks that ended in the rollout.  With
+    fewer than 3 choices per episode, the high level has little influence.
     """
     command, ends = buffer.obs[COMMAND].cpu().numpy(), buffer.episode_ends.cpu().numpy()
     subtask, age = command[..., 0], command[..., 1]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def record_rollout(ppo: "PPO", seconds: float) -> None:
-    """Record metrics of the latest rollout and of its counted episodes.  seconds: duration of the rollout."""
+    """Record metrics of the latest rollout and of ``counted_episodes``.  seconds: duration of the rollout."""
     episodes, record = ppo.counted_episodes, ppo.logger.record
     for episode in episodes[-EPISODE_WINDOW:]:
         ppo.episode_returns.append(float(episode["ret"]))
@@ -105,7 +105,7 @@ IMITATION = "bc/"  # prefix of the tags of imitation, whose steps are epochs
 DISTILLATION = "bc/teacher/"  # prefix of the tags of distillation, whose steps are updates
 SETTINGS = ("configuration", "_hparams_/")  # prefixes of the tags with the settings of a run
 RESULTS = ("rollout/success_rate", "eval/all_success")  # metrics that TensorBoard shows with the hyperparameters
-GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # order of columns
+GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # tag prefixes in column order
 ALL = 1 << 62
 
 
@@ -115,7 +115,7 @@ class ScalarLog:
     folder: folder of the run.
     rows, events: numbers of rows of the table and of PPO's events to resume from; later rows and events are deleted.
     outputs: output formats for the Logger of Stable-Baselines3.
-    Raises EventsError if there are fewer rows or events.
+    Raises EventsError if the files contain fewer rows or events than these numbers.
     """
 
     def __init__(self, folder: Path, rows: int = 0, events: int = 0):
@@ -165,7 +165,7 @@ class GrowingTable(KVWriter):
     """CSV file with a row per ``dump`` and a column per tag, ordered by GROUPS and tag.
 
     rows: number of rows to resume from; later rows are deleted.
-    Raises EventsError if there are fewer rows.
+    Raises EventsError if the file contains fewer rows than this number.
     """
 
     def __init__(self, path: Path, rows: int = 0):
@@ -191,7 +191,7 @@ class GrowingTable(KVWriter):
         self.rows += 1
 
     def close(self) -> None:
-        """Do nothing, as the file is not open."""
+        """Do nothing, as the file is open only during ``write``."""
 
     def _read(self) -> tuple[list[str], list[list[str]]]:
         """Return the columns and the first ``self.rows`` rows."""
@@ -251,14 +251,14 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int =
 
     events: number of PPO's events that remain.
     epochs, distillation: last step of imitation and of distillation whose events remain; -1 for no step.
-    Settings remain.  Event files of other programs are not changed.
-    Raises EventsError if PPO has fewer events.
+    Events of settings remain.  Event files of other programs are not changed.
+    Raises EventsError if the files contain fewer than ``events`` events of PPO.
     """
     files = own_event_files(folder)
     head, records, count, seen = b"", [], 0, set()
     for record, event in _records(files):
         if not event.summary.value:
-            head = head or record  # version of the format
+            head = head or record  # the first record contains the version of the format
         elif (tag := event.summary.value[0].tag).startswith((IMITATION, *SETTINGS)):
             last = distillation if tag.startswith(DISTILLATION) else epochs if tag.startswith(IMITATION) else ALL
             if event.step <= last and (tag, event.step) not in seen:

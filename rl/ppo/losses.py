@@ -26,7 +26,7 @@ class DivergedError(UserError, RuntimeError):
 
 
 class Losses(NamedTuple, Generic[Number]):
-    """Means over a minibatch.  Each is logged as ``train/<name>``.
+    """Means over a minibatch.  Each mean is logged as ``train/<name>``.
 
     policy_gradient_loss: negated clipped surrogate objective of PPO.
     value_loss: mean squared error between values and returns.
@@ -99,7 +99,7 @@ class Samples:
 
 
 class ExtraLoss(Protocol):
-    """Interface of additional losses.  kind: the named tuple of the result, which begins with the fields of Losses."""
+    """Interface of additional losses.  kind: named tuple class of the result; begins with the fields of Losses."""
 
     kind: type[Any]
 
@@ -115,7 +115,7 @@ class ExtraLoss(Protocol):
         """Return all losses of a minibatch.
 
         losses: losses of PPO.
-        observations, samples: those of the minibatch.
+        observations, samples: observations and samples of the minibatch.
         """
 
 
@@ -242,7 +242,7 @@ class GradientStatistics:
         self._rows: list[dict[str, torch.Tensor]] = []
 
     def add(self, policy: NppPolicy) -> None:
-        """Add the current gradients of the policy, those of one step."""
+        """Add the current gradients of the policy, which are those of one optimiser step."""
         layers: dict[str, list[torch.Tensor]] = {}
         for name, parameter in policy.named_parameters():
             if parameter.grad is not None:

@@ -57,7 +57,7 @@ class Remote(Protocol):
 class Candidate:
     """A policy of a training run, with its optimiser.
 
-    decisions, updates: numbers of decisions and updates of its training.
+    decisions, updates: numbers of decisions and updates in the training of the policy.
     actor_updates: number of updates that changed the actor; with 0, the policy acts like the BC policy.
     """
 
@@ -104,7 +104,7 @@ class Retention:
 
     bc_success: success of the BC policy; None without a BC policy, or before its evaluation.
     best: success of the best policy so far; None before the first evaluation.
-    best_at: number of decisions of the training of the best policy; 0 for the BC policy.
+    best_at: number of training decisions after which the policy was the best one; 0 for the BC policy.
     """
 
     bc_success: np.ndarray | None = None

@@ -41,8 +41,8 @@ class TrainingMonitor(PPOCallback):
     log: function that prints a message.
     stop: request to end the program; training then ends after the current update with a checkpoint.
     events: evaluations, warnings and other events, for the results.
-    retention: best policy so far and its success on the dev levels.  Training returns to its weights after a significant
-        loss of success, and the policy has them at the end.
+    retention: best policy so far and its success on the dev levels.  Training returns to the weights of the best
+        policy after a significant loss of success.  At the end of training, the policy has these weights.
     """
 
     _bar: tqdm
@@ -75,7 +75,7 @@ class TrainingMonitor(PPOCallback):
         self._guarded = config.evaluation.retention_guard and config.evaluation.in_training
         self._best: dict | None = None  # ``Candidate.weights`` of the best policy on the dev levels
         self._last: tuple[int, np.ndarray] | None = None  # updates and success of the latest evaluated policy
-        self._pending: Candidate | None = None  # under evaluation in another process
+        self._pending: Candidate | None = None  # policy that another process evaluates
         period, self._evaluation_seconds = config.evaluation.periods(
             config.ppo.total_timesteps, config.ppo.time_budget_minutes
         )
@@ -86,7 +86,7 @@ class TrainingMonitor(PPOCallback):
         self._evaluated_at = 0.0  # seconds of training before the latest evaluation
         self._warming_up = False  # True while the critic is trained alone
         self._printed = 0.0  # time.monotonic() of the latest progress message
-        self._measured = (0, 0.0)  # number of decisions, and seconds of training, at this message
+        self._measured = (0, 0.0)  # number of decisions, and seconds of training, at the latest progress message
         self._saved_after = 0  # number of updates at the latest checkpoint
         self._saved_at = 0.0  # time.monotonic() of the latest checkpoint
         self._saving = 0.0  # duration of the latest checkpoint in seconds
@@ -132,7 +132,7 @@ class TrainingMonitor(PPOCallback):
             self._next[what] = (self.num_timesteps // period + 1) * period
 
     def _evaluation_is_due(self) -> bool:
-        """Return True if an evaluation is due.  With a time budget, it waits while evaluations exceed their share."""
+        """Return True if an evaluation is due.  With a time budget, evaluations must not exceed EVALUATING_SHARE."""
         elapsed = self.model.elapsed_s
         by_time = 0 < self._evaluation_seconds <= elapsed - self._evaluated_at
         affordable = not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * elapsed
@@ -220,7 +220,7 @@ class TrainingMonitor(PPOCallback):
         began = time.monotonic()
         if self.remote:
             found, seconds = self.remote.result()
-        else:  # a resumed run without such a process
+        else:  # a resumed run without a process for evaluations
             found = self.evaluate(candidate.policy, candidate.decisions)
             seconds = time.monotonic() - began
         self._pending = None
@@ -233,7 +233,7 @@ class TrainingMonitor(PPOCallback):
         values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
             "eval/seconds": seconds
         }
-        self.scalars.events.write(values, {}, of.decisions)  # the table has it in its next row
+        self.scalars.events.write(values, {}, of.decisions)  # the table gets these values in its next row
         for tag, value in values.items():
             ppo.logger.record(tag, value, exclude="tensorboard")
         self.events.append({"at": of.decisions, "evaluation": found.rows})
@@ -269,7 +269,7 @@ class TrainingMonitor(PPOCallback):
         """Store a policy, roll back, or end training, depending on its evaluation; return True after a roll-back."""
         rolled_back = self._guarded and self._retain(found.levels, of)
         if not of.actor_updates:
-            return rolled_back  # acts like the BC policy, so early stopping ignores it
+            return rolled_back  # the policy acts like the BC policy, so early stopping ignores it
         stop = self.early.update(found.overall)
         self._overall.append(found.overall)
         if stop:

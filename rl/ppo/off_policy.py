@@ -144,7 +144,7 @@ def importance_weights(chances: np.ndarray, beta: float) -> torch.Tensor:
 
 
 def draw(chances: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
-    """Yield minibatches int64[size], drawn with replacement; their number is that of an epoch."""
+    """Yield minibatches int64[size], drawn with replacement; as many minibatches as in an epoch."""
     count = len(chances) // size
     numbers = rng.choice(len(chances), (count, size), p=chances)
     yield from torch.from_numpy(numbers)

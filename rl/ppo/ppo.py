@@ -57,8 +57,8 @@ class PPO:
 
     env: environments.
     architecture: name of an architecture.
-    config: settings, after ``PPOConfig.settled``.
-    plan: sizes, precision and number of threads.
+    config: settings that ``PPOConfig.settled`` has returned.
+    plan: hardware plan with sizes, precision and number of threads.
     statistics: statistics for the normaliser of the policy.
     ranks: the processes that train together; each has its own environments, sampler and random generators.
     active_config: the settings with the changes of the curriculum's current stage.
@@ -111,7 +111,7 @@ class PPO:
         self.policy = NppPolicy(
             env.observation_space,
             env.action_space,
-            lambda remaining: self.adaptive_rate,  # each update sets the scheduled rate
+            lambda remaining: self.adaptive_rate,  # initial rate; each update sets its scheduled rate
             architecture=architecture,
             statistics=statistics,
             precision=plan.precision,
@@ -122,7 +122,8 @@ class PPO:
         self.rng = np.random.default_rng(seed)
         self.action_rng = torch.Generator().manual_seed(seed)
         self.pool = ThreadPool(plan.torch_threads)
-        self._decided = np.zeros((self.n_steps, env.num_envs), np.int32)  # level of each decision
+        # level of each decision; -1 in episodes that began at a start state
+        self._decided = np.zeros((self.n_steps, env.num_envs), np.int32)
         self._init_progress()
         self.active_config = self.rollout_config = config
         self.apply_stage_settings()
@@ -131,8 +132,8 @@ class PPO:
         """Initialise the attributes that training changes."""
         self.num_timesteps = 0
         self.updates = 0
-        self.actor_updates = 0  # updates in which the actor learned
-        self.n_passes = 0  # passes over rollouts
+        self.actor_updates = 0  # number of updates that changed the actor
+        self.n_passes = 0  # number of passes over rollouts
         self.reference: NppPolicy | None = None  # reference policy of the KL penalty
         self.kl_penalty_scale = 1.0  # factor of the coefficient in the settings
         self.kl_penalty_start = 0.0  # progress at which the schedule of the penalty began
@@ -143,10 +144,10 @@ class PPO:
         self.episode_lengths: deque[int] = deque(maxlen=logs.EPISODE_WINDOW)
         self.episode_wins: deque[bool] = deque(maxlen=logs.EPISODE_WINDOW)
         self.finished_episodes = np.empty(0, self.sim.episode.dtype)  # episodes that ended in the latest rollout
-        self.counted_episodes = self.finished_episodes  # those of all processes that began at the start of a level
+        self.counted_episodes = self.finished_episodes  # of all processes; without episodes from start states
         self.bootstrap: off_policy.BootstrapInputs | None = None  # time-outs, if returns_from is "current"
         self.decisions_played = 0
-        self.seconds = self.cpu_seconds = 0.0  # time in rollouts and updates
+        self.seconds = self.cpu_seconds = 0.0  # wall time and CPU time of rollouts and updates
         self.phase_seconds = dict.fromkeys(PHASES, 0.0)
         self.stop_training = self.started = False
         self.reserved_s = self.elapsed_before_s = 0.0
@@ -264,7 +265,7 @@ class PPO:
         return self.sim.obs
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
-        """Return the final observations of episodes that ended with decision t.  final_obs: those of the simulator."""
+        """Return the final observations of episodes that ended with decision t.  final_obs: from the simulator."""
         return final_obs
 
     def after_decision(self, t: int) -> None:
@@ -437,7 +438,7 @@ class PPO:
     # Reference policy, checkpoints, curriculum
 
     def set_reference(self, policy: NppPolicy) -> None:
-        """Set the BC policy: train the critic alone until it explains the returns, then penalise the KL divergence."""
+        """Set the BC policy: first train the critic alone until it explains the returns, then add the KL penalty."""
         self.reference = copy.deepcopy(policy).requires_grad_(False)
         self.critic_only = True
 

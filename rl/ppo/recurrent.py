@@ -74,7 +74,7 @@ class RecurrentBuffer(RolloutBuffer):
         return found
 
     def before(self, begins: torch.Tensor, count: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        """Return the observations of the ``count`` decisions before each segment, and the last row of each, int64[S].
+        """Return the observations of the ``count`` decisions before each segment, and the last one's row, int64[S].
 
         begins: int64[S], indices of the first decisions of the segments, with at least ``count`` earlier decisions.
         """
@@ -88,7 +88,7 @@ class RecurrentPPO(PPO):
 
     architecture: name of a recurrent architecture.
     states: float32[N, size], recurrent state of each environment.
-    Raises ConfigError if segments do not divide rollout and minibatches.
+    Raises ConfigError if the length of segments does not divide those of rollout and minibatches.
     """
 
     rollout_buffer: RecurrentBuffer
@@ -100,7 +100,7 @@ class RecurrentPPO(PPO):
             raise ValueError(f"{architecture} has no memory; use {architecture}+gru")
         self.buffer_settings = {"memory": size}
         self.states = np.zeros((env.sim.num_envs, size), np.float32)
-        self._after = np.zeros_like(self.states)  # after the latest decision, before resets
+        self._after = np.zeros_like(self.states)  # states after the latest decision, before resets
         super().__init__(env, architecture, config, plan, **keywords)
         self.rollout_buffer.set_segment_length(segment_length(config, plan))
 
@@ -154,7 +154,7 @@ class RecurrentPPO(PPO):
 
 
 def segment_length(config: PPOConfig, plan: Plan) -> int:
-    """Return the length of segments: the setting, or the largest up to MEMORY_SEGMENT that divides rollout and minibatch.
+    """Return the length of segments: the setting, or the largest divisor of rollout and minibatch up to MEMORY_SEGMENT.
 
     Raises ConfigError for settings that are incompatible with these sizes or with sequences.
     """

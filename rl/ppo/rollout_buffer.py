@@ -19,7 +19,7 @@ class RolloutBuffer:
     values, rewards, advantages, returns: float32[T, N].
     episode_ends, wins: bool[T, N], True for the last decision of an episode, and for a decision that wins it.
     ages: uint8[T, N], number of earlier frames of the episode, up to the length of the stacks minus 1.
-    all_gather: function from float32[n] of this process to the values of all processes.
+    all_gather: function that maps float32[n] of this process to the concatenated values of all processes.
     Each frame is stored once, and ``observations`` builds the stacks.
     """
 
@@ -164,7 +164,7 @@ def grouped_order(steps: int, envs: int, size: int, rng: np.random.Generator) ->
     """Return all samples in random order, int64[steps * envs], so that pairs of minibatches share a group of environments.
 
     A minibatch encodes each distinct graph once, so with a quarter of the environments it has a quarter of the graphs.
-    If the sizes do not divide, the order is random without groups.
+    If the sizes do not divide evenly, the order is random without groups.
     """
     groups = max(steps * envs // size // 2, 1)
     if envs % groups or steps * (envs // groups) % size:

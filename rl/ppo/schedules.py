@@ -39,7 +39,7 @@ def learning_rate(ppo: "PPO") -> float:
 
 
 def warmup_share(ppo: "PPO") -> float:
-    """Return the factor of the learning rate after imitation, which limits the first steps of a new optimiser."""
+    """Return the warm-up factor of the learning rate after imitation; it limits the first steps of a new optimiser."""
     warmup = ppo.config.learning_rate_warmup_updates if ppo.reference is not None else 0
     return min(1.0, (ppo.actor_updates + 1) / (warmup + 1))
 
@@ -52,7 +52,7 @@ def adapt_learning_rate(ppo: "PPO", kl: float) -> None:
 
 
 def adapted(rate: float, kl: float, desired: float) -> float:
-    """Return the new learning rate: lower if ``kl`` is above twice ``desired``, higher if it is below half of it.
+    """Return the new learning rate: lower if ``kl`` is above twice ``desired``, higher if ``kl`` is below half of it.
 
     Source: Schulman et al. 2017, section 4 (rule for the coefficient of a penalty); Rudin et al. 2022 (for learning rates).
     """

@@ -91,7 +91,7 @@ def process_state(ppo: PPO) -> dict[str, Any]:
 def training_state(ppo: PPO) -> dict[str, Any]:
     """Return everything except the weights that training needs to resume between two updates, bit for bit on a CPU.
 
-    Call it in the first process.  The entry "others" has the ``process_state`` of the other processes.
+    Call this function in the first process only.  The entry "others" has the ``process_state`` of the other processes.
     """
     others = ppo.ranks.call_peers(process_state)
     infos = [{"r": ret, "l": length} for ret, length in zip(ppo.episode_returns, ppo.episode_lengths, strict=True)]
@@ -124,7 +124,7 @@ def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
     for key, name in NUMBERS.items():
         setattr(ppo, name, training[key])
     ppo.elapsed_before_s = training["spent"]
-    ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # the new schedule may be longer
+    ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # the schedule may be longer than before
     ppo.phase_seconds.update(training["speed"])
     ppo.env.load(training["environments"])
     ppo.started = True

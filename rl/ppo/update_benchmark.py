@@ -184,7 +184,7 @@ def graph_states(rows: int) -> np.ndarray:
 def stored_timings(benchmark: UpdateBenchmark, machine: Machine, measure: bool = False) -> Benchmark:
     """Return a benchmark that stores its timings by network, machine, size and version of the code, and reuses them.
 
-    measure: True to run it again and replace stored timings.
+    measure: True to run the benchmark again and replace stored timings.
     The benchmark raises TimingsError for a damaged file of timings.
     """
 

@@ -60,7 +60,7 @@ class BatchVecEnv(VecEnv):
         self.sampler = sampler
         self._actions: np.ndarray | None = None
         self._no_info: dict[str, Any] = {}
-        self._since_update = 0  # number of episodes
+        self._since_update = 0  # number of episodes since the latest update of the curriculum
         self._begin = time.monotonic()
         super().__init__(sim.num_envs, observation_space(sim.keys, sim.stacking), spaces.Discrete(NUM_ACTIONS))
 
