@@ -7,7 +7,7 @@
         observations, actions = batches.observe_whole(rows)
 
 Graph networks and recurrent policies train on segments of SEGMENT decisions.
-The decisions of a segment nearly always share one graph, which the network then encodes once.
+The decisions of a segment nearly always have the same graph, so the network encodes it only once.
 Before each epoch, a recurrent policy plays all demonstrations to compute the initial state of each segment.
 Gradients flow within a segment only.
 Source: Kapturowski et al. 2019 (stored states).

@@ -206,7 +206,7 @@ class StartStates:
     def __init__(self, config: CurriculumConfig):
         self.config = config
         self.runs: dict[str, Run] = {}  # run of each level, by level fingerprint
-        # By environment: number of decisions before the start of its episode; 0: the start of the level.
+        # For each environment: number of decisions of the run before its start state; 0: start of the level.
         self.began = np.empty(0, np.int64)
         self.episodes = 0  # finished episodes from start states
         self.reached = 0  # number of times a start state has moved back to the start of the level

@@ -35,7 +35,7 @@ _OTHER_DATA = "demonstrations and training levels differ: use demonstrations of 
 
 
 def parts_of(ppo: PPO) -> dict[str, Any]:
-    """Return the objects for the checks after an update.  The sample of the rollout has no recurrent states."""
+    """Return the objects for the checks after an update, by name; ``sample`` has observations of random decisions."""
     buffer = ppo.rollout_buffer
     index = np.random.default_rng(0).choice(len(buffer), min(SAMPLE, len(buffer)), replace=False)
     found = buffer.observations(torch.from_numpy(np.sort(index)).to(ppo.device))

@@ -40,10 +40,10 @@ TAGS = {
 
 @dataclass(frozen=True)
 class BandCheck:
-    """Comparison of a metric of a run at one step count with its reference band from ``low`` to ``high``."""
+    """Comparison of one metric of a run, at a step count, or of its speed with a reference band."""
 
     tag: str
-    at: int  # step count
+    at: int  # step count of the metric; 1,000,000 for the speed
     value: float | None
     low: float
     high: float

@@ -36,7 +36,7 @@ from rl.policy.policy import NppPolicy
 
 ASSUMED_SPEED = 1.5  # speed along the path in px per frame that the best-first heuristic assumes
 BATCH = 64  # number of nodes that the best-first search expands together
-_PATH_FRACTION = RewardConfig(shaping=1.0)  # makes the shaping potential the covered fraction of the path
+_PATH_FRACTION = RewardConfig(shaping=1.0)  # its shaping potential is the covered fraction of the path
 
 
 @dataclass(frozen=True)
