@@ -46,8 +46,8 @@ from rl.policy.policy import NppPolicy
 from rl.seeds import own_seed
 
 REPLAYS = "replays.h5"  # all episodes
-BATCH_EPISODES = 128  # per batch, about: larger batches are faster, but fewer batches occupy fewer processes
-MIN_PARALLEL = 8  # number of batches from which several processes are faster
+BATCH_EPISODES = 128  # approximate episodes per batch: larger batches are faster, but occupy fewer processes
+MIN_PARALLEL = 8  # smallest number of batches for which several processes are faster than one
 
 Levels = Sequence[tuple[Level, str]]
 Progress = Callable[[int], None]
@@ -55,7 +55,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Job:
-    """Settings of the command, except those of films."""
+    """Settings of ``scripts/evaluate.py``, except those of films."""
 
     checkpoint: Path
     levels: tuple[Path, ...] = setting(
@@ -91,7 +91,7 @@ class Job:
 
 
 def run(job: Job, video: VideoConfig) -> None:
-    """Evaluate, print the tables, and write results and films."""
+    """Evaluate the agents, print tables of the results, and write results and films."""
     check_output_folder(job.output_dir, "--output-dir", video.expected_bytes())
     video.check_packages()
     plugins.load(job.plugins)
@@ -129,7 +129,7 @@ def run(job: Job, video: VideoConfig) -> None:
         if sentence := wins_text(methods[name][ALL]):
             print(sentence)
         printed = {agent: common(rows, job.episodes_per_level) for agent, rows in breakdown.items()}
-        if any(len(rows) > 1 for rows in printed.values()):  # more than "all"
+        if any(len(rows) > 1 for rows in printed.values()):  # an agent has rows besides "all"
             print(format_table(printed))
         print(format_endings(ended, episodes))
         print(failures(by_level))
@@ -151,7 +151,7 @@ def run(job: Job, video: VideoConfig) -> None:
 
 
 def _agents(job: Job) -> "dict[str, PlaySettings]":
-    """The agent, and the one to compare with, by name; paths where the files' names are equal."""
+    """Return name -> settings of the agent, and of the agent of --compare; names are paths if the file names are equal."""
     paths = [job.checkpoint] if job.compare is None else [job.checkpoint, job.compare]
     names = {path.name for path in paths}
     agents = {path.name if len(names) == len(paths) else str(path): play_settings(job, path) for path in paths}
@@ -181,7 +181,7 @@ def play_settings(job: Job, checkpoint: Path) -> "PlaySettings":
 
 @dataclass(frozen=True)
 class PlaySettings:
-    """Agent and settings of ``EvaluationSuite``."""
+    """An agent and the settings of its evaluation, as in ``EvaluationSuite``."""
 
     agent: Shipped
     observations: tuple[str, ...]
@@ -190,12 +190,12 @@ class PlaySettings:
     episodes_per_level: int
     seed: int
     deterministic: bool
-    baselines: bool = True  # also random play and doing nothing
+    baselines: bool = True  # also play the levels with random actions, and without actions
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes of the agent, random play and doing nothing, in the order of the levels."""
+    """Episodes of the agent, of random play, and of doing nothing, in the order of the levels."""
 
     agent: list[EpisodeRecord] = field(default_factory=list)
     random: list[EpisodeRecord] = field(default_factory=list)
@@ -240,7 +240,11 @@ def _lists(played: Episodes) -> tuple[list[EpisodeRecord], ...]:
 
 
 def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[int, Levels]) -> Episodes:
-    """Play one batch.  progress: None in one of several processes, which uses one thread."""
+    """Play one batch of levels.
+
+    progress: as in ``play``; None if several processes play batches, so that each uses one thread.
+    batch: (number of the batch, its levels).
+    """
     number, levels = batch
     suite = EvaluationSuite(
         levels,
@@ -295,8 +299,8 @@ def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int
 def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
     """Return one dict per level, in the order of the levels.
 
-    frames, time: of the fastest win, None without a win.
-    score: highest score, None without a win.
+    frames, time: frames and seconds of the fastest win, None without a win.
+    score: highest score of a win, None without a win.
     """
     of_level: dict[int, list[EpisodeRecord]] = {}
     for episode in episodes:
@@ -320,14 +324,14 @@ def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
 
 
 def wins_text(stats: Stats) -> str:
-    """Return a line with mean time and score of the wins; "" without wins."""
+    """Return a line with the mean time and mean score of the won episodes; "" without wins."""
     if stats["mean_time"] is None or stats["mean_score"] is None:
         return ""
     return f"wins: mean time {stats['mean_time']:.3f} s, mean score {stats['mean_score']:.3f}"
 
 
 def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
-    """Return a line with the levels that were never won.  most: number of names."""
+    """Return a line with the levels that were never won.  most: largest number of levels to name."""
     names = [
         f"{level['id']} {level['title']}" if level["id"] else str(level["level"])
         for level in levels

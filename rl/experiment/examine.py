@@ -2,8 +2,8 @@
 
     doctor = rehearse(config, print)     # doctor.failed, doctor.findings
 
-A rehearsal is a main job of some seconds on the experiment's data, in a temporary folder.  It covers imitation, weight
-transfer, some updates of PPO, an evaluation on dev levels, and checkpoints.
+A rehearsal is a short trial run of the experiment: some seconds per architecture, on the experiment's data, in a temporary
+folder.  It covers imitation, weight transfer, some updates of PPO, an evaluation on dev levels, and checkpoints.
 """
 
 import tempfile
@@ -36,7 +36,7 @@ from rl.ppo.logs import BOARD
 
 Only = tuple[str, ...] | None  # names of the checks to run; None: all
 Result = TypeVar("Result")
-CATEGORIES = ("simplest", "simple", "medium", "mine_heavy")  # of the levels for checks of an agent
+CATEGORIES = ("simplest", "simple", "medium", "mine_heavy")  # categories of the levels on which agents are checked
 DEFAULT_FLAGS = (
     *("--experiment-name", "doctor", "--architectures", "mlp_baseline", "--use-curriculum"),
     *("--dev-dataset", "datasets/dev", "--replay-data-dir", "datasets/demonstrations"),
@@ -49,7 +49,7 @@ EPOCHS, BATCH, RATE = 5, 64, 1e-3  # of imitation, adapted to few demonstrations
 
 
 def examine_config(path: Path | None, log: Log, only: Only = None) -> Doctor:
-    """Rehearse the experiment of a config.json, or with None a default experiment on the shipped data.
+    """Rehearse the experiment of a config.json, or if ``path`` is None, a default experiment on the shipped data.
 
     Raises ConfigError for an invalid configuration or missing files.
     """
@@ -57,7 +57,7 @@ def examine_config(path: Path | None, log: Log, only: Only = None) -> Doctor:
 
 
 def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
-    """Check the files of all trainings of an experiment, then rehearse it; ConfigError for a folder without trainings."""
+    """Check the files of all trainings of an experiment, then rehearse the experiment; ConfigError without trainings."""
     config = read_config(folder / "config.json")
     runs = sorted({path.parent for name in (RUN_FILE, BOARD) for path in folder.rglob(name)})
     if not runs:
@@ -74,7 +74,7 @@ def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
 
 
 def examine_checkpoint(path: Path, log: Log, only: Only = None) -> Doctor:
-    """Check an agent; CheckpointError if it cannot be loaded."""
+    """Check the agent of a checkpoint; CheckpointError if the checkpoint cannot be loaded."""
     doctor = Doctor(log, only=only)
     _examine_agent(doctor, path)
     return doctor
@@ -98,7 +98,7 @@ def _examine_agent(doctor: Doctor, path: Path) -> None:
 
 
 def read_config(path: Path) -> ExperimentConfig:
-    """Read the configuration of a config.json; ConfigError if it is invalid or names missing files."""
+    """Read the configuration of a config.json; ConfigError if the configuration is invalid or names missing files."""
     data = read_json(path, ConfigError, "give the config.json of a run")
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: is not a JSON object; give the config.json of a run")
@@ -150,7 +150,7 @@ def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
         test_pretraining=False,
         max_demonstrations_per_category=DEMONSTRATIONS,
         save_freq=two_updates,
-        # A teacher from this experiment does not exist yet.
+        # If the teacher is an architecture of this experiment, its checkpoint does not exist yet.
         teacher=replace(
             config.teacher,
             name=config.teacher.name if config.teacher.file else None,

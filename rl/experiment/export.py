@@ -31,7 +31,7 @@ from rl.policy.onnx import SUFFIX, ExportError, OnnxPolicy, facts_of, signature,
 from rl.policy.policy import NppPolicy
 
 AGENT, NETWORK, CONFIG, CARD = "agent.safetensors", "agent.onnx", "config.json", "README.md"
-MAX_DIFFERENCE = 1e-3  # of logits and values; rounding causes about 1e-5
+MAX_DIFFERENCE = 1e-3  # between logits and values of ONNX and torch; rounding causes about 1e-5
 _COMPARED_DECISIONS, _ENVS = 25, 20
 _EVALUATION = {"suites": {...: {...: STATS_SHAPE}}, "settings": {}}
 Tables = Mapping[str, Mapping[str, Stats] | None]  # method -> category -> statistics
@@ -39,7 +39,7 @@ Tables = Mapping[str, Mapping[str, Stats] | None]  # method -> category -> stati
 
 @dataclass(frozen=True)
 class Job:
-    """Settings of the command."""
+    """Settings of ``scripts/export.py``."""
 
     checkpoint: Path
     onnx: Path | None = setting(None, "write the network to this file; default: none", flag="onnx", metavar="OUT.onnx")
@@ -76,7 +76,7 @@ class Job:
 
 
 def run(job: Job) -> None:
-    """Export, compare outputs with the policy, write the files, and print their names."""
+    """Export a checkpoint, compare ONNX outputs with those of torch, write the files, and print their names."""
     needed("onnxruntime", "onnx")
     plugins.load(job.plugins)
     policy, fields = checkpoint.load_policy(job.checkpoint, precision="float32")
@@ -98,9 +98,12 @@ def run(job: Job) -> None:
 
 @torch.no_grad()
 def largest_difference(policy: NppPolicy, network: OnnxPolicy, levels: LevelSet, frame_skip: int) -> float:
-    """Return the largest difference of logits and (relative) values in random play; infinite for outputs that are not finite.
+    """Return the largest difference between outputs of torch and ONNX in random play; infinite if outputs are not finite.
+
+    Differences of logits are absolute; those of values are relative to max(1, |value|).
 
     policy: on the CPU, in float32 and evaluation mode.
+    network: the exported policy.
     """
     rng = np.random.default_rng(0)
     sim = BatchSimulator(
@@ -132,8 +135,8 @@ class Card:
 
     name: name of the agent.
     policy, fields: content of the checkpoint (``rl.policy.checkpoint.load_policy``).
-    results: statistics per category of each method; None without results.
-    licence: SPDX identifier or another name; None if none was given.
+    results: method -> statistics per category; None without results.
+    licence: SPDX identifier or another name; None without a licence.
     """
 
     name: str
@@ -144,7 +147,7 @@ class Card:
 
 
 def write_hub(folder: Path, data: bytes, card: Card) -> None:
-    """Write network, weights, settings and model card."""
+    """Write network, weights, settings and model card to ``folder``.  data: content of the ONNX file."""
     policy, fields = card.policy, card.fields
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / NETWORK, data)
@@ -160,9 +163,9 @@ def write_hub(folder: Path, data: bytes, card: Card) -> None:
 
 
 def methods_of(path: Path, architecture: str) -> Tables:
-    """Read the tables in ``results.json`` of an experiment or of ``scripts/evaluate.py``.
+    """Read the statistics of all methods in ``results.json`` of an experiment or of ``scripts/evaluate.py``.
 
-    architecture: whose results are read from an experiment.
+    architecture: network whose results are read, if the file is that of an experiment.
     Raises ResultsError if the file is missing or has no results of the architecture.
     """
     data = read_json(path, ResultsError, "give the results.json of an experiment or of scripts/evaluate.py")

@@ -1,6 +1,8 @@
-"""Hardware plans from measurements on this machine, for trainings and for ``python -m hardware plan --measure``.
+"""Hardware plans (sizes, precision, device) from measurements on this machine.
 
-plan = plan_of(job)                  # stored in the run's folder, for resuming
+Trainings use ``plan_of``, and ``python -m hardware plan --measure`` uses ``measured``.
+
+plan = plan_of(job)                  # also stores the plan in the run's folder, for resuming
 report = measured("vision_free", hardware.PlanRequest(), hardware.detect())
 print(report)
 """
@@ -29,11 +31,11 @@ from rl.ppo import make_ppo
 from rl.ppo.update_benchmark import UpdateBenchmark, stored_timings
 from rl.ppo.vec_env import BatchVecEnv
 
-TIMED_UPDATES = 2  # after a warm-up update
+TIMED_UPDATES = 2  # number of timed updates, after a warm-up update
 
 
 def plan_of(job: Job) -> hardware.Plan:
-    """Return the stored plan of a run, or make one from measured updates and store it."""
+    """Return the stored plan of a run; without one, make a plan from measured updates, and store it."""
     plan_request = job.config.plan_request
     condition = "with imitation" if job.pretrained else "without imitation"
     heading = f"\n{job.architecture.name}, {condition}, seed {job.seed}"
@@ -44,19 +46,19 @@ def plan_of(job: Job) -> hardware.Plan:
             job.log(f"warning: the run began on {plan.machine.name}; results may differ in rounding")
     else:
         planned = planner(job.architecture, plan_request, job.machine.times(job.ranks.machines))
-        first = planned()  # device and precision to measure memory with
+        first = planned()  # gives device and precision, in which memory is then measured
         probe = UpdateBenchmark(job.architecture.name, first.device, first.precision)
         plan = planned(probe=probe.peak_bytes, benchmark=stored_timings(probe, job.machine))
         job.log(f"{heading}\n{plan}")
         save_plan(job.folder, plan, plan_request)
-    torch.set_num_threads(1)  # parallel minibatch parts (``ThreadPool``) are faster than parallel operations
+    torch.set_num_threads(1)  # threads for parts of a minibatch (``ThreadPool``) are faster than threads in operations
     return plan
 
 
 def planner(
     network: Architecture, plan_request: hardware.PlanRequest, machine: hardware.Machine
 ) -> Callable[..., hardware.Plan]:
-    """Return ``hardware.plan`` with the arguments for a network and a request."""
+    """Return the function ``hardware.plan`` with its arguments for a network, request and machine bound."""
     return partial(
         hardware.plan,
         network.observations,
@@ -68,13 +70,13 @@ def planner(
 
 
 def measured(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> PlanReport:
-    """Return the plan for this machine, with measured memory, threads and speed."""
+    """Return a report with the plan for this machine, made from measured memory and threads, and its measured speed."""
     network = get_architecture(architecture)
     planned = planner(network, plan_request, machine)
     figures = stored_figures(architecture, network.observations, network.stacking)
     update = figures.update if figures else estimate_update(network.observations, network.stacking)
     try:
-        first = planned(update=update)  # device and precision to measure memory with
+        first = planned(update=update)  # gives device and precision, in which memory is then measured
         probe = UpdateBenchmark(architecture, first.device, first.precision)
         update = measure_update(probe.peak_bytes, network.observations, network.stacking)
         plan = planned(update=update, benchmark=stored_timings(probe, machine, measure=True))
@@ -85,9 +87,9 @@ def measured(architecture: str, plan_request: hardware.PlanRequest, machine: har
 
 
 def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
-    """Measure the speed of PPO with this plan on the levels of the package."""
+    """Measure the speed of PPO (decisions per second) with a plan, on the levels that the package contains."""
     torch.set_num_threads(1)
-    settings = PPOConfig(target_kl=None).settled(plan)  # without early ends of updates
+    settings = PPOConfig(target_kl=None).settled(plan)  # target_kl None: no update ends early
     levels = LevelSet.open(STARTER_LEVELS)
     network = get_architecture(architecture)
     sim = BatchSimulator(

@@ -2,8 +2,8 @@
 
     run(resolve(argv))        # writes <output>/<name>_<time>/ (docs/file_formats.md), prints the table, returns the folder
 
-With ``resume_from`` it resumes the experiment in that folder: finished trainings stay unchanged, an interrupted one
-continues, and the others begin.
+With ``resume_from``, ``run`` resumes the experiment in that folder: finished trainings stay unchanged, an interrupted
+training continues, and the other trainings begin.
 """
 
 from contextlib import nullcontext
@@ -50,7 +50,7 @@ def run(config: ExperimentConfig, log: Log = print, ranks: SingleProcess = SINGL
 
     log: receives messages, which are also written to log.txt.
     ranks: processes that train together, of which this is the first; the others call ``follow``.
-    Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag to resume.
+    Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag that resumes the experiment.
     """
     check_packages()
     if config.hardware.processes != ranks.size:
@@ -90,7 +90,7 @@ def run(config: ExperimentConfig, log: Log = print, ranks: SingleProcess = SINGL
             write_text(folder / SUMMARY, summary(record, folder) + "\n")
             log_file(summary(record, folder))
             if uploader:
-                uploader.sync(folder)  # last the summary, which marks the copy as complete
+                uploader.sync(folder)  # uploads the summary last, as it marks the copy as complete
     return folder
 
 
@@ -114,7 +114,10 @@ def dry_run(config: ExperimentConfig, log: Log = print) -> None:
 
 
 def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine) -> dict[str, hardware.Plan]:
-    """Return network -> hardware plan; raise UserErrors for agents and sizes that do not fit."""
+    """Return network -> hardware plan.
+
+    Raises UserErrors if an agent (--teacher, --init-from) does not fit the run, or a plan does not fit the machine.
+    """
     if config.teacher.file is not None and config.resume_from is None:
         load_teacher(config.teacher.file, config.frame_skip)
     plans = {}
@@ -140,7 +143,7 @@ def warn_about_networks(config: ExperimentConfig, log: Log) -> None:
 
 
 def train_or_load(job: Job, config: ExperimentConfig) -> RunRecord:
-    """Run or resume one training, or load its record if it is finished."""
+    """Run or resume one training, or load its record if the training is finished."""
     if is_extended(job.folder, config.ppo):
         job.log(f"{job.title}: PPO was finished and continues; the test levels are played at its end")
         reopen(job.folder)
@@ -148,13 +151,13 @@ def train_or_load(job: Job, config: ExperimentConfig) -> RunRecord:
     if done is None:
         return run_stages(job).record
     job.log(f"{job.title}: is finished" + (" and stays unchanged" if config.resume_override else ""))
-    return replace(done, label=job.label, title=job.title)  # the number of seeds may have changed
+    return replace(done, label=job.label, title=job.title)  # depend on the number of seeds, which may change
 
 
 def begin_record(
     config: ExperimentConfig, now: datetime, machine: hardware.Machine, data: Data, log: Log
 ) -> ExperimentRecord:
-    """Return the record of a new experiment, or the stored one of the experiment to resume, without runs.
+    """Return the record of a new experiment, or the stored record of the experiment to resume; both without trainings.
 
     Raises ConfigError if the levels differ from those of the experiment to resume.
     """

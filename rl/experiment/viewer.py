@@ -1,4 +1,4 @@
-"""Studio in a separate process during training (``--visualize-training``).
+"""Studio (web page that shows the training) in a separate process during training (``--visualize-training``).
 
     with viewed(folder, log):
         ...                             # train; the studio ends with the block
@@ -19,9 +19,9 @@ from queue import Empty, Queue
 from nppsim.errors import UserError
 from rl.experiment.data import Log
 
-START_S = 300  # time limit of the start, which may include compilation
-END_S = 10  # time limit of the end
-_NICE = 10  # lower priority than the training
+START_S = 300  # time limit of the studio's start, which may include compilation
+END_S = 10  # time limit of its end, after which it is killed
+_NICE = 10  # niceness, for a lower priority than the training
 _SAID = "the studio is at "
 
 
@@ -33,18 +33,18 @@ class ViewerError(UserError, RuntimeError):
 def viewed(folder: Path, log: Log) -> Iterator[None]:
     """Show an experiment's folder in the studio during the block.
 
-    Its address grants access, so it is printed on the terminal but not logged.
+    The page's address grants access, so the address is printed on the terminal but not logged.
     Raises ViewerError if the studio does not start.
     """
     command = [sys.executable, "-m", "nppsim", "studio", "--run", str(folder), "--port", "0", "--no-browser"]
     process = subprocess.Popen(
         [*command, "--end-with-input", "--demonstrations", str(folder / "demonstrations")],
-        stdin=subprocess.PIPE,  # closed when this process ends
+        stdin=subprocess.PIPE,  # the studio ends when this pipe is closed, at the latest with this process
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        start_new_session=True,  # Ctrl-C must not end it before the training has saved
+        start_new_session=True,  # Ctrl-C must not end the studio before the training has saved
     )
     try:
         if hasattr(os, "setpriority"):
@@ -62,7 +62,7 @@ def viewed(folder: Path, log: Log) -> Iterator[None]:
 
 
 def _address(process: subprocess.Popen) -> str:
-    """Return the address of the page.  A thread keeps reading the output, so that the process never blocks on it."""
+    """Return the address that the studio prints.  A thread reads all output, so that the studio never blocks."""
     lines: Queue[str] = Queue()
 
     def read() -> None:
