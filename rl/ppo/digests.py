@@ -104,7 +104,7 @@ def schedule(ppo: PPO) -> dict[str, float]:
 
 
 def rollout_digests(buffer: RolloutBuffer) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the digest of each part of a rollout; and by ROLLOUT_PARTS, STEP_DIGITS digits per step, concatenated."""
+    """Return the digest of each part of a rollout, and for each of ROLLOUT_PARTS the digests of all steps, concatenated."""
     digests, steps = {}, {}
     for part in ROLLOUT_PARTS:
         fields = list(buffer.obs.values()) if part == "observations" else [getattr(buffer, part)]

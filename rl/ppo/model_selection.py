@@ -104,7 +104,7 @@ class Retention:
 
     bc_success: success of the BC policy; None without a BC policy, or before its evaluation.
     best: success of the best policy so far; None before the first evaluation.
-    best_at: number of training decisions after which the policy was the best one; 0 for the BC policy.
+    best_at: number of training decisions of the best policy; 0 for the BC policy.
     """
 
     bc_success: np.ndarray | None = None

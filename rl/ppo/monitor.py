@@ -132,7 +132,7 @@ class TrainingMonitor(PPOCallback):
             self._next[what] = (self.num_timesteps // period + 1) * period
 
     def _evaluation_is_due(self) -> bool:
-        """Return True if an evaluation is due.  With a time budget, evaluations must not exceed EVALUATING_SHARE."""
+        """Return True if an evaluation is due and, with a time budget, evaluations took at most their share so far."""
         elapsed = self.model.elapsed_s
         by_time = 0 < self._evaluation_seconds <= elapsed - self._evaluated_at
         affordable = not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * elapsed

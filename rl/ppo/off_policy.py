@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class BootstrapInputs:
     """Decisions of a rollout at which an episode timed out.
 
-    index: int64[n], indices of the decisions.
+    index: int64[n], indices of the decisions in the flattened rollout.
     obs: final observations [n, ...], after these decisions.
     added: float32[n], discounted values of the final observations, which were added to the rewards.
     """
