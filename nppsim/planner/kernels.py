@@ -1,6 +1,7 @@
 """Kernels of the planner: simulate all six actions from many states, and hash states to find duplicates.
 
-They have their own file so that changes of the search do not recompile them (``nppsim._cache``).
+A child is the state to which one action leads, applied for one decision.  These kernels have their own file so that
+changes of the search do not recompile them (``nppsim._cache``).
 """
 
 from collections import namedtuple
@@ -16,22 +17,22 @@ from nppsim.physics.tick import start, tick
 
 # Scores, in px; lower is better.  ROUTE: distance to a recorded route.  PATH: remaining path to the exit.
 ROUTE, PATH = range(2)
-LOST = 1e12  # score of a child that is dead or not allowed
+LOST = 1e12  # score of a child that is dead, has no path to the exit, or is excluded by ``min_hold``
 WIN = -1.0  # score of a child that finishes the level; all others are at least 0
 
-CHANGE_COST = 1.5  # px, penalty for changing the action
-# States in the same cell count as duplicates.  Sizes of a cell, per frame of a decision:
-POSITION_CELL = 1.0  # px
-SPEED_CELL = 0.05  # px per frame
-MOVER_REACH = 192.0  # px; movers closer than this in x and in y are part of the cell
-MOVER_CELL = 24.0  # px, resolution of their positions
-# Regions are coarser cells, whose visits are counted.
-REGION = 16.0  # px
-REGION_SPEED = 1.5  # px per frame
+CHANGE_COST = 1.5  # px, penalty for an action other than that of the previous decision
+# States in the same cell count as duplicates.
+POSITION_CELL = 1.0  # px per frame of a decision, size of a cell in x and y
+SPEED_CELL = 0.05  # px per frame, per frame of a decision, size of a cell in vx and vy
+MOVER_REACH = 192.0  # px; a cell depends on the movers that are closer to the ninja than this in x and in y
+MOVER_CELL = 24.0  # px, resolution of the movers' positions in a cell
+# Regions are coarser than cells.  The search counts how often it visits each region.
+REGION = 16.0  # px, size of a region in x and y
+REGION_SPEED = 1.5  # px per frame, size of a region in vx and vy
 NUM_REGIONS = 1 << 18  # counters; hash collisions of regions are harmless
 SPEED_WEIGHT = 4.0  # frames, weight of the difference in velocity from the route
-OFF_PHASE = 60.0  # px, penalty if the switch is collected in the state but not on the route, or vice versa
-_MIX = -7046029254386353131  # 2^64 divided by the golden ratio, an odd number, as int64
+OFF_PHASE = 60.0  # px, penalty if the exit switch is collected in the state but not on the route, or vice versa
+_MIX = -7046029254386353131  # multiplier of the hash: 2^64 divided by the golden ratio, an odd number, as int64
 
 # Parameters of a search.
 #   width: number of states that are expanded together.
@@ -40,7 +41,7 @@ _MIX = -7046029254386353131  # 2^64 divided by the golden ratio, an odd number, 
 #   momentum: frames, weight of the speed towards the exit.
 #   min_hold: minimum number of decisions per action.
 SearchParams = namedtuple("SearchParams", "width noise fill momentum min_hold")
-# Arrays with one value per child: score, cell, region, and number of simulated frames.
+# Arrays with one value per child: scores, hashes of cells, numbers of regions, and numbers of simulated frames.
 Children = namedtuple("Children", "scores cells regions frames")
 
 
@@ -51,12 +52,15 @@ def expand(
 ):  # fmt: skip
     """Simulate all six actions from each of the first ``count = len(last_action)`` states.
 
-    states, children: State views; bytes_from, bytes_to: their rows of bytes.
+    states, children: ``decision.State``, views of the states to expand and of their children.
+    bytes_from, bytes_to: the same states and children as bytes, one row each.
     last_action, lasted: int64[count], the action that led to a state, and its duration in decisions so far.
-    mode: ROUTE or PATH.  target: float64[5], state of the route for ROUTE: x, y, vx, vy, switch collected.
+    mode: ROUTE or PATH.
+    target: float64[5], the state on the route that children should reach: x, y, vx, vy, and 1 if the exit switch is
+        collected.  Ignored in mode PATH.
     random: float64[6 * count], uniform in [0, 1).
-    visits: int32[NUM_REGIONS], number of visits per region; increased for states whose children are all dead.
-    out: Children; row 6 i + a is filled with the result of action a in state i.
+    visits: int32[NUM_REGIONS], number of visits per region; increased by 6 for a state whose children are all dead.
+    out: Children; entry 6 i + a of each array is filled with the result of action a in state i.
     Returns the number of simulated frames.
     """
     x, y, vx, vy, switch_taken = target[0], target[1], target[2], target[3], target[4]
@@ -109,7 +113,7 @@ def expand(
 
 @kernel
 def _speed_along(c, node, children, world, fields):
-    """Speed of child c, in px per frame, towards the third lattice point of its remaining path."""
+    """Speed of child c, in px per frame, towards the lattice point three steps ahead on its remaining path."""
     ninja = children.ninja[c]
     phase = 1 if ninja["switch_taken"] else 0
     if has_own_fields(c, children, world, fields):
@@ -129,9 +133,9 @@ def _mix(key, value):
 
 @kernel
 def cell(ninja, entities, movers, world, frame_skip):
-    """Cell of a state, int64: ninja, switches, doors, open exits, and the movers near the ninja.
+    """Cell of a state: int64, hash of the rounded ninja, switches, doors, open exits, and movers near the ninja.
 
-    Movers are included so that waiting for a mover leads to a new cell.
+    The hash includes movers so that a state in which the ninja waits for a mover is no duplicate.
     """
     position, speed = POSITION_CELL * frame_skip, SPEED_CELL * frame_skip
     key = _mix(np.int64(0), ninja["x"] / position)
@@ -153,7 +157,7 @@ def cell(ninja, entities, movers, world, frame_skip):
 
 @kernel
 def region(ninja, entities, world):
-    """Region of a state, 0 to NUM_REGIONS - 1: position, velocity, switches, doors and open exits."""
+    """Region of a state: hash, 0 to NUM_REGIONS - 1, of rounded position and velocity, switches, doors, open exits."""
     key = _mix(np.int64(1), ninja["x"] / REGION)
     key = _mix(key, ninja["y"] / REGION)
     key = _mix(key, ninja["vx"] / REGION_SPEED)

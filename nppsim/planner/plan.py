@@ -36,7 +36,7 @@ def plan(
     A beam search uses up to 30 % of the budget; if it fails, a best-first search uses the rest.
 
     frame_skip: frames (1/60 s) per decision.
-    beam: beam width in states; the best-first search expands a quarter of that in one batch.
+    beam: beam width in states; the best-first search expands a quarter of this number of states together.
     start: state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``.  The level's time limit still counts
         from the spawn.
     min_hold: minimum number of decisions per action; the last action may be shorter.
@@ -70,6 +70,9 @@ def plan(
 
 
 def par_frames(level: Level) -> int | None:
-    """Return the length in frames of the planner's run, or None (a ``verify`` function for ``make_level_set``)."""
+    """Return the length in frames of the planner's run, or None if it finds no run.
+
+    ``make_level_set`` accepts this function as its argument ``verify``.
+    """
     found = plan(level)
     return None if found is None else found.frames

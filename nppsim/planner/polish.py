@@ -33,10 +33,11 @@ def polish(
     """Search for a shorter run than ``found``; return the shortest run, never a longer one.
 
     Repeats beam searches until about ``budget`` frames were simulated.  If ``min_hold`` is 1, every second search begins at
-    a random decision of the best run so far.  The width is one, two or four times ``beam``; the weight of the ninja's
-    speed is random.
+    a random decision of the best run so far.  Each search has a random width (one, two or four times ``beam``) and
+    random weights of the parts of a state's score: noise, visits of its region, and the ninja's speed.
 
-    found, frame_skip, start, min_hold: result and arguments of ``plan``.
+    found: run to shorten, e.g. the result of ``plan``.
+    frame_skip, start, min_hold: the arguments with which ``plan`` found the run.
     The result is a pure function of the arguments.  Raises ValueError if ``found`` does not finish the level.
     """
     check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
@@ -61,7 +62,7 @@ def polish(
         search = Search(bank, frame_skip, rows[0], rng, params)
         shorter = len(best.inputs) - len(before) - 1
         end = beam_search(search, -(-shorter // frame_skip), budget - simulated)
-        simulated += max(search.simulated, 1)  # a run of one frame leaves nothing to simulate
+        simulated += max(search.simulated, 1)  # at least 1, so that the loop ends for a run of one frame
         if end is not None and len(end.inputs) <= shorter:
             best = WinningRun(np.concatenate([best.actions[:cut], end.actions]), np.concatenate([before, end.inputs]))
     return verified(bank, best, start, found.simulated + simulated)

@@ -12,16 +12,16 @@ from nppsim.planner.search import Search, beam_search, first_state
 from nppsim.replays.replay import Replay
 from nppsim.simulate import Run, is_active, simulate
 
-SPARE_DECISIONS = 12  # decisions by which the run may be longer than the recording
+SPARE_DECISIONS = 12  # decisions by which the converted run may be longer than the recording
 
 
 @dataclass(frozen=True)
 class RetimedReplay:
-    """Recording converted to the decision grid.
+    """Recording converted to one action per decision.
 
     actions: int64[decisions].
-    inputs: uint8[frames], the same as N++ input bytes; the last decision may be shorter.
-    deviation_px: mean distance from the recorded position at the same frame.
+    inputs: uint8[frames], the actions as one N++ input byte per frame; the last decision may be shorter.
+    deviation_px: mean distance of the ninja from its recorded position at the same frame.
     run: playback of the inputs.
     """
 
@@ -40,11 +40,13 @@ def retime(
     bank: LevelBank | None = None,
     recorded: Run | None = None,
 ) -> RetimedReplay | None:
-    """Convert a recording to the decision grid; None if the recording or every run along its route fails to finish.
+    """Convert a recording to one action per decision.
+
+    Returns None if the recording does not finish the level, or the search finds no run along its route that does.
 
     beam: beam width in states.
-    bank: LevelBank that contains only the replay's level; saves compiling it.
-    recorded: playback of the replay; saves playing it.
+    bank: LevelBank that contains only the replay's level; default: a new one.
+    recorded: playback of the replay, if the caller has it already.
     """
     bank = bank or LevelBank([replay.level])
     recorded = recorded or simulate(bank, replay.inputs)

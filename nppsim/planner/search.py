@@ -1,8 +1,9 @@
 """Two searches over states of the exact simulator, with one action per decision.
 
 ``beam_search`` advances all states by one decision per step, so its first win is a fast run.  ``best_first_search``
-expands the best states of any frame and finds some runs that a beam misses.  Both treat states in the same cell as
-duplicates.  Both penalise regions that were expanded often, which leads the search out of dead ends.
+expands the best states of any frame and finds some runs that a beam misses.  Both searches treat states in the same
+cell as duplicates, and penalise regions that they expanded often, which leads them out of dead ends.  ``kernels``
+defines cells and regions.
 """
 
 import heapq
@@ -18,9 +19,9 @@ from nppsim.decision import State, make_fields
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, SearchParams, begin, expand, play_on
 
-OPEN_STATES = 20_000  # capacity of the best-first search; when it is full, the worse half is dropped
+OPEN_STATES = 20_000  # capacity of the best-first search in states; when it is full, the worse half is dropped
 TIME_COST = 0.8  # px per frame, penalty of the best-first search for later states
-_NOWHERE = np.zeros(5)  # unused target in the mode PATH
+_NOWHERE = np.zeros(5)  # target in the mode PATH, which ignores it
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class PlannedRun:
     """A run that finishes its level.
 
     actions: int64[decisions].
-    inputs: uint8[frames], the same as N++ input bytes; the last decision may be shorter.
+    inputs: uint8[frames], the actions as one N++ input byte per frame; the last decision may be shorter.
     frames: length in frames, from the start of the plan.
     simulated: number of frames that the search simulated.
     """
@@ -43,8 +44,9 @@ class PlannedRun:
 class PlanStart:
     """State of a running episode to plan from, without its level.
 
-    ninja: NINJA_DTYPE.  entities: ENTITY_DTYPE[n].  movers: MOVER_DTYPE[n].  trail: TRAIL_DTYPE[n].
-    Each n is at least the number in the level.
+    ninja: NINJA_DTYPE.  entities: ENTITY_DTYPE[n].  movers: MOVER_DTYPE[n].
+    trail: TRAIL_DTYPE[n], recent positions of the ninja, which evil ninjas follow.
+    Each n is at least the number of entities, movers or trail positions that the level needs.
     """
 
     ninja: np.void
@@ -67,7 +69,7 @@ class WinningRun(NamedTuple):
 
 
 class Frontier(NamedTuple):
-    """States to expand, int64[n] each: nodes, last actions, and durations of these actions in decisions."""
+    """States to expand: nodes of the tree, the last actions, and their durations in decisions; int64[n] each."""
 
     nodes: np.ndarray
     actions: np.ndarray
@@ -75,8 +77,9 @@ class Frontier(NamedTuple):
 
 
 def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, State]:
-    """Return bytes and views of one state: ``start``, or the spawn in the bank's only level.
+    """Return one state as a row of bytes and as views of these bytes.
 
+    The state is ``start``, or if it is None, the ninja at the spawn of the bank's only level.
     Raises ValueError for a start that is the end of an episode or from another level.
     """
     rows, states = _states(1, bank)
@@ -96,7 +99,7 @@ def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, S
 
 
 def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
-    """Allocate states that consist of ninja, entities, movers and trail; return rows of bytes and views."""
+    """Allocate states; return their bytes, one row per state, and views of ninja, entities, movers and trail."""
     parts = [
         (NINJA_DTYPE, ()),
         (ENTITY_DTYPE, (bank.max_entities,)),
@@ -131,9 +134,10 @@ class Search:
     """Buffers and tree of one search.  Nodes of the tree are numbered; node 0 is the first state.
 
     bank: LevelBank that contains only the level.
-    first_row: bytes of the first state (``first_state``).
+    first_row: bytes of the state at which the search begins (``first_state``).
     mode: kind of score, ``kernels.PATH`` or ``ROUTE``.
-    simulated: number of simulated frames so far.  won: the solution with which ``expand`` ended the search, or None.
+    simulated: number of simulated frames so far.
+    won: the run that wins, after ``expand`` has found one; None before.
     """
 
     def __init__(
@@ -153,7 +157,7 @@ class Search:
         integers = (np.empty(n, np.int64) for _ in range(3))
         self.out = Children(np.empty(n), *integers)
         self.visits = np.zeros(NUM_REGIONS, np.int32)
-        self.visited: set[int] = set()  # cells
+        self.visited: set[int] = set()  # cells of all states that were added to the frontier or stored for later
         self.rows[0] = first_row
         self.simulated = 0
         self.won: WinningRun | None = None
@@ -182,7 +186,7 @@ class Search:
             return winning[:0]
         order = np.argsort(scores, kind="stable")
         order = order[scores[order] < LOST]
-        _, first = np.unique(self.out.cells[order], return_index=True)  # the best of each cell
+        _, first = np.unique(self.out.cells[order], return_index=True)  # the best child in each cell
         return order[np.sort(first)]
 
     def unvisited(self, children: np.ndarray) -> np.ndarray:
@@ -195,7 +199,7 @@ class Search:
         self.visited.update(self.out.cells[children].tolist())
 
     def add_nodes(self, children: np.ndarray) -> Frontier:
-        """Add children to the tree in this order; return them as a frontier."""
+        """Add children to the tree, in the order of the argument; return them as a frontier."""
         parents, actions = children // NUM_ACTIONS, children % NUM_ACTIONS
         self._parents.append(self.frontier.nodes[parents])
         self._actions.append(actions)
@@ -205,13 +209,16 @@ class Search:
         return Frontier(nodes, actions, np.where(same, self.frontier.durations[parents] + 1, 1))
 
     def set_frontier(self, frontier: Frontier, rows: np.ndarray, regions: np.ndarray) -> None:
-        """Set the states to expand next, and count visits of their regions.  rows: bytes of the states."""
+        """Set the states to expand next, and count visits of their regions.
+
+        rows: bytes of the states.  regions: int64[n], numbers of their regions.
+        """
         self.frontier = frontier
         self.rows[: len(rows)] = rows
         np.add.at(self.visits, regions, 1)
 
     def _solution(self, node: int, action: int, frames: int) -> WinningRun:
-        """Return the actions from the first state to ``node``, followed by ``action`` for ``frames`` frames."""
+        """Return the run from the first state to ``node``, followed by ``action`` for ``frames`` frames."""
         parents, actions_to = np.concatenate(self._parents), np.concatenate(self._actions)
         backwards = [action]
         while node:
@@ -224,7 +231,7 @@ class Search:
 
 
 def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarray | None = None) -> WinningRun | None:
-    """Run a beam search until the first win; None if it fails.
+    """Run a beam search until the first win; return None if there is no win within the limits.
 
     budget: number of simulated frames after which no decision is added.
     route: float64[frames, 5], targets in the mode ``kernels.ROUTE`` (see ``kernels.expand``).
@@ -248,7 +255,7 @@ def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarr
 
 
 def best_first_search(search: Search, max_frame: int, budget: int) -> WinningRun | None:
-    """Expand the best states found so far until the first win; None if the search fails.
+    """Expand the best states found so far until the first win; return None if there is no win within the limits.
 
     max_frame: last frame of the episode.  budget: limit of simulated frames.
     """

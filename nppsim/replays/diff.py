@@ -23,7 +23,7 @@ class Mark:
     """A milestone on the path to the exit.
 
     remaining_px: remaining path length.
-    frame_a, frame_b: first frame of each run with at most this remaining path, None if there is none.
+    frame_a, frame_b: first frame of each run after which at most this path remains; None if there is none.
     lead: frames by which A is ahead of B (negative: behind), None if a run did not reach the milestone.
     """
 
@@ -38,7 +38,7 @@ class Difference:
     """Difference between runs A and B; frames count from 1.
 
     inputs_part: first frame whose inputs differ, None if all are equal.
-    positions_part: first frame after which the ninjas are more than APART_PX apart, None if there is none.
+    positions_part: first frame at whose end the ninjas are more than APART_PX apart, None if there is none.
     frames, outcomes, scores: (A, B), see ``Run`` and ``nppsim.replays.score``; no score for a run that does not finish.
     marks: milestones; the last one is the exit, at the frame of the win.  Empty if the exit is unreachable.
     total: frames by which A finishes before B (negative: after), None unless both finish.
@@ -118,8 +118,8 @@ def _first(reached: np.ndarray) -> int | None:
 def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
     """Return the remaining path in px after each frame of a run on the only level of ``bank``, float64[frames].
 
-    The path visits the exit switch and, where closed doors block it, the switches of these doors.  Its length is MAX_PATH
-    if there is no path.
+    The path visits the exit switch and, where closed doors block the path, the switches of these doors.  The length is
+    MAX_PATH if there is no path.
     """
     record = bank.world.level[0]
     base = record["entity_first"]

@@ -21,7 +21,7 @@ from nppsim.replays.replay import Replay, ReplayError, read_bytes
 SEPARATOR = 0x26
 EPISODE_LEVELS = 5
 SAVED_REPLAY_OFFSET = 215
-_MAX_BYTES = 1 << 24  # of unpacked inputs: 77 hours of play
+_MAX_BYTES = 1 << 24  # maximum size of unpacked inputs: 77 hours of play
 
 
 def load_inputs(path: str | Path, level: Level, offset: int = 0) -> Replay:
@@ -37,7 +37,10 @@ def load_inputs(path: str | Path, level: Level, offset: int = 0) -> Replay:
 
 
 def load_episode(path: str | Path, levels: Sequence[Level]) -> tuple[Replay, ...]:
-    """Read an episode: one replay for each of its five levels, in order.  Raises ReplayError."""
+    """Read an episode: one replay for each of its five levels, in order.
+
+    Raises ReplayError if the file is damaged, or if the file or ``levels`` has another number of levels than five.
+    """
     if len(levels) != EPISODE_LEVELS:
         raise ReplayError(f"{path}: {len(levels)} levels given; an episode has {EPISODE_LEVELS}: pass them in order")
     parts = parse_inputs(read_bytes(path), str(path))
@@ -66,9 +69,10 @@ def save_inputs(path: str | Path, replays: Replay | Sequence[Replay], compress: 
 
 
 def parse_inputs(data: bytes, name: str = "", offset: int = 0) -> tuple[np.ndarray, ...]:
-    """Split the bytes of an input file into levels: uint8[frames] each, values 0..15, at least one frame.
+    """Split an input file into the inputs of its levels: uint8[frames] each, values 0..15, at least one frame.
 
-    Raises ReplayError; its byte offsets refer to the unpacked data if the file is a zlib stream.
+    Raises ReplayError for damaged data.  Byte offsets in its message refer to the unpacked data if the file is a zlib
+    stream.
     """
     label = name or "inputs"
     data = bytes(data)

@@ -1,4 +1,4 @@
-"""One-line notes about levels: par, and results of the runs in a replay set."""
+"""One-line notes about levels: par time, and results of the runs in a replay set."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ from nppsim.replays.score import time_text
 def level_notes(
     levels: Sequence[Level], entries: Sequence[LevelEntry], place: str | None
 ) -> tuple[list[str], list[str]]:
-    """Return a note per level, and the outcome of its best run ("won", "died", or "" without runs).
+    """Return two lists: a note per level, and the outcome of each level's best run ("won", "died", or "" without runs).
 
-    place: path of a replay set, or None.
+    place: path of a replay set with runs of the levels, or None to report only the par times.
     """
     played: dict[str, list[int | None]] = {}  # fingerprint of a level -> frames of each run, None unless it wins
     if place is not None:

@@ -30,12 +30,13 @@ class Playback:
     file: path; for a replay of a set, followed by "#" and its index.
     ending: FINISHED, "died", RAN_OUT (of inputs) or UNREADABLE.
     frame: number of the last frame played, 0 if unreadable.
-    inputs: number of frames in the file.
+    inputs: number of input frames in the file.
     gold: pieces collected.
     time: seconds until the last frame.
     score: see ``nppsim.replays.score``; None unless FINISHED.
     warnings: problems of the file, its level or its ending; for an unreadable file, the error.
-    rules: name of a rule variant (``physics.rules``) that affects this level -> result of ``agrees``.
+    rules: name of each rule variant (``physics.rules``) that affects this level -> True if the replay ends as its file
+        states when played with this variant (``agrees``).
     """
 
     file: str
@@ -50,7 +51,7 @@ class Playback:
 
 
 def play_back(replay: Replay, file: str = "") -> Playback:
-    """Play one replay.  file: ``Playback.file``; "" for the name of the replay."""
+    """Play one replay.  file: value of ``Playback.file``; "" to use the name of the replay."""
     run = simulate(replay.level, replay.inputs)
     ending = _ENDING[run.outcome]
     warnings = list(replay.warnings or replay.level.warnings)
@@ -77,7 +78,8 @@ def play_back(replay: Replay, file: str = "") -> Playback:
 def agrees(replay: Replay, rules: Rules) -> bool:
     """Return True if a replay ends as its file states when played with these rules.
 
-    A replay with ``success`` must win.  Others must last until their last input, or may win if ``success`` is None.
+    A replay whose ``success`` is True must win.  Other replays must last until their last input; if ``success`` is
+    None, they may also win earlier.
     """
     run = simulate(replay.level, replay.inputs, rules=rules)
     return run.won if replay.success else run.frames == replay.frames or (replay.success is None and run.won)
@@ -140,7 +142,7 @@ def _unreadable(file: str, error: ReplayError) -> Playback:
 
 
 def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
-    """Yield one line per playback, its warnings and rules, and finally the counts of endings.
+    """Yield one line per playback, lines with its warnings and rule variants, and finally the counts of endings.
 
     Column widths are fixed, so that each line is printed as soon as its replay was played.
     """

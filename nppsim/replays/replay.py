@@ -4,9 +4,10 @@
     compact 1   uint32 1 | uint32 M | uint32 n | uint8 success | M map bytes | n input bytes
     attract     uint32 L | uint32 D | L map bytes | D demo bytes (30-byte header, then the inputs)
 
-Numbers are little-endian.  A first number of at most 100 is a version, otherwise a map length.  An attract file differs
-from compact 0 by its demo header, which repeats D.  Bits of an input byte: 0 jump, 1 right, 2 left (overrides right),
-3 self-destruct (not in compact files).  The byte at index k is the input of frame k + 1.
+Attract files are the demos of the game.  Numbers are little-endian.  The first number of a file is the version if it is
+at most 100, otherwise the map length.  An attract file differs from compact 0 by its demo header, which repeats D.  Bits
+of an input byte: 0 jump, 1 right, 2 left (overrides right), 3 self-destruct (not in compact files).  The byte at index k
+is the input of frame k + 1.
 
 See ``nppsim.replays.inputs`` for files without level, ``nppsim.replays.replay_set`` for many replays in one file.
 Source: docs/physics.md, sections 9.1 to 9.3.
@@ -34,7 +35,7 @@ set_readers: dict[str, Callable[[str], "Replay"]] = {}
 
 _MAX_VERSION = 100  # a larger first number is the map length of compact 0
 MAX_BYTES = 1 << 25  # maximum size of a file: 150 hours of play
-_MAX_PLAY = 1 << 27  # maximum of frames times entities, for which ``simulate`` needs 2.3 GB
+_MAX_PLAY = 1 << 27  # maximum of frames times records of the level; ``simulate`` then needs 2.3 GB
 _ATTRACT_HEADER = 30  # bytes before the inputs of an attract file's demo block
 
 
@@ -50,8 +51,8 @@ class Replay:
     success: True if the file states that the run wins; None for compact 0, which does not store it; False for attract
         files, which end with the ninja's death.
     name: used in messages, e.g. the file path.
-    frame_skip: frames per decision of the agent or planner that made the replay.  Files do not store it, so it is None
-        after loading; use ``on_grid``.
+    frame_skip: frames per decision of the agent or planner that made the replay.  Replay files do not store it, so it
+        is None after loading one; ``on_grid`` tests whether the inputs fit a given ``frame_skip``.
     warnings: tolerated defects of the file, one sentence each.
     Raises ReplayError for invalid inputs, and for inputs that change within a decision of ``frame_skip`` frames.
     """
@@ -98,7 +99,10 @@ class Replay:
         return on_grid(self.inputs, frame_skip)
 
     def to_decisions(self, frame_skip: int) -> np.ndarray:
-        """Convert the inputs to actions int64[decisions].  Raises ReplayError unless they are on the grid."""
+        """Convert the inputs to actions int64[decisions], one per ``frame_skip`` frames.
+
+        Raises ReplayError if the inputs change within a decision, or contain the self-destruct bit.
+        """
         try:
             return to_decisions(self.inputs, frame_skip)
         except ReplayError as error:
@@ -168,7 +172,7 @@ class Replay:
         if self.success:
             _fail(self.name, "an attract file cannot store success=True; save it as compact, or set success=None")
         demo_length = _ATTRACT_HEADER + self.frames
-        # 0, length, 1, frames, level id, game mode, 0, player mask, end of the header
+        # fields: 0, demo length, 1, number of frames, level id, game mode, 0, player mask, end of the header
         demo = struct.pack("<BIIIIIIB4s", 0, demo_length, 1, self.frames, 0, 0, 0, 1, b"\xff" * 4)
         # the two lengths replace the first eight bytes of the map
         return struct.pack("<II", len(map_bytes) - 8, demo_length) + map_bytes[8:] + demo + self.inputs.tobytes()
@@ -220,9 +224,10 @@ def on_grid(inputs: np.ndarray, frame_skip: int) -> bool:
 
 
 def to_decisions(inputs: np.ndarray, frame_skip: int) -> np.ndarray:
-    """Convert inputs to actions int64[ceil(frames / frame_skip)]; bytes 6 and 7 count as 4 and 5.
+    """Convert inputs to actions int64[ceil(frames / frame_skip)].
 
-    Raises ReplayError if the inputs change within a decision, or contain the self-destruct bit, which no action has.
+    Bytes 6 and 7 (left and right together) count as 4 and 5 (left).
+    Raises ReplayError if the inputs change within a decision, or contain the self-destruct bit, which is not an action.
     """
     inputs = np.asarray(inputs)
     if not on_grid(inputs, frame_skip):
@@ -241,8 +246,8 @@ def to_decisions(inputs: np.ndarray, frame_skip: int) -> np.ndarray:
 def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -> np.ndarray:
     """Convert actions int[decisions], 0..5, to inputs uint8[frames], with ``frame_skip`` frames per action.
 
-    frames: total number, if the last decision is shorter.
-    Raises ReplayError for other actions, and if frame number ``frames`` is not in the last decision.
+    frames: total number of frames, if the last decision is shorter than ``frame_skip``.
+    Raises ReplayError for actions outside 0..5, and if frame number ``frames`` is not in the last decision.
     """
     _check_frame_skip(frame_skip)
     actions = np.asarray(actions)
@@ -298,7 +303,10 @@ def _read_attract_header(name: str, data: bytes, start: int, demo_length: int) -
 def _read_inputs(
     name: str, data: bytes, start: int, num_inputs: int, highest: int
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the inputs uint8[<= num_inputs] from ``start`` on, and warnings."""
+    """Return the inputs uint8[<= num_inputs] from byte ``start`` on, and a warning if there are fewer than stated.
+
+    highest: largest valid input byte.
+    """
     inputs = np.frombuffer(data, np.uint8, offset=start) if start < len(data) else np.zeros(0, np.uint8)
     if len(inputs) > num_inputs:
         _fail(

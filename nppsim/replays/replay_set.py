@@ -7,7 +7,8 @@
     replay = Replay.load("play.h5#0")
 
 docs/file_formats.md specifies the layout.  A flush writes a copy of the file with the new replays at its end and replaces
-the old file.  So open readers can continue, and a crash loses only replays that were not flushed.
+the old file.  Therefore readers that have the old file open can continue, and a crash loses only replays that were not
+flushed.
 """
 
 import io
@@ -29,6 +30,7 @@ from nppsim.replays.replay import MAX_BYTES, REPLAY_SET_SUFFIX, Replay, ReplayEr
 
 FORMAT = "nppsim replays"
 VERSION = 1
+# Tables: name -> columns and their dtypes.  "end" is where each row ends in the table's packed column (``_PACKED``).
 # Texts are stored as bytes: HDF5 stores strings of variable length in a heap, and hangs if this heap is damaged.
 _TABLES = {
     "levels": {"data": "u1", "end": "i8", "fingerprint": "S64"},
@@ -41,7 +43,7 @@ _LIBRARY = ("v110", "v110")  # format of HDF5 1.10, which has checksums for all 
 
 @dataclass(frozen=True)
 class ReplayEntry:
-    """Properties of a replay in a set.  metadata: JSON values passed to the writer."""
+    """Properties of a replay in a set.  metadata: JSON values that were passed to ``ReplayWriter.append``."""
 
     name: str
     category: str
@@ -66,7 +68,7 @@ class ReplayWriter:
     def append(self, replay: Replay, *, category: str = "", **metadata: object) -> None:
         """Add a replay; the next ``flush`` writes it.
 
-        metadata: source and other facts.  Raises ReplayError unless they are JSON values.
+        metadata: further properties, such as the source.  Raises ReplayError unless they are JSON values.
         Control characters in name and category are escaped.
         """
         place = f"{self.path}: {replay.name!r}"
@@ -96,7 +98,7 @@ class ReplayWriter:
         data = copy.getvalue()
         try:
             write_bytes(self.path, data)
-        finally:  # if it was interrupted after replacing the file, the next flush must not write the replays again
+        finally:  # if the write was interrupted after replacing the file, the next flush must not repeat the replays
             if self.path.exists() and self.path.read_bytes() == data:
                 self._pending.clear()
 
@@ -131,7 +133,7 @@ class ReplayWriter:
 class ReplaySet(Sequence[Replay]):
     """Read-only sequence of the replays of one file, in the order of writing.  ``replay_set[i]`` reads replay i.
 
-    names, categories: one str per replay.  frames: int64[replays].
+    names, categories: one str per replay.  frames: int64[replays], length of each replay.
     The file stays open until ``close``.  Raises ReplayError if the file is missing, damaged or of another format, and on
     access to damaged inputs or levels.
     """
@@ -292,7 +294,11 @@ def _version(file: h5py.File) -> object:
 def _extend(
     table: h5py.Group, packed: str, blobs: Iterable[bytes], columns: Mapping[str, Sequence | np.ndarray]
 ) -> None:
-    """Append rows to a table: ``blobs`` (bytes) to the packed column and ``end``, ``columns`` to the other columns."""
+    """Append rows to a table.
+
+    packed: name of the packed column.  blobs: its bytes for each new row; their ends go to the column "end".
+    columns: name of each other column -> values of the new rows.
+    """
     blobs = list(blobs)
     if not blobs:
         return

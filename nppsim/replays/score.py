@@ -9,7 +9,7 @@ The score is the time left on the game's clock.  The game ends a run when the cl
 from nppsim.actions import FRAMES_PER_SECOND
 
 START_S = 90  # time on the clock at the spawn
-GOLD_S = 2  # additional time per piece of gold
+GOLD_S = 2  # time added to the clock per piece of gold
 
 
 def seconds(frames: int) -> float:
