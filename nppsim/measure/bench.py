@@ -29,12 +29,12 @@ from nppsim.measure.workload import Play
 from nppsim.observe import layout
 from nppsim.workers import usable_cores
 
-# The generated levels, fixed so that results can be compared.
+# The generated levels on which the workloads run; fixed so that results of different versions can be compared.
 BENCH_CATEGORIES = ("simplest", "simpler", "simple")
 LEVELS_PER_CATEGORY = 40
 
 NUM_ENVS = 1024  # environments stepped together, enough to make the overhead per call small
-NUM_DECISIONS = 32  # rows of random actions, used repeatedly
+NUM_DECISIONS = 32  # rows of random actions (one row: an action per environment), used repeatedly
 PHYSICS_ENVS = 256  # environments of the physics kernel
 PHYSICS_FRAMES = 200  # frames per environment and call
 OBSERVATION_SETS = {
@@ -44,7 +44,7 @@ OBSERVATION_SETS = {
     "images": layout.IMAGES,
     "with_images": (*layout.VISION_FREE, *layout.IMAGES),
 }
-# Observations of the workloads on levels of the game, which are not part of this project.
+# Observations of the workloads on levels of the original game; these levels are not part of this project.
 CAMPAIGN_SETS = {"campaign": OBSERVATION_SETS["state_only"], "campaign_foresight": OBSERVATION_SETS["foresight"]}
 
 
@@ -53,7 +53,7 @@ class Work:
     """Work to be timed."""
 
     unit: str  # unit of the work, such as "frames"
-    run: Callable[[], int]  # does a portion of the work and returns its number of units
+    run: Callable[[], int]  # does a portion of the work and returns the number of units done
     observations: tuple[str, ...] = ()  # observation keys
     phases: Callable[[], dict[str, float]] | None = None  # measures the phases separately: name -> nanoseconds per unit
 
@@ -68,12 +68,12 @@ def benchmark(
 ) -> Iterator[tuple[str, dict]]:
     """Run all workloads and yield (name of the workload, result) for each.
 
-    seconds: time per workload, without preparation.
-    threads: numbers of threads; each multi-threaded workload runs once with each.
-    campaign: levels of the game for the workloads of CAMPAIGN_SETS, which are skipped without them.
+    seconds: duration of all rounds of a workload together, without preparation.
+    threads: numbers of threads; each multi-threaded workload runs once with each number.
+    campaign: levels of the game for the workloads of CAMPAIGN_SETS, which are skipped without such levels.
     Keys of a result: "unit", "per_s" (units per second of all threads together), "per_s_per_core", "slowest" and "fastest"
-    (units per second of these rounds), "threads", "observations", "calibration" (see ``calibrate``), and where they
-    apply "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".
+    (units per second of these rounds), "threads", "observations", "calibration" (see ``calibrate``), and if the
+    workload measures them "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".
     Raises ConfigError for settings out of range.
     """
     if rounds < 1:
@@ -95,7 +95,7 @@ def benchmark(
 
 def _measured(job: Work, threads: int, rounds: int, seconds: float) -> dict:
     """Time one workload and return the result.  seconds: time of all rounds together."""
-    portion = job.run()  # compiles
+    portion = job.run()  # the first call compiles the kernels
     calls = max(round(seconds / rounds / seconds_of(job.run)), 1)
 
     def work() -> None:
@@ -109,7 +109,7 @@ def _measured(job: Work, threads: int, rounds: int, seconds: float) -> dict:
         result["frames_per_s_per_core"] = per_s / threads
     if job.unit == "decisions":
         result["decisions_per_s_per_core"] = per_s / threads
-        result["frames_per_s_per_core"] = per_s / threads * FRAME_SKIP  # slightly too high: episodes end in a decision
+        result["frames_per_s_per_core"] = per_s / threads * FRAME_SKIP  # slightly too high: last decisions are shorter
     result["slowest"], result["fastest"] = min(timed.rates), max(timed.rates)
     result["observations"] = list(job.observations)
     result["calibration"] = timed.median_calibration()
@@ -132,7 +132,7 @@ def results_table(results: Mapping[str, Mapping]) -> str:
 def measure_start(folder: str | Path) -> dict[str, float]:
     """Return the seconds until a new process has stepped a BatchSimulator: "first" with compilation, "later" without.
 
-    folder: empty folder for the compiled code.
+    folder: empty folder in which Numba caches the compiled code.
     """
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
     program = """
@@ -152,9 +152,9 @@ simulator.step(np.zeros(1, int))
 
 
 def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work]]:
-    """Workloads of physics alone, for each of three groups of levels that ``plays`` contains.
+    """Workloads of physics alone, one for each of three groups of levels, if ``plays`` contains levels of the group.
 
-    The groups are levels with moving entities, with mines only, and with neither.
+    The groups are levels with moving entities, levels with mines but no moving entities, and levels with neither.
     """
     groups: dict[str, list[Play]] = {"physics": [], "physics_mines": [], "physics_movers": []}
     for play in plays:
@@ -198,7 +198,7 @@ def _random_player(
 
 
 def _phases(levels: Sequence[Level] | LevelBank, keys: tuple[str, ...], threads: int) -> dict[str, float]:
-    """Return the nanoseconds of each phase per decision, summed over threads."""
+    """Return the nanoseconds per decision that each phase of a step takes, summed over threads."""
     player = _random_player(levels, 2 * NUM_DECISIONS, keys, threads, profile=True)
     decisions = player.play(2 * NUM_DECISIONS)
     return {phase: ns / decisions for phase, ns in player.phases.items() if ns}
@@ -227,5 +227,5 @@ def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Work]]:
         "snapshot_restore": lambda: prepare("pairs", snapshot),
         "level_compile": lambda: Work(
             "levels", lambda: len(LevelBank(levels).path_length)
-        ),  # including the path search
+        ),  # the time includes the path search
     }

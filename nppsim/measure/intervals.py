@@ -20,16 +20,16 @@ Sample = Sequence[float] | np.ndarray
 RESAMPLES = 4000  # resamples of a bootstrap; the Monte Carlo error of a limit is about a tenth of the interval's width
 _INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
 _Z95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
-_CHUNK = 1 << 20  # numbers in memory at a time
+_CHUNK = 1 << 20  # maximum size of the array of resampled counts
 
 
 class IntervalError(UserError, ValueError):
-    """The input has no interval; the message names the required shape."""
+    """No interval can be computed for the input; the message names the required shape."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval; low and high are None if the observations do not determine one."""
+    """A value with its 95 % interval; low and high are None if the observations do not determine an interval."""
 
     value: float
     low: float | None
@@ -44,8 +44,9 @@ class Estimate:
 def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sample, paired: bool = False) -> Estimate:
     """Percentile bootstrap of ``statistic(*samples)``.
 
-    statistic: maps one array [resamples, n] per sample to [resamples].
-    samples: [n] each.  paired: all samples have one length and are resampled with the same indices.
+    statistic: receives one array [resamples, n] per sample and returns one value per resample, [resamples].
+    samples: arrays of shape [n], where n may differ.
+    paired: all samples have the same length and are resampled with the same indices.
     Raises IntervalError for other shapes.
     """
     arrays = [np.asarray(sample, float) for sample in samples]
@@ -70,24 +71,24 @@ def ratio_of_means(numerator: Sample, denominator: Sample) -> Estimate:
 
 
 def mean_of_ratios(numerator: Sample, denominator: Sample) -> Estimate:
-    """Geometric mean of the ratios of pairs, such as measurements with the same seed."""
+    """Geometric mean of numerator / denominator over pairs, such as measurements with the same seed."""
     return bootstrap(lambda a, b: np.exp(np.log(a / b).mean(axis=1)), numerator, denominator, paired=True)
 
 
 def mean_difference(minuend: Sample, subtrahend: Sample) -> Estimate:
-    """Mean of minuend - subtrahend of pairs."""
+    """Mean of minuend - subtrahend over pairs, such as measurements with the same seed."""
     return bootstrap(lambda a, b: (a - b).mean(axis=1), minuend, subtrahend, paired=True)
 
 
 def difference_of_medians(minuend: Sample, subtrahend: Sample) -> Estimate:
-    """Difference of the medians of two independent samples, which is robust to outliers."""
+    """Difference of the medians of two independent samples; a statistic that is robust to outliers."""
     return bootstrap(lambda a, b: np.median(a, axis=1) - np.median(b, axis=1), minuend, subtrahend)
 
 
 def slope(values: Sample) -> Estimate:
-    """Theil-Sen slope of a series, per step; robust to up to 29 % outliers.
+    """Theil-Sen slope of a series, per index step; robust to up to 29 % outliers.
 
-    The interval assumes that the noise of the steps is independent.  Raises IntervalError for fewer than two values.
+    The interval assumes that the noise of the values is independent.  Raises IntervalError for fewer than two values.
     Sources: Theil 1950; Sen 1968 for the interval, from the variance of Kendall's tau.
     """
     series = np.asarray(values, float)
@@ -113,10 +114,10 @@ def mean_over_levels(values: Sample, weights: Sample | None = None) -> Estimate:
 
     Levels and seeds are the random units, because episodes on one level are correlated, and so are the levels played by
     one policy.  Each resample draws levels (their means over the seeds) and adds the mean of resampled seed effects.  The
-    interval lies between percentiles of these sums.  Seed effects are first shrunk by the variance that the finite number
-    of levels causes, because resampling the levels covers it already.  Each resample leaves one value out; otherwise
-    intervals of few seeds would be too narrow.  In simulations in which the seeds differ more than the levels, the
-    interval contained the true value in 90 % of the cases with five seeds and in 87 % with three.
+    interval lies between two percentiles of these sums.  Seed effects are first shrunk by the variance that the finite
+    number of levels causes, because resampling the levels covers this variance already.  Each resample leaves one value
+    out; otherwise intervals of few seeds would be too narrow.  In simulations in which the seeds differ more than the
+    levels, the interval contained the true value in 90 % of the cases with five seeds and in 87 % with three.
 
     Sources: Efron & Tibshirani 1993, chapter 13 (percentiles); Davison & Hinkley 1997, section 3.8 (hierarchical data);
     Hesterberg 2004 (leaving one out); Agarwal et al. 2021 (why intervals over runs and tasks in reinforcement learning).
@@ -135,7 +136,7 @@ def mean_over_levels(values: Sample, weights: Sample | None = None) -> Estimate:
         rng, _seed_effects(table, weight), np.ones(len(table))
     )
     low, high = np.percentile(means, _INTERVAL).tolist()
-    return Estimate(value, low, high) if high - low > 1e-12 else Estimate(value, None, None)  # more than rounding
+    return Estimate(value, low, high) if high - low > 1e-12 else Estimate(value, None, None)  # more than rounding error
 
 
 def _seed_effects(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -155,9 +156,12 @@ def _seed_effects(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def _redrawn_means(rng: np.random.Generator, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return float64[RESAMPLES], weighted means of bootstrap samples of len(values); each leaves one random value out.
+    """Return float64[RESAMPLES], weighted means of bootstrap samples.
 
-    Equal values are drawn together, which is faster because success rates of few episodes have few distinct values.
+    Each sample has len(values) values, drawn with replacement from all values but a random one.
+
+    Equal (value, weight) pairs are drawn as one category with a count.  This is faster, because success rates of few
+    episodes have few distinct values.
     """
     total = len(values)
     if total == 1:

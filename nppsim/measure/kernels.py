@@ -1,6 +1,6 @@
-"""Kernels of the benchmarks.
+"""Numba kernels of the benchmarks.
 
-They have a file of their own with few imports, because a change of any imported file recompiles them (``_cache``).
+They have their own file with few imports, because a change of an imported file recompiles the kernels (``_cache``).
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from nppsim.physics.tick import start, tick
 
 @kernel
 def start_all(ninjas, entities, movers, world, levels):
-    """Start environment i on levels[i]."""
+    """Start an episode of environment i on levels[i], for every i."""
     for i in range(len(ninjas)):
         start(ninjas[i], entities[i], movers[i], world, levels[i])
 
@@ -22,7 +22,7 @@ def advance(begin, end, ninjas, entities, movers, trail, world, inputs, lengths,
     """Advance environments begin .. end - 1 by ``frames`` frames of physics.
 
     inputs: uint8[levels, frames].  lengths: int64[levels], number of inputs of each level.
-    restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must suffice.
+    restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must not end.
     """
     for i in range(begin, end):
         ninja = ninjas[i]

@@ -1,7 +1,7 @@
 """Conditions of a measurement: machine, library versions, build.
 
 Results are compared only if machine and versions agree (``differences``).  The build (digest and commit of the sources)
-may differ, because it is what a benchmark compares.
+may differ, because benchmarks compare builds.
 """
 
 import os
@@ -16,7 +16,7 @@ from nppsim import _cache
 from nppsim.errors import redact
 from nppsim.workers import kernel_text, usable_cores
 
-# Prefixes of environment variables that affect results or speed.  None may match the name of a secret.
+# Prefixes of environment variables that affect results or speed.  No prefix may match the name of a secret.
 VARIABLES = (
     *("NUMBA_", "NPPSIM_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "TORCH_", "PYTORCH_"),
     *("CUDA_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE", "GLIBC_TUNABLES", "MALLOC_", "LD_PRELOAD", "PYTHONHASHSEED"),
@@ -25,7 +25,7 @@ COMPILING = ("numba", "numpy", "llvmlite")  # libraries that compile or run the 
 
 
 def conditions() -> dict[str, dict]:
-    """Return the conditions that are stored with a result: "machine", "versions", "build"."""
+    """Return the conditions that are stored with a result, under the keys "machine", "versions" and "build"."""
     return {"machine": machine(), "versions": versions(), "build": build()}
 
 
@@ -77,7 +77,7 @@ def _git(*arguments: str) -> str:
 
 
 def differences(ours: Mapping[str, Mapping], theirs: Mapping[str, Mapping]) -> list[str]:
-    """Describe every difference between two records: part ("machine", "settings", ...) -> name -> value."""
+    """Describe every difference between two results, given as part ("machine", "settings", ...) -> name -> value."""
     found = []
     for part in ours:
         here, there = ours[part], theirs.get(part, {})

@@ -13,10 +13,10 @@ from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_D
 
 
 class FramePlayer:
-    """Plays inputs with the physics alone; environment i plays level i of the bank, modulo the number of levels."""
+    """Plays inputs with the physics alone; environment i plays level i modulo the number of levels."""
 
     def __init__(self, bank: LevelBank, inputs: Sequence[np.ndarray], num_envs: int | None = None, *, threads: int = 1):
-        """inputs: uint8[frames] for each level of the bank.  num_envs: None means one per level."""
+        """inputs: uint8[frames] for each level of the bank.  num_envs: None means one environment per level."""
         num_envs = len(bank) if num_envs is None else num_envs
         self.bank = bank
         self.ninjas = np.zeros(num_envs, NINJA_DTYPE)
@@ -30,12 +30,12 @@ class FramePlayer:
         self._edges = np.linspace(0, num_envs, threads + 1).astype(int).tolist()
         self._pool = ThreadPoolExecutor(threads)
         start_all(self.ninjas, self.entities, self.movers, bank.world, np.arange(num_envs) % len(bank))
-        self._advance(0, 0, 0, True)  # compiles the kernel before threads call it
+        self._advance(0, 0, 0, True)  # compiles the kernel before several threads call it
 
     def play(self, frames: int, *, restart: bool = True) -> int:
-        """Advance every environment by ``frames`` frames; return the number of frames of all environments.
+        """Advance every environment by ``frames`` frames; return the frames of all environments together.
 
-        restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must suffice.
+        restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must not end.
         """
         parts = self._edges[:-1], self._edges[1:]
         list(self._pool.map(lambda begin, end: self._advance(begin, end, frames, restart), *parts))
@@ -46,7 +46,7 @@ class FramePlayer:
         advance(begin, end, *state, self.inputs, self.lengths, frames, restart)
 
     def lost(self) -> np.ndarray:
-        """Return int[n], the environments with a position or velocity that is not finite."""
+        """Return int[n], indices of the environments in which a position or velocity is not finite."""
         names = ("x", "y", "vx", "vy")
         fine = np.all([np.isfinite(self.ninjas[name]) for name in names], axis=0)
         for name in names:
@@ -66,7 +66,7 @@ class DecisionPlayer:
     ):
         """Reset the simulator.
 
-        actions: int64[T, N]; the rows repeat.
+        actions: int64[T, N], T decisions of N environments; after the last row, the first follows.
         next_level: int32[T, N], level that an environment loads if its episode ends in that row; None: the same level.
         start: int32[N], level of each environment at the start; None: the default of ``BatchSimulator.reset``.
         """
@@ -76,7 +76,7 @@ class DecisionPlayer:
         self.observations = simulator.reset(start)
 
     def play(self, rows: int) -> int:
-        """Play the next rows of actions; return the number of decisions of all environments."""
+        """Play the next rows of actions; return the number of decisions of all environments together."""
         simulator = self.simulator
         for row in range(self.row, self.row + rows):
             t = row % len(self.actions)

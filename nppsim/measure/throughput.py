@@ -1,7 +1,7 @@
 """Measure the throughput of the simulator on a workload; profile, compare and report results.
 
     result = measure(workload)                            # a dict for a JSON file
-    on = side_by_side(workload, profile=True)             # overhead of profiling, and time per phase
+    on = side_by_side(workload, profile=True)             # overhead of profiling, and time of each phase of a step
     found = compare_with_baseline(result, load_result("before.json"))   # speed-up with interval
     print(benchmark_report("results"))
 
@@ -30,7 +30,7 @@ FORMAT = "nppsim benchmark"
 VERSION = 1
 KEY = ("machine", "versions", "settings")  # parts of a result that must be equal in a comparison
 _SUMMARY = dict.fromkeys(("mean", "sd", "min", "max", "p50", "p95", "p99"), float)
-_NEEDED = {  # shape of a stored result
+_NEEDED = {  # required keys of a stored result, with the types of their values
     "machine": {"cpu": str, "cores": int, "system": str},
     "versions": {...: str},
     "settings": {"source": str, "observations": [str], "frame_skip": int},
@@ -46,16 +46,17 @@ _NEEDED = {  # shape of a stored result
     "summary": _SUMMARY,
     "stability": str,
 }
-SMALLEST_SHARE = 0.01  # share of the step below which a phase is left out of tables
+SMALLEST_SHARE = 0.01  # share of a step's time below which a phase is left out of tables
 
 
 def measure(workload: Workload, *, phase: str = "") -> dict:
     """Time the rounds of a workload and return the result as a dictionary.
 
     phase: label of the result, such as "before".
-    Keys: "format", "version", "phase", "date", those of ``conditions``, "settings" (``Workload.key``), "coverage"
+    Keys: "format", "version", "phase", "date", the keys of ``conditions``, "settings" (``Workload.key``), "coverage"
     (``Workload.coverage``), "decisions_per_round" (all environments together), "round_s" and "calibration" (lists with an
-    entry per round), "summary", "decisions_per_s", "decisions_per_s_sd", "cv", "stability".
+    entry per round), "summary" (``Summary`` of the rounds), "decisions_per_s" and its standard deviation
+    "decisions_per_s_sd", "cv" and "stability" (see ``Summary``).
     """
     amount = workload.amount
     player = workload.player()
@@ -106,9 +107,10 @@ def describe(result: Mapping) -> str:
 
 
 class PhaseRow(NamedTuple):
-    """Time of one phase of a decision.
+    """Time of one phase of a step, in which each environment carries out one decision.
 
-    share_of_step: share of all phases.  share_of_wall: share of wall time times threads.
+    share_of_step: share of the time of all phases.
+    share_of_wall: share of the product of wall time and number of threads.
     """
 
     phase: str
@@ -119,9 +121,9 @@ class PhaseRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SideBySide:
-    """A workload with and without profiling or validation, in alternating rounds.
+    """Results of a workload with and without profiling or shadow validation, in alternating rounds.
 
-    seconds, decisions, phases: totals of the rounds with it.
+    seconds, decisions, phases: totals of the rounds with profiling or validation.
     """
 
     ratio: Estimate  # time with / time without
@@ -136,7 +138,7 @@ class SideBySide:
         return phase_rows(self.phases, self.decisions, self.seconds * self.threads)
 
     def profile_table(self) -> str:
-        """Format the phases as a table."""
+        """Format the times of the phases as a table."""
         rows, left_out = self.phase_rows()
         header = ("phase", "µs per decision", "% of step", "% of wall time")
 
@@ -172,10 +174,11 @@ def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = Fa
 
 
 def phase_rows(phases: Mapping[str, float], decisions: int, core_seconds: float) -> tuple[list[PhaseRow], list[str]]:
-    """Return the rows of a profile, and the names of phases below SMALLEST_SHARE.
+    """Return the rows of a profile, and the names of phases whose share of the step is below SMALLEST_SHARE.
 
-    phases: name -> nanoseconds, summed over threads.  core_seconds: wall time times threads.
-    The last two rows are the whole step, and the time outside of it: Python and waiting threads (share_of_step is NaN).
+    phases: name -> nanoseconds, summed over threads.  core_seconds: wall time times number of threads.
+    The last two rows are the whole step, and the time outside of the step: Python and waiting threads.  In the latter,
+    share_of_step is NaN.
     Raises TimingError if nothing was timed.
     """
     step = sum(phases.values())
@@ -201,7 +204,7 @@ class BaselineComparison:
     """Speed of a result relative to a baseline; ratios above 1 mean that the result is faster.
 
     speed_up: ratio of decisions/s.
-    by_numba, by_python: the same ratio, corrected for the speed of the machine by the Numba or Python calibration loop.
+    by_numba, by_python: the same ratio, corrected for the speed of the Numba or Python calibration loop.
     """
 
     speed_up: Estimate
@@ -209,9 +212,9 @@ class BaselineComparison:
     by_python: Estimate
 
     def regressed(self, threshold: float) -> bool:
-        """Return True if ``speed_up`` and ``by_numba`` both show, with their whole intervals, a slowdown above ``threshold``.
+        """Return True if ``speed_up`` and ``by_numba``, with their intervals, both lie below ``1 - threshold``.
 
-        threshold: 0.1 means 10 %.
+        threshold: tolerated slowdown; 0.1 means 10 %.
         """
         limit = 1 - threshold
         return all((e.value if e.high is None else e.high) < limit for e in (self.speed_up, self.by_numba))
@@ -268,9 +271,9 @@ def load_result(path: str | Path) -> dict:
 
 
 def benchmark_report(folder: str | Path) -> str:
-    """Return a Markdown summary of the results in a folder, with one table per set of comparable results.
+    """Return a Markdown summary of the results in a folder, with one table per group of comparable results.
 
-    Speed-ups are relative to the oldest result of a table.  Other JSON files are listed as skipped.
+    Speed-ups are relative to the oldest result of the same table.  Other JSON files are listed as skipped.
     Raises TimingError if there are no results.
     """
     results, skipped = {}, []
@@ -315,7 +318,7 @@ def _group_report(group: Mapping[str, Mapping]) -> str:
 
 
 def _commit(result: Mapping) -> str:
-    """Return the commit, with a plus if files were changed, or else the digest of the sources."""
+    """Return the commit of a result, with a plus if files were changed; without a commit, the digest of the sources."""
     build = result["build"]
     if "commit" not in build:
         return build["source_digest"][:8]

@@ -2,9 +2,9 @@
 
     rounds = measure_rounds(work, 20, units)  # with calibration loops before and after every round
     summary = summarise(rounds.seconds)       # mean, standard deviation, percentiles, stability
-    on, off = alternate(work_on, work_off, 20)  # A B B A A B B A ..., so that both share slow minutes
+    on, off = alternate(work_on, work_off, 20)  # A B B A A B B A ...: slow minutes of the machine affect both
 
-See ``machine`` for the conditions of a measurement, ``intervals`` for ratios and differences with intervals.
+See ``machine`` for the conditions of a measurement, ``intervals`` for ratios and differences with confidence intervals.
 """
 
 import itertools
@@ -24,7 +24,7 @@ _STABILITY = (
     (0.05, "excellent"),
     (0.10, "good"),
     (0.20, "fair"),
-)  # (upper limit of the coefficient of variation, word)
+)  # (upper limit of the coefficient of variation, rating)
 _PYTHON_LOOP = 200_000  # iterations of the calibration loops, which take about 0.05 s together
 _NUMBA_LOOP = 5_000_000
 
@@ -39,7 +39,7 @@ class TimingError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of the times of rounds, in seconds; ``sd`` is the sample standard deviation (n - 1)."""
+    """Statistics of the durations of rounds, in seconds; ``sd`` is the sample standard deviation (n - 1)."""
 
     rounds: int
     mean: float
@@ -61,13 +61,16 @@ class Summary:
         return next((word for limit, word in _STABILITY if self.cv < limit), POOR)
 
     def rate(self, units: float) -> tuple[float, float]:
-        """Return units per second and their standard deviation (first-order propagation).  units: per round."""
+        """Return units per second and their standard deviation (first-order propagation).
+
+        units: units of work per round.
+        """
         per_s = units / self.mean
         return per_s, per_s * self.cv
 
 
 def summarise(seconds: Sample) -> Summary:
-    """Return the statistics of round times.  Raises TimingError for fewer than two rounds, or times not above 0."""
+    """Return the statistics of round times.  Raises TimingError for fewer than two times and for times <= 0."""
     times = np.asarray(seconds, float)
     if times.ndim != 1 or len(times) < 2 or not (np.isfinite(times).all() and (times > 0).all()):
         raise TimingError(f"round times are {times.tolist()}; give at least two, all above 0 s")
@@ -107,11 +110,11 @@ class Rounds:
         return [self.units / seconds for seconds in self.seconds]
 
     def median_calibration(self) -> dict[str, float]:
-        """Return the median of each calibration loop over all rounds."""
+        """Return the median speed of each calibration loop over all its results."""
         return {name: statistics.median(c[name] for c in self.calibration) for name in self.calibration[0]}
 
     def calibration_beside(self) -> dict[str, list[float]]:
-        """Return the calibration of each round, the mean of the results before and after it."""
+        """Return the calibration of each round: name of the loop -> mean of the results before and after the round."""
         pairs = list(itertools.pairwise(self.calibration))
         return {name: [(a[name] + b[name]) / 2 for a, b in pairs] for name in self.calibration[0]}
 
@@ -127,13 +130,13 @@ def measure_rounds(work: Callable[[], object], rounds: int, units: float) -> Rou
 
 
 def abba(pairs: int) -> Iterator[tuple[str, str]]:
-    """Yield the order of alternating pairs: ("a", "b"), ("b", "a"), ("a", "b"), ..."""
+    """Yield pairs whose order alternates: ("a", "b"), ("b", "a"), ("a", "b"), ..."""
     for k in range(pairs):
         yield ("b", "a") if k % 2 else ("a", "b")
 
 
 def alternate(a: Callable[[], object], b: Callable[[], object], pairs: int) -> tuple[list[float], list[float]]:
-    """Run two functions in the order of ``abba``; return the seconds of each, paired by index."""
+    """Run two functions in the order of ``abba``; return the seconds of the calls of ``a`` and ``b``, paired by index."""
     work = {"a": a, "b": b}
     seconds: dict[str, list[float]] = {"a": [], "b": []}
     for pair in abba(pairs):

@@ -35,11 +35,11 @@ from nppsim.replays.replay import ReplayError
 from nppsim.settings import check_settings, setting
 from nppsim.verify import cases
 
-MAX_BYTES = 2**31  # limit on the arrays of a workload
-BYTES_PER_ACTION = 12  # int64 action, int32 next level
+MAX_BYTES = 2**31  # limit on the size of the arrays of a workload
+BYTES_PER_ACTION = 12  # bytes of an int64 action and an int32 next level
 # Entity types that ``random_levels`` draws; exits and doors with switches are placed separately.
 RANDOM_TYPES = tuple(sorted(set(kinds.CREATING) - set(kinds.PAIRED) - set(kinds.COMPLETIONS)))
-RANDOM_FRAMES = 1200  # frames of random inputs in a ``Play`` (20 s), after which it starts again
+RANDOM_FRAMES = 1200  # frames of random inputs in a ``Play`` (20 s), after which the level restarts
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Workload:
         return DecisionPlayer(simulator, self.actions, self.next_level, self.start)
 
     def check_end(self, player: DecisionPlayer) -> None:
-        """Raise TimingError if the episodes of recordings did not end where they should."""
+        """Raise TimingError if the environments did not end on the levels of ``end``, so recorded episodes diverged."""
         if self.end is None:
             return
         astray = np.flatnonzero(player.simulator.level != self.end)
@@ -117,7 +117,7 @@ class Workload:
 
     @property
     def key(self) -> dict:
-        """Amount, and digests of levels and actions; workloads with equal keys are equal."""
+        """Identity of the workload: amount, and digests of levels and actions; workloads with equal keys are equal."""
         levels = hashlib.sha256("".join(level.fingerprint for level in self.bank.levels).encode()).hexdigest()[:16]
         actions = hashlib.sha256(b"".join(a.tobytes() for a in (self.start, self.actions, self.next_level)))
         digests = {"source": self.source, "levels": levels, "actions": actions.hexdigest()[:16]}
@@ -125,7 +125,7 @@ class Workload:
 
     @property
     def coverage(self) -> dict[str, int]:
-        """Number of entities of each type in all levels, by name."""
+        """Entity type name -> number of entities of this type in all levels."""
         types = Counter(int(kind) for level in self.bank.levels for kind in level.records[1:, TYPE])
         names = kinds.ENTITY_NAMES
         return {names[kind]: count for kind, count in sorted(types.items()) if kind < len(names)}
@@ -151,8 +151,8 @@ def generated_levels(category: str, count: int, seed: int) -> list[Level]:
 def random_levels(count: int, seed: int, *, density: float, entity_density: float) -> list[Level]:
     """Make levels of random tiles and entities; their exits may be unreachable.
 
-    density: share of the tiles that are not open; their shapes are random.
-    entity_density: entities per tile; their types are random ones of ``RANDOM_TYPES``.
+    density: share of the tiles that are not open; the shapes of these tiles are random.
+    entity_density: entities per tile; their types are drawn from ``RANDOM_TYPES``.
     Every level also has an exit, a locked door and a trap door with their switches.
     """
     if not (0 <= density < 1 and 0 <= entity_density <= 0.2):
@@ -165,7 +165,7 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
         tiles[10:13, 20:23] = 0  # open space around the spawn
 
         def place() -> tuple[int, int]:
-            return int(rng.integers(6, 170)), int(rng.integers(6, 94))  # steps of 6 px, inside the border
+            return int(rng.integers(6, 170)), int(rng.integers(6, 94))  # steps of 6 px, inside the stage's border
 
         others = [
             (int(kind), *place(), int(rng.integers(8)), int(rng.integers(4)))
@@ -210,8 +210,8 @@ def random_play(levels: Sequence[Level], amount: Amount, source: str) -> Workloa
 def recorded_play(folder: str | Path, amount: Amount) -> Workload:
     """Return a workload of the replays below a folder (``*.replay``, ``*.h5``), in an order drawn from the seed.
 
-    Environment i starts with replay i, modulo their number, and continues with the next replay.  Replays that do not have
-    one action per ``frame_skip`` frames, or stop before their episode ends, are left out with a note.
+    Environment i starts with replay i, modulo the number of replays, and continues with the next replay.  Replays that
+    do not have one action per ``frame_skip`` frames, or stop before their episode ends, are left out with a note.
     Raises TimingError if no replay remains, ReplayError for a folder without replays and for a damaged file.
     """
     recordings, notes = _recordings(folder, amount.frame_skip)
@@ -237,7 +237,7 @@ def recorded_play(folder: str | Path, amount: Amount) -> Workload:
 
 
 def _recordings(folder: str | Path, frame_skip: int) -> tuple[list[tuple[Level, np.ndarray]], tuple[str, ...]]:
-    """Return (level, actions up to the end of the episode) of each usable replay, and notes on the others."""
+    """Return (level, actions up to the end of the episode) of each usable replay, and notes on the replays left out."""
     usable, left_out = [], Counter[str]()
     replays = [replay for file in find_files([folder]) for replay in read_file(file)]
     for replay in replays:
@@ -277,19 +277,19 @@ def _episode_lengths(recordings: Sequence[tuple[Level, np.ndarray]], frame_skip:
 
 
 def generated_plays(categories: Sequence[str], levels_per_category: int) -> list[Play]:
-    """Return random play on generated levels of each category."""
+    """Return generated levels of each category with random inputs."""
     return _random_plays(
         level for category in categories for level in generated_levels(category, levels_per_category, 0)
     )
 
 
 def folder_plays(path: str | Path) -> list[Play]:
-    """Return random play on the levels of a folder.  Raises LevelSetError if the folder has none."""
+    """Return the levels of a folder with random inputs.  Raises LevelSetError if the folder has no levels."""
     return _random_plays(LevelSet.open(path))
 
 
 def campaign_levels(path: str | Path) -> tuple[list[Level], int]:
-    """Return the supported levels of a campaign file or a folder of them, and the number of other levels.
+    """Return the supported levels of a campaign file or a folder of campaign files, and the number of levels left out.
 
     Levels are left out if they are damaged or have unsupported entities.
     Raises LevelSetError if there are no levels, ConfigError if all are left out.
@@ -306,7 +306,7 @@ def campaign_levels(path: str | Path) -> tuple[list[Level], int]:
 
 
 def trace_plays(path: str | Path, themes: Sequence[str] = ()) -> list[Play]:
-    """Return the recorded play of a trace file.  themes: themes to include; () means all.
+    """Return the levels and inputs recorded in a trace file.  themes: themes to include; () means all themes.
 
     Raises TraceError for an invalid trace file, ConfigError for an unknown theme.
     """
