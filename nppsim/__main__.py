@@ -67,7 +67,7 @@ def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]
 
 
 def _plugin_commands() -> dict[str, EntryPoint]:
-    """Return the commands of installed packages by name: functions of the remaining arguments that return an exit status."""
+    """Return the commands of installed packages by name: functions that take the remaining arguments."""
     return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
 
 

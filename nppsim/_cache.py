@@ -1,7 +1,7 @@
 """Numba's cache folder for compiled kernels.  ``nppsim/__init__.py`` imports this module before Numba.
 
 Numba's cache checks only the source file of the cached function.  After a change of a helper in another file, callers of the
-helper would run old machine code.  Therefore each digest of all code that compiled functions depend on has its own folder.
+helper would run old machine code.  Therefore the folder's name contains a digest of all code that kernels depend on.
 The folder must be writable; otherwise Numba would silently use another folder, without the digest.
 """
 
@@ -23,9 +23,9 @@ from nppsim.errors import REFUSED, UserError
 _PACKAGE = Path(__file__).parent
 _COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTILINE)  # decorators of compiled functions
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
-_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # folders of other versions, and seconds since their last use
+_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # number of newest folders to keep; age from which others are removed
 _IN_USE = ".in-use"  # lock file of the processes that use a folder
-_NOTE = "kernels-of-"  # prefix of files with the digest of the kernels' sources, named by the digest of all sources
+_NOTE = "kernels-of-"  # prefix of files that store ``kernel_digest``, named by the digest of all sources
 _lock_files: list[int] = []
 _REMEDY = "set NUMBA_CACHE_DIR to a writable folder"
 
@@ -86,7 +86,7 @@ def _code(text: str) -> str:
 
 def _digest(sources: dict[Path, str]) -> str:
     digest = hashlib.sha256(sys.version.encode())
-    digest.update(os.environ.get("NUMBA_BOUNDSCHECK", "").encode())  # changes the code, but not Numba's cache key
+    digest.update(os.environ.get("NUMBA_BOUNDSCHECK", "").encode())  # changes machine code, but not Numba's cache key
     for path, text in sources.items():
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + text.encode())
     return digest.hexdigest()[:16]
@@ -185,7 +185,7 @@ def use_own_cache() -> Path:
 
 
 def _noted(note: Path) -> str | None:
-    """Read the cached digest, which saves 0.25 s per process; None if the file is missing or incomplete."""
+    """Read the stored ``kernel_digest``, which saves 0.25 s per process; None if the file is missing or incomplete."""
     with suppress(OSError):
         if re.fullmatch("[0-9a-f]{16}", text := note.read_text(encoding="utf-8", errors="replace")):
             return text
@@ -220,7 +220,7 @@ def _in_use(folder: Path) -> bool:
 
 
 def remove_old(base: Path, now: float | None = None) -> list[Path]:
-    """Remove and return folders of other versions that are not among the newest, used this week, or in use."""
+    """Remove and return folders of other versions that are neither among the newest, nor used this week, nor in use."""
     now = time.time() if now is None else now
     links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
     linked = {link.resolve() for link in links}
@@ -231,7 +231,7 @@ def remove_old(base: Path, now: float | None = None) -> list[Path]:
     for path in old:
         shutil.rmtree(path, ignore_errors=True)  # another process may be removing it too
     for note in base.glob(f"{_NOTE}*"):
-        with suppress(FileNotFoundError):  # removed by another process
+        with suppress(FileNotFoundError):  # another process has removed the note
             if now - note.stat().st_mtime > _MAX_AGE_S:
                 note.unlink()
     return old
@@ -241,7 +241,7 @@ def _base() -> Path:
     """Return the parent of the folders of all versions: NUMBA_CACHE_DIR, else ``nppsim`` in the user's cache folder."""
     if given := os.environ.get("NUMBA_CACHE_DIR"):
         base = Path(given)
-        return base.parent if base.name.startswith("numba-") else base  # set by a parent process
+        return base.parent if base.name.startswith("numba-") else base  # set by ``use_own_cache`` of a parent process
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given) / "nppsim"
     try:
@@ -251,7 +251,7 @@ def _base() -> Path:
 
 
 def _in_one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Exception hook that prints a CacheFolderError in one line; commands import this module before they can catch it."""
+    """Exception hook that prints a CacheFolderError in one line; commands cannot catch errors of this import."""
     if not isinstance(error, CacheFolderError):
         sys.__excepthook__(kind, error, trace)
         return

@@ -2,10 +2,10 @@
 
 kernel: the default.  Numba's reference counts are off, because Numba would count every array of every tuple at each call
     that it does not inline.  Without them, physics alone is two to six times as fast.
-allocating: for functions that create or return arrays, with reference counts.  Numba refuses to compile them otherwise.
+allocating: for functions that create or return arrays.  Numba compiles these only with reference counts.
 inlined: LLVM inlines the function.  Numba compiles it alone first, with all functions that it calls, then within its caller.
 merged: Numba copies the function's source into its caller and compiles it only there.  It is for large functions with one
-    caller, which together took a third of all compilation time.
+    caller, which together took a third of all compilation time before.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class RelativeCacheLocator(UserProvidedCacheLocator):
     """Store compiled kernels by their path relative to the packages' root, so that copies of one version share them.
 
     Numba's own locator hashes the absolute path, so a second checkout of the same sources would compile everything again.
-    It also checks text and line numbers, so a changed comment would.
+    It also checks text and line numbers, so a changed comment would have the same effect.
     """
 
     def get_source_stamp(self) -> Any:
@@ -61,6 +61,6 @@ inlined = _compiled(_nrt=False, forceinline=True)
 merged = _compiled(_nrt=False, inline="always")
 allocating = _compiled(_nrt=True)  # explicit, because a callee inherits the setting of its caller
 
-# Numba's annotations lack that an intrinsic is called without its typing context, and that settings are attributes.
+# Numba's annotations lack that callers omit an intrinsic's typing context, and that settings are attributes.
 intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
 numba_config: Any = numba.config

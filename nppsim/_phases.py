@@ -1,4 +1,4 @@
-"""Profiling of a step: its phases, and a nanosecond clock for kernels.
+"""Profiling of a simulator step: the phases of a step, and a nanosecond clock for kernels.
 
 A kernel stores the time of its last stamp and calls ``stamp`` at the end of each phase.  ``laps`` is int64[NUM_PHASES], or
 empty to measure nothing; if it is None, Numba compiles no measuring code.

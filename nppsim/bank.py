@@ -26,7 +26,7 @@ TIME_LIMIT_BASE = 300  # frames of an episode on a level whose path has length 0
 TIME_LIMIT_PER_PX = 2.0  # additional frames per px of path; a straight run at top speed takes 0.3
 MAX_TIME_LIMIT = 6000  # frames, for any length of path
 
-# One level.  ``*_first`` and ``*_end`` are rows of the arrays that all levels share.
+# One level.  ``*_first`` and ``*_end`` are its first row, and the row after its last, in arrays that all levels share.
 LEVEL_DTYPE = np.dtype(
     [
         ("spawn_x", "f8"), ("spawn_y", "f8"),  # px
@@ -40,27 +40,27 @@ LEVEL_DTYPE = np.dtype(
         ("toggles_first", "i8"), ("toggles_end", "i8"),  # toggle mines
         ("mover_first", "i8"), ("mover_end", "i8"),  # exits and moving entities
         ("first_moving", "i8"),  # number of exits, which come first among the movers
-        ("moves", "u1"),  # 1 if there are other movers or boost pads
+        ("moves", "u1"),  # 1 if there are movers other than exits, or boost pads
         ("grid", "i8"),  # row of the half-cell grid, if any entity needs it
         ("registrations", "i4"),  # number of entities registered in cells at the start
         ("ball_count", "i4"),  # number of death balls that the file states
         ("toggle_mines", "u1"),  # 1 if there are toggle mines
         ("one_ways", "u1"), ("blocks", "u1"),  # 1 if there are one-ways; 1 if bounce blocks, thwumps or shove thwumps
         ("rules", "u1"),  # bits of ``physics.rules``
-        ("trail", "i4"),  # number of positions of the ninja in the state; 0 without evil ninjas
+        ("trail", "i4"),  # number of past positions of the ninja that a state stores; 0 without evil ninjas
     ],
     align=True,
 )  # fmt: skip
 # The constant part of one entity.  The last three fields are initial values of the changing part (ENTITY_DTYPE).
 PLACED_DTYPE = np.dtype(
     [
-        ("x", "f8"), ("y", "f8"),  # px; of doors with a switch: the switch
+        ("x", "f8"), ("y", "f8"),  # px; for doors with a switch, the position of the switch
         ("x1", "f8"), ("y1", "f8"), ("x2", "f8"), ("y2", "f8"),  # segment of a door; normal (x1, y1) of pads and one-ways
-        ("order", "i4"),  # place in the file, which is the order of registration
+        ("order", "i4"),  # place in the level file, which is the order of registration in cells
         ("type", "i2"),
         ("partner", "i2"),  # switch of an exit, exit of a switch, relative to the level's first entity; else -1
         ("mover", "i2"),  # relative to the level's first mover; else -1
-        ("edge", "i2"),  # doors: which edges of the half-cell grid they block; else -1
+        ("edge", "i2"),  # doors: code of the edges that they block, see ``half_cell_grid``; else -1
         ("active", "u1"), ("state", "u1"), ("closed", "u1"),
     ],
     align=True,
@@ -87,7 +87,7 @@ class LevelPaths(NamedTuple):
     effects_first: np.ndarray  # int64[L + 1], row of each level's first effect, and the number of rows
     distance: np.ndarray  # uint16[L, 2, 4539]
     hop: np.ndarray  # uint8[L, 2, 4539]
-    switch_to_exit: np.ndarray  # int64[L], length of the shortest path from an exit switch to its exit, in units
+    switch_to_exit: np.ndarray  # int64[L], shortest path length from an exit switch to its exit, in units of 1.2 px
     length: np.ndarray  # float32[L], px from spawn via the switch to the exit; MAX_PATH without a path
     time_limit: np.ndarray  # int32[L], frames after which an episode is truncated
 
@@ -102,7 +102,7 @@ class LevelBank:
     levels: at least one; the index of a level is its place in this sequence.
     completions: create the entities that the reference simulator leaves out (``kinds.COMPLETIONS``) too.
     known: geometry of levels that were compiled before with the same ``completions``.
-    rules: variants of rules that no recording has decided.
+    rules: variants of the rules that the known recordings leave undecided.
 
     Attributes:
     compiled: LevelGeometry of each level.
@@ -110,7 +110,7 @@ class LevelBank:
     stage: uint8[L, 44, 25], tile ids, x first.
     max_entities, max_movers: the largest number of any level, at least 1.
     max_trail: the largest ``trail`` of any level, at least 1.
-    paths: path fields, path lengths and time limits.  The first use computes them; playback of recordings needs none.
+    paths: path fields, path lengths and time limits.  The first access computes them; playback does not need them.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class LevelBank:
 
     @property
     def paths(self) -> LevelPaths:
-        """Path fields of all levels; the first use computes them."""
+        """Path fields of all levels; the first access computes them."""
         if self._paths is None:
             with _SEARCHING:
                 self._paths = self._paths or _search_paths(self.world, self.stage)
@@ -192,7 +192,7 @@ def _world(compiled: list[LevelGeometry], levels: list[Level], rules: Rules) -> 
 
 
 def _trail(entity_type: np.ndarray) -> int:
-    """Number of positions of the ninja that evil ninjas need on a level with these entities."""
+    """Number of past positions of the ninja to store on a level with these entities."""
     evil = int(np.count_nonzero(entity_type == kinds.EVIL_NINJA))
     return evil * FOLLOW_FRAMES + TRAIL_SLACK if evil else 0
 

@@ -52,7 +52,7 @@ class BatchSimulator:
     frame_skip: frames per decision, at least 1.
     observations: names or keys of ``layout``.
     reward: a preset's name or a RewardConfig.
-    gamma: discount per decision for the shaping term; must equal PPO's.
+    gamma: discount per decision for the shaping term; must equal PPO's discount.
     threads: CPU threads; None: all usable ones.
     profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
     shadow: compare every step with a reference implementation (``nppsim.shadow``); None: if the environment variable
@@ -66,9 +66,9 @@ class BatchSimulator:
     obs: key -> [N, ...], or [N, frames, ...] for stacked keys.
     final_obs: the last observations of episodes, in the same shapes.  Row i is valid if ``truncated[i]``, and in every
         finished row after ``step(every_end=True)``.
-    latest, latest_final: ``obs`` and ``final_obs`` without stacks.
+    latest, latest_final: ``obs`` and ``final_obs`` without stacked frames.
     rewards, terminated, truncated: float32[N], bool[N], bool[N].
-    episode: EPISODE_DTYPE[N]; rows ``finished`` are valid.
+    episode: EPISODE_DTYPE[N]; only rows ``finished`` are valid.
     finished: int64[k], the environments whose episode ended in the last step.
     next_level: int32[N], the level that each environment loads at its next restart; the caller sets it.
     """
@@ -121,7 +121,7 @@ class BatchSimulator:
         self._out = self._allocate_output()
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
         self.finished = np.empty(0, np.int64)
-        self._turn = 0  # first timed environment, see PROFILE_EVERY
+        self._turn = 0  # first of the timed environments, see PROFILE_EVERY
         self._started = False
         self.shadow = None
         if _wanted(shadow, "NPPSIM_SHADOW"):
@@ -234,7 +234,7 @@ class BatchSimulator:
     def step(
         self, actions: np.ndarray, asleep: np.ndarray | None = None, *, every_end: bool = False
     ) -> dict[str, np.ndarray]:
-        """Advance by one decision and return the observations; the other results are attributes of the class.
+        """Advance by one decision and return the observations; the other results are attributes, see the class.
 
         actions: int[N], 0..5.
         asleep: bool[N], environments to skip; their state and observations stay unchanged.
@@ -263,7 +263,7 @@ class BatchSimulator:
         every_end: see ``step``.
         resting: bool[N], environments that restart instead of making a decision.  Exclusive with ``asleep``.
         """
-        actions = np.asarray(actions)  # without a dtype, which would truncate floats
+        actions = np.asarray(actions)  # no dtype argument, which would truncate floats
         if (
             actions.shape != (self.num_envs,)
             or actions.dtype.kind not in "iu"
@@ -321,7 +321,7 @@ class BatchSimulator:
             other.result()
 
     def _checked_levels(self, levels: np.ndarray) -> np.ndarray:
-        levels = np.asarray(levels)  # without a dtype: 2**32 would become 0 in 32 bits
+        levels = np.asarray(levels)  # no dtype argument: 2**32 would become 0 in 32 bits
         if (
             levels.shape != (self.num_envs,)
             or levels.dtype.kind not in "iu"
@@ -332,7 +332,7 @@ class BatchSimulator:
         return np.ascontiguousarray(levels, np.int32)
 
     def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
-        """Copy the complete state of environment i, or of several: uint8[..., B]."""
+        """Return a copy of the complete state of environment i, uint8[B], or of k environments, uint8[k, B]."""
         if self._stacks is None:
             return self._rows[i].copy()
         return np.concatenate([self._rows[i], *self._stacks.rows(i)], axis=-1)

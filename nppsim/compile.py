@@ -29,7 +29,7 @@ from nppsim.physics.state import MOVER_DTYPE, NEAR_ITEMS, NEAR_ONE_WAYS, NEAR_SE
 
 MOST_SEGMENTS = 13  # greatest number of tile segments in a cell: twelve half-edges and a diagonal or arc
 
-# Components of the eight orientations.
+# Cosine and sine of the eight orientations, which are 45 degrees apart.
 _DIAGONAL = np.sqrt(2.0) / 2.0
 _COS = (1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL, 0.0, _DIAGONAL)
 _SIN = (0.0, _DIAGONAL, 1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL)
@@ -142,7 +142,7 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
             slant = shapes.OF_TILE[stage[cx, cy]]
             if slant[2] >= 0:
                 n = _append(segments, n, TILE * cx + slant[0], TILE * cy + slant[1], slant[2])
-            # An edge belongs to the cell on its solid side; its sign decides on the border of two cells.
+            # An edge belongs to the cell on its solid side; on the border of two cells, its sign shows which that is.
             for i in range(2 * cx, 2 * cx + 2):
                 for row in range(3):
                     j = 2 * cy + row
@@ -205,7 +205,7 @@ def half_cell_grid(stage: np.ndarray, door_edges: list[int]) -> np.ndarray:
 
 @inlined
 def _merged(before, code):
-    """Combine two codes of one edge: two non-zero codes cancel."""
+    """Combine the codes of two tiles for their common edge: two non-zero codes cancel."""
     if code == 0:
         return before
     return 0 if before else code
@@ -239,6 +239,7 @@ class _Entity:
     order: place in the file.
     x, y: position in px; for doors with a switch, the position of the switch.
     door_x, door_y: position of a door in px.
+    orientation, mode: as in the level file.
     index: place in type order.
     """
 
@@ -290,7 +291,7 @@ def _created_entities(level: Level, completions: bool) -> list[_Entity]:
 
 
 def _door(door: _Entity) -> tuple[tuple[int, int, int, int], int, int, tuple[float, float, float, float]]:
-    """Return segment (SEGMENT_DTYPE fields), cell, grid edge and line (x1, y1, x2, y2) of a door; section 7.4."""
+    """Return segment (SEGMENT_DTYPE fields), cell, ``entity_edge`` and line (x1, y1, x2, y2) of a door; section 7.4."""
     x, y, angle = door.door_x, door.door_y, door.orientation % 8
     cell = cell_of(x - HALF_CELL * _COS[angle], y - HALF_CELL * _SIN[angle])
     is_horizontal = angle not in (0, 4)

@@ -26,17 +26,17 @@ from nppsim.physics.tick import start, tick
 # the shorter phases.
 PROFILE_EVERY = 64
 BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of the blocks whose first visit the reward term ``exploration`` counts
-RESTING, ASLEEP = -1, -2  # special values of an action, see ``advance``
+RESTING, ASLEEP = -1, -2  # values in place of an action, see ``advance``
 NUM_BLOCKS = sum(-(-CELLS_X // size) * -(-CELLS_Y // size) for size in BLOCK_SIZES)
 
 # Progress of the current episode of an environment.
 PROGRESS_DTYPE = np.dtype(
     [
         ("potential", "f8"),  # shaping potential of the current state
-        ("path_start", "f8"),  # px, path length of the level
+        ("path_start", "f8"),  # px, length of the level's path from the spawn to the exit
         ("best", "f8"),  # px, smallest straight distance to the current objective so far
-        ("decisions", "i4"),
-        ("near", "i4"),  # bit p: the proximity reward of phase p has been paid
+        ("decisions", "i4"),  # number of decisions so far
+        ("near", "i4"),  # bit 0 (before the switch) and 1 (after it): the proximity reward has been paid
     ],
     align=True,
 )
@@ -55,8 +55,8 @@ EPISODE_DTYPE = np.dtype(
 )
 
 # Arrays of observations, in the order of ``layout.SPECS``.  Rows 0 to N - 1 are the current observations, rows N to 2 N - 1
-# the last ones of episodes.  Arrays that are not requested have length 0.  Work space: gaps, float64[2 N, 8], and ``room``
-# (foresight.Room).
+# the last ones of episodes.  Arrays that are not requested have length 0.  The last two fields are work
+# space of the kernels: ``gaps``, float64[2 N, 8], and ``room`` (foresight.Room).
 _VIEWS = (*layout.SPECS, "gaps", "room")
 Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the names written out
 # The state of the environments, one row each.  ``visited`` is used only if exploration is rewarded.
@@ -66,7 +66,7 @@ State = namedtuple("State", "ninja progress terms entities movers trail visited"
 Fields = namedtuple(
     "Fields", "nodes effects effects_first distance hop switch_to_exit key own_distance own_hop own_switch_to_exit"
 )
-# Constants: arrays of each level, and ``reward``, the reward weights (WEIGHTS_DTYPE[1]).
+# Constants: arrays with one row per level, and ``reward``, the reward weights (WEIGHTS_DTYPE[1]).
 Static = namedtuple("Static", "stage solid background time_limit path_length level_ids reward")
 # Results of a step for each environment, the fields of EPISODE_DTYPE, and laps: int64[N, NUM_PHASES], nanoseconds of each
 # phase in the last call, or int64[N, 0] to measure nothing.
@@ -74,7 +74,7 @@ Output = namedtuple("Output", "rewards terminated truncated level outcome frames
 
 
 def make_fields(bank: LevelBank, count: int) -> Fields:
-    """Return the path fields of a bank, with space for those of ``count`` environments if doors or exits can change."""
+    """Return the path fields of a bank, with space for own fields of ``count`` environments if paths can change."""
     rows = count if bank.paths_change else 1
     return Fields(
         bank.paths.nodes,
@@ -190,7 +190,7 @@ def _restart(i, level, state, world, fields, static):
 
 @kernel
 def _explore(ninja, visited):
-    """Mark the blocks of all sizes that contain the ninja as visited; return the number of new ones."""
+    """Mark the blocks of all sizes that contain the ninja as visited; return the number of blocks that are new."""
     cx, cy = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
     new = 0
     first = 0
@@ -205,7 +205,7 @@ def _explore(ninja, visited):
 
 @merged
 def _closer(i, switched, state, world):
-    """Return by how many px environment i is closer to its objective than before; 0 when the objective changes."""
+    """Return by how many px environment i is closer to its objective than ever before; 0 when the objective changes."""
     ninja, progress = state.ninja[i], state.progress[i]
     distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
     gained = 0.0
@@ -219,7 +219,7 @@ def _closer(i, switched, state, world):
 
 @merged
 def _near_first(i, state, world):
-    """Return True if environment i is near its objective for the first time in this phase."""
+    """Return True if environment i is near its objective for the first time in this phase, before or after the switch."""
     ninja, progress = state.ninja[i], state.progress[i]
     phase = 1 if ninja["switch_taken"] else 0
     if progress["near"] >> phase & 1:
@@ -232,7 +232,7 @@ def _near_first(i, state, world):
 
 @merged
 def _play(i, input_byte, frame_skip, state, world, weights, laps):
-    """Simulate the frames of one decision; return the number of newly visited blocks, 0 if they are not rewarded."""
+    """Simulate the frames of one decision; return the number of newly visited blocks, 0 if exploration has no reward."""
     ninja = state.ninja[i]
     new_blocks = 0
     for _ in range(frame_skip):
@@ -382,7 +382,7 @@ def _observe(i, row, frame_skip, state, world, fields, static, views, laps):
 
 @merged
 def _phases_timed(i, turn, out):
-    """Return the number of phases of environment i to time in this call, all or none; reset its times."""
+    """Return the number of phases of environment i to time in this call: all or 0; set its times to 0."""
     phases = out.laps.shape[1]
     if phases == 0 or i % min(PROFILE_EVERY, len(out.laps)) != turn:
         return 0
@@ -397,10 +397,10 @@ def advance(
 ):
     """Advance environments ``begin`` to ``end`` - 1 by one decision, with restarts and observations.
 
-    turn: first environment to time (``PROFILE_EVERY``).
-    actions: int64[N].  RESTING: no decision, but a restart.  ASLEEP: neither.  Otherwise an action, and a restart if it ends
-        the episode.
-    next_level: int32[N]; below 0 for no restart.
+    turn: first of the environments to time (see ``PROFILE_EVERY``).
+    actions: int64[N].  RESTING: no decision, but a restart.  ASLEEP: neither.  Otherwise an action, and a restart if
+        the action ends the episode.
+    next_level: int32[N], level of a restart; below 0 to leave the environment without a restart.
     every_end: write the last observations of episodes that end by death or win too, not only by time-out.
     """
     for i in range(begin, end):

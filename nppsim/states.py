@@ -17,7 +17,7 @@ from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH, TIL
 from nppsim.physics.state import UNREGISTERED
 
 FASTEST = 1000.0  # px per frame, limit of velocities; far above those of the game
-FAR = 1e6  # limit of all other numbers
+FAR = 1e6  # limit of the absolute value of all other numbers
 _SPEED = {"vx": (-FASTEST, FASTEST), "vy": (-FASTEST, FASTEST)}
 _FLAG = (0, 1)
 _NINJA = {  # positions have no bounds: the ninja can leave a stage whose border has gaps
@@ -65,7 +65,7 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
             stays &= (first[name] >= TILE) & (first[name] <= size - TILE)
         for name, size in _STAGE:
             yield from _where(f"movers.{name}", movers[name], ((movers[name] < 0) | (movers[name] > size)) & stays)
-        for name in ("entity", "type", "mode"):  # constants of a mover
+        for name in ("entity", "type", "mode"):  # fields of a mover that never change
             yield from _where(f"movers.{name}", movers[name], (movers[name] != first[name]) & there)
     for name, cells in (("cell_x", CELLS_X), ("cell_y", CELLS_Y)):
         values = movers[name]

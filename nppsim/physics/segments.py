@@ -145,7 +145,7 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
 # The result of one ``nearest_surface`` makes most other queries of a frame superfluous; these functions check when.
 @inlined
 def cells_around(x, y, radius):
-    """Cells that a query searches: px of the left edges of the first and last column, top edges of the first and last row."""
+    """Cells that a query searches, px: left edges of the first and last column, top edges of the first and last row."""
     return (
         SIDE * clamped_cell(x - radius, CELLS_X),
         SIDE * clamped_cell(x + radius, CELLS_X),
