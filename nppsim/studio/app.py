@@ -112,7 +112,7 @@ def _page(_: Request) -> FileResponse:
 async def _state(request: Request) -> JSONResponse:
     """Return {"sessions": number of open games, "follows": true if an experiment is displayed, "compiled"}.
 
-    compiled: number of functions compiled so far while Numba compiles the simulator, else null.
+    compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
     compiled = announcement.count if announcement.busy else None

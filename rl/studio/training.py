@@ -68,7 +68,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _total(run: Run) -> int | None:
-    """Return the number of decisions after which a training run ends, or None if it is unknown."""
+    """Return the configured number of PPO decisions of a training run, or None if it is unknown."""
     path = run.folder / RUN_FILE
     settings = _object(path).get("settings", {}) if path.is_file() else {}
     value = settings.get("ppo.total_timesteps", {}).get("value")
