@@ -1,11 +1,12 @@
 """A/B comparison of trainings: two sets of flags with the same seeds, compared in speed and learning.
 
     settings = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--skip-final-eval",), seeds=(1, 2, 3))
-    run_all(settings, folder, script)  # scripts/train_and_compare.py; finished runs are reused, so a second call resumes
+    run_all(settings, folder, script)  # script: scripts/train_and_compare.py; finished runs are not repeated
     comparison = compare_arms(settings, folder)
     write(comparison, folder)          # comparison.json, comparison.txt, success.png, return.png
 
-``a`` is the baseline.  Runs alternate (A B, B A, A B, ...), so that changes of the machine's speed affect both arms.
+``a`` is the baseline.  Runs of the arms A and B alternate (A B, B A, A B, ...), so that changes of the machine's speed
+affect both arms.
 """
 
 import subprocess
@@ -35,13 +36,13 @@ from rl.events import Scalars, event_folders, read_scalars
 PLAN = "plan.json"
 RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # the comparison sets these
 _NO_TEST = "--skip-final-eval"
-GRID = 100  # points of a curve
+GRID = 100  # number of points of a curve
 LAST_SHARE = 0.1  # share of training that counts as its end
-STOP_SECONDS = 120  # for a run to write its checkpoint after Ctrl-C
+STOP_SECONDS = 120  # time in which a run must write its checkpoint and exit after Ctrl-C
 
 
 class Curve(NamedTuple):
-    """A learning curve to compare.  tag: of the scalar in event files.  factor: from the scalar to the unit."""
+    """A learning curve to compare.  tag: name of the scalar in event files.  factor: converts the scalar to ``unit``."""
 
     tag: str
     title: str
@@ -59,9 +60,10 @@ CURVES = {
 class ABSettings:
     """Settings of a comparison.
 
-    a, b: flags of one arm only.
+    a, b: flags of arm A only, and of arm B only.
     common: flags of both arms.
-    test: also evaluate on the test levels, which must not decide between the arms.
+    seeds: each arm trains once per seed.
+    test: also evaluate on the test levels, whose results must not decide which arm is adopted.
     """
 
     a: tuple[str, ...]
@@ -117,8 +119,8 @@ def runs_folder(folder: Path) -> Path:
 def run_all(settings: ABSettings, folder: Path, script: Path, log: Callable[[str], None] = print) -> None:
     """Run the unfinished trainings, one process after the other, with output in ``<folder>/logs``.
 
-    Raises ConfigError if ``folder`` contains another comparison, or one of another machine, other versions or sources;
-    ResultsError if a run fails.  A KeyboardInterrupt is raised after the run has written its checkpoint.
+    Raises ConfigError if ``folder`` contains a comparison with other settings, or from another machine, other versions or
+    other sources; ResultsError if a run fails.  After Ctrl-C, a KeyboardInterrupt is raised when the run has ended.
     """
     settings.check(folder)
     with locked(folder):
@@ -143,7 +145,10 @@ def _run_one(settings: ABSettings, folder: Path, script: Path, arm: str, seed: i
 
 
 def _settle(settings: ABSettings, folder: Path) -> None:
-    """Write the settings of the comparison, or check them against those in the folder; the seeds may differ."""
+    """Write the settings of a new comparison; of a resumed one, check that they equal the stored settings.
+
+    Machine, versions and sources are also compared.  The seeds may differ.
+    """
     record: dict[str, dict] = {
         "plan": {name: list(getattr(settings, name)) for name in ("a", "b", "common")} | {"test": settings.test},
         "machine": machine.machine(),
@@ -162,7 +167,7 @@ def _settle(settings: ABSettings, folder: Path) -> None:
 
 
 def _facts(file: Path) -> dict:
-    """Load the file that ``_settle`` has written."""
+    """Load plan.json, the settings that ``_settle`` has written; ResultsError if the file is damaged."""
     facts: dict = read_json(file, ResultsError, "restore it, or begin again in another folder")
     if wrong := mismatch(facts, {...: {}}):
         raise ResultsError(f"{file}: is damaged: {wrong}; restore it, or begin again in another folder")
@@ -170,7 +175,7 @@ def _facts(file: Path) -> dict:
 
 
 def _run(command: list[str], log_file: Path) -> int:
-    """Run a command with output to a file; return its exit status.  After Ctrl-C it has STOP_SECONDS to exit."""
+    """Run a command with output to a file; return its exit status.  After Ctrl-C the command has STOP_SECONDS to exit."""
     with open(log_file, "w", encoding="utf-8") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         try:
@@ -181,7 +186,10 @@ def _run(command: list[str], log_file: Path) -> int:
 
 
 def finished(folder: Path, arm: str, seed: int) -> Path | None:
-    """Return the newest finished run of an arm and seed, or None.  A finished run has results of the seed."""
+    """Return the folder of the newest finished run of an arm and seed, or None.
+
+    A run is finished if its results.json contains the seed.
+    """
     for run in sorted(runs_folder(folder).glob(f"{arm}_seed{seed}_*"), reverse=True):
         if (run / "results.json").is_file() and str(seed) in _entries(load_results(run / "results.json")):
             return run
@@ -189,7 +197,7 @@ def finished(folder: Path, arm: str, seed: int) -> Path | None:
 
 
 def _entries(results: dict) -> dict[str, dict]:
-    """Return seed -> entry of a run's results."""
+    """Return seed -> its entry in results.json, of a run with a single architecture."""
     (architecture,) = results["architectures"].values()
     return architecture["seeds"]
 
@@ -199,10 +207,10 @@ class ABRun:
     """One finished run.
 
     arm: "a" or "b".
-    frames_per_s: upper limit, since episodes end within decisions.
-    share: phase -> share of the training time.
-    held_out: success in the final evaluation, None without one.
-    guarded: True if the best policy on the dev levels was delivered, not the last one.
+    frames_per_s: decisions_per_s times the frame skip; an upper limit, since episodes may end within a decision.
+    share: phase of training -> share of the training time.
+    held_out: success in the final evaluation on test levels, None without a final evaluation.
+    guarded: True if the best policy on the dev levels was delivered instead of the last policy.
     """
 
     arm: str
@@ -226,7 +234,12 @@ class ABBand:
 
 @dataclass(frozen=True)
 class ABRow:
-    """One quantity: the mean of each arm, and the relation "B / A" or "B - A" over pairs of equal seed."""
+    """One compared quantity.
+
+    a, b: means of the arms.
+    relation: "B / A" or "B - A".
+    estimate: mean of the relation over pairs of runs with equal seed, or over levels, with its 95 % interval.
+    """
 
     quantity: str
     a: float
@@ -237,8 +250,10 @@ class ABRow:
 
 @dataclass(frozen=True)
 class ChangedPart:
-    """The part of the work that B speeds up, for Amdahl's law: its share of A's time (0 to 1), and its speed-up.
+    """The part of the training that B speeds up, for Amdahl's law.
 
+    share: share of A's training time spent in this part, 0 to 1.
+    speed_up: A's time in this part divided by B's.
     Raises TimingError for values out of range.
     """
 
@@ -250,13 +265,18 @@ class ChangedPart:
 
     @property
     def expected(self) -> float:
-        """Expected speed-up of the whole."""
+        """Expected speed-up of the whole training, by Amdahl's law."""
         return timing.amdahl(self.share, self.speed_up)
 
 
 @dataclass(frozen=True)
 class ABComparison:
-    """Result of a comparison.  decisions: x values of the curves.  bands: curve -> arm -> band."""
+    """Result of a comparison.
+
+    decisions: x values of the curves.
+    bands: name of a curve (key of CURVES) -> arm ("A" or "B") -> curve with its interval.
+    part: part of the training that B speeds up, if given.
+    """
 
     settings: ABSettings
     runs: list[ABRun]
@@ -266,7 +286,7 @@ class ABComparison:
     part: ChangedPart | None = None
 
     def to_dict(self) -> dict:
-        """Return plain values for comparison.json."""
+        """Return the comparison as JSON values, for comparison.json."""
         values = asdict(self)
         part = values.pop("part") or {"share": None, "speed_up": None}
         return {"plan": values.pop("settings"), **values, **part, "expected": self.part and self.part.expected}
@@ -295,7 +315,10 @@ def _read(folder: Path, arm: str, seed: int) -> ABRun:
 
 
 def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow]:
-    """Return the rows of speed, shares of time and learning curves, paired by seed."""
+    """Return the rows of speed, shares of training time and learning curves, paired by seed.
+
+    curves: key of CURVES -> values float64[runs, GRID].
+    """
     rows = [
         _row(f"{unit}/s", [getattr(run, f"{unit}_per_s") for run in runs], "B / A") for unit in ("decisions", "frames")
     ]
@@ -308,7 +331,7 @@ def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow
 
 
 def _on_dev_levels(runs: Sequence[ABRun]) -> list[ABRow]:
-    """Return the row of the delivered policies' success on dev levels, or [] if a run has no evaluations on them."""
+    """Return the row of the delivered policies' success on dev levels, or [] if a run has no dev evaluations."""
     found: dict[str, list[tuple[History, np.ndarray]]] = {"a": [], "b": []}
     for run in runs:
         history = read_history(_job_folder(run))
@@ -320,7 +343,7 @@ def _on_dev_levels(runs: Sequence[ABRun]) -> list[ABRow]:
 
 
 def _on_test_levels(runs: Sequence[ABRun]) -> list[ABRow]:
-    """Return the row of success in the final evaluation, or [] if a run has none."""
+    """Return the row of success in the final evaluation, or [] if a run has no final evaluation."""
     if any(run.held_out is None for run in runs):
         return []
     wins = {
@@ -337,13 +360,13 @@ def _paired(quantity: str, b: LevelWins, a: LevelWins) -> ABRow:
 
 
 def _job_folder(run: ABRun) -> Path:
-    """Return the folder of the run's only training."""
+    """Return the folder of the single training in a run."""
     found = next(iter(event_folders(run.folder)), None)
     return found.parent if found else Path(run.folder)
 
 
 def _row(quantity: str, values: Sequence[float] | np.ndarray, relation: str = "B - A") -> ABRow:
-    """Compare the arms.  values: one value per run, those of A first."""
+    """Compare the arms in one quantity.  values: one value per run, first those of arm A, then those of B by equal seeds."""
     a, b = np.split(np.asarray(values, float), 2)
     estimate = mean_of_ratios(b, a) if relation == "B / A" else mean_difference(b, a)
     return ABRow(quantity, float(a.mean()), float(b.mean()), relation, estimate)
@@ -369,7 +392,7 @@ def _on_one_grid(runs: Sequence[dict[str, Scalars]]) -> tuple[np.ndarray, dict[s
 
 
 def _band(curve: np.ndarray) -> ABBand:
-    """Return mean and interval over seeds.  curve: float64[seeds, GRID]."""
+    """Return mean and 95 % interval over seeds at each point.  curve: float64[seeds, GRID]."""
     points = [bootstrap(lambda values: values.mean(axis=1), column) for column in curve.T]
     mean = [point.value for point in points]
     low = [point.value if point.low is None else point.low for point in points]  # a single seed has no interval

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STAGE = "curriculum/current_stage_idx"
-_STAGES, _PLACE = "curriculum_stages/", "_place"  # around a stage's name, in the tag of its position
+_STAGES, _PLACE = "curriculum_stages/", "_place"  # prefix and suffix of a stage's name, in the tag of its position
 
 
 class Stage(NamedTuple):
-    """A stage of the curriculum.  begin: decisions of training before it."""
+    """A stage of the curriculum.  begin: number of training decisions before the stage."""
 
     begin: int
     name: str
@@ -28,7 +28,8 @@ class Chart:
     """One chart of learning curves.
 
     tags: scalars to draw, the first as a solid line, others dashed or dotted.
-    factor: factor of the values.
+    unit: unit of the y axis.
+    factor: multiplies the scalars, to convert them to ``unit``.
     smooth: width of the running mean in points.
     steps: draw a step function of the curriculum's stages.
     since_start: the values are average rates since the start, and are converted to rates between points.
@@ -60,7 +61,7 @@ _STAGE_NAME: dict[str, Any] = {"rotation": 90, "va": "top", "ha": "right", "font
 
 
 def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
-    """Return the stages of a run in the order of training, [] without a curriculum of stages."""
+    """Return the stages that a run has reached, in the order of training; [] without a curriculum of stages."""
     if STAGE not in scalars:
         return []
     names = stage_names(scalars)
@@ -70,7 +71,7 @@ def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
 
 
 def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
-    """Return the names of the stages in order."""
+    """Return the names of all stages of the curriculum, in their order."""
     places = {
         tag.removeprefix(_STAGES).removesuffix(_PLACE): line.values[-1]
         for tag, line in scalars.items()
@@ -84,8 +85,8 @@ def curve_chart(
 ) -> bytes | None:
     """Return a PNG with a line per run and tag, or None if no run has any of the tags.
 
-    runs: name -> tag -> Scalars.  Colours are those of ``coloured``, so they are equal in all charts.
-    marks: name -> stages, whose beginnings are marked, with names if there is only one run.
+    runs: name -> tag -> Scalars.  Colours are those of ``coloured``, so that a run has the same colour in all charts.
+    marks: name of a run -> stages, whose beginnings are marked, with the stages' names if there is only one run.
     """
     if not any(tag in scalars for scalars in runs.values() for tag in chart.tags):
         return None
@@ -125,7 +126,7 @@ def shown_line(chart: Chart, line: Scalars) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _mark_stages(axes: "Axes", runs: Mapping[str, object], marks: Mapping[str, Sequence[Stage]]) -> None:
-    """Draw a vertical line at the beginning of each stage."""
+    """Draw a vertical line at the beginning of each stage but the first.  marks: name of a run -> stages."""
     for colour, name, _ in coloured(runs):
         for stage in marks.get(name, ())[1:]:
             axes.axvline(stage.begin, color=colour if len(runs) > 1 else INK, linewidth=0.8, linestyle=":", alpha=0.7)
@@ -144,7 +145,7 @@ def _since_start(line: Scalars) -> Scalars:
 
 
 def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Return the mean of the last ``width`` values, fewer at the start."""
+    """Return for each value the mean of the last ``width`` values up to it; of fewer values at the start."""
     total = np.cumsum(np.concatenate([[0.0], values]))
     end = np.arange(1, len(values) + 1)
     start = np.maximum(end - width, 0)

@@ -2,7 +2,7 @@
 
     pretrained = distill_teacher(job, plan, pretrained, path)
 
-The result replaces the BC policy as the start of PPO and the reference of the KL penalty.
+The distilled policy replaces the BC policy as PPO's initial policy and as the reference of the KL penalty.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,8 +27,8 @@ from rl.policy.policy import NppPolicy
 from rl.ppo.logs import BOARD, DISTILLATION, cut_events
 
 UNFINISHED = f"pretrain/unfinished_lessons{checkpoint.SUFFIX}"
-SAVE_SECONDS = 60.0  # between saved states to resume from
-LOG_LINES = 8  # number of log lines without a terminal
+SAVE_SECONDS = 60.0  # time between saved states, from which an interrupted distillation resumes
+LOG_LINES = 8  # number of progress lines in the log if there is no terminal for a progress bar
 
 
 def teacher_of(job: Job) -> Path | None:
@@ -55,7 +55,7 @@ def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
 
 
 def distill_teacher(job: Job, plan: hardware.Plan, pretrained: PretrainedPolicy, path: Path) -> PretrainedPolicy:
-    """Distil the teacher at ``path`` into the policy, or load the stored result."""
+    """Distil the teacher into the BC policy, or load the stored result.  path: checkpoint of the teacher."""
     done = load_pretrained(job.folder, plan.device, job.config.frame_skip, DISTILLED_POLICY)
     if done is not None:
         job.log(f"distillation is done: {job.folder / DISTILLED_POLICY}")
@@ -87,7 +87,7 @@ def distill_teacher(job: Job, plan: hardware.Plan, pretrained: PretrainedPolicy,
 
 
 def make_distiller(job: Job, plan: hardware.Plan, student: NppPolicy, teacher: NppPolicy) -> Distiller:
-    """Make the distiller with separate environments, which provide the observations of both networks."""
+    """Make the distiller, with its own environments, whose observations include those of student and teacher."""
     env = make_env(
         job.config,
         job.data,
@@ -104,7 +104,7 @@ def make_distiller(job: Job, plan: hardware.Plan, student: NppPolicy, teacher: N
 
 
 def train(job: Job, distiller: Distiller) -> None:
-    """Train up to the limit of decisions or minutes; log metrics, and save a state to resume from every minute."""
+    """Distil until the limit of decisions or minutes; log metrics, and save the state every SAVE_SECONDS for resuming."""
     cut_events(job.folder / BOARD, 0, distillation=distiller.updates)
     with EventWriter(job.folder / BOARD) as writer, _progress(job, distiller) as show:
         saved = distiller.seconds
@@ -121,7 +121,7 @@ def train(job: Job, distiller: Distiller) -> None:
 
 
 def check_worth(job: Job, student: NppPolicy, teacher: NppPolicy, path: Path) -> None:
-    """Raise DistillationError if the teacher wins no more dev levels than the student; skipped without evaluations."""
+    """Raise DistillationError if the teacher wins no more dev levels than the student; do nothing without dev evaluations."""
     if not job.config.evaluation.in_training:
         return
     theirs, mine = _success(job, teacher), _success(job, student)

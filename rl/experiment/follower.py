@@ -2,8 +2,8 @@
 
 follow(config, ranks)             # in every process but the first, which calls ``rl.experiment.run``
 
-They read the same levels as the first process, but have their own environments and random numbers.  They neither write files
-nor evaluate policies.
+These processes read the same levels as the first process, but have their own environments and random numbers.  They neither
+write files nor evaluate policies.
 """
 
 import copy
@@ -34,13 +34,13 @@ from rl.seeds import own_seed
 class Task:
     """One training, as sent by the first process to the others.
 
-    settings: PPO settings.
-    plan: sizes of one process.
-    data: digests of the first process's levels.
+    settings: PPO settings, complete with values of the hardware plan.
+    plan: hardware plan of one process.
+    data: name of a dataset -> digest of the first process's levels.
     statistics: statistics of the policy's normaliser.
-    weights: weights of the policy.
-    reference: weights of the KL penalty's reference, or None.
-    runs: level fingerprint -> actions int8[n] of a demonstration, for start states.
+    weights: initial weights of the policy.
+    reference: weights of the reference policy of the KL penalty, None without a penalty.
+    runs: level fingerprint -> actions int8[n] of a demonstration from which start states are taken.
     """
 
     architecture: str
@@ -55,7 +55,7 @@ class Task:
 
 
 def follow(config: ExperimentConfig, ranks: Ranks) -> None:
-    """Take part in all trainings of an experiment; RanksError names this process."""
+    """Take part in all trainings of an experiment; a RanksError names the process in which the error occurred."""
     try:
         data = load_data(config, lambda line: None)
         while (task := ranks.serve(None)) is not None:
@@ -69,7 +69,7 @@ def follow(config: ExperimentConfig, ranks: Ranks) -> None:
 
 
 def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) -> None:
-    """Take part in one training."""
+    """Take part in one training; RanksError if this process has other levels than the first process."""
     if other_levels(task.data, data.fingerprints):
         raise RanksError(
             f"{ranks.name}: its levels differ from those of process 0; give all machines the same datasets"
@@ -115,8 +115,9 @@ def make_env(
 ) -> BatchVecEnv:
     """Make the environments of this process, with training levels drawn by the curriculum.
 
-    plan: sizes of one process.
-    observations, curriculum: override those of the architecture and the configuration.
+    plan: hardware plan of one process.
+    observations: override the observations of the architecture.
+    curriculum: overrides the curriculum settings of the configuration.
     """
     sim = BatchSimulator(
         data.bank,

@@ -4,7 +4,7 @@
     ppo.gae_lambda=0.9..0.99        a field of the configuration instead of a flag
     minibatch-size=1024,2048,4096   a list of values
 
-The same in a TOML file: ``initial-lr = "1e-4..1e-2:log"``, ``minibatch-size = [1024, 2048]``.
+The equivalent lines of a TOML file: ``initial-lr = "1e-4..1e-2:log"``, ``minibatch-size = [1024, 2048]``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,8 +29,10 @@ _MAX_BYTES = 1 << 20
 class Dimension:
     """One setting to sweep.
 
-    name: flag without dashes, or field of the configuration.
-    values: lowest and highest number of a range, or the texts to choose from.
+    name: flag without its leading dashes, or dotted field of the configuration.
+    known: default, type and limits of the setting.
+    values: (lowest, highest) number of a range, or the texts to choose from.
+    is_range: True for a range.
     log: draw uniformly on a logarithmic scale.
     """
 
@@ -64,7 +66,7 @@ Space = tuple[Dimension, ...]
 
 
 def read_space(texts: Sequence[str], file: Path | None = None) -> Space:
-    """Parse ``--sweep`` and a file; raise ConfigError for values that cannot be parsed."""
+    """Parse the texts of ``--sweep`` and a TOML file; raise ConfigError if a text or line cannot be parsed."""
     given = [(text, *_parted(text)) for text in texts]
     if file is not None:
         given += [(f"{file}: {name}", name, value) for name, value in _read_file(file)]
@@ -87,7 +89,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 
 def _read_file(path: Path) -> Iterable[tuple[str, str]]:
-    """Yield (name, values in the form of ``--sweep``) of each line."""
+    """Yield (name, values as text in the form of ``--sweep``) of each setting in a TOML file."""
     for key, value in read_toml(path, ConfigError, _MAX_BYTES, _REMEDY).items():
         table = {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
         for name, one in table.items():
@@ -127,12 +129,12 @@ def _dimension(name: str, value: str, place: str) -> Dimension:
 
 
 def drawn(space: Space, trial: "optuna.Trial") -> dict[str, Any]:
-    """Draw name -> value for a trial."""
+    """Draw a value of every swept setting for a trial; return name -> value."""
     return {one.name: one.draw(trial) for one in space}
 
 
 def toml_text(space: Space, values: Mapping[str, Any]) -> str:
-    """Return the settings of a trial as text of a ``--config`` file."""
+    """Return the drawn settings of a trial as text of a ``--config`` file.  values: name -> drawn value."""
     lines: list[str] = []
     tables: dict[str, list[str]] = {}
     for one in space:

@@ -1,7 +1,7 @@
 """Hyperparameter sweeps with Optuna.  Each trial is a run of the main job, scored by its success on the dev levels.
 
     sweep = Sweep(read_space(["initial-lr=1e-4..1e-2:log"]), common=("--architectures", "vision_free"), seeds=(0, 1))
-    study = run_trials(sweep, folder, script)     # scripts/train_and_compare.py; a second call continues
+    study = run_trials(sweep, folder, script)     # script: scripts/train_and_compare.py; a second call continues the sweep
     print(report(study, sweep, folder))
 
 The folder contains study.db (Optuna), sweep.json (settings), trials/ (settings of each trial), runs/, logs/, results.json and
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     import optuna
 
 STUDY, PLAN, BEST = "study.db", "sweep.json", "best.toml"
-RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from", "config", "skip-final-eval")  # set here
-POLL_SECONDS = 1.0  # between checks of a running trial
-STOP_SECONDS = 300.0  # for a trial to end after SIGTERM
-STARTING_TRIALS = 4  # drawn at random and never pruned
-FAILURES = 3  # consecutive failures that end the sweep
-STEPS = 10_000  # of the pruner per seed, more than evaluations
+# Flags that the sweep sets for each trial.
+RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from", "config", "skip-final-eval")
+POLL_SECONDS = 1.0  # time between checks of a running trial
+STOP_SECONDS = 300.0  # time in which a trial must end after SIGTERM or Ctrl-C
+STARTING_TRIALS = 4  # number of first trials, which are drawn at random and never pruned
+FAILURES = 3  # number of consecutive failed trials that ends the sweep
+STEPS = 10_000  # pruner steps reserved for each seed, more than evaluations of a seed
 Log = Callable[[str], None]
 
 
@@ -48,8 +49,8 @@ class Sweep:
     space: settings to draw.
     common: flags of scripts/train_and_compare.py for all trials.
     seeds: each trial trains once per seed.
-    trials: total number.
-    pruning: end trials that are worse than the median of earlier ones.
+    trials: total number of trials.
+    pruning: end trials that are worse than the median of earlier trials at the same step.
     """
 
     space: Space
@@ -85,7 +86,7 @@ class Sweep:
             raise ConfigError(advice, "--eval-freq", 0)
 
     def resolved(self, values: Mapping[str, Any], folder: Path) -> ExperimentConfig:
-        """Return the configuration of a trial with these values (name -> value); ConfigError for invalid values."""
+        """Return the configuration of a trial; ConfigError for invalid values.  values: name of a swept setting -> value."""
         file = folder / "trials" / "check.toml"
         write_text(file, toml_text(self.space, values))
         try:
@@ -96,7 +97,12 @@ class Sweep:
             file.unlink()
 
     def flags(self, name: str, settings: Path, folder: Path) -> list[str]:
-        """Return the flags of scripts/train_and_compare.py for a trial.  settings: TOML file of its values."""
+        """Return the flags of scripts/train_and_compare.py for a trial.
+
+        name: name of the trial.
+        settings: TOML file with the drawn settings of the trial.
+        folder: folder of the sweep.
+        """
         own = ["--experiment-name", name, "--seeds", *map(str, self.seeds), "--output-dir", str(folder / "runs")]
         return [*self.common, "--skip-final-eval", "--config", str(settings), *own]
 
@@ -104,8 +110,8 @@ class Sweep:
 def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "optuna.Study":
     """Run the remaining trials, one process after the other; return the study.
 
-    Raises ConfigError if ``folder`` contains another sweep; ResultsError after FAILURES consecutive failures, or if all
-    trials have failed.  A KeyboardInterrupt is raised after the trial has written its checkpoint.
+    Raises ConfigError if ``folder`` contains another sweep; ResultsError after FAILURES consecutive failed trials, or if all
+    trials have failed.  After Ctrl-C, a KeyboardInterrupt is raised when the running trial has written its checkpoint.
     """
     import optuna
 
@@ -130,7 +136,10 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
 
 
 def _write_or_check_plan(sweep: Sweep, folder: Path) -> None:
-    """Write the settings of the sweep, or check them against those in the folder; the number of trials may differ."""
+    """Write the settings of a new sweep; of a resumed one, check that they equal the stored settings.
+
+    The number of trials and pruning may differ.
+    """
     asked = {"space": [str(one) for one in sweep.space], "common": list(sweep.common), "seeds": list(sweep.seeds)}
     file = folder / PLAN
     if not file.exists():
@@ -147,7 +156,7 @@ def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
     import optuna
     from sqlalchemy import URL
 
-    url = URL.create("sqlite", database=str((folder / STUDY).absolute()))  # escapes "?" and the like
+    url = URL.create("sqlite", database=str((folder / STUDY).absolute()))  # escapes characters such as "?"
     storage = optuna.storages.RDBStorage(url.render_as_string())
     known = optuna.study.get_all_study_names(storage)
     done = len(optuna.load_study(study_name=known[0], storage=storage).trials) if known else 0
@@ -165,7 +174,7 @@ def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
 
 
 def _retry_interrupted(study: "optuna.Study") -> None:
-    """Enqueue interrupted trials again, which resume in their folders."""
+    """Enqueue interrupted trials again; each then resumes the run in its folder."""
     from optuna.trial import TrialState
 
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
@@ -174,7 +183,7 @@ def _retry_interrupted(study: "optuna.Study") -> None:
 
 
 def over(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
-    """Return complete, pruned and failed trials."""
+    """Return the trials that have ended: complete, pruned and failed ones, but not interrupted ones."""
     from optuna.trial import TrialState
 
     done = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -223,12 +232,12 @@ class _Trial:
         return True
 
     def begun(self) -> Path | None:
-        """Return the folder of the run if it can be resumed, or None."""
+        """Return the folder of the trial's newest run if it can be resumed, or None."""
         runs = sorted((self.folder / "runs").glob(f"{self.name}_*/config.json"))
         return runs[-1].parent if runs else None
 
     def histories(self) -> list[History]:
-        """Return the evaluations of each started seed, in the order of the seeds."""
+        """Return the dev evaluations of each seed that has any, in the order of the seeds."""
         begun = self.begun()
         files = sorted(begun.rglob(HISTORY_FILE), key=lambda file: file.stat().st_ctime) if begun else []
         by_seed = {file.parent.name: file.parent for file in files}
@@ -244,16 +253,17 @@ class _Trial:
         return self.sweep.resolved(self.values, self.folder)
 
     def success(self) -> list[float]:
-        """Return the dev success of the policy that would be delivered now, for each started seed."""
+        """Return, for each seed with evaluations, the dev success of the policy that would be delivered now."""
         return [self._delivered(history) for history in self.histories()]
 
     def _delivered(self, history: History) -> float:
         return float(history.delivered(self.config.evaluation.retention_guard).mean())
 
     def evaluations(self) -> Iterator[tuple[int, float]]:
-        """Yield (step, mean success of this and earlier seeds) of each evaluation, for the pruner.
+        """Yield (step, success) of each evaluation for the pruner; success is the mean over the evaluated and earlier seeds.
 
-        A step is the number of scheduled evaluations, which is comparable between trials with different batch sizes.
+        Within a seed, a step is the number of evaluations that were due, which is comparable between trials with different
+        batch sizes.
         """
         before: list[float] = []
         for number, history in enumerate(self.histories()):
@@ -265,7 +275,7 @@ class _Trial:
             before.append(self._delivered(history))
 
     def _watch(self, command: list[str], log_file: Path) -> tuple[int, bool]:
-        """Run the command, and terminate it if the pruner says so; return (exit status, True if pruned)."""
+        """Run the command, and terminate it if the pruner decides to; return (exit status, True if pruned)."""
         pruned = False
         with open(log_file, "w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
@@ -291,7 +301,7 @@ class _Trial:
         return status, pruned
 
     def _should_end(self) -> bool:
-        """Report new evaluations to the pruner; return True if it prunes at any of them."""
+        """Report new evaluations to the pruner; return True if it would prune the trial after any of these evaluations."""
         worse = False
         for step, value in self.evaluations():
             if step not in self.reported:
@@ -321,7 +331,7 @@ def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:
 
 
 def _ranked(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
-    """Return complete trials, best first."""
+    """Return complete trials, sorted by dev success, best first."""
     from optuna.trial import TrialState
 
     complete = study.get_trials(states=(TrialState.COMPLETE,))
@@ -356,7 +366,7 @@ def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
 
 
 def _percent(shares: list[float]) -> str:
-    """Format the mean, and the value of each seed if there are several."""
+    """Format the mean of shares in percent, with the share of each seed if there are several; "–" without shares."""
     if not shares:
         return "–"
     each = f" ({', '.join(f'{share:.1%}' for share in shares)})" if len(shares) > 1 else ""

@@ -24,16 +24,16 @@ from rl.experiment.data import Log
 from rl.experiment.follower import follow
 from rl.experiment.run import dry_run, run
 
-PYTHON = "Python"  # source of a setting
+PYTHON = "Python"  # source of settings given to ``train``
 
 
 @dataclass(frozen=True)
 class Finished:
     """A finished experiment.
 
-    folder: described in docs/file_formats.md.
+    folder: folder of the experiment; docs/file_formats.md describes its files.
     results: content of results.json.
-    agents: checkpoint of the delivered policy of each training.
+    agents: checkpoint of the delivered policy of each training, sorted by path.
     """
 
     folder: Path
@@ -43,7 +43,7 @@ class Finished:
     def success(self, label: str, category: str = "all") -> float:
         """Return the mean over seeds of the share of won episodes on the test levels.
 
-        label: architecture as in results.json.
+        label: architecture, with the condition if there are several, as in results.json.
         Raises KeyError for an unknown label or category, and without a final evaluation.
         """
         seeds = self.results["architectures"][label]["seeds"].values()
@@ -63,8 +63,8 @@ def train(
     recipe, config, resume_from: values of the flags with these names.
     log: receives messages, one line per call.
     settings: flags with _ instead of -, or sections as dicts, as in a TOML file (docs/configuration.md).  They override
-        files, and files override the recipe.
-    Raises ConfigError for invalid settings, and other UserErrors.
+        the files of ``config``, and those files override the recipe.
+    Raises ConfigError for invalid settings, and other UserErrors, e.g. for unusable levels.
     """
     given = recipe_settings(recipe) if recipe else {}
     for path in config:
@@ -84,7 +84,7 @@ def train(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as in a TOML file."""
+    """Return a Python value as the value that a TOML file would contain, e.g. "none" for None."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
