@@ -29,12 +29,12 @@ SPACING = 12.0  # px between lattice points
 NODES_X, NODES_Y = LINES_X, LINES_Y  # numbers of lattice points, which are the corners of half-cells
 NUM_NODES = NODES_X * NODES_Y
 BODY = 9.4  # px, radius of the body; less than the ninja's radius, because samples are 3 px apart
-SURFACE_BODY = 8.4  # px, instead of BODY with leniency 1 and 2; fits between diagonals 17 px apart, as the ninja does
+SURFACE_BODY = 8.4  # px, in place of BODY with leniency 1 and 2; fits between diagonals 17 px apart, as the ninja does
 SAMPLE = 3  # px between samples
 PER_POINT = 4  # samples from one lattice point to the next
 SAMPLES_X, SAMPLES_Y = PER_POINT * (NODES_X - 1) + 1, PER_POINT * (NODES_Y - 1) + 1
 MINE_REACH = 14.5  # px around the centre of a mine in which steps count as longer
-MINE_WEIGHT = 6  # factor on the length of these steps
+MINE_WEIGHT = 6  # factor on the length of a step within MINE_REACH of a mine
 STRAIGHT, DIAGONAL = 10, 14  # lengths of a straight and a diagonal step, in units
 UNIT = SPACING / STRAIGHT  # px, the unit of stored path lengths
 MAX_PATH = 8000.0  # px; length of the path to an unreachable goal
@@ -53,7 +53,7 @@ FREE, MINED, FROM = 1, 2, 256
 ALL = 65535  # all bits
 RIGHT, DOWN = 4, 8  # bits during ``prepare_level``: the point is joined to its right neighbour, to its lower neighbour
 DOOR_WINDOW = 9  # lattice points per side of the square around a door in which the door can change points
-QUEUED, FIXED = 1, 2  # marks of a point in a search: it is in the queue; its distance does not change
+QUEUED, FIXED = 1, 2  # marks of a point in a search: the point is in the queue; its distance must not change
 
 # Steps by direction, straight ones first.
 STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])

@@ -5,8 +5,8 @@ ninja's past positions.  A spawner waits until the ninja touches it.  The n-th e
 then follows the trail, FOLLOW_FRAMES * n frames behind the ninja.  Before that, the evil ninja slides from its spawner
 to the point of the trail where it begins to follow, and cannot kill.
 
-In a MOVER record, ``state`` is UNTOUCHED, COMING or FOLLOWING, ``target_x`` the first frame in which it follows the
-ninja, and ``target_y`` its delay in frames.
+In a MOVER record, ``state`` is UNTOUCHED, COMING or FOLLOWING, ``target_x`` the first frame in which the evil ninja
+follows the trail, and ``target_y`` its delay in frames.
 """
 
 from nppsim._kernel import kernel
@@ -51,7 +51,7 @@ def think_evil_ninja(ninja, evil, home, trail, size):
         cell_x, cell_y = clamped_cell(evil["x"], CELLS_X), clamped_cell(evil["y"], CELLS_Y)
         if cell_x != evil["cell_x"] or cell_y != evil["cell_y"]:
             register(ninja, evil, cell_x, cell_y)
-    elif frame > begin - FOLLOW_FRAMES + 1:  # from then on the trail contains its first target
+    elif frame > begin - FOLLOW_FRAMES + 1:  # from then on the trail contains ``first``
         first, share = (begin - late) % size, (frame - (begin - FOLLOW_FRAMES)) / FOLLOW_FRAMES
         evil["x"] = home["x"] + share * (trail[first]["x"] - home["x"])
         evil["y"] = home["y"] + share * (trail[first]["y"] - home["y"])

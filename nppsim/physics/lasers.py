@@ -25,7 +25,7 @@ EMITTER_RADIUS = 5.9  # px from the emitter of a surface laser to its surface
 SPIN_SPEED = 0.010471975  # rad per frame, spinners
 SURFACE_SPEED = 0.1  # px per frame, surface lasers
 FAST_SURFACE_SPEED = 1.0  # px per frame, surface lasers with the rule FAST_LASERS
-CORNER_SPEED = 0.005524805665672641  # rad per frame, surface lasers at a vertex
+CORNER_SPEED = 0.005524805665672641  # rad per frame around a vertex, surface lasers
 SURFACE_REACH = 12.0  # px, half-side of the square whose cells are searched for surfaces
 SURFACE_DISTANCE = 7.0  # px; a turret closer than this to a surface is a surface laser
 HALF_STEP = 0.0052359875  # rad; a spinner aimed at the ninja within this angle hits
@@ -128,7 +128,7 @@ def _stand_on(laser, k, x, y, world):
 
 @merged
 def _creep(laser, entities, world, level):
-    """Move along the surface, or turn at a vertex; then continue on the nearest surface or at its end."""
+    """Move along the surface, or turn at a vertex; then continue on the nearest surface or at its end point."""
     nx, ny = laser["vx"], laser["vy"]
     if laser["flag"]:
         vertex_x, vertex_y = laser["x"] - EMITTER_RADIUS * nx, laser["y"] - EMITTER_RADIUS * ny

@@ -53,7 +53,7 @@ GUARD_GAP = 0.01  # px between a guard that has stopped and the border of the ha
 
 # Bounce blocks (section 7.9).
 BLOCK_DRAG = 0.98  # factor on the velocity per frame
-BLOCK_SPRING = 0.02222222222222222  # acceleration in px per frame^2 for each px of distance from its home position
+BLOCK_SPRING = 0.02222222222222222  # acceleration in px per frame^2 for each px of distance from the home position
 
 # Thwumps (section 7.10).
 THWUMP_CHARGE = 20.0 / 7.0  # px per frame
@@ -70,7 +70,7 @@ BOOST = 2.0  # px per frame added to the ninja's speed
 BALL_RADIUS = 5.0  # px, radius of the circle that kills
 BALL_BODY = 8.0  # px, radius of the circle that collides with surfaces and other balls
 BALL_SWEEP = 4.0  # px, radius of the circle that is swept along the move
-BALL_FREE_STEP = 12.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells around the start are empty
+BALL_FREE_STEP = 12.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells at the start have no segments
 BALL_PUSHES = 16  # greatest number of pushes out of surfaces per frame
 BALL_LEAST_PUSH = 1e-7  # px; a smaller depth does not count as overlap
 BALL_ACCELERATION = 0.04  # px per frame^2

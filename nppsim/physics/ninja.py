@@ -32,7 +32,7 @@ MAX_PUSHES = 32  # greatest number of pushes out of surfaces per substep
 LEAST_PUSH = 1e-7  # px; a smaller depth does not count as overlap
 CLEARLY_LESS = 1e-8  # px; below LEAST_PUSH by more than any rounding error
 SAME_X = 1e-7  # px; a surface point whose x differs by at most this is straight above or below the centre
-FREE_STEP = 14.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells around the end are empty
+FREE_STEP = 14.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells at the end have no segments
 SMALL_STEP = 3.0  # px along an axis; a shorter sweep to a settled position (see ``collide``) hits nothing
 WALL_REACH = 10.1  # px; the centre of a ninja at a wall is at most this far from it
 LEVEL_WITH = 1e-5  # px; the nearest point of a wall is less than this above or below the centre
@@ -189,8 +189,8 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
     """Push the ninja out of the surfaces that it overlaps, nearest first.
 
     found: result of ``nearest_surface`` at (x, y).
-    Returns (x, y, vx, vy, number of pushes, settled, searched, no_wall); the last three are the
-    variables of ``collide``.
+    Returns (x, y, vx, vy, number of pushes, settled, searched, no_wall); the last three are
+    explained in ``collide``.
     """
     settled, searched, no_wall, pushes = False, NO_CELLS, False, 0
     for _ in range(MAX_PUSHES):

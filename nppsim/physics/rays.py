@@ -20,7 +20,7 @@ DOOR_OVERHANG = 2.0 * TILE  # px along a ray; more than a door can be outside of
 def ray_length(x, y, ux, uy, limit, any_door, entities, world, level):
     """Length in px, at most ``limit``, of a ray with unit direction (ux, uy) that starts at (x, y).
 
-    The first cell on the ray's path whose list has segments that the ray hits decides: it ends at the nearest of these.
+    In the first cell on its path whose list has segments that the ray hits, the nearest of these segments ends the ray.
     any_door: open doors stop the ray too.
     """
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]

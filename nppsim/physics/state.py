@@ -83,8 +83,8 @@ ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = range(4)
 # stay in their cell, or one-ways.
 NEAR_SEGMENTS, NEAR_ITEMS, NEAR_ONE_WAYS = 1, 2, 4
 
-# The ninja's position at the end of a frame.  Evil ninjas follow it.  On levels with them, the state stores the latest
-# ``trail`` positions; that of frame t is at index t modulo ``trail``.
+# The ninja's position at the end of a frame.  Evil ninjas follow these positions.  On levels with evil ninjas, the
+# state stores the latest ``trail`` positions; that of frame t is at index t modulo ``trail``.
 TRAIL_DTYPE = np.dtype([("x", "f8"), ("y", "f8")], align=True)  # px
 
 # A mover: an entity that moves or thinks, or an exit.  ``bank.world.mover`` has the records at the start of a level.

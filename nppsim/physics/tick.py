@@ -62,7 +62,7 @@ def advance_frame(ninja, entities, movers, trail, world, input_byte, laps=None):
     """Advance one environment by one frame, without writing to ``trail``.
 
     trail: TRAIL_DTYPE[at least ``trail`` of the level], the ninja's latest positions.
-    input_byte: keys, see ``nppsim.actions``.  Self-destruct, a completion (section 8.3), needs two frames in a row.
+    input_byte: keys, see ``nppsim.actions``.  Self-destruct (section 8.3) needs its key in two frames in a row.
     laps: int64[NUM_PHASES], nanoseconds of each phase, increased here; empty or None to measure nothing (``_phases``).
     """
     since = clock.begin(laps) if laps is not None else 0
