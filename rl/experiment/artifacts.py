@@ -434,7 +434,7 @@ class ExperimentRecord:
 
 
 def _against_baselines(name: str, runs: Sequence[RunRecord]) -> list[Comparison]:
-    """Compare PPO with the BC policy and random play, over trainings of one label.  name: label or title, for messages."""
+    """Compare PPO with the BC policy and random play, over trainings of one label.  name: their label, or a title."""
     return [
         compare(f"{name} {METHODS['ppo']}", METHODS[method], _over(runs, "ppo"), _over(runs, method))
         for method in ("bc", "random")

@@ -40,7 +40,7 @@ class Task:
     statistics: statistics of the policy's normaliser.
     weights: initial weights of the policy.
     reference: weights of the reference policy of the KL penalty, None without a penalty.
-    runs: level fingerprint -> actions int8[n] of a demonstration from which start states are taken.
+    runs: level fingerprint -> actions int8[n] of a demonstration, whose states serve as start states.
     """
 
     architecture: str

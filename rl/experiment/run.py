@@ -116,7 +116,7 @@ def dry_run(config: ExperimentConfig, log: Log = print) -> None:
 def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine) -> dict[str, hardware.Plan]:
     """Return network -> hardware plan.
 
-    Raises UserErrors if an agent (--teacher, --init-from) does not fit the run, or a plan does not fit the machine.
+    Raises UserErrors if an agent (--teacher, --init-from) does not fit the run, or if plan or segment lengths do not fit.
     """
     if config.teacher.file is not None and config.resume_from is None:
         load_teacher(config.teacher.file, config.frame_skip)
