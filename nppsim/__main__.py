@@ -43,7 +43,7 @@ class CommandError(UserError, ValueError):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status.
 
-    0: success.  1: ``verify`` found a difference, or ``replays`` an unreadable file.  2: the command failed.
+    Status 0: success.  1: ``verify`` found a difference, or ``replays`` an unreadable file.  2: the command failed.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
 
@@ -67,7 +67,10 @@ def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]
 
 
 def _plugin_commands() -> dict[str, EntryPoint]:
-    """Return the commands of installed packages by name: functions that take the remaining arguments."""
+    """Return the commands that installed packages add (entry points of the group "nppsim.commands"), by name.
+
+    A command is a function that gets the remaining arguments and returns an exit status.
+    """
     return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
 
 

@@ -71,7 +71,10 @@ class Workers:
 
 
 def check_cluster(cluster: str | None, workers: int | None) -> None:
-    """Raise ConfigError for an invalid address or ``workers`` on a remote cluster, MissingPackageError without Ray."""
+    """Raise ConfigError for an invalid address, or for ``workers`` together with an address other than "local".
+
+    Raises MissingPackageError if Ray is needed and not installed.
+    """
     if cluster is None:
         return
     host, port = _split_address(cluster)
@@ -86,9 +89,9 @@ def check_cluster(cluster: str | None, workers: int | None) -> None:
 def connected(cluster: str, workers: int | None, error: Callable[[str], Exception]) -> Iterator["Nodes"]:
     """Connect to a cluster for the duration of the block.
 
-    cluster: address.  "auto" reuses an existing connection of this program and leaves it open.
+    cluster: address; "auto" reuses an existing connection of this program, and leaves this connection open.
     workers: number of processes of a local cluster; None: one per core.
-    error: exception to raise if processes die repeatedly.
+    error: makes the exception to raise if processes die repeatedly.
     Raises ClusterError if the cluster cannot be used.
     """
     ray = _ray()
@@ -162,7 +165,10 @@ def installed(libraries: list[str]) -> dict[str, str]:
 
 
 def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """Return an error message if the versions of a machine of the cluster differ from ours, else ""."""
+    """Return an error message if the versions of this machine of the cluster differ from ours, else "".
+
+    ours, theirs: results of ``installed`` on the machine of the program, and on this machine.
+    """
     other = [name for name in ours if theirs.get(name) != ours[name]]
     if not other:
         return ""

@@ -34,7 +34,7 @@ _REMEDIES = {
     errno.EISDIR: "give a file",
     errno.EIO: "the device fails: check it, or choose another one",
 }
-_NO_MEMORY = ("can't allocate memory", "can't start new thread")  # in messages of RuntimeErrors of torch and threading
+_NO_MEMORY = ("can't allocate memory", "can't start new thread")  # parts of RuntimeError messages of torch, threading
 REDACTED = "[redacted]"
 _SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|API_?KEY|PRIVATE_KEY", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?<=://)[^/@\s]+(?=@)")  # AWS key ids; user:password@ in URLs
@@ -48,7 +48,8 @@ class ConfigError(UserError, ValueError):
     """Invalid setting.  The message is "field value: advice".
 
     advice: problem and remedy.
-    field: name of the setting in its dataclass; "" if the error concerns several.  Command lines show the flag (``named``).
+    field: name of the setting in its dataclass; "" if the error concerns several settings.  Command lines replace the
+        name by the flag (``named``).
     value: value of the setting; None is not shown.
     """
 
@@ -100,7 +101,7 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
 
 
 def _prepare_streams() -> None:
-    """Open closed standard streams on the null device, and escape characters that the locale lacks.
+    """Open closed standard streams on the null device, and escape characters that a stream cannot encode.
 
     If a standard stream stayed closed, the next opened file would get its descriptor.
     """
@@ -143,7 +144,7 @@ def _full_folders() -> str:
 def _print_and_flush(message: str) -> None:
     """Print the message to stderr, and discard buffered output that cannot be written.
 
-    Otherwise the interpreter would try to write it again at exit and print another error.
+    Otherwise the interpreter would try to write this output again at exit, and print another error.
     """
     for stream, text in ((sys.stdout, ""), (sys.stderr, message)):
         try:

@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeVar
 from nppsim.cluster import connected
 from nppsim.workers import usable_cores, work, worker_pool
 
-# Limit of pending and finished batches per process.  Needed because iterables may be infinite, and one slow batch delays
-# all later results.
+# Limit per process of submitted batches whose results were not yielded yet.  Needed because iterables may be infinite,
+# and because one slow batch delays the results of all later batches.
 WINDOW = 64
 
 Item = TypeVar("Item")
@@ -43,7 +43,7 @@ class Workforce(Protocol):
 
 
 class Executor:
-    """Maps functions over items.  workforce: backend; None: run everything in this process."""
+    """Maps functions over items.  workforce: backend that runs the batches; None: run everything in this process."""
 
     def __init__(self, workforce: Workforce | None = None):
         self._workforce = workforce
@@ -72,8 +72,8 @@ def open_executor(
     """Open an executor for the duration of the block.
 
     workers: number of processes; 1: this process; None: one per core.
-    error: exception to raise if a process dies; on a cluster, if it dies repeatedly.
-    cluster: address (``nppsim.cluster``); "local" starts ``workers`` processes.
+    error: makes the exception to raise if a process dies; on a cluster, if processes of a batch die repeatedly.
+    cluster: address (``nppsim.cluster``); "local" starts ``workers`` processes of Ray; None: no cluster, and no Ray.
     Raises ClusterError if the cluster cannot be used.
     """
     if cluster is not None:

@@ -19,7 +19,7 @@ import numpy as np
 from nppsim.errors import ConfigError, UserError
 
 LOCK = ".lock"
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # raised by some network file systems
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # errors of network file systems that have no locks
 
 
 @contextmanager
@@ -57,9 +57,9 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: str | os.PathLike, alias: str | os.PathLike | None = None) -> Iterator[None]:
-    """Set ``path`` as the file name of an OSError from the block, if the error has no file name, or ``alias``.
+    """Set ``path`` as the file name of an OSError from the block, unless the error names a file other than ``alias``.
 
-    Errors of ``write`` and ``close`` have no file name.
+    Errors of ``write`` and ``close`` name no file.  alias: e.g. the temporary file that replaces ``path`` later.
     """
     try:
         yield
@@ -103,7 +103,7 @@ def write_json(path: str | os.PathLike, data: object) -> None:
 
 
 def new_folder(path: str | os.PathLike) -> Path:
-    """Create a new folder and return it: ``path``, or ``path_2``, ``path_3`` ... if that exists."""
+    """Create a new folder and return it: ``path``, or the first of ``path_2``, ``path_3``, ... that does not exist."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(1):
@@ -167,7 +167,8 @@ def locked(folder: str | os.PathLike) -> Iterator[Callable[[], None]]:
 
     Yields a function that raises FolderError if the folder was removed or replaced.  Call it before adding files.  It is
     also called at the end of the block.
-    Raises FolderError if another process has the lock; the message names its id, machine and starting time.
+    Raises FolderError if another process has the lock; the message contains the id and machine of that process, and the
+    time at which it locked the folder.
     On Windows nothing is locked.  On file systems without locks, a warning is printed instead.
     """
     folder = Path(folder)
@@ -221,7 +222,7 @@ def _check_exists(file: int, folder: Path) -> None:
 
 
 def _plain(value: object) -> object:
-    """Convert a value to JSON's types; raise TypeError if it has none."""
+    """Convert a value to types that JSON has; raise TypeError if this is impossible."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):

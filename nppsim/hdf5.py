@@ -12,10 +12,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-LIMIT_BYTES = 1 << 30  # limit of all datasets of a file together, unpacked
+LIMIT_BYTES = 1 << 30  # limit of the total unpacked size of a file's datasets
 _CHUNK_BYTES = 256 << 20  # limit of one unpacked chunk
 _MAX_OBJECTS = 1_000_000
-# Allowed kinds of numpy dtypes.  Others point into a heap of the file, where damage can send HDF5 into an endless loop.
+# Allowed kinds of numpy dtypes.  Values of other kinds may be pointers into a heap of the file, where damage can send
+# HDF5 into an endless loop.
 _KINDS = "biufS"
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
 _MAX_RATIO = 1100  # largest ratio of unpacked to stored bytes; deflate reaches at most 1032
@@ -30,8 +31,8 @@ class UnsafeFileError(ValueError):
 def open_file(path: str | Path, limit_bytes: int = LIMIT_BYTES) -> h5py.File:
     """Check all declarations of a file and open it for reading.
 
-    limit_bytes: upper limit of all datasets together, unpacked.
-    Raises UnsafeFileError, or one of DAMAGE.
+    limit_bytes: upper limit of the total unpacked size of the datasets.
+    Raises UnsafeFileError for unsafe declarations, or one of the exceptions in DAMAGE for an unreadable file.
     """
     file = h5py.File(path, "r")
     try:
@@ -63,7 +64,7 @@ def check_ends(name: str, ends: np.ndarray, size: int) -> None:
 
 
 def _check_contents(file: h5py.File, limit_bytes: int) -> None:
-    # Not with h5py's visitors, which turn errors into SystemError.
+    # This does not use h5py's visitors, because they turn errors into SystemError.
     file_bytes = Path(file.filename).stat().st_size
     objects = declared = stored = 0
     seen, pending = set(), [file["/"]]
@@ -115,7 +116,10 @@ def _checked_bytes(name: str, dataset: h5py.Dataset) -> int:
 
 
 def _check_chunks(name: str, dataset: h5py.Dataset, size: int) -> None:
-    """Raise UnsafeFileError if chunks of ``size`` unpacked bytes are too large, or larger in the file than unpacked."""
+    """Raise UnsafeFileError if chunks are too large when unpacked, or much larger in the file than when unpacked.
+
+    size: bytes of an unpacked chunk.
+    """
     if size > _CHUNK_BYTES:
         raise UnsafeFileError(f"{name} has chunks of {size:,} bytes")
 

@@ -15,7 +15,7 @@ from numba.core import event
 from nppsim import _cache
 from nppsim.errors import needed
 
-MANY = 10_000  # smallest total that is shown in thousands or millions
+MANY = 10_000  # smallest number of items for which a bar shows thousands or millions of items
 _LINE_INTERVAL_S = 10.0  # seconds between two lines if stderr is not a terminal
 _PACKAGE = __name__.partition(".")[0]
 
@@ -87,7 +87,7 @@ class Announcement(event.Listener):
 
 
 def _functions() -> int:
-    """Count the functions of the package that Numba compiles; a program uses some of them."""
+    """Count the functions of the package that Numba can compile; a program compiles only those that it uses."""
     return sum(len(_cache.COMPILED_FUNCTION.findall(text)) for text in _cache.kernel_sources().values())
 
 
@@ -95,6 +95,6 @@ announcement = Announcement()  # listener of this process
 
 
 def announce() -> None:
-    """Register the listener, in worker processes only in the first one."""
+    """Register the listener; of several worker processes, only the first one registers a listener."""
     if multiprocessing.parent_process() is None or multiprocessing.current_process().name.endswith("-1"):
         event.register("numba:compile", announcement)

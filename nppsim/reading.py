@@ -1,4 +1,4 @@
-"""Search for files, bounded reading of untrusted JSON, TOML and zlib data, and their conversion to dataclasses."""
+"""Search for files, bounded reading of untrusted JSON, TOML and zlib data, and conversion of the data to dataclasses."""
 
 import json
 import math
@@ -125,9 +125,10 @@ def inflate(data: bytes, limit: int) -> bytes:
 def mismatch(value: Any, shape: Any, place: str = "") -> str:
     """Compare a JSON value with a shape.  Return the first mismatch (place and expected type), or "" if there is none.
 
-    shape: a type (str, int but not bool, finite float or int, bool) or None; a tuple of alternatives; [shape] for a list;
-        {key: shape} for an object, where the key ``...`` stands for every key.  Keys that the shape lacks are ignored.
-    place: path of the value, with which the message begins.
+    shape: a type or None; a tuple of alternative shapes; [shape] for a list; {key: shape} for an object, where the key
+        ``...`` stands for every key.  Keys that the shape lacks are ignored.  Types are str, bool, int (excludes bool)
+        and float (finite numbers, also integers).
+    place: path of the value within the data, for the message.
     """
     if isinstance(shape, tuple):
         found = [mismatch(value, one, place) for one in shape]

@@ -15,28 +15,28 @@ from nppsim.physics.rules import DEFAULT_RULES, Rules
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.physics.tick import start, tick
 
-# Columns of the frames in a conformance trace: the ninja's state after each frame.  Messages use these names.
+# Columns of the dataset ``frames`` of a trace file: the ninja's state after each frame.  Messages use these names.
 FRAME_COLUMNS = ("x", "y", "vx", "vy", "state", "airborne", "walled", "floor normal x", "floor normal y", "gold")
 X, Y, VX, VY, STATE, AIRBORNE, WALLED, FLOOR_X, FLOOR_Y, GOLD = range(len(FRAME_COLUMNS))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A recorded run of F frames.  Its E entities are in type order; each exit switch follows its exit.
+    """A recorded run of F frames.  Its E entities are sorted by type, except that each exit switch follows its exit.
 
     frames: number of simulated frames.  A run ends with the ninja's death, a win or the last input.
     outcome: "won", "died", "running".
-    position, velocity, floor_normal: float64[F, 2] after each frame; px, px per frame and no unit.
-    ninja_state: int8[F], 0..9.
-    airborne, walled: bool[F].
+    position, velocity, floor_normal: float64[F, 2], values after each frame; in px, px per frame, and without unit.
+    ninja_state: int8[F], 0..9, state of the ninja (``physics.state``).
+    airborne, walled: bool[F], in the air; at a wall.
     gold: int32[F], pieces collected so far.
     win_fraction: fraction of the last frame after which the ninja reached the exit.
     entities: int16[E, 2], (type, index within the type).
     entity_state: uint8[F, E].  Bit 0: active.  Bits 1 to 3: low three bits of the state of a mine, floor guard, thwump
         or evil ninja.  Bit 4: closed door.
     entity_position: float64[F, E, 2], px; for a door with a switch, the position of the switch.
-    aims: float64[F, A, 3], x and y (px) and kind of a beam, shot, crosshair or rocket; see ``physics.aims``.  A counts the
-        entities of ``kinds.AIMING``, in the order of ``entities``.
+    aims: float64[F, A, 3], x and y (px) and kind of a beam, shot, crosshair or rocket; see ``physics.aims``.  A is the
+        number of entities whose type is in ``kinds.AIMING``; their order is that of ``entities``.
     """
 
     frames: int
@@ -105,7 +105,7 @@ def is_active(entity_state: np.ndarray) -> np.ndarray:
 
 
 def own_state(entity_state: np.ndarray) -> np.ndarray:
-    """Extract from ``Run.entity_state`` the low three bits of the signed state of mines, guards and thwumps: 0..7."""
+    """Extract bits 1 to 3 of ``Run.entity_state``: low three bits of an entity's signed state, as a number 0..7."""
     return entity_state >> 1 & 7
 
 
@@ -126,11 +126,11 @@ def simulate(
 ) -> Run:
     """Play ``level`` from its spawn.
 
-    level: a Level, or a LevelBank that contains only this level and saves compiling it.
+    level: a Level, or a LevelBank that contains only this level.
     inputs: uint8[frames], one N++ input byte per frame: 1 jump, 2 right, 4 left (overrides right), 8 self-destruct.
     completions: simulate the entities that the reference simulator leaves out (``kinds.COMPLETIONS``).
-    rules: variants of rules that no recording has decided.
-    ``completions`` and ``rules`` are ignored for a LevelBank, which has its own.
+    rules: variants of the rules that no recording of the game has decided.
+    ``completions`` and ``rules`` are ignored for a LevelBank, which was built with its own values of them.
     Raises ValueError for inputs that are not one byte per frame.
     """
     inputs = np.ascontiguousarray(inputs)

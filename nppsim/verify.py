@@ -1,4 +1,7 @@
-"""Conformance test: replay every case of a trace file and compare every number bit for bit."""
+"""Conformance test: replay every case of a trace file, and compare every number with the recorded one, bit for bit.
+
+A trace file (docs/file_formats.md) contains recorded runs, called cases, in groups that are called themes.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +16,7 @@ from nppsim.simulate import FRAME_COLUMNS, Run, simulate
 
 _MAX_CASE_BYTES = 1 << 28
 _MORE_INPUTS = 1000  # limit of inputs after the last frame of a trace; each input takes memory
-_DATASETS = {"map", "inputs", "frames", "entities"}  # required of every case; some need more, see ``_check``
+_DATASETS = {"map", "inputs", "frames", "entities"}  # required of every case; some cases need more, see ``_check``
 
 
 class TraceError(UserError, ValueError):
@@ -24,10 +27,10 @@ class TraceError(UserError, ValueError):
 class ThemeResult:
     """Result of one theme of a trace file.
 
-    cases, exact: number of all cases, and of bit-exact ones.
-    frames: number of recorded frames.
+    cases, exact: number of all cases, and number of cases that the simulator reproduces bit for bit.
+    frames: number of recorded frames of all cases.
     first_divergence: description of the first difference, "" if there is none.
-    refused: one "case: reason" per case whose level cannot be read.
+    refused: a text "case: reason" for each case whose level cannot be read.
     """
 
     cases: int = 0

@@ -69,7 +69,7 @@ def usable_memory() -> tuple[int, int]:
 @contextmanager
 def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[ProcessPoolExecutor]:
     """Start worker processes; cancel pending work at the end of the block.  Raise ``error`` if a process dies."""
-    # Not "fork", which would copy locks of threads of the caller (Numba's, torch's) without the threads.
+    # Not "fork", which would copy locks that threads of Numba or torch have, without the threads that release them.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, begin_work)
     with _silent_where_cancelled():
@@ -139,7 +139,7 @@ def control_groups(
     folders = []
     for line in (kernel_text(proc) or "").splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers == "":  # version 2, which has a single hierarchy
+        if controllers == "":  # version 2 of control groups, which has a single hierarchy
             mount = root
         elif controller in controllers.split(","):
             mount = root / controllers
@@ -173,7 +173,7 @@ def _memory_limit(folder: Path) -> tuple[int | None, int]:
     used = kernel_text(folder / "memory.current") or kernel_text(folder / "memory.usage_in_bytes") or "0"
     # The kernel counts the file cache as used, although it frees the cache on demand.
     cached = re.search(r"^(?:total_)?inactive_file (\d+)$", kernel_text(folder / "memory.stat") or "", re.MULTILINE)
-    # Version 1 stores a huge number for "no limit"; the caller takes the minimum with physical memory.
+    # Version 1 of control groups stores a huge number for "no limit"; the caller limits it to the physical memory.
     return (None if limit == "max" else int(limit)), int(used) - (int(cached[1]) if cached else 0)
 
 

@@ -5,9 +5,9 @@
     attract     uint32 L | uint32 D | L map bytes | D demo bytes (30-byte header, then the inputs)
 
 Attract files are the demos of the game.  Numbers are little-endian.  The first number of a file is the version if it is
-at most 100, otherwise the map length.  An attract file differs from compact 0 by its demo header, which repeats D.  Bits
-of an input byte: 0 jump, 1 right, 2 left (overrides right), 3 self-destruct (not in compact files).  The byte at index k
-is the input of frame k + 1.
+at most 100, otherwise the map length.  An attract file differs from compact 0 by its demo header, which repeats D.
+Bits of an input byte: 0 jump, 1 right, 2 left (overrides right), 3 self-destruct (not in compact files).  The byte at
+index k is the input of frame k + 1.
 
 See ``nppsim.replays.inputs`` for files without level, ``nppsim.replays.replay_set`` for many replays in one file.
 Source: docs/physics.md, sections 9.1 to 9.3.
