@@ -1,4 +1,4 @@
-"""Search for files, bounded reading of untrusted JSON, TOML and zlib data, and conversion of the data to dataclasses."""
+"""Search for files, bounded reading of untrusted JSON, TOML and zlib data, and conversion of data to dataclasses."""
 
 import json
 import math
