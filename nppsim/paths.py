@@ -101,7 +101,7 @@ def prepare_level(world, level, stage, leniency, nodes, effects):
     openings = np.empty(NUM_NODES, np.uint8)
     for i in range(NODES_X):
         for j in range(NODES_Y):
-            openings[i * NODES_Y + j] = _openings(samples, i, j, -1.0, -1.0, -1.0, -1.0)
+            openings[i * NODES_Y + j] = _openings(samples, i, j, np.inf, np.inf, np.inf, np.inf)
     for node in range(NUM_NODES):
         nodes[node] = int(openings[node]) & FREE | FROM * _joined(openings, node)
     record = world.level[level]
@@ -196,14 +196,14 @@ def _mark_mine(nodes, x, y):
 
 @kernel
 def _openings(samples, i, j, x1, y1, x2, y2):
-    """Bits FREE, RIGHT and DOWN of a point, with a closed door from (x1, y1) to (x2, y2); x1 below 0 for no door."""
+    """Bits FREE, RIGHT and DOWN of a point, with a closed door from (x1, y1) to (x2, y2), px; infinite for no door."""
     found = 0
     half = PER_POINT // 2
     for a in range(max(PER_POINT * i - half, 0), min(PER_POINT * i + half, SAMPLES_X - 1) + 1):
         for b in range(max(PER_POINT * j - half, 0), min(PER_POINT * j + half, SAMPLES_Y - 1) + 1):
             if samples[a, b]:
                 continue
-            if x1 >= 0.0:
+            if x1 < np.inf:
                 px, py = float(SAMPLE * a), float(SAMPLE * b)
                 dx, dy = px - min(max(px, x1), x2), py - min(max(py, y1), y2)
                 if dx * dx + dy * dy < BODY * BODY:
