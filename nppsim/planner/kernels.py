@@ -52,12 +52,9 @@ def expand(
 ):  # fmt: skip
     """Simulate all six actions from each of the first ``count = len(last_action)`` states.
 
-    states, children: ``decision.State``, views of the states to expand and of their children.
-    bytes_from, bytes_to: the same states and children as bytes, one row each.
+    states, children: ``decision.State``; bytes_from, bytes_to: the same states and children as bytes, one row each.
     last_action, lasted: int64[count], the action that led to a state, and its duration in decisions so far.
-    mode: ROUTE or PATH.
-    target: float64[5], the state on the route that children should reach: x, y, vx, vy, and 1 if the exit switch is
-        collected.  Ignored in mode PATH.
+    mode: ROUTE or PATH.  target: float64[5], for ROUTE the state to reach: x, y, vx, vy, 1 if the switch is collected.
     random: float64[6 * count], uniform in [0, 1).
     visits: int32[NUM_REGIONS], number of visits per region; increased by 6 for a state whose children are all dead.
     out: Children; entry 6 i + a of each array is filled with the result of action a in state i.
