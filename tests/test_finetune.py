@@ -22,6 +22,27 @@ def test_it_trains_the_shipped_agent_further(tmp_path, monkeypatch):
     assert len(list(folder.rglob("agent.safetensors"))) == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "error: --train-dataset nowhere: does not exist"),
+        ([".", "--init-from", "nothing.safetensors"], "error: --init-from nothing.safetensors: is no file"),
+        ([".", "--init-from", "10.map"], "error: 10.map: damaged"),
+        ([".", "--architectures", "mlp_baseline"], "error: --init-from "),
+        ([".", "--no-such-flag"], "error: unknown flag --no-such-flag"),
+    ],
+)
+def test_bad_input_is_one_error_and_leaves_nothing(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    for length in (10, 11):
+        straight(length=length).save(tmp_path / f"{length}.map")
+    assert load_script("finetune").main([*arguments, "--output-dir", "out"]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(message)
+    assert printed.count("\n") == 1
+    assert not [*tmp_path.glob("out/*")]
+
+
 def test_it_needs_levels(capsys):
     with pytest.raises(SystemExit):
         load_script("finetune").main([])

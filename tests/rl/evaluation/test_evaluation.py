@@ -270,6 +270,10 @@ def test_compare_plays_a_second_agent_on_the_same_levels(script, untrained, monk
     ("arguments", "message"),
     [
         (["nothing.safetensors", "--levels", "levels"], "error: nothing.safetensors: no such checkpoint"),
+        (
+            ["a.safetensors", "--levels", "levels", "--compare", "b.safetensors"],
+            "error: b.safetensors: no such checkpoint",
+        ),
         (["a.safetensors", "--levels", "nowhere"], "error: nowhere does not exist"),
         (["levels/index.json", "--levels", "levels"], "error: levels/index.json: not a checkpoint"),
         (["a.safetensors", "--levels", "a.safetensors"], "error: a.safetensors"),
