@@ -66,8 +66,7 @@ def make_level_set(
     After an exception, including Ctrl-C, the set contains the levels made so far, and another call continues.
     Raises GenerateError for bad arguments, for an exhausted category, for workers that die, and for a folder with another
     seed or difficulty, excluded levels or, given ``verify``, unverified levels.  Raises FolderError while another process
-    generates levels in this folder, and ClusterError
-    if the cluster cannot be used.
+    generates levels in this folder, and ClusterError if the cluster cannot be used.
     """
     path = Path(path)
     for category in categories:
