@@ -1,6 +1,6 @@
 """Aims of lasers and shooters, for pictures: beams, shots, crosshairs and flying rockets.
 
-A shot lasts one frame and is no entity.  Its direction, length and age follow from the MOVER record of the shooter.
+A shot lasts one frame and is not an entity: its direction, length and age are computed from the shooter's MOVER record.
 Rules: docs/physics.md, sections 8.2 and 8.4.
 """
 
@@ -18,11 +18,11 @@ from nppsim.physics.shooters import (
     chaingun_direction,
 )
 
-# Kinds of aims.  The comments name the point (x, y) of each aim in ``write_aims``.
+# Kinds of aims.  The comments state which point (x, y) ``write_aims`` writes for each kind.
 NO_AIM = 0
 CROSSHAIR = 1  # moving crosshair of a gauss turret; the point is the crosshair
 LOCKED = 2  # fixed crosshair of a gauss turret; the point is the crosshair
-WARNING = 3  # a drone is about to shoot; the point is ahead of the drone, or its centre before the direction is fixed
+WARNING = 3  # a drone is about to shoot; the point is ahead of it, or its centre until the direction is fixed
 BEAM = 4  # a beam or shot that kills in this frame; the point is where the beam or shot ends
 TRACE = 5  # a shot in one of the previous frames; the point is where the shot ended
 ROCKET = 6  # a rocket in flight; the point is ahead of the rocket

@@ -16,8 +16,8 @@ from nppsim.physics.state import ITEM_ENTITY
 
 # One-way platforms (section 7.6).
 ONE_WAY_HALF_LENGTH = 12.0  # px
-ONE_WAY_DEPTH = 1.1  # px, greatest depth of a contact at the start of the frame
-ONE_WAY_SHARE = 0.51  # the ninja's centre may be this fraction of its radius past an end of the platform
+ONE_WAY_DEPTH = 1.1  # px; no contact if the ninja overlapped the platform by more than this at the start of the frame
+ONE_WAY_SHARE = 0.51  # maximum distance of the ninja's centre past an end of the platform, as a fraction of its radius
 ONE_WAY_SHARE_INWARDS = 0.90  # the same fraction while the ninja moves towards the middle of the platform
 
 # Half-sides of square bodies, px.
@@ -25,17 +25,17 @@ BLOCK_HALF = 9.0
 THWUMP_HALF = 9.0
 SHOVE_HALF = 12.0
 
-WALL_MARGIN = 0.1  # px; a body counts as a wall beside the ninja up to this distance beyond the square that pushes
-BLOCK_SHARE = 0.2  # fraction of the overlap with a bounce block that moves the ninja; the rest moves the block
-SAME_FACE = 0.01  # a triggered shove thwump pushes if the cosine of contact normal and face normal is at least this
-FLOOR_LIMIT = -0.0001  # contacts whose normal has at least this y count as ceilings (also walls), others as floors
+WALL_MARGIN = 0.1  # px on each side by which the square that counts as a wall exceeds the square that pushes the ninja
+BLOCK_SHARE = 0.2  # fraction of the overlap by which a bounce block moves the ninja; the block moves by the rest
+SAME_FACE = 0.01  # minimum cosine between contact normal and face normal for a triggered shove thwump to push
+FLOOR_LIMIT = -0.0001  # minimum y of the normal of a ceiling or wall; contacts below this are floors
 
 # A bounce block, thwump or shove thwump whose centre is farther than BLOCK_REACH + BLOCK_MARGIN px along an axis from
 # the ninja's centre cannot touch the ninja until one of the two has moved by BLOCK_MARGIN px.
 BLOCK_REACH = 24.0
 BLOCK_MARGIN = 12.0
 
-BEFORE_ALL = np.int64(-1)  # less than any ``gather_key``; Numba would compile ``next_mover`` twice for a literal
+BEFORE_ALL = np.int64(-1)  # below any ``gather_key``; not a literal, because Numba would compile ``next_mover`` twice
 
 
 @kernel
@@ -81,7 +81,7 @@ def next_mover(movers, first, end, x1, x2, y1, y2, after, limit):
     The candidates are movers ``first`` to ``end`` - 1 that are registered in cells x1..x2, y1..y2, with a ``gather_key``
     above ``after`` and an order below ``limit``.  The candidate with the smallest key is next.
     index, key: index of the next mover and its ``gather_key``; -1 and 0 if there is no candidate.
-    low, high: all candidates have indices low to high - 1, so the following call needs to search only this range.
+    low, high: all candidates have indices low to high - 1, so the next call needs to search only this range.
     """
     best, best_key, low, high = -1, 0, end, end
     for m in range(first, end):
@@ -204,7 +204,10 @@ def add_crush(ninja, nx, ny, depth):
 
 @inlined
 def count_contact(ninja, steepness, nx, ny):
-    """Count a contact with unit normal (nx, ny) as ceiling (or wall) or floor.  steepness: ny, scaled or not."""
+    """Count a contact with unit normal (nx, ny) as a floor, or as a ceiling (walls included).
+
+    steepness: y of the normal, not necessarily of unit length.
+    """
     if steepness >= FLOOR_LIMIT:
         ninja["ceiling_count"] += 1
         ninja["ceiling_sum_x"] += nx

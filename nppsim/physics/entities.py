@@ -49,7 +49,7 @@ PAD_RADIUS = 6.0  # launch pads
 
 REGULAR_DOOR_OPEN_FRAMES = 5  # frames that a regular door stays open after the last touch
 PAD_SPEED = 36.0 / 7.0  # px per frame; a launch pad gives the ninja two thirds of this speed, more if it points upwards
-PAD_BEHIND = -0.1  # px along the normal; a launch pad acts if its distance from the ninja's rim is at least this
+PAD_BEHIND = -0.1  # px; a launch pad acts if the ninja's rim overlaps its plane by at least this (negative: a gap)
 LETHAL_HALF_WIDTH = 7.0  # px, half the width of a thwump's lethal face
 LETHAL_REACH = 12.0  # px; a ninja whose centre is closer than this to the lethal face dies
 SHOVE_OVERLAP = 0.2  # px; a shove thwump triggers if the overlap along the touched face exceeds this
@@ -64,7 +64,7 @@ def _touches(ninja, x, y, radius):
 
 @inlined
 def _within_reach(ninja, item):
-    """Return True if the ninja may touch an entity, as a quick test.  item: its row of ``entity_items``."""
+    """Quick test: return False if the ninja cannot touch an entity.  item: the entity's row of ``entity_items``."""
     reach = item[ITEM_REACH]
     return abs(ninja["x"] - item[ITEM_X]) < reach and abs(ninja["y"] - item[ITEM_Y]) < reach
 
@@ -120,8 +120,8 @@ def think(ninja, entities, world, level):
 def interact(ninja, entities, movers, world, level):
     """Apply the effects of the entities that the ninja touches, in the order of section 4.2.
 
-    Returns x of the normal of the first body that is a wall beside the ninja, 0.0 without such a body.  An exit that
-    opens during this pass can be touched from the next frame on.
+    Returns the normal's x of the first body that is a wall beside the ninja, or 0.0 if there is none.  If this pass opens
+    an exit, the exit can be touched from the next frame on.
     """
     x, y = ninja["x"], ninja["y"]
     cell_x, cell_y = clamped_cell(x, CELLS_X), clamped_cell(y, CELLS_Y)
@@ -165,7 +165,7 @@ def interact(ninja, entities, movers, world, level):
 
 @kernel
 def _touch(ninja, entities, movers, world, base, k):
-    """Apply the effects of an entity that stays in its cell; return x of its normal if it is a wall, else 0.0."""
+    """Apply the effects of an entity that stays in its cell; return its normal's x if it is a wall, else 0.0."""
     entity = entities[k]
     if entity["active"] == 0:
         return 0.0
@@ -229,7 +229,7 @@ def _launch(ninja, x, y, nx, ny):
 
 @kernel
 def _touch_mover(ninja, mover, movers, world, base):
-    """Apply the effects of an exit or a moving entity; return x of its normal if it is a wall, else 0.0."""
+    """Apply the effects of an exit or a moving entity; return its normal's x if it is a wall, else 0.0."""
     kind = mover["type"]
     x, y = mover["x"], mover["y"]
     if kind == kinds.EXIT:
@@ -274,7 +274,7 @@ def _touch_mover(ninja, mover, movers, world, base):
 
 @kernel
 def _touch_thwump(ninja, thwump):
-    """Kill a ninja at the lethal face of a thwump; return x of the touched face's normal, or 0.0 (section 7.10)."""
+    """Kill a ninja at the lethal face of a thwump; return the touched face's normal x, or 0.0 (section 7.10)."""
     x, y = thwump["x"], thwump["y"]
     inside, nx, _ny, _depth, _other = point_in_square(
         ninja["x"], ninja["y"], x, y, THWUMP_HALF + WALL_MARGIN + s.RADIUS
@@ -296,7 +296,7 @@ def _touch_thwump(ninja, thwump):
 
 @kernel
 def _touch_shove(ninja, thwump):
-    """Trigger a shove thwump, or kill a ninja at its core; return x of the touched face's normal, or 0.0."""
+    """Trigger a shove thwump, or kill a ninja at its core; return the touched face's normal x, or 0.0."""
     inside, nx, ny, _depth, other = point_in_square(
         ninja["x"], ninja["y"], thwump["x"], thwump["y"], SHOVE_HALF + WALL_MARGIN + s.RADIUS
     )

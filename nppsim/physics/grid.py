@@ -41,7 +41,7 @@ def sign_of(direction):
 
 @kernel
 def _doors_block(cx, cy, horizontal, entities, world, level):
-    """Return True if the ``blocking`` counts of the doors on one edge of cell (cx, cy) do not add up to 0.
+    """Return True if doors block one edge of cell (cx, cy): their ``blocking`` counts do not add up to 0.
 
     horizontal: 0 for the right edge, 1 for the lower edge.
     """
@@ -76,7 +76,7 @@ def step_free(axis, k, low, high, sign, entities, world, level):
 
 @kernel
 def steps_free(axis, k, end, low, high, sign, entities, world, level):
-    """Return True if all steps from half-cell column (or row) k to ``end`` are free, or if ``end`` is not ahead."""
+    """Return True if all steps from half-cell column (or row) k to ``end`` are free, or if there are none."""
     while (end - k) * sign > 0:
         if not step_free(axis, k, low, high, sign, entities, world, level):
             return False

@@ -28,7 +28,7 @@ FAST_SURFACE_SPEED = 1.0  # px per frame, surface lasers with the rule FAST_LASE
 CORNER_SPEED = 0.005524805665672641  # rad per frame around a vertex, surface lasers
 SURFACE_REACH = 12.0  # px, half-side of the square whose cells are searched for surfaces
 SURFACE_DISTANCE = 7.0  # px; a turret closer than this to a surface is a surface laser
-HALF_STEP = 0.0052359875  # rad; a spinner aimed at the ninja within this angle hits
+HALF_STEP = 0.0052359875  # rad; maximum angle between the beam and the ninja's centre at which a spinner hits
 
 SPINNER, SURFACE = range(2)
 
@@ -37,10 +37,10 @@ SPINNER, SURFACE = range(2)
 def place_lasers(world, entities):
     """Decide which lasers of the bank are spinners, and place the others on their surface.
 
-    entities: ENTITY_DTYPE[at least the entities of the largest level], work space of the array type in ``think_laser``.
+    entities: ENTITY_DTYPE[n], work space for the largest level, of the array type that ``think_laser`` gets.
     """
     for index in range(len(world.level)):
-        level = np.int32(index)  # as ``ninja["level"]``, so that kernels are compiled only once
+        level = np.int32(index)  # type of ``ninja["level"]``, so that kernels are compiled only once
         record = world.level[index]
         for k in range(record["entity_end"] - record["entity_first"]):
             entities[k]["closed"] = world.entity[record["entity_first"] + k]["closed"]
@@ -119,7 +119,7 @@ def _nearest_segment(x, y, entities, world, level):
 
 @kernel
 def _stand_on(laser, k, x, y, world):
-    """Place the emitter above the point (x, y) of segment k, on its open side; at a door, on its present side."""
+    """Place the emitter above point (x, y) of segment k: on the open side of a tile, on the same side of a door."""
     nx, ny = surface_normal(x, y, world.segments[k], laser["x"], laser["y"])
     laser["x"], laser["y"] = x + EMITTER_RADIUS * nx, y + EMITTER_RADIUS * ny
     laser["vx"], laser["vy"] = nx, ny
@@ -128,7 +128,7 @@ def _stand_on(laser, k, x, y, world):
 
 @merged
 def _creep(laser, entities, world, level):
-    """Move along the surface, or turn at a vertex; then continue on the nearest surface or at its end point."""
+    """Move along the surface, or turn at a vertex; then attach to the nearest surface or to its end point."""
     nx, ny = laser["vx"], laser["vy"]
     if laser["flag"]:
         vertex_x, vertex_y = laser["x"] - EMITTER_RADIUS * nx, laser["y"] - EMITTER_RADIUS * ny

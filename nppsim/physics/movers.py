@@ -36,13 +36,13 @@ from nppsim.physics.state import (
 
 # Drones (section 7.7) and chaser drones (section 8.1).
 ZAP_RADIUS = 7.5  # px; also of chaser drones
-ZAP_STEP = 24.0  # px between the grid points at which the drone may turn
+ZAP_STEP = 24.0  # px between the grid points at which a drone other than a mini drone may turn
 ZAP_SPEED = 8.0 / 7.0  # px per frame
 MINI_RADIUS = 4.0  # px
-MINI_STEP = 12.0  # px, as ZAP_STEP
+MINI_STEP = 12.0  # px between the grid points at which a mini drone may turn
 MINI_SPEED = 1.3  # px per frame
 CHASE_SPEED = 16.0 / 7.0  # px per frame
-CHASE_LATERAL = 12.0  # px, greatest distance of the ninja from the line along which the drone looks
+CHASE_LATERAL = 12.0  # px, maximum distance of a visible ninja from the line along which a chaser looks
 # For each mode: the turns that a drone tries, in order, as numbers to add to its direction.
 TURNS = np.array([[1, 0, 3, 2], [3, 0, 1, 2], [0, 1, 3, 2], [0, 3, 1, 2]], np.int64)
 
@@ -58,9 +58,9 @@ BLOCK_SPRING = 0.02222222222222222  # acceleration in px per frame^2 for each px
 # Thwumps (section 7.10).
 THWUMP_CHARGE = 20.0 / 7.0  # px per frame
 THWUMP_RETREAT = 8.0 / 7.0  # px per frame
-THWUMP_REACH = 11.0  # px, half-side of the square that walls stop
+THWUMP_REACH = 11.0  # px, half-side of the square that collides with walls
 THWUMP_SIGHT = 38.0  # px; a thwump sees a ninja whose distance from its line of motion is less than this
-THWUMP_FAR = 100  # half-cells that a thwump looks ahead, more than the stage is wide
+THWUMP_FAR = 100  # maximum number of half-cells that a thwump looks ahead; more than the stage is wide
 
 # Boost pads (section 7.11).
 BOOST_RADIUS = 6.0  # px
@@ -71,19 +71,19 @@ BALL_RADIUS = 5.0  # px, radius of the circle that kills
 BALL_BODY = 8.0  # px, radius of the circle that collides with surfaces and other balls
 BALL_SWEEP = 4.0  # px, radius of the circle that is swept along the move
 BALL_FREE_STEP = 12.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells at the start have no segments
-BALL_PUSHES = 16  # greatest number of pushes out of surfaces per frame
+BALL_PUSHES = 16  # maximum number of pushes out of surfaces per frame
 BALL_LEAST_PUSH = 1e-7  # px; a smaller depth does not count as overlap
 BALL_ACCELERATION = 0.04  # px per frame^2
 BALL_SPEED = 0.85  # px per frame; the part of the speed above this is the excess
 BALL_EXCESS = 0.9  # factor on the excess per frame
 BALL_LEAST_EXCESS = 0.01  # px per frame; an excess up to this becomes 0
-BALL_DRAG = 0.95  # factor on the velocity per frame while the ninja is no valid target
-BALL_BOUNCE_SPEED = 1.35  # px per frame; a faster ball bounces off a surface, a slower one only stops there
+BALL_DRAG = 0.95  # factor on the velocity per frame while the ninja is not a valid target
+BALL_BOUNCE_SPEED = 1.35  # px per frame; a faster ball bounces off a surface, a slower one slides along it
 BALL_PARTING = 4.0  # px per frame that each of two overlapping balls gains away from the other
 MOVED, HALTED, STUCK = range(3)  # results of ``_move_ball``: moved, stopped for this frame, stuck permanently
 
 # Shove thwumps (section 7.13).
-SHOVE_CORE = 8.0  # px, half-width of the part that walls stop, and radius of the circle that kills
+SHOVE_CORE = 8.0  # px, half-width of the part that collides with walls, and radius of the circle that kills
 SHOVE_LAUNCH = 4.0  # px per frame
 SHOVE_RETURN = 1.0  # px per frame; also the distance from home, in px, below which the thwump is back
 
@@ -249,7 +249,7 @@ def _move_drone(ninja, mover, entities, world, level):
 
 @kernel
 def _leave(drone, direction, rest):
-    """Send a drone from a point of its grid towards the next one; move it by ``rest`` px in this frame."""
+    """Send a drone from a point of its grid towards the next point; move it by ``rest`` px in this frame."""
     step = MINI_STEP if drone["type"] == kinds.MINI_DRONE else ZAP_STEP
     ux, uy = _step_x(direction), _step_y(direction)
     x, y = drone["x"], drone["y"]
@@ -488,7 +488,7 @@ def _move_ball(x, y, vx, vy, entities, world, level):
 
 @merged
 def _part_balls(m, movers, world, level):
-    """Push ball m and each ball after it in ``movers`` that overlaps it apart."""
+    """Push apart ball m and each later ball in ``movers`` that overlaps it."""
     record = world.level[level]
     count = record["mover_end"] - record["mover_first"]
     number = 0
@@ -533,7 +533,7 @@ def _think_shove(ninja, mover, home, entities, world, level):
 
 @kernel
 def _travel(ninja, mover, speed, entities, world, level):
-    """Move along the triggered face's normal, or against it if the speed is negative; if blocked, begin to return."""
+    """Move along the triggered face's normal (backwards for a negative speed); if blocked, begin to return."""
     axis = 0 if mover["push_y"] == 0 else 1
     push = np.int64(mover["push_y"] if axis else mover["push_x"])
     sign = push if speed > 0.0 else -push

@@ -28,19 +28,19 @@ from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 SUBSTEPS = 4  # rounds of contacts per frame
 NO_CELLS = (0.0, 0.0, 0.0, 0.0)  # placeholder for a result of ``cells_around``, before the first query
 SWEEP_RADIUS = 5.0  # px, radius of the circle that is swept along the move
-MAX_PUSHES = 32  # greatest number of pushes out of surfaces per substep
+MAX_PUSHES = 32  # maximum number of pushes out of surfaces per substep
 LEAST_PUSH = 1e-7  # px; a smaller depth does not count as overlap
 CLEARLY_LESS = 1e-8  # px; below LEAST_PUSH by more than any rounding error
-SAME_X = 1e-7  # px; a surface point whose x differs by at most this is straight above or below the centre
+SAME_X = 1e-7  # px; maximum difference in x of a surface point that counts as straight above or below the centre
 FREE_STEP = 14.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells at the end have no segments
 SMALL_STEP = 3.0  # px along an axis; a shorter sweep to a settled position (see ``collide``) hits nothing
-WALL_REACH = 10.1  # px; the centre of a ninja at a wall is at most this far from it
-LEVEL_WITH = 1e-5  # px; the nearest point of a wall is less than this above or below the centre
+WALL_REACH = 10.1  # px; maximum distance of a wall beside the ninja from the ninja's centre
+LEVEL_WITH = 1e-5  # px; the nearest point of such a wall is less than this above or below the centre
 CRUSH_RATIO = 0.05  # the ninja dies if |sum of pushes| / (sum of their lengths) is below this
-STILL = 0.1  # px per frame along the floor; a ninja that is slower and does not run stands
+STILL = 0.1  # px per frame along the floor; a slower ninja that does not run is STANDING
 
 
-# At horizontal surfaces, x is 0.  Then neither the square root nor the quotient is computed: both would be exact.
+# x is 0 at horizontal surfaces.  Without square root and division, the following functions then give the same result.
 @inlined
 def length_of(x, y):
     """Return sqrt(x^2 + y^2).  The vector is 0, or long enough that its square does not underflow to 0."""
@@ -189,8 +189,7 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
     """Push the ninja out of the surfaces that it overlaps, nearest first.
 
     found: result of ``nearest_surface`` at (x, y).
-    Returns (x, y, vx, vy, number of pushes, settled, searched, no_wall); the last three are
-    explained in ``collide``.
+    Returns (x, y, vx, vy, number of pushes, settled, searched, no_wall); ``collide`` explains the last three.
     """
     settled, searched, no_wall, pushes = False, NO_CELLS, False, 0
     for _ in range(MAX_PUSHES):
@@ -305,7 +304,7 @@ def _impact(ninja, nx, ny):
 
 @kernel
 def _advance(buffer, last):
-    """Return the next value of a counter of frames, which counts up to ``last`` + 1 and then becomes -1, inactive."""
+    """Return the next value of a counter of frames, which counts up to ``last`` + 1 and then becomes -1 (inactive)."""
     return buffer + 1 if 0 <= buffer <= last else -1
 
 

@@ -9,18 +9,16 @@ from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.segments import impact_segment
 
 RAY_LENGTH = 2000.0  # px, longer than the stage's diagonal
-ANY_DOOR, CLOSED_DOORS = (
-    np.True_,
-    np.False_,
-)  # values of ``any_door``; Numba would compile ``ray_length`` for each literal
-DOOR_OVERHANG = 2.0 * TILE  # px along a ray; more than a door can be outside of the cell that lists it
+# Values of ``any_door``; not literals, because Numba would compile ``ray_length`` for each literal.
+ANY_DOOR, CLOSED_DOORS = np.True_, np.False_
+DOOR_OVERHANG = 2.0 * TILE  # px along a ray; more than any door extends beyond the cell that lists it
 
 
 @kernel
 def ray_length(x, y, ux, uy, limit, any_door, entities, world, level):
     """Length in px, at most ``limit``, of a ray with unit direction (ux, uy) that starts at (x, y).
 
-    In the first cell on its path whose list has segments that the ray hits, the nearest of these segments ends the ray.
+    The ray ends in the first cell on its path that lists a segment in its way, at the nearest such segment.
     any_door: open doors stop the ray too.
     """
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]

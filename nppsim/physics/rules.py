@@ -41,7 +41,7 @@ DEFAULT_RULES = Rules()
 
 
 def variants(types: Collection[int]) -> dict[str, Rules]:
-    """Return the variants that can matter on a level with these entity types, by the name of the changed rule."""
+    """Return the variants that can matter on a level with these entity types: name of the changed rule -> Rules."""
     present = set(types)
     shooters = bool(present & {*kinds.TURRETS, *kinds.SHOOTING_DRONES})
     matters = {

@@ -95,10 +95,10 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
 
     segments: SEGMENT_DTYPE[S] of the bank.
     cell_start: int32[1101] of the level, relative to ``first``, the index of the level's first segment.
-    radius: px; the cells that the square (px, py) +- radius meets are searched.  Farther segments in them count too.
+    radius: px; all segments in the cells that the square (px, py) +- radius meets are searched, at any distance.
     result: 1 if (px, py) is in front of the segment, -1 behind it, 0 if there is no segment.
     side: see ``closest_point``.
-    best: squared distance in px^2, less FRONT_BONUS for a front face.  In a tie the earlier segment wins.
+    best: squared distance in px^2, minus FRONT_BONUS for a front face.  In a tie the earlier segment wins.
     others: lower bound of the same quantity for all other segments that were searched.
     beside: lower bound of the distance in px along x to all segments within BAND above or below the point.
     k: index of the segment, -1 if there is none.
@@ -142,10 +142,10 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     return result, x, y, side, best, others, beside
 
 
-# The result of one ``nearest_surface`` makes most other queries of a frame superfluous; these functions check when.
+# One result of ``nearest_surface`` makes most other queries of a frame superfluous; the next functions decide when.
 @inlined
 def cells_around(x, y, radius):
-    """Cells that a query searches, px: left edges of the first and last column, top edges of the first and last row."""
+    """Cells that a query searches: left edges of the first and last column, top edges of the first and last row, px."""
     return (
         SIDE * clamped_cell(x - radius, CELLS_X),
         SIDE * clamped_cell(x + radius, CELLS_X),
@@ -165,7 +165,7 @@ def searches(x, y, radius, cells):
 
 @inlined
 def settles(radius, depth, result, side, best, others):
-    """Return True if after a push by ``depth`` px, no surface is closer than ``radius``.
+    """Return True if no surface is closer than ``radius`` after a push by ``depth`` px.
 
     depth: push away from the surface that a query found; below 0 for no push.
     The other arguments are results of that query.  A query after the push, in the same cells, would find the same front
@@ -193,9 +193,9 @@ def move_is_free(wx, wy, query_radius, radius, best, others):
 
 @kernel
 def impact_point(x, y, wx, wy, ax, ay, radius):
-    """Time of impact of a point that moves by (wx, wy) with a circle around (ax, ay), as a fraction of the move.
+    """Fraction of the move (wx, wy) at which a point at (x, y) hits a circle around (ax, ay).
 
-    0 if the point starts in the circle, 1 if there is no impact.  The value may exceed 1.
+    0 if the point starts in the circle, 1 if there is no impact, above 1 for an impact beyond the end of the move.
     """
     ex, ey = x - ax, y - ay
     b = ex * wx + ey * wy
@@ -212,7 +212,7 @@ def impact_point(x, y, wx, wy, ax, ay, radius):
 
 @kernel
 def _impact_line(x, y, wx, wy, ax, ay, shape, radius):
-    """Time of impact of a moving circle with the interior of a line segment, as in ``impact_point``."""
+    """Fraction of the move at which a circle hits the interior of a line segment, as in ``impact_point``."""
     nx, ny, length = SHAPES[shape, UNIT_X], SHAPES[shape, UNIT_Y], SHAPES[shape, LENGTH]
     q = (x - ax) * ny - (y - ay) * nx
     s = (x - ax) * nx + (y - ay) * ny
@@ -229,7 +229,7 @@ def _impact_line(x, y, wx, wy, ax, ay, shape, radius):
 
 @kernel
 def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
-    """Time of impact of a moving circle with the interior of an arc, as in ``impact_point``."""
+    """Fraction of the move at which a circle hits the interior of an arc, as in ``impact_point``."""
     hor, ver = SHAPES[shape, DX], SHAPES[shape, DY]
     ex, ey = x - ax, y - ay
     vv = wx * wx + wy * wy
@@ -254,7 +254,7 @@ def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
 
 @kernel
 def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
-    """Time of impact of a circle that moves by (wx, wy) with a segment, its end points included."""
+    """Fraction of the move (wx, wy) at which a circle hits a segment, end points included; see ``impact_point``."""
     ax, ay = float(ax), float(ay)
     dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
     kind = SHAPES[shape, KIND]

@@ -3,7 +3,7 @@
 The reference simulator has none of these.  The rules are those of N v2.0, an earlier version of the game at the same 60
 frames per second.  They are likely but not proven for N++ (grade B).
 
-A shooter sees the ninja at its position at the end of the previous frame.  A shot is a line from the emitter to the first
+A shooter sees the ninja where it was at the end of the previous frame.  A shot is a line from the emitter to the first
 wall or closed door.  It kills if it passes closer than RADIUS to the ninja's centre.
 
 Fields of a MOVER record: ``state`` is one of WATCHING ... POSTFIRE, and ``timer`` counts frames in that state.
@@ -28,7 +28,7 @@ from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import RADIUS, UNREGISTERED
 
 WATCHING, TARGETING, PREFIRE, FIRING, POSTFIRE = range(5)
-LEAD = 1.5  # rockets and gauss turrets aim at the position of the ninja after this many frames of its motion
+LEAD = 1.5  # frames; rockets and gauss turrets aim at the ninja's position after this time at constant velocity
 
 # Rocket turrets.
 ROCKET_PREFIRE = 15  # frames from sight to launch
@@ -53,7 +53,7 @@ GAUSS_TARGETING = 180  # half frames of good aim before the crosshair is fixed
 GAUSS_PREFIRE = 15  # frames from the fixing of the crosshair to the shot
 GAUSS_POSTFIRE = 15  # frames after the shot
 # Zones of the distance in px from the crosshair to the point aimed at.  The zone is the first whose entry of
-# GAUSS_DISTANCES is below the distance.  GAUSS_CREDIT: half frames of good aim that count per frame in the zone.
+# GAUSS_DISTANCES is below the distance.  GAUSS_CREDIT: half frames of good aim credited per frame in the zone.
 # GAUSS_GAIN: fraction of the distance that the crosshair moves per frame.
 GAUSS_DISTANCES = np.array([96.0, 42.0, 24.0, -1.0])
 GAUSS_CREDIT = np.array([0, 1, 3, 7])

@@ -10,12 +10,12 @@ import numpy as np
 RADIUS = 10.0  # px
 GRAVITY_FALL = 0.06666666666666665  # px per frame^2, unless a jump is held
 GRAVITY_JUMP = 0.01111111111111111  # px per frame^2, while a jump is held
-ACCELERATION_GROUND = 0.06666666666666665  # px per frame^2 of the left and right keys on a floor
-ACCELERATION_AIR = 0.04444444444444444  # px per frame^2 of the left and right keys in the air
+ACCELERATION_GROUND = 0.06666666666666665  # px per frame^2 while the left or right key is held on a floor
+ACCELERATION_AIR = 0.04444444444444444  # px per frame^2 while the left or right key is held in the air
 MAX_SPEED = 3.333333333333333  # px per frame; the keys never raise the horizontal speed to this or more
-MAX_JUMP_HOLD = 45  # frames after the press of the jump key in which holding it has an effect
-IMPACT_SPEED = 6.0  # px per frame into a wall above which the ninja dies
-IMPACT_EASE = 4.0 / 3.0  # px per frame, times |y| of the surface's normal: reduction of the limit
+MAX_JUMP_HOLD = 45  # maximum number of frames after the press in which holding the jump key has an effect
+IMPACT_SPEED = 6.0  # px per frame; maximum speed into a wall that the ninja survives
+IMPACT_EASE = 4.0 / 3.0  # px per frame; other surfaces lower this maximum by IMPACT_EASE * |y of the normal|
 
 # Factors on the velocity per frame.
 DRAG = 0.9933221725495059  # 0.99^(2/3)
@@ -70,17 +70,17 @@ ENTITY_DTYPE = np.dtype(
         ("state", "i1"),  # mines: 0 armed, 1 dormant, 2 arming
         ("closed", "u1"),  # doors
         ("clock", "u1"),  # regular doors: frames since the last touch; exits: 1 when open; boost pads: 1 while touched
-        ("blocking", "i4"),  # doors: added to their edges of the half-cell grid; an edge is blocked if the sum is not 0
+        ("blocking", "i4"),  # doors: count added to the door's edges of the half-cell grid; a sum other than 0 blocks
     ],
     align=True,
 )
 
 # Columns of ``entity_items``, the entities that stay in their cell: index in the level's list of entities, position in px,
-# and the distance in px from the ninja's centre along an axis from which on the entity has no effect.
+# and reach in px: the entity has no effect on a ninja whose centre is at least this far away along x or y.
 ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = range(4)
 
-# Flags in ``near`` of a level: the 3 x 3 block of cells around a cell contains segments, entities that
-# stay in their cell, or one-ways.
+# Flags of a cell in ``world.near``: the 3 x 3 cells around the cell contain segments, entities that stay in their cell,
+# or one-ways.
 NEAR_SEGMENTS, NEAR_ITEMS, NEAR_ONE_WAYS = 1, 2, 4
 
 # The ninja's position at the end of a frame.  Evil ninjas follow these positions.  On levels with evil ninjas, the
