@@ -75,7 +75,7 @@ def _plugin_commands() -> dict[str, EntryPoint]:
 
 
 def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
-    """Return the function of a command.  Raises CommandError in a checkout, where the scripts are not in a package."""
+    """Import the function of a command.  Raises CommandError in a checkout, where the scripts are not in a package."""
     try:
         return entry.load()
     except ModuleNotFoundError as error:

@@ -25,13 +25,13 @@ _COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTIL
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
 _MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # number of newest folders to keep; age from which others are removed
 _IN_USE = ".in-use"  # lock file of the processes that use a folder
-_NOTE = "kernels-of-"  # prefix of files that store ``kernel_digest``, named by the digest of all sources
+_NOTE = "kernels-of-"  # file name, up to the digest of all sources, of a file that caches ``kernel_digest``
 _lock_files: list[int] = []
 _REMEDY = "set NUMBA_CACHE_DIR to a writable folder"
 
 
 def compiled_sources() -> dict[Path, str]:
-    """Return path and text of the files that compiled code or its arrays can depend on."""
+    """Return path and text of the files with compiled functions, and of all files that they import, also indirectly."""
     sources = _sources()
     needed, pending = set(), [path for path, text in sources.items() if _COMPILED.search(text)]
     while pending:
@@ -50,7 +50,7 @@ def source_digest() -> str:
 def kernel_sources() -> dict[Path, str]:
     """Return path and text of the files that define a name which compiled functions use, directly or indirectly.
 
-    These are fewer files than ``compiled_sources``, which includes names that only plain Python uses, such as exceptions.
+    These are fewer files than ``compiled_sources``, which follows all imports, also of names that kernels do not use.
     """
     sources = _sources()
     modules: dict[Path, _Module] = {}
@@ -105,7 +105,10 @@ def _imports(text: str) -> set[Path]:
 
 
 def _imported(node: ast.ImportFrom, alias: ast.alias) -> list[tuple[Path, str]]:
-    """List the (file, name) that an imported name may refer to: a name in a module, or a module (some may not exist)."""
+    """List the (file, name) pairs that an imported name may mean: a name in a module, or a module with name ``*``.
+
+    Some of these files may not exist.
+    """
     if not node.module or node.module.split(".")[0] != _PACKAGE.name:
         return []
     base = _PACKAGE.joinpath(*node.module.split(".")[1:])
@@ -159,7 +162,7 @@ class CacheFolderError(UserError, ImportError):
 
 
 def use_own_cache() -> Path:
-    """Set Numba's cache to the folder of these sources and return it; CacheFolderError if it is not writable."""
+    """Make Numba use the cache folder of these sources; return it.  Raises CacheFolderError if it is not writable."""
     note = _base() / f"{_NOTE}{_digest(_sources())}"
     known = _noted(note)
     digest = known or kernel_digest()
@@ -193,7 +196,7 @@ def _noted(note: Path) -> str | None:
 
 
 def _lock(folder: Path) -> None:
-    """Mark the folder as in use until this process ends, also by a crash."""
+    """Mark the folder as in use until this process ends or crashes."""
     if sys.platform != "win32":
         import fcntl  # not on Windows
 
@@ -220,11 +223,11 @@ def _in_use(folder: Path) -> bool:
 
 
 def remove_old(base: Path, now: float | None = None) -> list[Path]:
-    """Remove and return folders of other versions that are neither among the newest, nor used this week, nor in use."""
+    """Remove the folders of other versions that are old, not in use and not used this week; return their paths."""
     now = time.time() if now is None else now
     links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
     linked = {link.resolve() for link in links}
-    mine = [path for path in base.glob("numba-*") if (path / _IN_USE).is_file()]  # other programs have no such file
+    mine = [path for path in base.glob("numba-*") if (path / _IN_USE).is_file()]  # not a folder of another program
     folders = [path for path in mine if not path.is_symlink() and path not in linked]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     old = [path for path in folders[_MAX_FOLDERS:] if now - path.stat().st_mtime > _MAX_AGE_S and not _in_use(path)]

@@ -4,8 +4,8 @@ kernel: the default.  Numba's reference counts are off, because Numba would coun
     that it does not inline.  Without them, physics alone is two to six times as fast.
 allocating: for functions that create or return arrays.  Numba compiles these only with reference counts.
 inlined: LLVM inlines the function.  Numba compiles it alone first, with all functions that it calls, then within its caller.
-merged: Numba copies the function's source into its caller and compiles it only there.  It is for large functions with one
-    caller, which together took a third of all compilation time before.
+merged: Numba copies the function's source into its caller and compiles it only there.  This suits large functions with
+    one caller: compiling them separately took a third of all compilation time.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[1]  # the checkout, or site-packages
 
 
 class RelativeCacheLocator(UserProvidedCacheLocator):
-    """Store compiled kernels by their path relative to the packages' root, so that copies of one version share them.
+    """Locate compiled kernels by source paths relative to the root, so that copies of one version share them.
 
     Numba's own locator hashes the absolute path, so a second checkout of the same sources would compile everything again.
     It also checks text and line numbers, so a changed comment would have the same effect.
@@ -33,7 +33,7 @@ class RelativeCacheLocator(UserProvidedCacheLocator):
         return "" if self._in_package() else super().get_disambiguator()
 
     def _in_package(self) -> bool:
-        """Return True if the folder's digest covers the file, so that Numba need not check its text and line numbers."""
+        """Return True if the digest in the cache folder's name covers the file, so that Numba need not check it."""
         return Path(self._py_file).absolute().is_relative_to(Path(__file__).parent)
 
     @classmethod
@@ -61,6 +61,6 @@ inlined = _compiled(_nrt=False, forceinline=True)
 merged = _compiled(_nrt=False, inline="always")
 allocating = _compiled(_nrt=True)  # explicit, because a callee inherits the setting of its caller
 
-# Numba's annotations lack that callers omit an intrinsic's typing context, and that settings are attributes.
+# Numba's annotations are wrong: callers of an intrinsic do not pass its typing context, and settings are attributes.
 intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
 numba_config: Any = numba.config

@@ -36,7 +36,7 @@ PHASES = (
 NUM_PHASES = len(PHASES)
 PHASE = slots(PHASES)  # number of each phase by name
 
-_CLOCK_MONOTONIC = 1  # number of the clock in the operating system
+_CLOCK_MONOTONIC = 1  # id of this clock on Linux
 _NS_PER_S = 1_000_000_000
 
 

@@ -6,7 +6,7 @@ An input byte has one bit per key.  If left and right are both pressed, left cou
 import numpy as np
 
 FRAMES_PER_SECOND = 60  # of the physics
-FRAME_SKIP = 4  # frames per action; no input buffer of the game is shorter
+FRAME_SKIP = 4  # frames per action; the game's jump, floor and wall buffers last as long
 JUMP = 1  # bits of an input byte
 RIGHT = 2
 LEFT = 4

@@ -22,9 +22,9 @@ from nppsim.physics.lasers import place_lasers
 from nppsim.physics.rules import DEFAULT_RULES, Rules
 from nppsim.physics.state import ENTITY_DTYPE, allocate
 
-TIME_LIMIT_BASE = 300  # frames of an episode on a level whose path has length 0
+TIME_LIMIT_BASE = 300  # frames, time limit of a level whose path has length 0
 TIME_LIMIT_PER_PX = 2.0  # additional frames per px of path; a straight run at top speed takes 0.3
-MAX_TIME_LIMIT = 6000  # frames, for any length of path
+MAX_TIME_LIMIT = 6000  # frames, maximum time limit of a level
 
 # One level.  ``*_first`` and ``*_end`` are its first row, and the row after its last, in arrays that all levels share.
 LEVEL_DTYPE = np.dtype(
@@ -41,7 +41,7 @@ LEVEL_DTYPE = np.dtype(
         ("mover_first", "i8"), ("mover_end", "i8"),  # exits and moving entities
         ("first_moving", "i8"),  # number of exits, which come first among the movers
         ("moves", "u1"),  # 1 if there are movers other than exits, or boost pads
-        ("grid", "i8"),  # row of the half-cell grid, if any entity needs it
+        ("grid", "i8"),  # row in ``World.grid``, if any entity needs the half-cell grid
         ("registrations", "i4"),  # number of entities registered in cells at the start
         ("ball_count", "i4"),  # number of death balls that the file states
         ("toggle_mines", "u1"),  # 1 if there are toggle mines
@@ -51,15 +51,16 @@ LEVEL_DTYPE = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-# The constant part of one entity.  The last three fields are initial values of the changing part (ENTITY_DTYPE).
+# One entity as placed in the level.  ``active``, ``state`` and ``closed`` are the initial values of these fields in
+# ENTITY_DTYPE, which contains what changes during an episode.
 PLACED_DTYPE = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # px; for doors with a switch, the position of the switch
         ("x1", "f8"), ("y1", "f8"), ("x2", "f8"), ("y2", "f8"),  # segment of a door; normal (x1, y1) of pads and one-ways
-        ("order", "i4"),  # place in the level file, which is the order of registration in cells
+        ("order", "i4"),  # position in the level file; entities are registered in cells in this order
         ("type", "i2"),
-        ("partner", "i2"),  # switch of an exit, exit of a switch, relative to the level's first entity; else -1
-        ("mover", "i2"),  # relative to the level's first mover; else -1
+        ("partner", "i2"),  # index of an exit's switch or a switch's exit, from the level's first entity on; else -1
+        ("mover", "i2"),  # index from the level's first mover on; else -1
         ("edge", "i2"),  # doors: code of the edges that they block, see ``half_cell_grid``; else -1
         ("active", "u1"), ("state", "u1"), ("closed", "u1"),
     ],
@@ -99,10 +100,10 @@ class LevelPaths(NamedTuple):
 class LevelBank:
     """Compiled levels.
 
-    levels: at least one; the index of a level is its place in this sequence.
-    completions: create the entities that the reference simulator leaves out (``kinds.COMPLETIONS``) too.
+    levels: at least one; the index of a level is its position in this sequence.
+    completions: also create the entities that the reference simulator leaves out (``kinds.COMPLETIONS``).
     known: geometry of levels that were compiled before with the same ``completions``.
-    rules: variants of the rules that the known recordings leave undecided.
+    rules: variants of the rules that no recording of the game has decided.
 
     Attributes:
     compiled: LevelGeometry of each level.
@@ -159,7 +160,7 @@ class LevelBank:
 
     @functools.cached_property
     def level_ids(self) -> np.ndarray:
-        """int64[L]: hash of each level's content, the first number of ``graph_state``; the same in every process."""
+        """int64[L]: hash of each level's content, equal in all processes; it is the first number of ``graph_state``."""
         digests = (hashlib.sha256(f"{level.fingerprint} {self.completions}".encode()) for level in self.levels)
         return np.array([int.from_bytes(digest.digest()[:8], "little", signed=True) for digest in digests], np.int64)
 

@@ -54,9 +54,10 @@ class BatchSimulator:
     reward: a preset's name or a RewardConfig.
     gamma: discount per decision for the shaping term; must equal PPO's discount.
     threads: CPU threads; None: all usable ones.
-    profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
-    shadow: compare every step with a reference implementation (``nppsim.shadow``); None: if the environment variable
-        NPPSIM_SHADOW is 1.
+    profile: measure the phases of every call (``step_timing``); None: True if the environment variable NPPSIM_PROFILING
+        is 1.
+    shadow: compare every step with a reference implementation (``nppsim.shadow``); None: True if the environment
+        variable NPPSIM_SHADOW is 1.
     stacking: frames per observation; the stacked frames are part of an environment's state.
     static: level data prepared by another simulator of the same bank (see ``sibling``).
 
@@ -64,11 +65,11 @@ class BatchSimulator:
 
     Arrays, overwritten by ``reset`` and ``step`` (copy them if needed later):
     obs: key -> [N, ...], or [N, frames, ...] for stacked keys.
-    final_obs: the last observations of episodes, in the same shapes.  Row i is valid if ``truncated[i]``, and in every
-        finished row after ``step(every_end=True)``.
-    latest, latest_final: ``obs`` and ``final_obs`` without stacked frames.
+    final_obs: the last observations of episodes, in the same shapes.  Row i is valid if ``truncated[i]``; after
+        ``step(every_end=True)``, all rows in ``finished`` are.
+    latest, latest_final: the newest frame of ``obs`` and of ``final_obs``.
     rewards, terminated, truncated: float32[N], bool[N], bool[N].
-    episode: EPISODE_DTYPE[N]; only rows ``finished`` are valid.
+    episode: EPISODE_DTYPE[N]; only the rows in ``finished`` are valid.
     finished: int64[k], the environments whose episode ended in the last step.
     next_level: int32[N], the level that each environment loads at its next restart; the caller sets it.
     """
@@ -143,7 +144,7 @@ class BatchSimulator:
             (ENTITY_DTYPE, (self.bank.max_entities,)),
             (MOVER_DTYPE, (self.bank.max_movers,)),
             (TRAIL_DTYPE, (self.bank.max_trail,)),
-            # At least one byte: an empty view also counts as contiguous (see ``allocate``).
+            # At least one byte, because numpy flags an empty view as contiguous, too (see ``allocate``).
             (np.dtype("u1"), (NUM_BLOCKS if self.reward_config.exploration else 1,)),
         ]
         rows, views = allocate(self.num_envs, parts)
@@ -186,7 +187,7 @@ class BatchSimulator:
         self.rewards = np.zeros(count, np.float32)
         self.terminated = np.zeros(count, bool)
         self.truncated = np.zeros(count, bool)
-        # At least two rows: a column of one row would count as contiguous (see ``allocate``).
+        # At least two rows, because numpy flags a column of one row as contiguous (see ``allocate``).
         episodes = np.zeros(max(count, 2), EPISODE_DTYPE)
         self.episode = episodes[:count]
         self._laps = np.zeros((count, clock.NUM_PHASES if self.profile else 0), np.int64)
@@ -207,7 +208,7 @@ class BatchSimulator:
     def step_timing(self) -> dict[str, float]:
         """Nanoseconds of each of ``_phases.PHASES`` in the last step or reset, summed over environments and threads.
 
-        Empty without profiling.  The times are extrapolated from one environment in PROFILE_EVERY, at least one.
+        Empty without profiling.  The times are extrapolated from every PROFILE_EVERY-th environment, at least one.
         """
         if not self.profile:
             return {}
@@ -238,7 +239,7 @@ class BatchSimulator:
 
         actions: int[N], 0..5.
         asleep: bool[N], environments to skip; their state and observations stay unchanged.
-        every_end: write ``final_obs`` for episodes that end by death or win too.
+        every_end: write ``final_obs`` for all finished episodes, not only for truncated ones.
         """
         if not self._started:
             raise RuntimeError("call reset() before step()")
@@ -261,7 +262,7 @@ class BatchSimulator:
 
         next_level: int32[N]; -1 for environments that do not restart.
         every_end: see ``step``.
-        resting: bool[N], environments that restart instead of making a decision.  Exclusive with ``asleep``.
+        resting: bool[N], environments that restart instead of making a decision.  Not allowed together with ``asleep``.
         """
         actions = np.asarray(actions)  # no dtype argument, which would truncate floats
         if (
@@ -374,7 +375,7 @@ class BatchSimulator:
         return self.obs
 
     def sibling(self, num_envs: int = 1, observations: Sequence[str] = ("game_state",)) -> "BatchSimulator":
-        """Create a simulator on one thread with the same levels and settings and compatible snapshots.
+        """Create a simulator with the same levels and settings, on one thread; both accept each other's snapshots.
 
         observations: names or keys of ``layout``.  The stacked keys, which are part of a state, are always added.
         """
@@ -407,5 +408,5 @@ class BatchSimulator:
 
 
 def _wanted(choice: bool | None, variable: str) -> bool:
-    """Return ``choice``; if it is None, True if the environment variable is 1."""
+    """Return ``choice``; if it is None, return True if the environment variable is 1."""
     return os.environ.get(variable) == "1" if choice is None else bool(choice)

@@ -5,8 +5,8 @@
 Addresses of clusters:
 "local": start a temporary cluster on this machine.
 "auto": use the running cluster that this machine belongs to.
-"HOST:PORT": address of the head of a cluster, from a machine in it.
-"ray://HOST:PORT": address of the head of a cluster, from a machine outside it.
+"HOST:PORT": head of the cluster; use this form on a machine of the cluster.
+"ray://HOST:PORT": head of the cluster; use this form on a machine outside the cluster.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from nppsim.workers import usable_cores
 
 LOCAL, AUTO = "local", "auto"
 EXECUTION_SETTINGS = ("workers", "cluster", "debug")  # have no effect on results and are not stored with them
-RETRIES = 3  # repetitions of a batch whose process or machine died
+RETRIES = 3  # maximum number of repetitions of a batch whose process or machine died
 _TIMEOUT_S = 10.0  # timeout of the first connection to the head of the cluster
 _OBJECT_STORE_BYTES = 256 << 20  # bytes of a local cluster's object store; small, because results are small
 _PACKAGES = ("nppsim", "bc", "rl", "hardware")  # packages of this project
@@ -89,7 +89,8 @@ def check_cluster(cluster: str | None, workers: int | None) -> None:
 def connected(cluster: str, workers: int | None, error: Callable[[str], Exception]) -> Iterator["Nodes"]:
     """Connect to a cluster for the duration of the block.
 
-    cluster: address; "auto" reuses an existing connection of this program, and leaves this connection open.
+    cluster: address.  If this program has a connection already, only "auto" is allowed; it uses the connection and
+        leaves it open.
     workers: number of processes of a local cluster; None: one per core.
     error: makes the exception to raise if processes die repeatedly.
     Raises ClusterError if the cluster cannot be used.
@@ -165,9 +166,9 @@ def installed(libraries: list[str]) -> dict[str, str]:
 
 
 def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """Return an error message if the versions of this machine of the cluster differ from ours, else "".
+    """Return an error message if two machines have different versions, else "".  Runs on a machine of the cluster.
 
-    ours, theirs: results of ``installed`` on the machine of the program, and on this machine.
+    ours, theirs: results of ``installed`` on the machine that sends the work, and on the machine that does the work.
     """
     other = [name for name in ours if theirs.get(name) != ours[name]]
     if not other:

@@ -27,14 +27,14 @@ from nppsim.physics.grid import DOOR_EDGE, GRID_SIZE, HORIZONTAL_EDGES, SOLID_ED
 from nppsim.physics.shapes import SEGMENT_DTYPE
 from nppsim.physics.state import MOVER_DTYPE, NEAR_ITEMS, NEAR_ONE_WAYS, NEAR_SEGMENTS, UNREGISTERED
 
-MOST_SEGMENTS = 13  # greatest number of tile segments in a cell: twelve half-edges and a diagonal or arc
+MOST_SEGMENTS = 13  # maximum number of tile segments in a cell: twelve half-edges and a diagonal or arc
 
 # Cosine and sine of the eight orientations, which are 45 degrees apart.
 _DIAGONAL = np.sqrt(2.0) / 2.0
 _COS = (1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL, 0.0, _DIAGONAL)
 _SIN = (0.0, _DIAGONAL, 1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL)
 
-# ITEM_REACH by type, px: more than the distance between the centres of an entity and of a ninja that touches it.
+# ITEM_REACH by type, px: upper limit of the distance between the centres of an entity and a ninja that touches it.
 _TOUCH_DISTANCE = {
     kinds.MINE: 15,
     kinds.TOGGLE_MINE: 15,
@@ -61,7 +61,7 @@ class LevelGeometry:
     entity_type, entity_number: int16[E], type and index within the type.
     entity_xy: float64[E, 2], position in px; for doors with a switch, the position of the switch.
     entity_partner: int16[E], index of an exit's switch and of a switch's exit, else -1.
-    entity_order: int16[E], place in the file.
+    entity_order: int16[E], position in the file.
     entity_mover: int16[E], index in ``movers``, else -1.
     entity_cell_start: int32[1101], first row of each cell in ``entity_items``, and the number of rows.
     entity_items: int16[I, 4], entities that stay in their cell, by cell and then in file order; columns ITEM_ENTITY, ITEM_X,
@@ -142,7 +142,7 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
             slant = shapes.OF_TILE[stage[cx, cy]]
             if slant[2] >= 0:
                 n = _append(segments, n, TILE * cx + slant[0], TILE * cy + slant[1], slant[2])
-            # An edge belongs to the cell on its solid side; on the border of two cells, its sign shows which that is.
+            # An edge belongs to the cell on its solid side.  On the border of two cells, its sign shows the solid side.
             for i in range(2 * cx, 2 * cx + 2):
                 for row in range(3):
                     j = 2 * cy + row
@@ -236,11 +236,11 @@ class _Entity:
     """An entity of the level at the start.
 
     kind, number: type, and index within the type.
-    order: place in the file.
+    order: position in the file.
     x, y: position in px; for doors with a switch, the position of the switch.
     door_x, door_y: position of a door in px.
     orientation, mode: as in the level file.
-    index: place in type order.
+    index: position in type order.
     """
 
     kind: int
@@ -331,7 +331,7 @@ def _items(created: list[_Entity]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
-    """Compile one level.  completions: create the entities that the reference simulator leaves out too."""
+    """Compile one level.  completions: also create the entities that the reference simulator leaves out."""
     created = _created_entities(level, completions)
     entities = sorted(created, key=lambda e: e.type_order)
     count = len(entities)

@@ -36,7 +36,7 @@ PROGRESS_DTYPE = np.dtype(
         ("path_start", "f8"),  # px, length of the level's path from the spawn to the exit
         ("best", "f8"),  # px, smallest straight distance to the current objective so far
         ("decisions", "i4"),  # number of decisions so far
-        ("near", "i4"),  # bit 0 (before the switch) and 1 (after it): the proximity reward has been paid
+        ("near", "i4"),  # bits: the proximity reward has been paid for the exit switch (bit 0), for the exit (bit 1)
     ],
     align=True,
 )
@@ -62,7 +62,7 @@ Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the name
 # The state of the environments, one row each.  ``visited`` is used only if exploration is rewarded.
 State = namedtuple("State", "ninja progress terms entities movers trail visited")
 # Path fields of each level with its doors in their initial state, and (``own_...``) of each environment whose doors have
-# changed.  The latter are a cache: they are computed again when ``key`` differs.
+# changed.  The latter are a cache: they are computed again when ``key``, which encodes the state of the doors, changes.
 Fields = namedtuple(
     "Fields", "nodes effects effects_first distance hop switch_to_exit key own_distance own_hop own_switch_to_exit"
 )
@@ -205,7 +205,7 @@ def _explore(ninja, visited):
 
 @merged
 def _closer(i, switched, state, world):
-    """Return by how many px environment i is closer to its objective than ever before; 0 when the objective changes."""
+    """Return how many px closer than ever before environment i is to its objective; 0 when the objective changes."""
     ninja, progress = state.ninja[i], state.progress[i]
     distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
     gained = 0.0
@@ -219,7 +219,7 @@ def _closer(i, switched, state, world):
 
 @merged
 def _near_first(i, state, world):
-    """Return True if environment i is near its objective for the first time in this phase, before or after the switch."""
+    """Return True at the first time that environment i is near an exit switch, and at the first time near an exit."""
     ninja, progress = state.ninja[i], state.progress[i]
     phase = 1 if ninja["switch_taken"] else 0
     if progress["near"] >> phase & 1:
@@ -382,7 +382,7 @@ def _observe(i, row, frame_skip, state, world, fields, static, views, laps):
 
 @merged
 def _phases_timed(i, turn, out):
-    """Return the number of phases of environment i to time in this call: all or 0; set its times to 0."""
+    """Return the number of phases to time for environment i in this call, all or 0; if all, set its times to 0."""
     phases = out.laps.shape[1]
     if phases == 0 or i % min(PROFILE_EVERY, len(out.laps)) != turn:
         return 0
@@ -401,7 +401,7 @@ def advance(
     actions: int64[N].  RESTING: no decision, but a restart.  ASLEEP: neither.  Otherwise an action, and a restart if
         the action ends the episode.
     next_level: int32[N], level of a restart; below 0 to leave the environment without a restart.
-    every_end: write the last observations of episodes that end by death or win too, not only by time-out.
+    every_end: write the last observations of all finished episodes, not only of truncated ones.
     """
     for i in range(begin, end):
         laps = out.laps[i, : _phases_timed(i, turn, out)]

@@ -49,7 +49,7 @@ def as_bank(levels: Levels | None) -> LevelBank:
 
 
 class GymSimulator(BatchSimulator):
-    """BatchSimulator that writes ``final_obs`` for every finished episode and can leave finished episodes unrestarted.
+    """BatchSimulator that writes ``final_obs`` for every finished episode, and need not restart finished environments.
 
     BatchSimulator alone writes ``final_obs`` for truncated episodes only, for bootstrapping.
     max_episode_steps: decisions after which an episode is truncated, unless its level's time limit is shorter.
@@ -338,7 +338,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
     def render(self) -> np.ndarray | None:
         """Draw the reachable part of the level, the ninja and its trail: uint8[height, width, 3] of ``render_size``.
 
-        Returns None without render_mode.  Returns None with "human", too: this mode draws into a window.
+        Returns None without render_mode, and in mode "human", which draws into a window.
         ``nppsim.pictures.render`` makes films of episodes.
         """
         if self.render_mode is None:

@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeVar
 from nppsim.cluster import connected
 from nppsim.workers import usable_cores, work, worker_pool
 
-# Limit per process of submitted batches whose results were not yielded yet.  Needed because iterables may be infinite,
-# and because one slow batch delays the results of all later batches.
+# Maximum number of submitted batches per process whose results were not yielded yet.  Needed because iterables may be
+# infinite, and because one slow batch delays the results of all later batches.
 WINDOW = 64
 
 Item = TypeVar("Item")
@@ -54,7 +54,7 @@ class Executor:
     ) -> Iterator[Iterator[Result]]:
         """Yield an iterator over the results, in the order of the items.
 
-        function, items: must be picklable, unless run in this process; ``items`` may be infinite.
+        function, items: must be picklable if other processes run the function; ``items`` may be infinite.
         chunk: number of items per batch.
         An exception of the function is raised in place of its result.  Pending batches are cancelled at the end of the block.
         """
@@ -72,7 +72,7 @@ def open_executor(
     """Open an executor for the duration of the block.
 
     workers: number of processes; 1: this process; None: one per core.
-    error: makes the exception to raise if a process dies; on a cluster, if processes of a batch die repeatedly.
+    error: makes the exception to raise if a process dies; on a cluster, if the processes of one batch die repeatedly.
     cluster: address (``nppsim.cluster``); "local" starts ``workers`` processes of Ray; None: no cluster, and no Ray.
     Raises ClusterError if the cluster cannot be used.
     """

@@ -163,7 +163,7 @@ def locked(folder: str | os.PathLike) -> Iterator[Callable[[], None]]:
     """Lock ``folder`` for the duration of the block; create the folder if it is missing.
 
     The lock (flock on ``folder/.lock``) is released when the process ends, even after a crash.  The file remains and
-    contains the name of its last owner.
+    names the process that had the lock last.
 
     Yields a function that raises FolderError if the folder was removed or replaced.  Call it before adding files.  It is
     also called at the end of the block.

@@ -12,8 +12,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-LIMIT_BYTES = 1 << 30  # limit of the total unpacked size of a file's datasets
-_CHUNK_BYTES = 256 << 20  # limit of one unpacked chunk
+LIMIT_BYTES = 1 << 30  # default maximum of the total unpacked size of a file's datasets
+_CHUNK_BYTES = 256 << 20  # maximum size of one unpacked chunk
 _MAX_OBJECTS = 1_000_000
 # Allowed kinds of numpy dtypes.  Values of other kinds may be pointers into a heap of the file, where damage can send
 # HDF5 into an endless loop.
@@ -31,7 +31,7 @@ class UnsafeFileError(ValueError):
 def open_file(path: str | Path, limit_bytes: int = LIMIT_BYTES) -> h5py.File:
     """Check all declarations of a file and open it for reading.
 
-    limit_bytes: upper limit of the total unpacked size of the datasets.
+    limit_bytes: maximum of the total unpacked size of the datasets.
     Raises UnsafeFileError for unsafe declarations, or one of the exceptions in DAMAGE for an unreadable file.
     """
     file = h5py.File(path, "r")

@@ -33,21 +33,21 @@ SURFACE_BODY = 8.4  # px, in place of BODY with leniency 1 and 2; fits between d
 SAMPLE = 3  # px between samples
 PER_POINT = 4  # samples from one lattice point to the next
 SAMPLES_X, SAMPLES_Y = PER_POINT * (NODES_X - 1) + 1, PER_POINT * (NODES_Y - 1) + 1
-MINE_REACH = 14.5  # px around the centre of a mine in which steps count as longer
+MINE_REACH = 14.5  # px, radius around a mine's centre within which steps count as longer
 MINE_WEIGHT = 6  # factor on the length of a step within MINE_REACH of a mine
 STRAIGHT, DIAGONAL = 10, 14  # lengths of a straight and a diagonal step, in units
 UNIT = SPACING / STRAIGHT  # px, the unit of stored path lengths
-MAX_PATH = 8000.0  # px; length of the path to an unreachable goal
+MAX_PATH = 8000.0  # px; length that stands for "no path"
 UNREACHABLE = 65535  # distance at a free lattice point without a path to a goal
 WALL = 65534  # distance at a blocked lattice point
-NO_HOP = 255  # next hop at a goal, and at points without a path
+NO_HOP = 255  # value of ``hop`` at a goal, and at points without a path
 NOT_SEARCHED = 254  # see ``_on_path``
 # Distances in px at which the ninja's centre touches a goal.
 EXIT_REACH = 22.0
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
 MOST_LENIENT = 2  # see ``prepare_level``
-ONE_WAY_REACH = 17.1  # px from the middle of a one-way along it: half its length plus 0.51 times the ninja's radius
+ONE_WAY_REACH = 17.1  # px from a one-way's middle to either end of its effect: half its length + 0.51 * ninja's radius
 # Bits of a lattice point: it is free; it is near a mine; FROM << d: a step leads to it from its neighbour in direction d.
 FREE, MINED, FROM = 1, 2, 256
 ALL = 65535  # all bits
@@ -58,7 +58,7 @@ QUEUED, FIXED = 1, 2  # marks of a point in a search: the point is in the queue;
 # Steps by direction, straight ones first.
 STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
 STEP_Y = np.array([0, 0, 1, -1, 1, -1, 1, -1])
-STEP = STEP_X * NODES_Y + STEP_Y  # difference of the numbers of the neighbour and the point
+STEP = STEP_X * NODES_Y + STEP_Y  # number of the neighbour minus number of the point
 BACK = np.array([1, 0, 3, 2, 7, 6, 5, 4])  # opposite direction
 
 
@@ -82,7 +82,7 @@ _BLOCKED = _blocked_samples()
 
 @merged
 def prepare_level(world, level, stage, leniency, nodes, effects):
-    """Fill the arrays of a level that path fields are computed from.
+    """Fill ``nodes`` and ``effects`` of a level, the input of ``compute_fields``.
 
     stage: uint8[44, 25], tile ids, x first.
     leniency: 0: the solid parts of tiles block.
@@ -196,7 +196,7 @@ def _mark_mine(nodes, x, y):
 
 @kernel
 def _openings(samples, i, j, x1, y1, x2, y2):
-    """Bits FREE, RIGHT and DOWN of a point, with a closed door from (x1, y1) to (x2, y2), px; infinite for no door."""
+    """Bits FREE, RIGHT and DOWN of a point, with a closed door from (x1, y1) to (x2, y2) px; no door if infinite."""
     found = 0
     half = PER_POINT // 2
     for a in range(max(PER_POINT * i - half, 0), min(PER_POINT * i + half, SAMPLES_X - 1) + 1):
@@ -265,7 +265,7 @@ def _block_around(nodes, x, y, reach):
 
 @kernel
 def _seed(nodes, x, y, reach, offset, distance, marks, queue, tail):
-    """Add the free lattice points closer than ``reach`` px to a goal to the queue; return the queue's new end.
+    """Queue the free lattice points within ``reach`` px of a goal; return the new end of the queue.
 
     offset: distance at the goal in units.
     Before the search, the only free points with a distance are those in the queue and those that are FIXED.
@@ -289,7 +289,7 @@ def _spread(nodes, distance, hop, marks, queue, tail):
     """Find shortest paths to the queued points over free points, by a label-correcting search with a ring buffer as queue.
 
     marks: uint8[4539], FIXED or 0.
-    queue: int32[4539]; the first ``tail`` entries are the goals.
+    queue: int32[4539]; the search begins at the first ``tail`` entries.
     """
     for k in range(tail):
         if marks[queue[k]] != FIXED:
@@ -326,11 +326,11 @@ def _at(distance, x, y):
 
 @kernel
 def nearest_node(distance, x, y):
-    """Return (length of the path from (x, y) in px, first lattice point on it); (MAX_PATH, -1) if there is none.
+    """Return (length in px, first lattice point) of the path from (x, y); (MAX_PATH, -1) if there is none.
 
-    The length is at most MAX_PATH - UNIT.  The path starts over one of the four lattice points around (x, y).  If all four
-    are blocked, it starts over one of the twelve around these.  If one of the four is free but has no path, the
-    twelve are not searched, because a point farther away may be beyond a closed door.
+    The length is at most MAX_PATH - UNIT.  The first point is one of the four lattice points around (x, y), or, if all
+    four are blocked, one of the twelve points around these.  If one of the four is free but has no path, the twelve are
+    not tried, because they may be beyond a closed door.
     """
     value, node = _nearest(distance, x, y)
     return (MAX_PATH, -1) if node < 0 else (min(value, MAX_PATH - UNIT), node)
@@ -387,8 +387,9 @@ def _direct_field(nodes, nodes_open, effects, world, level, closed, onward_of, d
 def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, queue, distance, hop):
     """Extend a field to the points that closed doors separate from the goals, by paths to switches of locked doors.
 
-    An onward path is one that would exist if all locked doors were open.  Each round adds the switches from which the
-    onward path leads through their own door.  If there are none, it adds all remaining switches with an onward path.
+    An onward path is a path to the goals that would exist if all locked doors were open.  Each round adds the switches
+    whose onward path leads through the door that they open.  If there are none, the round adds all remaining switches
+    with an onward path.
     """
     first = world.level[level]["switches_first"]
     pending = np.zeros(len(closed), np.uint8)
@@ -446,7 +447,7 @@ def _seed_reached(nodes, distance, onward, queue):
 def _on_path(nodes, x, y, door, effect, distance, steps):
     """Return True if the path from (x, y) leads through a door; False if there is no path.
 
-    Of several shortest paths, the one whose steps come first in STEP counts.
+    If several paths are shortest, the one whose steps come first in STEP counts.
     steps: uint8[4539], cache of the path's direction at each point; NOT_SEARCHED where it is unknown.
     """
     left, top = _window(door)
@@ -478,12 +479,12 @@ def _first_step(nodes, node, distance):
 
 @allocating
 def _field(shut, open_, effects, world, level, closed, onward_of, spared, distance, hop, onward):
-    """Compute one field: distances (uint16, in units) and next hops towards the goals.
+    """Compute one field: each point's distance to the goals (uint16, in units), and its next hop.
 
-    onward_of: int64[m], for each exit door and exit switch of the level: length of the path from there onward, in units;
-        UNREACHABLE if it is no goal.
-    spared: uint8[n], for each door with a switch: 1 if it is a trap door that the path passes after the goal.  Trap doors
-        on the path from their own switch are added here.  Paths avoid the switches of these doors.
+    onward_of: int64[m], for each exit door and exit switch of the level: length of the path that follows it, in units;
+        UNREACHABLE if it is not a goal.
+    spared: uint8[n], 1 for each trap door whose switch the paths avoid.  The caller marks the trap doors that are passed
+        after the goal.  This function adds the trap doors on the path from their own switch.
     onward: uint16[4539], output: the distances if all locked doors were open.
     """
     _direct_field(shut, open_, effects, world, level, closed, onward_of, distance, hop, onward)
@@ -549,8 +550,8 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
 
     Field 0 leads via an exit switch to the exit of this switch, field 1 to the open exits, or to all exits if none is open.
     nodes, effects: arrays of the level from ``prepare_level``.
-    closed: uint8[n], a flag for each door with a switch, in type order.
-    opened: uint8[m], a flag for each exit door and exit switch, in type order; 1 for open exit doors.
+    closed: uint8[n], 1 for each closed door, of all doors with a switch in type order.
+    opened: uint8[m], 1 for each open exit door, of all exit doors and exit switches in type order.
     distance: uint16[2, 4539], output: path length in units of 1.2 px, UNREACHABLE or WALL.
     hop: uint8[2, 4539], output: direction to the next lattice point, NO_HOP at a goal.
     Returns the length of the shortest path from an exit switch to its exit in units, UNREACHABLE if there is none.

@@ -15,7 +15,7 @@ from numba.core import event
 from nppsim import _cache
 from nppsim.errors import needed
 
-MANY = 10_000  # smallest number of items for which a bar shows thousands or millions of items
+MANY = 10_000  # number of items from which on a bar abbreviates counts, e.g. 12k, 3.4M
 _LINE_INTERVAL_S = 10.0  # seconds between two lines if stderr is not a terminal
 _PACKAGE = __name__.partition(".")[0]
 
@@ -95,6 +95,6 @@ announcement = Announcement()  # listener of this process
 
 
 def announce() -> None:
-    """Register the listener; of several worker processes, only the first one registers a listener."""
+    """Register the listener in the main process and in the first worker process, so that others print nothing."""
     if multiprocessing.parent_process() is None or multiprocessing.current_process().name.endswith("-1"):
         event.register("numba:compile", announcement)

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Union, get_args, get_origin, get_type_hints
 
 from nppsim.errors import UserError
 
-# Enough for the index of 200,000 levels.  Parsed data take up to about 20 times as much memory.
+# Maximum size of a JSON file, enough for the index of 200,000 levels.  Parsed data need up to 20 times as much memory.
 MAX_JSON_BYTES = 64 << 20
 _PART_BYTES = 1 << 20
 

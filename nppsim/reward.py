@@ -114,7 +114,7 @@ class AuditRow:
     win_return: float
     timeout_return: float
     death_return: float
-    approach: float  # least reward of one decision at top speed towards the goal, over all positions on the path
+    approach: float  # reward of a decision at top speed towards the goal, minimum over all positions on the path
     problems: tuple[str, ...]
 
 

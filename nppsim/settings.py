@@ -40,8 +40,8 @@ class Setting:
     """Properties of one setting.
 
     help: meaning, in one line.
-    flag: name of the flag, without dashes.  If empty, a dataclass with ``flag_prefix: ClassVar[str]`` provides the flag
-        ``flag_prefix`` + field name; any other dataclass provides none.
+    flag: name of the flag, without dashes.  If empty, the flag is ``flag_prefix`` + field name if the dataclass has
+        ``flag_prefix: ClassVar[str]``; otherwise there is no flag.
     aliases: other names of the flag.
     metavar: placeholder of the value in the help; "" for the default one of its type.
     choices: values that the command line accepts; () for any.
@@ -87,7 +87,7 @@ class Setting:
 
     @property
     def shown_default(self) -> str:
-        """Default as text for help and documents; "off" for a bool without ``switch``, as its flag is absent."""
+        """Default as text for help and documents; "off" for a bool without ``switch``: its flag is not given."""
         if self.default is MISSING:
             return "required"
         if self.default is None:

@@ -30,7 +30,7 @@ class Run:
     ninja_state: int8[F], 0..9, state of the ninja (``physics.state``).
     airborne, walled: bool[F], in the air; at a wall.
     gold: int32[F], pieces collected so far.
-    win_fraction: fraction of the last frame after which the ninja reached the exit.
+    win_fraction: fraction of the last frame that had passed when the ninja touched the exit.
     entities: int16[E, 2], (type, index within the type).
     entity_state: uint8[F, E].  Bit 0: active.  Bits 1 to 3: low three bits of the state of a mine, floor guard, thwump
         or evil ninja.  Bit 4: closed door.

@@ -16,8 +16,8 @@ from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH, TILE
 from nppsim.physics.state import UNREGISTERED
 
-FASTEST = 1000.0  # px per frame, limit of velocities; far above those of the game
-FAR = 1e6  # limit of the absolute value of all other numbers
+FASTEST = 1000.0  # px per frame, maximum of velocities; far above those of the game
+FAR = 1e6  # maximum absolute value of all other numbers
 _SPEED = {"vx": (-FASTEST, FASTEST), "vy": (-FASTEST, FASTEST)}
 _FLAG = (0, 1)
 _NINJA = {  # positions have no bounds: the ninja can leave a stage whose border has gaps
@@ -75,7 +75,7 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
 def _outside(
     place: str, values: np.ndarray, bounds: dict[str, tuple], there: np.ndarray | bool = True
 ) -> Iterator[str]:
-    """Yield a description of each field out of its bounds (default: -FAR to FAR) where ``there`` is True."""
+    """Yield a description of each field with a value out of bounds (default: -FAR to FAR) where ``there`` is True."""
     for name in values.dtype.names or ("",):
         column = values[name] if name else values
         low, high = bounds.get(name, (-FAR, FAR))

@@ -125,7 +125,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
         """Start an episode in every environment.
 
         seed: an integer (environment i gets seed + i), or one per environment; None continues with the same generator.
-        options: "level", one index or int[num_envs]; "reset_mask", bool[num_envs], starts only these environments.
+        options: "level": one index or int[num_envs].  "reset_mask": bool[num_envs], environments to start; default: all.
         Returns observations and info: ``level`` and ``level_name``, with masks ``_level`` and ``_level_name``.
         """
         if seed is None or isinstance(seed, int | np.integer):

@@ -15,7 +15,7 @@ from nppsim.levels.level import Level, LevelError
 from nppsim.simulate import FRAME_COLUMNS, Run, simulate
 
 _MAX_CASE_BYTES = 1 << 28
-_MORE_INPUTS = 1000  # limit of inputs after the last frame of a trace; each input takes memory
+_MORE_INPUTS = 1000  # maximum number of inputs after the last frame of a trace; each input takes memory
 _DATASETS = {"map", "inputs", "frames", "entities"}  # required of every case; some cases need more, see ``_check``
 
 

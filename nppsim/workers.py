@@ -31,13 +31,13 @@ def usable_cores() -> int:
 
 
 class OtherPrograms:
-    """Measures the CPU load of other programs since the object was created, on the cores of this process."""
+    """CPU load that other programs cause on the cores of this process, since the object was created."""
 
     def __init__(self) -> None:
         self._began = self._reading()
 
     def share(self) -> float:
-        """Return the load as a fraction of all cores; 0 without /proc/stat."""
+        """Return the load as a fraction of these cores; 0 without /proc/stat."""
         now, used = self._reading()
         began, used_before = self._began
         return max(used - used_before, 0.0) / max(now - began, 1e-9)
