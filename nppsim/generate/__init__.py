@@ -5,7 +5,7 @@ A *family* (one file each) is a pure function ``family(seed, **parameters) -> Le
 ``generate(category, seed)`` picks one of them.  A difficulty narrows these spans.  The index entry of a level is enough to
 generate it again: ``FAMILIES[entry.generator](entry.seed, **entry.parameters)``.
 
-The categories follow the kinds and sizes of levels of the generators in the predecessor project.
+Kinds and sizes of the levels of each category follow the generators of the predecessor project.
 """
 
 import math

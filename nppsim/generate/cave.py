@@ -14,9 +14,9 @@ from nppsim.levels import kinds
 from nppsim.levels.level import STEPS_PER_TILE
 from nppsim.levels.tiles import OPEN, SOLID
 
-MIN_FLAT = 3  # columns for spawn, switch and exit
+MIN_FLAT = 3  # minimum number of level columns, for spawn, switch and exit
 
-# Tile at the top of a column of ground: (height of the lower border modulo 2, right minus left height) -> tile id.
+# Tile at the top of a column of ground: (lower height modulo 2, right minus left height), half-tiles -> tile id.
 _GROUND = {(0, 0): OPEN, (1, 0): 4, (0, 1): 20, (1, 1): 24, (0, -1): 21, (1, -1): 25, (0, 2): 8, (0, -2): 9}
 _UPSIDE_DOWN = {OPEN: OPEN, 4: 2, 20: 19, 24: 23, 21: 18, 25: 22, 8: 7, 9: 6}
 

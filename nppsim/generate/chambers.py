@@ -32,7 +32,7 @@ Cell = tuple[int, int]  # (column, row) in the grid of rooms
 
 
 class Room(NamedTuple):
-    """Rectangle of tiles, including its last row and column."""
+    """Rectangle of tiles; ``right`` and ``bottom`` are its last column and row."""
 
     left: int
     top: int
@@ -48,7 +48,7 @@ class Room(NamedTuple):
 class Link(NamedTuple):
     """Passage from a room to one that is connected later.
 
-    parent: index of the first of these rooms.
+    parent: index of the room that was connected first.
     position, orientation: position and orientation for a door in the passage.
     """
 
@@ -120,7 +120,7 @@ def _connect(rng: Rng, board: np.ndarray, cells: Mapping[Cell, Room], first: Cel
 
 
 def _goals(rng: Rng, links: list[Link], shut: set[int]) -> tuple[int, int]:
-    """Choose the rooms of the exit switch and the exit; remove doors on the path to the switch but not to the exit.
+    """Choose the rooms of exit switch and exit; remove doors in front of the switch that are not in front of the exit.
 
     shut: indices of the links with a door; changed in place.
     """
@@ -130,7 +130,7 @@ def _goals(rng: Rng, links: list[Link], shut: set[int]) -> tuple[int, int]:
     switch, door = draw(rng, (min(1, len(links)), len(links))), len(links)
     if rng.random() < 0.4:
         switch, door = door, switch
-    # All doors in front of the exit switch are also in front of the exit.
+    # Remove the doors that are only in front of the exit switch.
     if behind[door] < behind[switch]:
         switch, door = door, switch
     shut -= behind[switch] - behind[door]

@@ -22,9 +22,9 @@ from nppsim.workers import usable_cores
 UNFINISHED = "unfinished"  # sub-folder of a level set
 STREAM = 10**9  # a level set with seed s uses the level seeds s * STREAM, s * STREAM + 1, ...
 PATIENCE = 2000  # candidates in a row without a new level after which a category counts as exhausted
-SAVE_EVERY_S = 20.0  # an interruption loses at most the work of this time
-MIN_PARALLEL = 20_000  # levels from which worker processes save time
-MIN_PARALLEL_VERIFIED = 20  # the same number with verification, which is slow
+SAVE_EVERY_S = 20.0  # seconds between saves, the most work that an interruption loses
+MIN_PARALLEL = 20_000  # minimum number of levels for which worker processes save time
+MIN_PARALLEL_VERIFIED = 20  # the same with verification, which is slow
 
 Verify = Callable[[Level], int | None]
 Made = tuple[Level, LevelEntry]
@@ -64,9 +64,9 @@ def make_level_set(
     cluster: address of a Ray cluster to use instead of processes (``nppsim.cluster``).
     progress: called with a category and the number of its levels so far.
     After an exception, including Ctrl-C, the set contains the levels made so far, and another call continues.
-    Raises GenerateError for bad arguments, for an exhausted category, for workers that die, and for a folder with another
-    seed or difficulty, excluded levels or, given ``verify``, unverified levels.  Raises FolderError while another process
-    generates levels in this folder, and ClusterError if the cluster cannot be used.
+    Raises GenerateError for bad arguments, an exhausted category, and workers that die.  Also for a folder whose levels
+    have another seed or difficulty, are excluded, or are not verified although ``verify`` is given.  Raises FolderError
+    while another process generates levels in this folder, and ClusterError if the cluster cannot be used.
     """
     path = Path(path)
     for category in categories:
@@ -193,7 +193,7 @@ def _fill(
 
 
 def _save(path: Path, fresh: list[Made], unfinished: list[Made]) -> None:
-    """Append levels to the set and to its unfinished levels; skip levels stored before an interruption.
+    """Append levels to the set, and unfinished ones to ``UNFINISHED``; skip those stored before an interruption.
 
     Unfinished levels are stored first, because generation resumes after the seed of the last level in the set.
     """

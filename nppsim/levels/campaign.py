@@ -75,7 +75,7 @@ def is_campaign(data: bytes) -> bool:
 
 
 def is_campaign_file(path: str | Path) -> bool:
-    """Return True if the suffix and the first bytes are those of a campaign file.  Raises OSError if it is unreadable."""
+    """Return True if a file has the suffix and first bytes of a campaign file.  Raises OSError if it is unreadable."""
     if Path(path).suffix.lower() != SUFFIX or not Path(path).is_file():
         return False
     with open(path, "rb") as file:
@@ -201,8 +201,8 @@ def level_from_line(line: bytes, name: str = "", level_id: str = "") -> Level:
 def to_line(level: Level) -> str:
     """Encode the level as one line of a campaign file, without line break.
 
-    Raises LevelError if decoding the line would not restore the level.  The format cannot store records in another
-    order than the game's, unknown types, doors without switches, or orientations of types that have none.
+    Raises LevelError if decoding the line would not restore the level.  The format cannot store unknown types, doors
+    without switches, orientations of types that have none, or records that are not in the game's order.
     """
     name = level.name or "level"
     data = bytearray(_ZEROS) + level.tiles.tobytes()

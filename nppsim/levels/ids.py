@@ -1,7 +1,7 @@
 """Ids of the game's levels in the notation of the community, such as ``SI-A-00-00``, ``SU-C-09-02`` and ``?-B-05``.
 
-An id consists of the code of a tab of the game's level menu, a row (A to E, or X) and a column, which select an episode
-of five levels, and the level's number within the episode.  The levels of a file are in the order ``S-A-00-00`` to
+An id consists of a tab of the game's level menu, a row (A to E, or X), a column and a number.  Row and column select an
+episode of five levels, the number one of these levels.  The levels of a file are in the order ``S-A-00-00`` to
 ``S-A-00-04``, ``S-B-00-00``, ..., ``S-E-19-04``; row X comes last.
 The secret tabs have no episodes, so their ids end with the column.
 

@@ -47,7 +47,7 @@ from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
 _SIZE_FIELDS = 8  # bytes at the start of a map file; missing in levels that the game's server returns to a level query
-MAX_TEXT = 1 << 20  # bytes; MAX_RECORDS records as text need less
+MAX_TEXT = 1 << 20  # bytes, maximum size of a level as text; MAX_RECORDS records need less
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
 # Phrases of ``Level.support_notes`` for types in ``kinds.COMPLETIONS`` whose rules do not come from N v2.0, an earlier
@@ -210,7 +210,7 @@ class Level:
         title: str = "",
         name: str = "",
     ) -> "Level":
-        """Build a level from its parts, with the records in the order in which N++ writes and pairs them.
+        """Build a level from its parts, with the records in the order that N++ writes, which pairs doors and switches.
 
         All positions are (x, y) bytes: steps of 6 px from the outer corner of the border.
         exits: (switch, door) positions.
@@ -416,7 +416,7 @@ def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
 
 
 def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: list[str]) -> None:
-    """Warn unless the first record is a spawn; raise LevelError if tile ids are invalid in addition.
+    """Warn unless the first record is a spawn; raise LevelError if tile ids are invalid, too.
 
     The reference simulator uses the position of the first record without checking its type.  Replays of levels with
     such a damaged record exist.
@@ -431,7 +431,7 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
 
 
 def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
-    """Reduce invalid orientations and modes in place, with a warning for each."""
+    """Reduce orientations modulo 8 and modes modulo 4, in place, with a warning for each changed value."""
     for column, types, modulus, what in (
         (ORIENTATION, kinds.ORIENTED, 8, "orientation"),
         (MODE, kinds.DRONES, 4, "mode"),

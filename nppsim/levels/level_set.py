@@ -203,9 +203,9 @@ class LevelSet(Sequence[Level]):
 
 
 def check_disjoint(*splits: Sequence[LevelSet]) -> None:
-    """Raise LevelSetError if a level of one split (train, dev, test), or its mirror image, is also in an earlier split.
+    """Raise LevelSetError if two splits (train, dev, test) share a level, mirrored or not.
 
-    splits: the level sets of each split; sets of the same split may share levels.
+    splits: the level sets of each split.  Sets of the same split may share levels.
     """
     for number, split in enumerate(splits):
         for later in split:

@@ -1,6 +1,6 @@
 """Kernels of the planner: simulate all six actions from many states, and hash states to find duplicates.
 
-A child is the state to which one action leads, applied for one decision.  These kernels have their own file so that
+A child is the state after one action, applied for one decision.  These kernels have their own file so that
 changes of the search do not recompile them (``nppsim._cache``).
 """
 
@@ -22,8 +22,8 @@ WIN = -1.0  # score of a child that finishes the level; all others are at least 
 
 CHANGE_COST = 1.5  # px, penalty for an action other than that of the previous decision
 # States in the same cell count as duplicates.
-POSITION_CELL = 1.0  # px per frame of a decision, size of a cell in x and y
-SPEED_CELL = 0.05  # px per frame, per frame of a decision, size of a cell in vx and vy
+POSITION_CELL = 1.0  # size of a cell in x and y: px, times the frames per decision
+SPEED_CELL = 0.05  # size of a cell in vx and vy: px per frame, times the frames per decision
 MOVER_REACH = 192.0  # px; a cell depends on the movers that are closer to the ninja than this in x and in y
 MOVER_CELL = 24.0  # px, resolution of the movers' positions in a cell
 # Regions are coarser than cells.  The search counts how often it visits each region.

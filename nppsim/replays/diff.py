@@ -22,9 +22,9 @@ APART_PX = 1.0  # distance of the ninjas above which the positions differ
 class Mark:
     """A milestone on the path to the exit.
 
-    remaining_px: remaining path length.
-    frame_a, frame_b: first frame of each run after which at most this path remains; None if there is none.
-    lead: frames by which A is ahead of B (negative: behind), None if a run did not reach the milestone.
+    remaining_px: path length from the milestone to the exit.
+    frame_a, frame_b: frame in which each run reaches the milestone; None if it does not.
+    lead: frames by which A is ahead of B (negative: behind); None if a run does not reach the milestone.
     """
 
     remaining_px: float
@@ -41,7 +41,7 @@ class Difference:
     positions_part: first frame at whose end the ninjas are more than APART_PX apart, None if there is none.
     frames, outcomes, scores: (A, B), see ``Run`` and ``nppsim.replays.score``; no score for a run that does not finish.
     marks: milestones; the last one is the exit, at the frame of the win.  Empty if the exit is unreachable.
-    total: frames by which A finishes before B (negative: after), None unless both finish.
+    total: frames by which A finishes before B (negative: after); None unless both finish.
     """
 
     inputs_part: int | None
@@ -54,9 +54,10 @@ class Difference:
 
 
 def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Difference, Run, Run]:
-    """Play two replays and compare them; return the difference and both runs.
+    """Play two replays of the same level and compare them; return the difference and both runs.
 
-    sections: number of milestones, at equal distances along the path.  Raises ReplayError if the levels differ.
+    sections: number of milestones, at equal distances along the path.
+    Raises ReplayError if the levels differ.
     """
     if a.level != b.level:
         raise ReplayError(
@@ -100,7 +101,7 @@ def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int) -> Iterator[M
         return
     all_left = [remaining_path(bank, run) for run in (run_a, run_b)]
     for run, left in zip((run_a, run_b), all_left, strict=True):
-        # the path is measured on a lattice, so the run may win before or after the remaining path is 0
+        # Path lengths come from a lattice, so they may be 0 before the win, or above 0 at the win.
         np.maximum(left, 1.0, out=left)
         if run.won:
             left[-1] = 0.0
@@ -126,7 +127,7 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
     doors = is_closed(run.entity_state[:, record["switches_first"] - base : record["switches_end"] - base])
     exits = slice(record["exits_first"] - base, record["exits_end"] - base)
     kinds, active = run.entities[exits, 0], is_active(run.entity_state[:, exits])
-    # an exit opens when its switch is collected
+    # An exit opens when its switch is collected.
     opened = np.zeros(active.shape, np.uint8)
     for row in np.flatnonzero(kinds == EXIT_SWITCH):
         opened[:, bank.world.entity[record["exits_first"] + row]["partner"] - exits.start] = 1 - active[:, row]

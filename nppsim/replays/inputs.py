@@ -39,7 +39,7 @@ def load_inputs(path: str | Path, level: Level, offset: int = 0) -> Replay:
 def load_episode(path: str | Path, levels: Sequence[Level]) -> tuple[Replay, ...]:
     """Read an episode: one replay for each of its five levels, in order.
 
-    Raises ReplayError if the file is damaged, or if the file or ``levels`` has another number of levels than five.
+    Raises ReplayError if the file is damaged, or if the file or ``levels`` does not have five levels.
     """
     if len(levels) != EPISODE_LEVELS:
         raise ReplayError(f"{path}: {len(levels)} levels given; an episode has {EPISODE_LEVELS}: pass them in order")

@@ -78,8 +78,8 @@ def play_back(replay: Replay, file: str = "") -> Playback:
 def agrees(replay: Replay, rules: Rules) -> bool:
     """Return True if a replay ends as its file states when played with these rules.
 
-    A replay whose ``success`` is True must win.  Other replays must last until their last input; if ``success`` is
-    None, they may also win earlier.
+    A replay whose ``success`` is True must win.  In other replays the run must not end before the last input, except by a
+    win if ``success`` is None.
     """
     run = simulate(replay.level, replay.inputs, rules=rules)
     return run.won if replay.success else run.frames == replay.frames or (replay.success is None and run.won)

@@ -247,7 +247,7 @@ def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -
     """Convert actions int[decisions], 0..5, to inputs uint8[frames], with ``frame_skip`` frames per action.
 
     frames: total number of frames, if the last decision is shorter than ``frame_skip``.
-    Raises ReplayError for actions outside 0..5, and if frame number ``frames`` is not in the last decision.
+    Raises ReplayError for actions outside 0..5, and if ``frames`` frames do not end within the last decision.
     """
     _check_frame_skip(frame_skip)
     actions = np.asarray(actions)

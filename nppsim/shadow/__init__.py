@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from nppsim.batch import BatchSimulator
 
 CACHED_LEVELS = 2048  # LevelTwins in memory
-_FIRST_REPORTS = (1_000, 10_000)  # numbers of comparisons after which a line is printed
+_FIRST_REPORTS = (1_000, 10_000)  # a line is printed after these numbers of comparisons
 _REPORT_EVERY = 100_000  # a line is also printed after each multiple of this number
 _NO_HOPS = np.empty(0, np.uint8)
 
 
 class Shadow:
-    """Compares the results of a BatchSimulator with those of the twins, environment by environment, byte by byte.
+    """Comparison of a BatchSimulator's results with those of the twins, byte for byte, for each environment.
 
     simulator: a BatchSimulator; it calls ``before`` and ``after`` around each step and ``after_reset`` after each reset.
 

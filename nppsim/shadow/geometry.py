@@ -28,7 +28,7 @@ _POINTS = dict(zip("abcdefgh", [(0, 0), (12, 0), (24, 0), (0, 12), (24, 12), (0,
 _OUTLINES = (
     "achf aced bchg dehf abgf acf ach chf ahf acd ace ehf dhf acef achd chfd aehf abf bch chg agf acgf achg bchf abhf"
 )
-# Tiles 10 to 17: centre (x, y) of the arc, direction (x, y) of the quarter disc from there, whether the disc is solid.
+# Tiles 10 to 17: (x, y) of the arc's centre, direction (x, y) from there into the tile, True if the disc is solid.
 _CORNERS = ((0, 0, 1, 1), (24, 0, -1, 1), (24, 24, -1, -1), (0, 24, 1, -1))
 ARCS = {10 + k: (*_CORNERS[k], True) for k in range(4)} | {14 + k: (*_CORNERS[k - 2], False) for k in range(4)}
 ONE_FACED = range(34, 38)
@@ -88,7 +88,7 @@ def _from_arc(cx: int, cy: int, hor: int, ver: int, x: np.ndarray, y: np.ndarray
 
 
 def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], partial[np.ndarray]]]:
-    """Return the surfaces of a level's tiles: (left, top, right, bottom), px, and the distance of points (x, y) from it.
+    """Return (left, top, right, bottom), px, and a function for the distance of points, for each surface of the tiles.
 
     Surfaces of two tiles at the same edge cancel each other, and the rim of the stage has none.
     """
@@ -134,8 +134,8 @@ class EntityTwin:
     """One entity of a level in its initial state.
 
     x, y: position, px; for a door with a switch, that of the switch.
-    place: position in file order.
-    index: position in type order.
+    place: index in file order.
+    index: index in type order.
     door: segment (x1, y1, x2, y2) of a door, px.
     partner: index of an exit's switch or a switch's exit.
     facing: unit vector (x, y) of a one-way or thwump.

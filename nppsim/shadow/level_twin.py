@@ -18,7 +18,7 @@ CACHED_FIELDS = 32  # states of the doors per level
 class LevelTwin:
     """Data of one level.  completions: include the entities that the reference simulator leaves out.
 
-    listed: entities in type order; exits and doors: the exits and the doors with switches among them.
+    listed: entities in type order.  exits, doors: those that are exits, and those that are doors with a switch.
     fields_for: function of two tuples of indices, (closed doors, open exits), that returns PathFields.
     """
 
@@ -61,7 +61,7 @@ class LevelTwin:
         return self.fields_for(*self.touched(now))
 
     def path(self, now: StateTwin) -> tuple[float, tuple[int, int] | None]:
-        """Return length in px and first lattice point of the path from the ninja to the exit, over an untaken exit switch."""
+        """Return (px, first lattice point) of the path from the ninja to the exit, via a switch if none was taken yet."""
         fields = self.path_fields(now)
         field = fields.to_exit if now.ninja["switch_taken"] else fields.to_switch
         return field.path(now.ninja["x"], now.ninja["y"])
@@ -78,11 +78,11 @@ class LevelTwin:
 
     @functools.cached_property
     def frame_picture(self) -> np.ndarray:
-        """Picture of the tiles at 2 px per pixel, with a solid margin of one pixel: uint8[302, 530], y first."""
+        """Picture of the tiles, one pixel per 2 x 2 px, with a solid margin of one pixel: uint8[302, 530], y first."""
         grey = np.round(64 + 191 * averaged(raster(self.level, 24), 2)).astype(np.uint8)
         return np.pad(grey, 1, constant_values=255)
 
     @functools.cached_property
     def view_picture(self) -> np.ndarray:
-        """Picture of the tiles at 6 px per pixel: uint8[100, 176], y first."""
+        """Picture of the tiles, one pixel per 6 x 6 px: uint8[100, 176], y first."""
         return np.round(64 + 191 * averaged(raster(self.level, 24), 6)).astype(np.uint8)

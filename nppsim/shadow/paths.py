@@ -24,7 +24,7 @@ MAX_PATH = 8000.0  # px, length if there is no path
 SAMPLE = 3  # px between samples
 BODY = 9.4  # px, radius of the circle that must fit through passages on a path
 SURFACE_BODY = 8.4  # px, the same radius if only the surfaces of tiles block
-ONE_WAY_REACH = 17.1  # px from the middle of a one-way, along it
+ONE_WAY_REACH = 17.1  # px from a one-way's middle to either end of its effect
 MINE_REACH = 14.5  # px around a mine; steps to points in this circle cost more
 MINE_PRICE = 6  # factor of the cost of these steps
 EXIT_REACH = 22.0  # px, touching distances of exit, exit switch and door switch
@@ -382,7 +382,7 @@ def _straight_to(lattice: Lattice, goals: Iterable[Goal]) -> Field:
 def field(
     open_: Lattice, doors: list[EntityTwin], closed: list[EntityTwin], goals: tuple[Goal, ...], needed: tuple[int, ...]
 ) -> tuple[Field, Field]:
-    """Return two fields of ``goals``: with all doors ``closed``, and with only the trap doors among them closed.
+    """Return two fields of paths to ``goals``: with ``closed`` doors shut, and with only the trap doors among them shut.
 
     doors: all doors with switches.
     needed: indices of trap doors that the ninja must pass after the goals.

@@ -87,7 +87,7 @@ FACE_HALF = 7.0  # px, half the width of a thwump's deadly face
 FACE_AHEAD = 11.0  # px from the centre of a thwump to its face
 FACE_RADIUS = 2.0  # px, radius of a face in ``hazards``
 BEAM_RADIUS = 0.1  # px, radius of a beam in ``hazards``
-LINE_GAP = SQUARE / 2  # px between points along a line; the squares below them are filled
+LINE_GAP = SQUARE / 2  # px between points along a line; the squares that contain them are filled
 DOOR_POINTS = 5  # points along a closed door
 
 
@@ -206,7 +206,7 @@ def surroundings(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray
 
 
 def _draw(plane: np.ndarray, line: tuple[float, float, float, float]) -> None:
-    """Fill the squares below a line, px from the ninja."""
+    """Fill the squares that a line, px from the ninja, crosses."""
     x, y = _points(line, LINE_GAP)
     _dot(plane, (x + WINDOW_REACH) / SQUARE, (y + WINDOW_REACH) / SQUARE, 255)
 
@@ -265,8 +265,8 @@ def _shares(at: float) -> list[tuple[int, float]]:
 
 
 # --------------------------------------------------------------------------------------------------------------- images
-FRAME_SCALE = 2  # px per pixel of ``player_frame``
-VIEW_SCALE = 6  # px per pixel of ``global_view``
+FRAME_SCALE = 2  # px of the level per pixel of ``player_frame``
+VIEW_SCALE = 6  # px of the level per pixel of ``global_view``
 EXIT_HALF = 12.0  # px, half-side of the square of an exit
 MINE_HALF = {True: 3.5, False: 4.0}  # mine is dormant -> half-side, px
 # Entity type -> (grey, half-side in px) of its squares, without mines and exits.
@@ -359,7 +359,7 @@ def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
 
 
 def graph_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """Return int64[8]: the level's number, then a bit for each exit and switch, door with a switch and toggle mine."""
+    """Return int64[8]: the level's number, then one bit per exit, exit switch, door with a switch and toggle mine."""
     identity = f"{twin.level.fingerprint} {twin.completions}".encode()
     bits = 0
     for place, is_set in enumerate(_flags(twin, now)):
@@ -382,7 +382,7 @@ def _flags(twin: LevelTwin, now: StateTwin) -> Iterator[bool]:
             yield state.state == 0
 
 
-# Key of ``layout`` -> twin.  The twin of ``foresight`` has other arguments (``nppsim.shadow.foresight``).
+# Key of an observation -> its twin.  ``foresight`` is missing, because its twin has other arguments (shadow/foresight.py).
 VIEWS: dict[str, Callable[[LevelTwin, StateTwin, np.ndarray], np.ndarray]] = {
     view.__name__: view
     for view in (
