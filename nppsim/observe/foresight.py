@@ -4,8 +4,8 @@ A branch is an action for one decision, followed by one of the continuations (``
 total of HORIZON frames.  Each branch is simulated on a copy of the environment, see ``docs/observations.md``.
 Sources: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents).
 
-Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  Branches of
-the previous decision that began with the action taken are continued.
+Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  If the
+previous decision's branches began with the executed action, they are continued instead of simulated again.
 """
 
 from collections import namedtuple
@@ -29,12 +29,12 @@ ONWARD_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JUMP, AC
 SAME_AS = np.argmax(ONWARD_INPUT[:, None] == ONWARD_INPUT, axis=1)
 WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # action with the same direction, without jump
 JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame and those of the jump buffer
-PROGRESS_LIMIT = 300.0  # px: limit of ``progress``, which would be thousands of px if no path remained
+PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
 
 # Simulated states, ROWS per environment: the current state, the states after each action, and the last state of each
 # branch.  They are reused at the next decision.  words: uint64[rows, size / 8], the bytes of each state.  frames:
-# int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before the
-# first in which a jump was possible, counted as in ``_play``.
+# int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before a jump
+# was first possible, see ``_play``.
 Room = namedtuple("Room", "words ninja entities movers frames quiet")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
 ROWS = END + NUM_ACTIONS * NUM_CONTINUATIONS
@@ -52,10 +52,10 @@ def make_room(count: int, max_entities: int, max_movers: int) -> Room:
 def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, room, out, no_laps):
     """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death.
 
-    i: environment; selects its rows of ``room``.
+    i: index of the environment, which selects the rows of ``room``.
     trail: TRAIL_DTYPE, positions of the ninja.  All branches share it: evil ninjas read none of the last HORIZON frames.
     distance: uint16[2, 4539], path fields for the current doors.
-    no_laps: int64[0], which disables the timing in ``advance_frame``; an argument of the same type as in decisions, so that
+    no_laps: int64[0], which disables the timing in ``advance_frame``; with the type that decisions use, so that
         ``advance_frame`` is compiled only once.
     """
     out[:] = 0.0
@@ -68,7 +68,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     _go_on(record, trail, world, frame_skip, room, first, no_laps)
     # The jump key is held without effect; only a release and a new press could start a jump.
     is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
-    in_vain = 0  # bit number ``action`` is set if the same action with jump has equal results
+    in_vain = 0  # bit number ``action`` is set if adding the jump key to ``action`` gives equal results
     for action in range(NUM_ACTIONS):
         if ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1:
             for continuation in range(NUM_CONTINUATIONS):
@@ -113,7 +113,7 @@ def _enter(record, ninja, entities, movers, room, row):
 
 @inlined
 def _used(record, room):
-    """Return two ranges (first, end) of words that a level uses: of the ninja and the entities, and of the movers."""
+    """Return the two ranges (first, end) of words that a level uses: ninja and entities; movers."""
     movers = NINJA_WORDS + room.entities.shape[1]
     return (
         (0, NINJA_WORDS + record["entity_end"] - record["entity_first"]),
@@ -140,7 +140,7 @@ def _equal(record, room, one, other):
 
 @merged
 def _go_on(record, trail, world, frame_skip, room, first, no_laps):
-    """Continue the previous branches of the action that was taken: they become HOLD branches of this decision.
+    """Continue the branches of the previous decision's executed action; they become HOLD branches of this decision.
 
     All other branches are marked as not simulated.
     """
@@ -151,7 +151,7 @@ def _go_on(record, trail, world, frame_skip, room, first, no_laps):
             last = action
         room.frames[after] = 0
     holding = 0
-    for continuation in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD is last: another one must not overwrite its row
+    for continuation in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD is last, so that its row is not overwritten
         source = first + END + NUM_CONTINUATIONS * last + continuation
         if last < 0 or room.frames[source] == 0:
             continue
@@ -182,9 +182,9 @@ def _settled(ninja):
 
 @kernel
 def _play(record, room, source, row, trail, world, input_byte, frames, no_laps):
-    """Copy a state to a row of ``room`` and simulate at most ``frames`` frames there, until the episode ends.
+    """Copy a state to a row of ``room`` and simulate ``frames`` frames there, or fewer if the episode ends.
 
-    Returns the number of simulated frames, and the number of frames before the first in which a jump was possible.
+    Returns the number of simulated frames, and how many of them passed before a jump was first possible.
     """
     _copy(record, room, source, row)
     ninja, played, quiet = room.ninja[row], 0, 0

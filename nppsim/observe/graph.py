@@ -2,12 +2,12 @@
 
     graph = graph_of(sim.obs["graph_state"][0])      # features float32[N, 45], neighbours int32[N, 16], ...
 
-A graph depends only on a level and the state of its doors, exits and mines, so thousands of decisions share one.  Its
-nodes are the reachable cells (24 px) and all entities except gold.  Each node lists its neighbours, the sources of its
+A graph depends only on a level and the state of its doors, exits and mines, so thousands of decisions share one graph.
+Its nodes are the reachable cells (24 px) and all entities except gold.  Each node lists its neighbours, the sources of its
 messages.  Every position in this list (SLOTS) has a fixed meaning, so a network layer reads all neighbours from
 one array.
-The path fields have a lattice point every 12 px.  A cell covers the nine points inside and on its border; nodes
-for cells instead of points reduce the number of nodes by three quarters.  ``docs/observations.md`` describes the features.
+The path fields have a lattice point every 12 px.  A cell covers the nine points inside and on its border; one node per
+cell instead of one per point means three quarters fewer nodes.  ``docs/observations.md`` describes the features.
 """
 
 import functools
@@ -52,9 +52,9 @@ SLOTS = ("itself", "beside", "beside", "above", "above", "above", "below", "belo
 NUM_SLOTS = len(SLOTS)
 WAY, PARTNER, PLACE = (SLOTS.index(name) for name in ("way_to_switch", "partner", "place"))
 NONE = -1  # empty slot in ``neighbours``
-WAY_STEPS = 8  # lattice points, about 100 px
+WAY_STEPS = 8  # lattice points from a cell to the source of its way_to_* edges, about 100 px
 NEXT_STEPS = 3  # lattice points over which the direction of a path is measured
-WAY_UNIT, LONGEST_WAY = 600.0, 5.0  # px per unit of path length, and the maximum in these units
+WAY_UNIT, LONGEST_WAY = 600.0, 5.0  # unit of path length in px, and maximum path length in this unit
 
 # Types of entities with a one-hot feature, in addition to the node type.
 _ONE_HOT = {
@@ -187,8 +187,8 @@ def _level_of(level_id: int) -> "_LevelGraph":
         if len(place):
             return _prepare(bank, int(place[0]))
     raise GraphError(
-        f"graph_state names level {level_id:#x}, which is in no LevelBank of this process: do not delete the simulator or "
-        "dataset from which the observation comes"
+        f"graph_state names level {level_id:#x}, which no LevelBank of this process contains: keep the simulator or "
+        "dataset that produced the observation"
     )
 
 
@@ -364,7 +364,7 @@ def _in_state(level: _LevelGraph, state: np.ndarray) -> Graph:
 
 
 def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the path fields for the doors and exits of the flags: distance uint16[2, 4539] and hop uint8[2, 4539]."""
+    """Return the path fields for the flagged doors and exits: distance uint16[2, 4539] and hop uint8[2, 4539]."""
     record = level.world.level[level.level]
     kind = level.world.entity[level.flagged]["type"]
     doors = np.isin(kind, list(kinds.SWITCH_OF_DOOR))
@@ -378,7 +378,7 @@ def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: int) -> None:
-    """Write ``on`` of entities with a flag: exit open, switch not taken, door closed, door switch unused, mine armed."""
+    """Write feature ``on`` of flagged entities: exit open, switch not taken, door closed, door switch unused, mine armed."""
     place = np.searchsorted(level.flagged, level.entity)
     place = np.minimum(place, max(len(level.flagged) - 1, 0))
     changes = level.flagged[place] == level.entity if len(level.flagged) else np.zeros(len(place), bool)

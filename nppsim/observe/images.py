@@ -176,7 +176,7 @@ def _draw_line(image, scale, left, top, x_first, grey, x1, y1, x2, y2):
     """Set the pixels that contain points along a line; the points are at most one pixel apart.
 
     scale: px per pixel.
-    left, top: upper left corner of the image, pixels from that of the level.
+    left, top: position of the image's upper left corner in the level, in pixels of the image.
     x_first: True if the image is [x, y], False if it is [y, x].
     """
     steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / scale))
@@ -244,7 +244,7 @@ def global_view(ninja, entities, movers, world, level, static, out):
 
 @kernel
 def _draw_tiles(image, tile, x1, x2, y):
-    """Draw a tile repeatedly into columns x1 to x2 of ``player_frame``, from row y downwards."""
+    """Draw a tile repeatedly into columns x1 to x2 - 1 of ``player_frame``, from row y downwards."""
     if tile == tiles.OPEN or tile == tiles.SOLID:
         _fill(image, y, y + _FRAME_TILE, x1, x2, SOLID if tile == tiles.SOLID else EMPTY)
         return
@@ -281,7 +281,7 @@ def player_frame(ninja, entities, movers, world, level, stage, out):
 
 @inlined
 def _draw_stage(image, left, top, stage):
-    """Draw the tiles of ``player_frame``, whose corner is at pixel (left, top) of the level."""
+    """Draw the tiles of ``player_frame``.  left, top: see ``_draw_line``."""
     last = (left + PLAYER_FRAME_SIZE - 1) // _FRAME_TILE
     for cy in range(top // _FRAME_TILE, (top + PLAYER_FRAME_SIZE - 1) // _FRAME_TILE + 1):
         cx = left // _FRAME_TILE

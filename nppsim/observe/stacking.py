@@ -21,10 +21,10 @@ PADDINGS = ("zero", "repeat")
 STATE = "game_state"
 _NAME = re.compile(r"(?:visual(\d+))?-?(?:state(\d+))?(-repeat)?")
 ADVICE = (
-    "frames are stacked. The state already contains velocities, timers and buffers, so stacking is not expected to help a "
-    "network that reads it, and costs memory and time: compare both (--architectures NAME NAME+state4)"
+    "frames are stacked. The state already contains velocities, timers and buffers, so stacking is unlikely to help a "
+    "network that reads it, and costs memory and time: compare with and without (--architectures NAME NAME+state4)"
 )
-HOW_NAMED = f"visualN, stateM or visualN-stateM, N and M from 2 to {MOST_FRAMES}, with suffix -repeat for that padding"
+HOW_NAMED = f"visualN, stateM or visualN-stateM, N and M from 2 to {MOST_FRAMES}; append -repeat for repeat padding"
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Stacking:
         return sum(self.frames(key) * layout.SPECS[key].bytes for key in keys)
 
     def useless(self, keys: Iterable[str]) -> list[str]:
-        """Return the fields ("visual", "state") greater than 1 that stack none of these keys."""
+        """Return the names ("visual", "state") of the stack sizes above 1 that apply to none of ``keys``."""
         of_field = {"visual": {*layout.IMAGES}, "state": {STATE}}
         return [name for name, stacked in of_field.items() if getattr(self, name) > 1 and stacked.isdisjoint(keys)]
 
@@ -149,7 +149,7 @@ class Stacks:
             stack[envs, :-1] = stack[envs, -1:] if self._repeat else 0
 
     def rows(self, i: int | slice | np.ndarray) -> list[np.ndarray]:
-        """Copy the stacks of environment i, or of several environments, as uint8[..., B] of B bytes per stacked key."""
+        """Copy the stacks of one or several environments: uint8[..., bytes of one stack] for each stacked key."""
         found = []
         for key in self._frames:
             stack = self.obs[key]

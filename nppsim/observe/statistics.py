@@ -89,7 +89,7 @@ class ObservationStatistics:
         if fingerprint != self.fingerprint:
             raise StatisticsError(
                 f"observation statistics have layout {self.fingerprint} ({', '.join(self.keys)}), {owner} has layout "
-                f"{fingerprint}: rebuild the dataset and pretrain again with the present observation layout"
+                f"{fingerprint}: rebuild the dataset and pretrain again with the current observation layout"
             )
 
     def to_dict(self) -> dict:
@@ -138,8 +138,8 @@ class ObservationStatistics:
     def _require_samples(self) -> None:
         if self.count < 2:
             raise StatisticsError(
-                f"observation statistics need at least 2 samples, these have {self.count}: update() them with "
-                f"observations of demonstrations, or of random play where there are none"
+                f"observation statistics need at least 2 samples, these have {self.count}: call update() with "
+                f"observations of demonstrations, or of random play if there are no demonstrations"
             )
 
     def _checked(self, key: str, observations: Mapping[str, np.ndarray]) -> np.ndarray:

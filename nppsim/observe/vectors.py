@@ -52,15 +52,15 @@ HAZARD = layout.slots(layout.SPECS["hazards"].components)
 PLANE = layout.slots(layout.SURROUNDINGS_PLANES)
 DOOR_SLOTS = len(DOOR) // NUM_DOORS  # components per door
 
-PAD = SURROUNDINGS_SIZE + 1  # half-cells: width of the solid margin of ``solid_map``, at least as wide as a window
+PAD = SURROUNDINGS_SIZE + 1  # half-cells: width of the solid margin of ``solid_map``; more than the window's width
 SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), columns (x)
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
 NO_HAZARD = 2 * WINDOW_REACH  # px: ``dy`` of the rows without a hazard
-BEAM_RADIUS = 0.1  # px, radius of beams, rockets, turrets and shooting drones; not 0, as in rows without a hazard
+BEAM_RADIUS = 0.1  # px, radius of beams, rockets, turrets and shooting drones; above 0, which marks unused rows
 NEAR_STEPS = 3  # hops to the first waypoint: about 36 px
-FAR_STEPS = 10  # hops to the second one: about 120 px
+FAR_STEPS = 10  # hops to the second waypoint: about 120 px
 BLEND_STEPS = 16  # the window moves in steps of 1 / BLEND_STEPS of a half-cell
-DOOR_POINTS = 5  # points along a closed door; the squares below them are solid
+DOOR_POINTS = 5  # points along a closed door; the half-cells that contain them are solid
 
 _COVERAGE = np.stack(
     [solid_mask(t, 16).reshape(2, 8, 2, 8).mean(axis=(1, 3)) * 255 for t in range(NUM_TILE_SHAPES)]
@@ -140,8 +140,8 @@ def reachability_features(ninja, distance, hop, switch_to_exit, path_start, out)
 def entity_positions(ninja, entities, world, level, out):
     """Write float32[6]: ninja, exit switch and exit, px.
 
-    Switch and exit are those of the first open exit; before any switch is taken, of the first exit with an active
-    switch.  They are zeros if there is none.
+    The exit is the first open one or, before any switch is taken, the first one with an active switch.  Exit and switch
+    are zeros if there is no such exit.
     """
     out[:] = 0.0
     out[PLACE.ninja_x], out[PLACE.ninja_y] = ninja["x"], ninja["y"]
@@ -359,7 +359,7 @@ def _beam(ninja, source, target_x, target_y, deadly, hazards, gaps, found):
 
 @kernel
 def _draw_square(plane, dx, dy, half):
-    """Raise each cell below a square to the share of the cell that is covered.
+    """Raise each cell that a square overlaps to the covered share of the cell.
 
     dx, dy: centre of the square, px from the ninja.  half: half of its side, px.
     """
@@ -411,9 +411,9 @@ def _draw_door(state, door, left, top, plane):
 
 @kernel
 def action_mask(ninja, out):
-    """Write bool[6]: False for jump actions that have the same effect as without the jump key.
+    """Write bool[6]: False for jump actions in which the jump key has no effect.
 
-    This is the case if the ninja is in the air, the jump key was held in the last frame, and no jump is rising or
+    This is the case if the ninja is in the air, the jump key was held in the last frame, and no jump is in progress or
     buffered.
     """
     out[:] = True
