@@ -1,7 +1,8 @@
 """The studio as an ASGI application: routes and their handlers (docs/lab/studio.md)."""
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -21,8 +22,9 @@ from nppsim.progress import announcement
 from nppsim.replays.replay import FORMATS
 from nppsim.studio import editing, sessions, watching
 from nppsim.studio.errors import StudioError
-from nppsim.studio.leaderboard import Leaderboard
+from nppsim.studio.leaderboard import PLANNER, Leaderboard
 from nppsim.studio.library import LEVEL_FORMATS, Library
+from nppsim.studio.plans import Plans
 from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings
 from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access, Guard
@@ -37,6 +39,7 @@ class Studio:
     library: levels and replays.
     recordings, demonstrations: stored runs.
     leaderboard: best runs of each level; by default stored in memory only.
+    plans: runs of the planner.
     sessions: games, one per open play socket.
     roster: agents, and the displayed experiment.
     watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
@@ -52,6 +55,7 @@ class Studio:
     ):
         self.library = library
         self.leaderboard = leaderboard or Leaderboard()
+        self.plans = Plans(self.leaderboard)
         self.recordings = Recordings()
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.sessions: set[sessions.Session] = set()
@@ -65,7 +69,13 @@ def create_app(studio: Studio, access: Access) -> Starlette:
     """Return the ASGI application.  access: conditions under which a request is answered."""
     guard = Middleware(Guard, access=access)
     handlers: dict[Any, Any] = {UserError: _refused, OSError: _failed}
-    app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await studio.plans.close()
+
+    app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan)
     app.state.studio = studio
     return app
 
@@ -121,11 +131,29 @@ async def _state(request: Request) -> JSONResponse:
 
 
 async def _levels(request: Request) -> JSONResponse:
-    return await respond(_studio(request).library.levels)
+    def levels() -> Any:
+        studio = _studio(request)
+        answer, pars = studio.library.levels(), studio.leaderboard.times(PLANNER)
+        return answer | {"levels": [card | {"par": card["par"] or pars.get(card["id"])} for card in answer["levels"]]}
+
+    return await respond(levels)
 
 
 async def _level(request: Request) -> JSONResponse:
-    return await respond(_studio(request).library.document, request.path_params["id"])
+    def level() -> Any:
+        studio, id = _studio(request), request.path_params["id"]
+        document = studio.library.document(id)
+        return document | {"par": document["par"] or studio.plans.par(id)}
+
+    return await respond(level)
+
+
+async def _par(request: Request) -> JSONResponse:
+    """Return {"par": frames, or null if the planner finds no run}; search if it is unknown."""
+    studio, id = _studio(request), request.path_params["id"]
+    shown = await run_in_threadpool(studio.library.level, id)
+    par = shown.par or studio.plans.par(id)
+    return JSONResponse({"par": par or (await studio.plans.answer(shown.level))["par"]})
 
 
 async def _best(request: Request) -> JSONResponse:
@@ -213,6 +241,7 @@ routes: list[BaseRoute] = [
     Route("/api/levels/{id}", _level),
     Route("/api/levels/{id}/file", _level_file),
     Route("/api/levels/{id}/best", _best),
+    Route("/api/levels/{id}/par", _par),
     Route("/api/open", _open_file, methods=["POST"]),
     Route("/api/replays", _replays),
     Route("/api/replays/{number:int}/run", _replay_run),

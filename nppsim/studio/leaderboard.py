@@ -73,6 +73,13 @@ class Leaderboard:
             "score": _first_of_each(sorted(runs, key=lambda run: (-run["score"], run["frames"]))),
         }
 
+    def times(self, kind: str) -> dict[str, int]:
+        """Return the frames of the fastest run of each level by players of a kind, {level: frames}."""
+        with self._lock:
+            return dict(
+                self._runs.execute("SELECT level, MIN(frames) FROM runs WHERE kind = ? GROUP BY level", (kind,))
+            )
+
 
 def _first_of_each(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the first run of each player, at most _SHOWN runs."""

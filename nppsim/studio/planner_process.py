@@ -3,7 +3,7 @@
 ``python -m nppsim.studio.planner_process`` reads jobs from standard input until it closes, and writes one JSON line per job:
 
     {"level": base64 of a level file, "budget": simulated frames}       a job
-    {"par": frames, "inputs": base64, "route": [[x, y], ...]}           answer with a run; route: ninja positions, px
+    {"par": frames, "inputs": base64, "route": [[x, y], ...], "gold": pieces}    answer with a run; route: ninja, px
     {"par": null, "reachable": bool}                                    answer without a run
 
 ``par`` and ``inputs`` are length and input bytes of the run found; ``route`` begins at the spawn.
@@ -125,10 +125,12 @@ def main() -> None:
         if run is None:
             answer: dict = {"par": None, "reachable": bool(LevelBank([level]).reachable[0])}
         else:
+            game = Game(level)
             answer = {
                 "par": run.frames,
                 "inputs": base64.b64encode(run.inputs.tobytes()).decode(),
-                "route": _route(Game(level), run.inputs),
+                "route": _route(game, run.inputs),
+                "gold": int(game.ninja["gold"]),
             }
         print(json.dumps(answer), file=answers, flush=True)
 

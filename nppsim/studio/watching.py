@@ -3,7 +3,8 @@
 The protocol is in docs/lab/studio.md.
 
 Agents play live, at most AHEAD frames ahead of the display.  Agents run in a few threads that all sockets share, the
-planner in its own process.  A job is cancelled when its socket closes or requests another job of the same kind.
+planner in its own process (``plans``).  A job is cancelled when its socket closes or requests another job of the same
+kind.
 """
 
 import base64
@@ -31,9 +32,7 @@ from nppsim.replays.replay import Replay
 from nppsim.studio.documents import Document, RunWriter
 from nppsim.studio.episodes import Episode, layout_document
 from nppsim.studio.errors import StudioError
-from nppsim.studio.game import Game
-from nppsim.studio.leaderboard import AGENT, PLANNER
-from nppsim.studio.planner_process import PlannerProcess
+from nppsim.studio.leaderboard import AGENT
 
 AHEAD = 600  # frames that an agent may play ahead of the displayed frame
 PART = 40  # minimum number of frames of an agent per message
@@ -61,35 +60,30 @@ class Watcher:
     def __init__(self, socket: WebSocket):
         self._socket, self._studio = socket, socket.app.state.studio
         self._sending = Lock()
-        self._planner = PlannerProcess()
         self._jobs: dict[str, CancelScope] = {}
         self._at, self._moved = 0, Event()
 
     async def serve(self) -> None:
         """Handle messages until the socket closes."""
-        try:
-            async with anyio.create_task_group() as group:
-                while (received := await self._socket.receive())["type"] == "websocket.receive":
-                    data = (received.get("text") or "").encode() or received.get("bytes") or b""
-                    try:
-                        verb, request = _parse(data)
-                    except StudioError as error:
-                        await self._send({"error": str(error)})
-                        continue
-                    if verb == "at":
-                        self._at, moved, self._moved = request, self._moved, Event()
-                        moved.set()
-                        continue
-                    kind = request if verb == "stop" else verb
-                    if kind in self._jobs:
-                        self._jobs.pop(kind).cancel()
-                    if verb != "stop":
-                        self._jobs[kind] = CancelScope()
-                        group.start_soon(self._do, kind, request, self._jobs[kind])
-                group.cancel_scope.cancel()
-        finally:
-            with CancelScope(shield=True):
-                await self._planner.close()
+        async with anyio.create_task_group() as group:
+            while (received := await self._socket.receive())["type"] == "websocket.receive":
+                data = (received.get("text") or "").encode() or received.get("bytes") or b""
+                try:
+                    verb, request = _parse(data)
+                except StudioError as error:
+                    await self._send({"error": str(error)})
+                    continue
+                if verb == "at":
+                    self._at, moved, self._moved = request, self._moved, Event()
+                    moved.set()
+                    continue
+                kind = request if verb == "stop" else verb
+                if kind in self._jobs:
+                    self._jobs.pop(kind).cancel()
+                if verb != "stop":
+                    self._jobs[kind] = CancelScope()
+                    group.start_soon(self._do, kind, request, self._jobs[kind])
+            group.cancel_scope.cancel()
 
     async def _do(self, kind: str, request: Document, scope: CancelScope) -> None:
         with scope:
@@ -133,8 +127,6 @@ class Watcher:
         except UserError as error:
             await self._send(head | {"error": str(error)})
             return
-        if "planner" in run:
-            await self._enter(PLANNER, "planner", bank, writer.game)
         await self._send(head | {"parts": [part], "over": part["outcome"]})
         pressed[head["run"]] = inputs[: part["frames"]]
 
@@ -152,20 +144,13 @@ class Watcher:
                 await self._send(head | {"parts": parts, "over": episode.outcome})
         finally:
             episode.close()
-        await self._enter(AGENT, agent.name, bank, episode.game)
+        if episode.outcome == NAMES[WON]:
+            level, gold = bank.levels[0].fingerprint, int(episode.game.ninja["gold"])
+            await self._in_thread(self._studio.leaderboard.add, level, AGENT, agent.name, episode.frame, gold)
         return episode.inputs
 
-    async def _enter(self, kind: str, name: str, bank: LevelBank, game: Game) -> None:
-        """Add the run of ``game`` to the leaderboard if it has won."""
-        if game.outcome == NAMES[WON]:
-            level, gold = bank.levels[0].fingerprint, int(game.ninja["gold"])
-            await self._in_thread(self._studio.leaderboard.add, level, kind, name, game.frame, gold)
-
     async def _planned(self, bank: LevelBank) -> tuple[np.ndarray, str]:
-        try:
-            found = await self._planner.search(bank.levels[0])
-        except TimeoutError as error:
-            raise StudioError("the planner searched for half a minute and found no run") from error
+        found = await self._studio.plans.answer(bank.levels[0])
         if found["par"] is None:
             raise StudioError("the planner found no run of this level")
         return np.frombuffer(base64.b64decode(found["inputs"]), np.uint8), "planner"

@@ -15,6 +15,7 @@ from nppsim.levels.kinds import LOCKED_DOOR, ROCKET_TURRET
 from nppsim.levels.level import TYPE
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.text import to_text
+from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 
@@ -183,6 +184,16 @@ def test_a_page_that_waits_for_compilation_says_so(page, studio):
         route.continue_()
     page.wait_for_selector("a.card")
     assert page.locator(".notice").count() == 0
+
+
+def test_the_planner_finds_unknown_par_times_in_the_background(page, studio):
+    par = f"{plan(corridor(title='First')).frames / 60:.2f} s"
+    page.goto(studio.at("levels"))
+    page.fill("input[type=search]", "First")
+    page.wait_for_selector(f".card:has-text('First') .par:has-text('{par}')")
+    page.click(".card:has-text('First')")
+    page.wait_for_selector(f"dd.par:has-text('{par}')")
+    page.wait_for_selector(".best tr:has-text('planner')")
 
 
 def test_a_folder_without_levels_invites_to_draw_one(page, start_studio, tmp_path):

@@ -12,6 +12,7 @@ from nppsim.levels.kinds import MINE, ROCKET_TURRET
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.text import to_text
+from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.studio import library, recordings
@@ -340,3 +341,15 @@ def test_the_page_and_its_files_are_there(page):
     assert "<script" in text and "onclick" not in text and "style=" not in text
     for path in ("/static/js/app.js", "/static/js/api.js", "/static/style.css"):
         assert page.client.get(path).status_code == 200
+
+
+def test_an_unknown_par_time_is_searched_and_remembered(page):
+    known, unknown = straight().fingerprint, page.studio.library.add(corridor())
+    with page.client:
+        assert page.get(f"levels/{known}/par").json() == {"par": 70}  # that of the index
+        assert page.get(f"levels/{unknown}").json()["par"] is None
+        par = page.get(f"levels/{unknown}/par").json()["par"]
+        assert page.get(f"levels/{unknown}/par").json()["par"] == par == plan(corridor()).frames
+        assert page.studio.plans.process.searches == 1
+    assert page.get(f"levels/{unknown}").json()["par"] == page.studio.plans.par(unknown) == par
+    assert {card["id"]: card["par"] for card in page.get("levels").json()["levels"]}[unknown] == par

@@ -139,13 +139,17 @@ class Gallery {
     const picture = element("canvas", { width: 1, height: 1, "aria-hidden": "true" });
     this.painter.watch(picture, card.id);
     const category = categoryOf(card);
-    const text = [card.code, card.par === null ? null : `par ${seconds(card.par)}`, `${card.extent[0]} × ${card.extent[1]}`,
+    const par = element("span", { class: "par" });
+    const showPar = () => (par.textContent = card.par === null ? "" : `par ${seconds(card.par)} · `);
+    showPar();
+    if (card.par === null) this.painter.findPar(picture, card, showPar);
+    const text = [card.code, `${card.extent[0]} × ${card.extent[1]}`,
       card.code || card.name.startsWith(`${category}/`) ? null : category].filter(Boolean).join(" · ");
     const runs = this.runs.get(card.id);
     const { grade, notes } = card.support;
     return element("li", {}, element("a", { class: "card", href: `#/play/${card.id}`, "data-level": card.id }, picture,
       grade === "exact" ? null : element("span", { class: `chip badge ${grade}`, text: SUPPORT[grade], title: notes.join("; ") }),
-      element("h3", { text: card.name }), element("p", {}, text,
+      element("h3", { text: card.name }), element("p", {}, par, text,
         runs && element("span", { class: runs.won === runs.all ? "good" : runs.won ? "warn" : "bad", text: ` · ${runs.won} of ${runs.all} finish` }))));
   }
 
@@ -167,7 +171,7 @@ class Gallery {
   }
 }
 
-/* Draws the pictures of visible cards one after another with a single scene. */
+/* Draws the pictures of visible cards one after another with a single scene, then lets the planner find their par times. */
 class Painter {
   constructor() {
     this.canvas = element("canvas", { class: "painter" });
@@ -176,6 +180,7 @@ class Painter {
     this.documents = new Map();
     this.waiting = new Set();
     this.ids = new WeakMap();
+    this.pars = new Map(); // visible picture -> [card, show], of levels whose par time is unknown
     this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
     this.endTheme = onThemeChange(() => {
       for (const picture of document.querySelectorAll(".cards canvas[data-drawn]")) this.draw(picture, this.documents.get(this.ids.get(picture)));
@@ -195,8 +200,14 @@ class Painter {
     this.observer.observe(picture);
   }
 
+  /** Find the par time of a level while its picture is visible; then call show(). */
+  findPar(picture, card, show) {
+    this.pars.set(picture, [card, show]);
+  }
+
   see(entries) {
     for (const { target, isIntersecting } of entries) {
+      target.dataset.visible = isIntersecting;
       if (target.dataset.drawn) continue;
       if (isIntersecting) this.waiting.add(target);
       else this.waiting.delete(target);
@@ -220,6 +231,27 @@ class Painter {
       if (!this.ended) this.draw(picture, this.documents.get(id));
     }
     this.working = false;
+    this.search();
+  }
+
+  async search() {
+    if (this.searching) return;
+    this.searching = true;
+    for (let next = this.unknown(); next && !this.ended; next = this.unknown()) {
+      const [picture, [card, show]] = next;
+      this.pars.delete(picture);
+      try {
+        card.par = (await get(`levels/${card.id}/par`)).par;
+      } catch {
+        break; // the level can be played nevertheless
+      }
+      show();
+    }
+    this.searching = false;
+  }
+
+  unknown() {
+    return [...this.pars].find(([picture]) => picture.isConnected && picture.dataset.visible === "true");
   }
 
   draw(picture, level) {

@@ -4,7 +4,7 @@
  * "paused", "rewinding", "over".
  */
 
-import { Socket, get } from "./api.js";
+import { Socket, get, whileCompiling } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, seconds, supportBanner } from "./elements.js";
@@ -67,8 +67,23 @@ class Play {
     [this.mark, this.assisted] = [0, false];
     this.enter("ready");
     this.ghosts.load().catch(this.studio.failed);
+    this.findPar().catch(this.studio.failed);
     cancelAnimationFrame(this.request);
     this.request = requestAnimationFrame((now) => this.tick(now));
+  }
+
+  /** Show the par time; the planner searches for it in the background if it is unknown. */
+  async findPar() {
+    const { level } = this;
+    if (!level.par) {
+      const known = whileCompiling((text) => (this.par.title = text));
+      this.par.textContent = "the planner searches …";
+      level.par = await get(`levels/${level.id}/par`).then(({ par }) => par).finally(known);
+      if (level.par) get(`levels/${level.id}/best`).then((best) => this.showBest(best), this.studio.failed);
+    }
+    this.par.textContent = level.par ? seconds(level.par) : "unknown: the planner finds no run";
+    this.par.title = "";
+    this.drawPhase();
   }
 
   destroy() {
@@ -318,6 +333,7 @@ class Play {
     this.verdict = element("div", { class: "verdict", role: "status" });
     this.caps = CAPS.map(([, action]) => element("kbd", { text: { left: "←", jump: "jump", right: "→" }[action] }));
     this.attempt = element("dd");
+    this.par = element("dd", { class: "par" });
     this.viewButton = button("Closer", "view", { "aria-pressed": false });
     this.pauseButton = button("Pause", "pause");
     this.markButton = button("Practise from here", "mark");
@@ -329,7 +345,7 @@ class Play {
     this.ghostList = element("div");
     this.pace = element("p", { class: "small muted", id: "pacing" });
     const panel = (title, ...content) => element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
-    const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"], ["par", this.level.par ? seconds(this.level.par) : "unknown"]];
+    const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"]];
     root.replaceChildren(element("div", { class: "split play" },
       element("div", { class: "field" }, supportBanner(this.level), element("div", { class: "stage" }, this.canvas,
         element("div", { class: "hud" }, this.time, this.bests, this.numbers), this.verdict,
@@ -337,7 +353,7 @@ class Play {
       element("div", { class: "panels", onclick: (event) => this.clicked(event) },
         panel(null, element("h1", { text: this.level.name }),
           element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
-            element("dt", { text: "attempt" }), this.attempt),
+            element("dt", { text: "par" }), this.par, element("dt", { text: "attempt" }), this.attempt),
           element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"), this.viewButton,
             this.level.next && element("a", { class: "button", href: `#/play/${this.level.next}`, text: "Next level", title: ACTIONS.next[0] }),
             element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
