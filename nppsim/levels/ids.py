@@ -7,6 +7,7 @@ The secret tabs have no episodes, so their ids end with the column.
 
     level_id("S", 489, 600)            # "S-C-19-04"
     level_id("SL2", 12, 240)           # "SL2-012": the ids of this file are not known
+    episode_of("S-C-19-04")            # "S-C-19"
 
 The source of the mapping is docs/campaign.md, section "Ids".
 """
@@ -61,3 +62,10 @@ def level_id(file: str, number: int, count: int) -> str:
     else:
         found = f"{tab.code}-{LAST_ROW}-{episode - regular:02d}"
     return f"{found}-{place:02d}" if tab.episodes else found
+
+
+def episode_of(level_id: str) -> str:
+    """Return the id of the episode of a level, or "" for a level without an episode."""
+    code = level_id.partition("-")[0]
+    grouped = any(tab.code == code and tab.episodes for tab in TABS.values()) and level_id.count("-") == 3
+    return level_id.rpartition("-")[0] if grouped else ""

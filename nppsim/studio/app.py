@@ -160,6 +160,16 @@ async def _best(request: Request) -> JSONResponse:
     return await respond(_studio(request).leaderboard.best, request.path_params["id"])
 
 
+async def _episode(request: Request) -> JSONResponse:
+    """Return {"code", "levels": ids of the five levels, "best": best runs of the episode}."""
+
+    def episode() -> Any:
+        studio, code = _studio(request), request.path_params["code"]
+        return {"code": code, "levels": studio.library.episode(code), "best": studio.leaderboard.best(code)}
+
+    return await respond(episode)
+
+
 async def _level_file(request: Request) -> Response:
     format = _one_of(request, "format", tuple(LEVEL_FORMATS))
     found = (await run_in_threadpool(_studio(request).library.level, request.path_params["id"])).level
@@ -242,6 +252,7 @@ routes: list[BaseRoute] = [
     Route("/api/levels/{id}/file", _level_file),
     Route("/api/levels/{id}/best", _best),
     Route("/api/levels/{id}/par", _par),
+    Route("/api/episodes/{code}", _episode),
     Route("/api/open", _open_file, methods=["POST"]),
     Route("/api/replays", _replays),
     Route("/api/replays/{number:int}/run", _replay_run),

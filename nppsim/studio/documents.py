@@ -9,6 +9,7 @@ level document
     category   category in its level set, or null
     par        frames of the best known run, or null
     code       ``Level.id``, the id in the game, such as "S-C-12-03", or ""
+    episode    id of the level's episode, such as "S-C-12", or ""
     title      title in the file's header
     size       [1056, 600], px
     tiles      23 rows of 42 tile ids; tile (row, column) covers the 24 px from (24 column + 24, 24 row + 24)
@@ -60,6 +61,7 @@ import numpy as np
 from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
 from nppsim.levels import kinds
+from nppsim.levels.ids import episode_of
 from nppsim.levels.level import MODE, ORIENTATION, POSITION_UNIT, TYPE, Level, is_left_out
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.outcomes import UNFINISHED
@@ -102,6 +104,7 @@ def level_document(bank: LevelBank, *, name: str = "", category: str | None = No
         "par": par,
         "title": level.title,
         "code": level.id,
+        "episode": episode_of(level.id),
         "size": [int(STAGE_WIDTH), int(STAGE_HEIGHT)],
         "tiles": level.tiles.tolist(),
         "spawn": list(level.spawn),

@@ -50,7 +50,7 @@ class Leaderboard:
     def add(self, level: str, kind: str, name: str, frames: int, gold: int) -> None:
         """Add a run that won.  A run with a negative score is ignored: the game's clock would have ended the run.
 
-        level: fingerprint of the level.  kind: PERSON, AGENT or PLANNER.
+        level: fingerprint of the level, or id of the episode.  kind: PERSON, AGENT or PLANNER.
         """
         points = score(frames, gold)
         if points < 0:

@@ -17,6 +17,7 @@ from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
 from nppsim.levels.campaign import is_campaign, is_campaign_file, levels_from_bytes
+from nppsim.levels.ids import LEVELS_OF_EPISODE, episode_of
 from nppsim.levels.level import TYPE, Level, LevelError, is_text
 from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
@@ -64,6 +65,7 @@ class ShownLevel:
             "par": self.par,
             "extent": extent[::-1].tolist(),
             "code": self.level.id,
+            "episode": episode_of(self.level.id),
             "support": support_document(self.level),
             "entities": {kinds.ENTITY_NAMES[kind]: count for kind, count in sorted(types.items())},
         }
@@ -142,6 +144,16 @@ class Library:
             order = [*self._places, *self._opened]
             following = order[order.index(id) + 1 :]
         return document | {"next": next(iter(following), None)}
+
+    def episode(self, code: str) -> list[str]:
+        """Return the ids of the levels of an episode, such as "S-C-12".  Raises StudioError if levels are missing."""
+        levels = sorted((card["code"], card["id"]) for card in self.levels()["levels"] if card["episode"] == code)
+        if len(levels) != LEVELS_OF_EPISODE:
+            raise StudioError(
+                f"the episode {code} has {LEVELS_OF_EPISODE} levels, of which {len(levels)} are here; open its campaign file",
+                _NOT_FOUND,
+            )
+        return [id for _, id in levels]
 
     def add(self, level: Level, name: str = "", category: str | None = None) -> str:
         """Add a level that was opened or created in the page; return its id.  A level of a folder is not replaced.

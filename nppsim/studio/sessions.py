@@ -3,6 +3,7 @@
 A session stores all inputs of its game, and a snapshot of the state every SNAPSHOT_EVERY frames; less often on levels
 with large states.
 A rewind restores the last earlier snapshot and replays the inputs from there.
+In an episode, five levels are played in their order, and the session adds up their frames and gold.
 """
 
 import base64
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nppsim.errors import UserError
+from nppsim.levels.ids import episode_of
 from nppsim.outcomes import NAMES, WON
 from nppsim.reading import mismatch, parse_json
 from nppsim.studio.documents import MAX_RUN_FRAMES, Document, FrameWriter
@@ -52,6 +54,8 @@ class Session:
     def __init__(self, library: Library, recordings: Recordings, leaderboard: Leaderboard):
         self._library, self._recordings, self._leaderboard = library, recordings, leaderboard
         self._started = False
+        self._episode: list[str] = []  # ids of the levels of the episode that is played
+        self._frames = self._gold = 0  # sums over the levels of the episode that were won before the current one
 
     def answer(self, message: Any) -> Document:
         """Handle a message from the page and return the answer.
@@ -59,13 +63,14 @@ class Session:
         Raises UserError for an invalid request, which leaves the game unchanged.
         """
         verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
-        allowed = {*verbs, "inputs"} if verbs == ["start"] else {*verbs}
+        allowed = {*verbs, "inputs", "episode"} if verbs == ["start"] else {*verbs}
         if len(verbs) != 1 or message.keys() - allowed:
             raise StudioError(f"a message has one of {', '.join(_SHAPES)}; docs/lab/studio.md has the protocol")
         verb = verbs[0]
         if wrong := mismatch(message, {verb: _SHAPES[verb]}):
             raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
         if verb == "start":
+            self._enter_episode(message["start"], message.get("episode"))
             return self._start(message["start"], _bytes(message.get("inputs", "")))
         if not self._started:
             raise StudioError("no level has been started on this socket")
@@ -76,6 +81,23 @@ class Session:
             "score": lambda about: self._score(about["name"]),
         }
         return handlers[verb](message[verb])
+
+    def _enter_episode(self, id: str, code: Any) -> None:
+        """Prepare the start of a level: of its episode if ``code`` is one, else alone."""
+        if code is None:
+            self._episode, self._frames, self._gold = [], 0, 0
+            return
+        levels = self._library.episode(str(code))
+        if id not in levels:
+            raise StudioError(f"the level is not in the episode {code}")
+        if levels[0] == id:
+            self._episode, self._frames, self._gold = levels, 0, 0
+            return
+        before = levels[levels.index(id) - 1]
+        if self._episode != levels or self._id != before or self._game.outcome != NAMES[WON]:
+            raise StudioError("the level before it has not been won; start the episode again")
+        self._frames += len(self._inputs)
+        self._gold += int(self._game.ninja["gold"])
 
     def _start(self, id: str, inputs: np.ndarray) -> Document:
         bank = self._library.bank(id)
@@ -119,13 +141,22 @@ class Session:
         return {"stored": self._recordings.keep(level, inputs, self._game.outcome, label, category).card()}
 
     def _score(self, name: str) -> Document:
-        """Add the run that has just won to the leaderboard; return the best runs of the level."""
+        """Add the run that has just won to the leaderboard; return the best runs of the level.
+
+        With the last level of an episode, also add the episode, and return its best runs as "episode".
+        """
         if self._game.outcome != NAMES[WON]:
             raise StudioError("the run has not won, so it has no score")
         if not 0 < len(name) <= MAX_LABEL:
             raise StudioError(f"the name {name!r} needs 1 to {MAX_LABEL} characters")
-        self._leaderboard.add(self._id, PERSON, name, len(self._inputs), int(self._game.ninja["gold"]))
-        return {"best": self._leaderboard.best(self._id)}
+        frames, gold = len(self._inputs), int(self._game.ninja["gold"])
+        self._leaderboard.add(self._id, PERSON, name, frames, gold)
+        answer = {"best": self._leaderboard.best(self._id)}
+        if self._episode and self._episode[-1] == self._id:
+            code = episode_of(self._game.level.id)
+            self._leaderboard.add(code, PERSON, name, self._frames + frames, self._gold + gold)
+            answer["episode"] = self._leaderboard.best(code)
+        return answer
 
     def _play(self, inputs: np.ndarray) -> int:
         """Play inputs, store them and the snapshots that fall due, and return the number of frames played."""

@@ -171,6 +171,33 @@ def test_levels_that_are_not_as_in_the_game_say_so(page, studio, packs):
     page.wait_for_selector(".support.modelled:has-text('rocket turrets')")
 
 
+def test_an_episode_is_played_in_one_go_with_one_clock(page, studio):
+    places = [divmod(number, 5) for number in range(125)]
+    levels = [replace(corridor(20 + a, 50 + b, 60), title=f"level {a} {b}") for a, b in places]
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    drop(page, "SI.txt", "\n".join(map(to_line, levels)).encode())
+    until(page, lambda: shown(page) > 20)
+    page.select_option("[aria-label=Show]", "episodes")
+    page.click(".card:has-text('SI-A-00')")
+    page.get_by_label("Your name").fill("Ann")
+    clock = 90.0
+    for number in range(1, 6):
+        page.wait_for_selector(f".hud:has-text('SI-A-00 · level {number} of 5')")
+        page.wait_for_selector(".verdict:has-text('Ready')")
+        assert float(page.text_content("#time")) == clock
+        page.focus(".stage canvas")
+        page.keyboard.down("ArrowRight")
+        page.wait_for_selector(f".verdict:has-text('{'goes on' if number < 5 else 'is finished'}')")
+        page.keyboard.up("ArrowRight")
+        assert float(page.text_content("#time")) < clock
+        clock = float(page.text_content("#time"))
+        page.wait_for_timeout(400)
+        if number < 5:
+            page.keyboard.press("Space")
+    page.wait_for_selector(f".best table:first-of-type tr:has-text('Ann'):has-text('{clock:.3f}')")
+
+
 def test_a_page_that_waits_for_compilation_says_so(page, studio):
     page.goto(studio.at("replays"))
     page.wait_for_selector("h2:has-text('My demonstrations')")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nppsim.levels.ids import TABS, level_id
+from nppsim.levels.ids import TABS, episode_of, level_id
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,8 @@ def test_ids_of_the_game_are_unique():
 @pytest.mark.parametrize(("file", "count"), [("SL2", 240), ("S", 125), ("PACK", 600)])
 def test_files_whose_ids_are_not_known_have_plain_ones(file, count):
     assert level_id(file, 12, count) == f"{file}-012"
+
+
+def test_levels_of_tabs_with_episodes_have_one():
+    ids = ("SI-A-00-00", "S-X-19-04", "?-B-05", "SL2-012", "my-own-pack-003", "")
+    assert [episode_of(one) for one in ids] == ["SI-A-00", "S-X-19", "", "", "", ""]

@@ -4,14 +4,17 @@ import base64
 import gc
 import time
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import nppsim
+from nppsim.levels.campaign import to_line
 from nppsim.replays.replay import Replay
 from nppsim.studio import sessions
 from nppsim.studio.documents import MAX_RUN_FRAMES
+from nppsim.studio.library import Library
 from nppsim.studio.sessions import SNAPSHOT_EVERY
 
 from worlds import moving_level, straight
@@ -195,3 +198,30 @@ def test_the_number_of_games_is_bounded(page, monkeypatch):
         with page.socket() as second:
             assert second.receive()["code"] == 1013
         assert len(ask(socket, step=[0])["frames"]) == 1
+
+
+def test_an_episode_is_played_in_order_with_one_clock(page, tmp_path):
+    base = straight()
+    lines = [to_line(replace(base, title=f"level {number}")) for number in range(125)]
+    tiles = [straight(length=12 + number) for number in range(5)]
+    lines[:5] = [to_line(replace(level, title=f"length {level.tiles.sum()}")) for level in tiles]
+    (tmp_path / "SI.txt").write_text("\n".join(lines))
+    page.studio.library = Library([tmp_path / "SI.txt"])
+    found = page.get("episodes/SI-A-00").json()
+    assert found["levels"] == [level.fingerprint for level in tiles] and not found["best"]["time"]
+    assert "of which 0 are here" in page.get("episodes/SI-Z-00", 404).json()["error"]
+    with page.client, page.socket() as socket:
+
+        def ask(**message):
+            socket.send_json(message)
+            return socket.receive_json()
+
+        frames = 0
+        for number, id in enumerate(found["levels"]):
+            ask(start=id, episode="SI-A-00")
+            frames += len(ask(step=[2] * 300)["frames"])
+            answer = ask(score={"name": "Ann"})
+            assert ("episode" in answer) == (number == 4)
+        assert "has not been won" in ask(start=found["levels"][2], episode="SI-A-00")["error"]
+    assert [(run["name"], run["frames"]) for run in answer["episode"]["time"]] == [("Ann", frames)]
+    assert page.get("episodes/SI-A-00").json()["best"] == answer["episode"]

@@ -18,9 +18,10 @@ const PARS = { any: () => true, "under 5 s": (par) => par !== null && par < 300,
 const SUCCESS = { any: () => true, "never finished": (runs) => runs && !runs.won, "not always finished": (runs) => runs && runs.won < runs.all,
   "always finished": (runs) => runs && runs.won === runs.all, "not played": (runs) => !runs };
 
+const SHOWN = ["levels", "episodes"];
 const GRADES = { any: "as in the game or not", exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
 
-const chosen = { search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // survives a change of the view
+const chosen = { shown: "levels", search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // survives a change of the view
 
 /** Return a level's category; levels opened or created in the page have none. */
 function categoryOf({ category }) {
@@ -91,6 +92,7 @@ class Gallery {
       oninput: () => this.choose("search", this.search.value) });
     return element("div", { class: "bar" }, this.search,
       this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one])]),
+      this.levels.some(({ episode }) => episode) ? this.chooser("shown", "Show", SHOWN.map((one) => [one, one])) : null,
       this.chooser("support", "Support", Object.entries(GRADES)),
       this.chooser("entity", "With", [["", "any entities"], ...kinds.map((kind) => [kind, `with ${kind}`])]),
       this.chooser("size", "Size", Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one])),
@@ -121,7 +123,11 @@ class Gallery {
         && SUCCESS[this.runs.size ? chosen.success : "any"](this.runs.get(card.id));
     });
     this.shown.sort(ORDERS[chosen.order]);
-    this.count.textContent = this.shown.length ? `${this.shown.length} of ${this.levels.length} levels` : "No level matches: widen the filters.";
+    const [first, all] = [firstOfEpisodes(this.shown), firstOfEpisodes(this.levels)];
+    const ofEpisodes = chosen.shown === "episodes" && all.length > 0;
+    if (ofEpisodes) this.shown = first;
+    this.make = ofEpisodes ? (card) => this.episodeCard(card) : (card) => this.card(card);
+    this.count.textContent = this.shown.length ? `${this.shown.length} of ${ofEpisodes ? `${all.length} episodes` : `${this.levels.length} levels`}` : "Nothing matches: widen the filters.";
     this.cards.replaceChildren();
     this.made = 0;
     this.add();
@@ -131,7 +137,7 @@ class Gallery {
   add() {
     const next = this.shown.slice(this.made, this.made + PAGE);
     this.made += next.length;
-    this.cards.append(...next.map((card) => this.card(card)));
+    this.cards.append(...next.map(this.make));
     return next.length > 0;
   }
 
@@ -153,6 +159,16 @@ class Gallery {
         runs && element("span", { class: runs.won === runs.all ? "good" : runs.won ? "warn" : "bad", text: ` · ${runs.won} of ${runs.all} finish` }))));
   }
 
+  /** Return the card of a level's episode. */
+  episodeCard({ episode }) {
+    const levels = this.levels.filter((card) => card.episode === episode).sort((a, b) => a.code.localeCompare(b.code));
+    const picture = element("canvas", { width: 1, height: 1, "aria-hidden": "true" });
+    this.painter.watch(picture, levels[0].id);
+    const names = levels.map(({ name }) => name).join(" · ");
+    return element("li", {}, element("a", { class: "card", href: `#/episode/${encodeURIComponent(episode)}` }, picture,
+      element("h3", { text: episode }), element("p", { text: names, title: names })));
+  }
+
   /** Handle keys: / focuses the search, arrows move between cards. */
   key(event) {
     if (takesKeys(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -169,6 +185,13 @@ class Gallery {
     event.preventDefault();
     cards[Math.min(Math.max(at < 0 ? 0 : at + step, 0), cards.length - 1)].focus();
   }
+}
+
+/** Return one level of each episode. */
+function firstOfEpisodes(levels) {
+  const found = new Map(); // id of an episode -> its first level in the list
+  for (const card of levels) if (card.episode && !found.has(card.episode)) found.set(card.episode, card);
+  return [...found.values()];
 }
 
 /* Draws the pictures of visible cards one after another with a single scene, then lets the planner find their par times. */

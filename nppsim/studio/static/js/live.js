@@ -5,9 +5,10 @@ import { World } from "./world.js";
 const MOST_UNANSWERED = 30; // unanswered requests from which the server counts as stalled
 
 export class LiveGame {
-  /** socket: a Socket of api.js.  level: a level document.  answered: called with the duration of each step, ms. */
-  constructor(socket, level, answered = () => {}) {
-    [this.socket, this.level, this.answered] = [socket, level, answered];
+  /** socket: a Socket of api.js.  level: a level document.  answered: called with the duration of each step, ms.
+   *  episode: id of the episode to which the game belongs, or undefined. */
+  constructor(socket, level, answered = () => {}, episode = undefined) {
+    [this.socket, this.level, this.answered, this.episode] = [socket, level, answered, episode];
     this.world = new World(level);
     this.history = [{ look: this.world.ninja, input: 0 }]; // one entry per frame, starting with frame 0
     this.unanswered = 0;
@@ -34,7 +35,7 @@ export class LiveGame {
   /** Start the level.  history: entries of another run, after whose last frame to start; null: start at the spawn. */
   async start(history = null) {
     const bytes = (history ?? []).slice(1).map(({ input }) => String.fromCharCode(input)).join("");
-    const answer = await this.ask({ start: this.level.id, inputs: btoa(bytes) });
+    const answer = await this.ask({ start: this.level.id, inputs: btoa(bytes), episode: this.episode });
     if (history) this.history = [...history];
     this.jump(answer.frame);
   }
@@ -59,9 +60,10 @@ export class LiveGame {
     return (await this.ask({ keep: { label } })).stored;
   }
 
-  /** Add the run that has just won to the leaderboard; resolves to the best runs of the level. */
-  async score(name) {
-    return (await this.ask({ score: { name } })).best;
+  /** Add the run that has just won to the leaderboard; resolves to the best runs of the level (best), and of an episode that
+   *  it completes (episode). */
+  score(name) {
+    return this.ask({ score: { name } });
   }
 
   close() {

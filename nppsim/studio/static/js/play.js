@@ -33,9 +33,11 @@ export async function show(root, studio, id) {
   return () => play.destroy();
 }
 
-class Play {
-  constructor(root, studio, level, best) {
-    [this.studio, this.level] = [studio, level];
+export class Play {
+  /** episode: null, or {code, at: place of the level, count, frames, gold, assisted: sums of the levels before it, best: best
+   *  runs, socket, next(total), again()}. */
+  constructor(root, studio, level, best, episode = null) {
+    [this.studio, this.level, this.episode] = [studio, level, episode];
     [this.phase, this.mark, this.attempts] = ["ready", 0, 1];
     this.assisted = false; // rewound, slowed down or taken over: not in the leaderboard
     this.armed = true; // whether a pressed key starts the run
@@ -53,7 +55,7 @@ class Play {
       preview: (recording, frame) => this.preview(recording, frame),
     });
     this.hide = () => document.hidden && this.pause();
-    this.back = () => this.open().catch(studio.failed);
+    this.back = () => (episode ? studio.go(location.hash) : this.open().catch(studio.failed));
     document.addEventListener("visibilitychange", this.hide);
     document.addEventListener("studioback", this.back);
     this.canvas.focus();
@@ -62,7 +64,8 @@ class Play {
   /** Connect, or reconnect, and start the level. */
   async open() {
     this.game?.close();
-    this.game = new LiveGame(new Socket("play"), this.level, (ms) => this.pacing.answered(ms));
+    const { socket = new Socket("play"), code } = this.episode ?? {};
+    this.game = new LiveGame(socket, this.level, (ms) => this.pacing.answered(ms), code);
     await this.game.start();
     [this.mark, this.assisted] = [0, false];
     this.enter("ready");
@@ -86,13 +89,13 @@ class Play {
     this.drawPhase();
   }
 
-  destroy() {
+  destroy({ keepSocket = false } = {}) {
     cancelAnimationFrame(this.request);
     document.removeEventListener("visibilitychange", this.hide);
     document.removeEventListener("studioback", this.back);
     this.controls.destroy();
     this.scene.destroy();
-    this.game?.close();
+    if (!keepSocket) this.game?.close();
   }
 
   // -------------------------------------------------------------------------------------------------------------------
@@ -107,7 +110,7 @@ class Play {
     else if (this.phase === "rewinding") this.enter("ready");
     if (this.phase === "ready" && this.armed && controls.pressing && game.settled) this.enter("running");
     if (this.phase === "running" && game.ready) this.advance(this.clock.due(now));
-    if (this.phase === "over" && now - this.ended > REST_MS && controls.tapped.has("jump")) this.restart(false);
+    if (this.phase === "over" && now - this.ended > REST_MS && controls.tapped.has("jump")) this.goOn();
     if (game.fresh) {
       game.fresh = false;
       if (this.phase === "running") this.pacing.drawn(now);
@@ -141,8 +144,8 @@ class Play {
     this.ended = now;
     this.enter("over");
     const { game } = this;
-    if (game.frame.o !== "won" || this.assisted) return;
-    game.score(this.player.value.trim() || DEFAULT_NAME).then((best) => this.showBest(best), this.studio.failed);
+    if (game.frame.o !== "won" || this.assisted || this.episode?.assisted) return;
+    game.score(this.player.value.trim() || DEFAULT_NAME).then(({ best, episode }) => this.showBest(best, episode), this.studio.failed);
     if (storeBest(this.level.id, game.history)) {
       this.record = true;
       this.ghosts.fill();
@@ -150,12 +153,27 @@ class Play {
     }
   }
 
-  showBest({ time, score: points }) {
-    const rows = (runs) => runs.map(({ name, frames, gold, score: points }) => element("tr", {}, element("th", { scope: "row", text: name }),
-      element("td", { text: points.toFixed(3) }), element("td", { text: (frames / 60).toFixed(3) }), element("td", { text: gold })));
-    const list = (title, runs) => element("tbody", { "data-by": title }, element("tr", {}, element("th", { colspan: 4, class: "muted", text: title })), rows(runs));
-    this.bestRuns.replaceChildren(time.length ? element("table", {}, element("thead", {}, element("tr", {}, ["", "score", "s", "gold"].map((text) => element("th", { scope: "col", text })))),
-      list("highest score", points), list("fastest", time)) : element("p", { class: "small muted", text: "No run has finished this level yet." }));
+  /** Restart; after a won level of an episode, go on to the next level, or to the first one again. */
+  goOn() {
+    const { episode, game } = this;
+    if (game.frame.o !== "won" || !episode) {
+      this.restart(false);
+      return;
+    }
+    this.enter("leaving");
+    const total = { frames: episode.frames + game.frame.f, gold: episode.gold + game.frame.g, assisted: episode.assisted || this.assisted };
+    (this.isLast ? episode.again() : episode.next(total)).catch(this.studio.failed);
+  }
+
+  /** True for the last level of the episode. */
+  get isLast() {
+    return this.episode.at === this.episode.count - 1;
+  }
+
+  /** Show the best runs of the level and of the episode. */
+  showBest(best, episode = this.episode?.best) {
+    const parts = episode ? [element("h3", { text: `Episode ${this.episode.code}` }), bestTable(episode), element("h3", { text: "This level" })] : [];
+    this.bestRuns.replaceChildren(...parts, bestTable(best));
   }
 
   enter(phase) {
@@ -190,6 +208,7 @@ class Play {
   async restart(armed) {
     this.ghosts.endPreview();
     this.armed = armed;
+    this.assisted ||= this.mark > 0;
     this.enter("ready");
     this.attempts += 1;
     await this.game.rewind(this.mark).catch(this.studio.failed);
@@ -285,13 +304,19 @@ class Play {
 
   /** Show the game's clock; in the game, the run ends at 0. */
   showClock(frames, gold) {
-    const left = score(frames, gold);
+    const left = this.timeLeft(frames, gold);
     this.time.textContent = Math.max(left, 0).toFixed(3);
     this.time.classList.toggle("bad", left < 0);
   }
 
+  /** Return the time left on the clock, which an episode carries from level to level. */
+  timeLeft(frames, gold) {
+    return score(frames + (this.episode?.frames ?? 0), gold + (this.episode?.gold ?? 0));
+  }
+
   drawPhase() {
     if (!this.game) return;
+    const { episode } = this;
     const best = bestTime(this.level.id);
     const [restart, jump] = ["restart", "jump"].map((action) => keyName(this.controls.bindings[action][0] ?? "?"));
     const { o, f } = this.game.frame;
@@ -300,13 +325,14 @@ class Play {
       paused: ["Paused", `${keyName(this.controls.bindings.pause[0] ?? "?")} continues`],
       rewinding: ["Rewind", ""],
       over: o === "won"
-        ? [`${score(f, this.game.frame.g).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`, `${this.assisted ? "assisted, not in the leaderboard · " : ""}${jump} or ${restart} plays again`]
+        ? [`${this.timeLeft(f, this.game.frame.g).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`,
+          `${this.assisted || episode?.assisted ? "assisted, not in the leaderboard · " : ""}${this.nextWords(jump, restart)}`]
         : ["Dead", `${jump} or ${restart} tries again`],
     }[this.phase];
     this.verdict.hidden = !words;
     if (words) this.verdict.replaceChildren(element("b", { text: words[0] }), element("span", { text: words[1] }));
     this.verdict.className = `verdict ${this.phase === "over" ? (o === "won" ? "good" : "bad") : ""}`;
-    this.bests.textContent = [best ? `best ${seconds(best)}` : null, this.level.par ? `par ${seconds(this.level.par)}` : null]
+    this.bests.textContent = [episode ? `${episode.code} · level ${episode.at + 1} of ${episode.count}` : null, best ? `best ${seconds(best)}` : null, this.level.par ? `par ${seconds(this.level.par)}` : null]
       .filter(Boolean).join(" · ");
     this.bests.hidden = !this.bests.textContent;
     this.attempt.textContent = String(this.attempts);
@@ -319,6 +345,12 @@ class Play {
       ? `${pacing.frames} frames, ${(100 * pacing.share).toFixed(2)} % within 20 ms (worst ${pacing.worst.toFixed(1)} ms); `
         + `from input to state ${pacing.median.toFixed(1)} ms, 99 % within ${pacing.late.toFixed(1)} ms`
       : "nothing played yet";
+  }
+
+  /** Return what the keys do after a win, in words. */
+  nextWords(jump, restart) {
+    if (!this.episode) return `${jump} or ${restart} plays again`;
+    return this.isLast ? `the episode is finished · ${jump} plays it again` : `${jump} goes on to level ${this.episode.at + 2}`;
   }
 
   build(root) {
@@ -356,6 +388,7 @@ class Play {
             element("dt", { text: "par" }), this.par, element("dt", { text: "attempt" }), this.attempt),
           element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"), this.viewButton,
             this.level.next && element("a", { class: "button", href: `#/play/${this.level.next}`, text: "Next level", title: ACTIONS.next[0] }),
+            this.level.episode && !this.episode && element("a", { class: "button", href: `#/episode/${this.level.episode}`, text: `Play ${this.level.episode}`, title: "the episode of five levels, with one clock" }),
             element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
             element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }))),
         panel("Practice", element("div", { class: "bar" }, this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step"))),
@@ -384,4 +417,13 @@ class Play {
     };
     return element("div", { class: "touch" }, pad("left", "◀"), pad("right", "▶"), element("span", { class: "spacer" }), pad("restart", "↺"), pad("jump", "▲"));
   }
+}
+
+/** Return the table of the best runs of a level or an episode. */
+function bestTable({ time, score: points }) {
+  const rows = (runs) => runs.map(({ name, frames, gold, score: points }) => element("tr", {}, element("th", { scope: "row", text: name }),
+    element("td", { text: points.toFixed(3) }), element("td", { text: (frames / 60).toFixed(3) }), element("td", { text: gold })));
+  const list = (title, runs) => element("tbody", { "data-by": title }, element("tr", {}, element("th", { colspan: 4, class: "muted", text: title })), rows(runs));
+  return time.length ? element("table", {}, element("thead", {}, element("tr", {}, ["", "score", "s", "gold"].map((text) => element("th", { scope: "col", text })))),
+    list("highest score", points), list("fastest", time)) : element("p", { class: "small muted", text: "No run has finished yet." });
 }
