@@ -260,10 +260,10 @@ def _bench_flags(parser: Parser) -> None:
     source.add_argument("--levels", metavar="DIR", help="play at random on these levels (default: generated levels)")
     source.add_argument("--traces", metavar="FILE.h5", help="play the recorded actions of a trace file instead")
     parser.add_argument("--themes", nargs="+", metavar="NAME", default=(), help="parts of the trace file; default: all")
-    levels = "also play at random on the game's levels: a campaign file, or a folder of these"
+    levels = "also play at random on the game's levels: a campaign file, or a folder of campaign files"
     parser.add_argument("--campaign", metavar="PATH", help=levels)
     parser.add_argument(
-        "--start", action="store_true", help="only measure the durations of the first and of later starts"
+        "--start", action="store_true", help="only measure the start-up time, with and without compilation"
     )
 
 
@@ -310,13 +310,13 @@ def _bench(arguments: argparse.Namespace) -> None:
 
 
 def _render_flags(parser: Parser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
+    parser.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: only OUT.png")
     parser.add_argument("--replay", metavar="FILE", help="also draw the path of this replay")
     parser.add_argument(
         "--sheet", metavar="DIR", help="draw the levels of a folder in one picture, with their par times"
     )
     parser.add_argument("--replays", metavar="SET.h5", help="with --sheet: also mark the outcomes of these runs")
-    count = "largest number of levels on a sheet, evenly spaced over DIR"
+    count = "maximum number of levels on a sheet; of more levels, evenly spaced ones are drawn"
     parser.add_flag(Setting(count, flag="count", kind=int, default=40, low=1))
     parser.add_flag(Setting("magnification of a single level", flag="scale", kind=float, default=1.0, above=0))
 

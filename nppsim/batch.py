@@ -101,7 +101,9 @@ class BatchSimulator:
         self.gamma = float(gamma)
         self.keys = layout.observation_keys(observations)
         if useless := stacking.useless(self.keys):
-            raise ValueError(f"{' and '.join(useless)} frames to stack, but only {', '.join(self.keys)} are observed")
+            raise ValueError(
+                f"there are no {' or '.join(useless)} observations to stack: only {', '.join(self.keys)} are observed"
+            )
         if "foresight" in self.keys and frame_skip > HORIZON:
             raise ConfigError(
                 f"foresight simulates {HORIZON} frames, so longer decisions are not supported; give at most {HORIZON}, or "
@@ -346,7 +348,10 @@ class BatchSimulator:
         own = self._rows.shape[1]
         expected = own + (self._stacks.row_bytes if self._stacks else 0)
         if snapshot.shape[-1] != expected:
-            raise ValueError(f"the snapshot has {snapshot.shape[-1]} bytes; expected {expected}, as of this simulator")
+            raise ValueError(
+                f"the snapshot has {snapshot.shape[-1]} bytes, expected {expected}; restore snapshots of this simulator, or "
+                "of one with the same bank and stacking"
+            )
         self._rows[i] = snapshot[..., :own]
         if self._stacks:
             self._stacks.put(i, snapshot[..., own:])

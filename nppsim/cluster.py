@@ -81,7 +81,7 @@ def check_cluster(cluster: str | None, workers: int | None) -> None:
     if cluster not in (LOCAL, AUTO) and not (host and port.isdecimal()):
         raise ConfigError("give local, auto, HOST:PORT or ray://HOST:PORT", "cluster", cluster)
     if cluster != LOCAL and workers is not None:
-        raise ConfigError(f"leave it out: {cluster} works on all cores of the cluster", "workers", workers)
+        raise ConfigError(f"leave it out: all cores of the cluster {cluster} are used", "workers", workers)
     _ray()
 
 
@@ -107,8 +107,8 @@ def connected(cluster: str, workers: int | None, error: Callable[[str], Exceptio
         yield Nodes(ray)
     except ray.exceptions.RayError as broken:
         raise error(
-            f"--cluster {cluster}: processes or machines of the cluster died, perhaps for lack of memory, also at {RETRIES} "
-            f"repetitions ({_first_line(broken)}); finished work is saved: repeat the command"
+            f"--cluster {cluster}: processes or machines of the cluster died, perhaps for lack of memory, and {RETRIES} "
+            f"repetitions failed, too ({_first_line(broken)}); finished work is saved: repeat the command"
         ) from broken
     finally:
         if own:
@@ -125,7 +125,7 @@ class Nodes:
         self._ray = ray
         self.cores = int(ray.cluster_resources().get("CPU", 0))
         if self.cores < 1:
-            raise ClusterError("the cluster has no cores to work on: start Ray on machines that have some")
+            raise ClusterError("the cluster offers no cores: start Ray on its machines with --num-cpus of at least 1")
         self._work = ray.remote(num_cpus=1, max_retries=RETRIES)(_remote_task())
         self._versions = installed([name for name in _LIBRARIES if name in sys.modules])
 
@@ -176,8 +176,8 @@ def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
     there = ", ".join(f"{name} {theirs.get(name, 'missing')}" for name in other)
     here = ", ".join(f"{name} {ours[name]}" for name in other)
     return (
-        f"machine {socket.gethostname()} of the cluster has {there}, this one {here}, so results would differ: install the "
-        "same on all machines, and restart Ray there"
+        f"machine {socket.gethostname()} of the cluster has {there}, the program's machine {here}, so results would differ: "
+        "install the same versions on all machines, and restart Ray there"
     )
 
 
@@ -206,8 +206,8 @@ def _remote_task() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]
             import platform
 
             return (
-                f"machine {platform.node()} of the cluster lacks this project or a part of it ({error}), this one has nppsim "
-                f"{ours['nppsim']}: install the same on all machines",
+                f"machine {platform.node()} of the cluster lacks this project or a part of it ({error}); install nppsim "
+                f"{ours['nppsim']} there, as on the program's machine",
                 [],
             )
         theirs = cluster.installed([name for name in ours if name not in ("nppsim", "Python")])

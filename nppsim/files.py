@@ -198,7 +198,7 @@ def _lock(file: int, folder: Path) -> None:
         except BlockingIOError:
             who = os.read(file, 1000).decode(errors="replace") or "another process"
             raise FolderError(
-                f"{folder}: {who} is writing to it; wait for its end, stop it, or choose another folder"
+                f"{folder}: {who} is writing to it; wait until that process ends, stop it, or choose another folder"
             ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:

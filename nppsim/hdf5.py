@@ -60,7 +60,7 @@ def check_ends(name: str, ends: np.ndarray, size: int) -> None:
     ends: int64[n], end of each row in the packed data.
     """
     if np.any(ends[1:] <= ends[:-1]) or np.any(ends[:1] <= 0) or (ends[-1] if len(ends) else 0) != size:
-        raise UnsafeFileError(f"{name} does not ascend to the length of its data, {size}")
+        raise UnsafeFileError(f"{name} does not increase up to the length of its data, {size}")
 
 
 def _check_contents(file: h5py.File, limit_bytes: int) -> None:
@@ -80,7 +80,7 @@ def _check_contents(file: h5py.File, limit_bytes: int) -> None:
             found = group[name]
             address = h5py.h5o.get_info(found.id).addr
             if address in seen:
-                raise UnsafeFileError(f"{place} is a second name of an object")
+                raise UnsafeFileError(f"{place} is a hard link to an object that has another name")
             seen.add(address)
             if isinstance(found, h5py.Group):
                 pending.append(found)

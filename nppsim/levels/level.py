@@ -173,8 +173,8 @@ class Level:
                 data += file.read(MAX_TEXT + 1 - len(data))
         if Path(path).suffix.lower() == TEXT_SUFFIX and not is_level(data):
             raise LevelError(
-                f"{path}: does not begin with '{TEXT_BEGINS.decode()}', as a level in text does; write that as its first "
-                "line and save it as UTF-8, or give a file in the map layout another ending"
+                f"{path}: does not begin with '{TEXT_BEGINS.decode()}', as a level in text form does; write that as its "
+                "first line and save it as UTF-8, or give a file in the map layout another suffix"
             )
         if not is_level(data):
             for reader in set(container_readers.values()):  # a replay may have any suffix

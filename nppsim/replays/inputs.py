@@ -32,7 +32,7 @@ def load_inputs(path: str | Path, level: Level, offset: int = 0) -> Replay:
     """
     parts = parse_inputs(read_bytes(path), str(path), offset)
     if len(parts) > 1:
-        raise ReplayError(f"{path}: inputs of {len(parts)} levels, expected of one; read it with load_episode")
+        raise ReplayError(f"{path}: inputs of {len(parts)} levels, expected inputs of one; read it with load_episode")
     return Replay(level, parts[0], name=str(path))
 
 

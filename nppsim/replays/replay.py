@@ -127,7 +127,7 @@ class Replay:
         """
         data = bytes(data)
         if is_level(data):
-            _fail(name, "a level, not a replay; nppsim plan LEVEL OUT.replay searches a run through it")
+            _fail(name, "a level, not a replay; nppsim plan LEVEL OUT.replay searches for a run that finishes it")
         first, second = _unpack(name, data, 0, "<II", "the first two numbers")
         if first > _MAX_VERSION:
             map_start, map_length, num_inputs, success = 8, first, second, None

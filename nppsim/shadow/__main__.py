@@ -27,9 +27,9 @@ def _parser() -> Parser:
     parser.add_argument(
         "report", type=Path, help="summary file, written by the run to the path in NPPSIM_SHADOW_REPORT"
     )
-    environments = "least number of environments of the simulator that is checked"
+    environments = "minimum number of environments; simulators with fewer do not count"
     parser.add_flag(Setting(environments, flag="environments", kind=int, default=1, low=1))
-    comparisons = "least number of comparisons in each of its environments"
+    comparisons = "minimum number of comparisons in each environment of such a simulator"
     parser.add_flag(Setting(comparisons, flag="comparisons", kind=int, default=1, low=1))
     return parser
 

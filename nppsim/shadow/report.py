@@ -59,7 +59,7 @@ def check_report(path: Path, environments: int, comparisons: int) -> str:
     least = max((min(part["comparisons_of_environment"]) for part in enough), default=0)
     if least < comparisons:
         raise ReportError(
-            f"{path}: {least:,} comparisons in the environment with the fewest, of {environments} environments; "
+            f"{path}: simulators of at least {environments} environments made {least:,} comparisons per environment; "
             f"{comparisons:,} are required: run longer"
         )
     return f"{summary['comparisons']:,} comparisons, at least {least:,} in each of {environments} environments, no mismatch"

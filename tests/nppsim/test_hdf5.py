@@ -47,7 +47,7 @@ def virtual(file):
         (lambda file: file.create_dataset("x", (4,), "u1", external=[("/etc/hostname", 0, 4)]), "in another file"),
         (lambda file: file.__setitem__("x", h5py.SoftLink("/y")), "/x is a soft or external link"),
         (lambda file: file.__setitem__("x", h5py.ExternalLink("/etc/hostname", "x")), "/x is a soft or external link"),
-        (lambda file: file.__setitem__("y/x", file["y"]), "/y/x is a second name of an object"),
+        (lambda file: file.__setitem__("y/x", file["y"]), "/y/x is a hard link to an object that has another name"),
         (lambda file: file.__setitem__("x", "text"), "/x has dtype object, neither numbers nor strings of fixed size"),
         (lambda file: file.create_dataset("x", (9,), "u1", scaleoffset=3), "/x uses unknown filters .6"),
         (lambda file: file.__setitem__("x", h5py.Empty("f8")), "/x has dtype float64"),
@@ -77,6 +77,6 @@ def test_an_ordinary_file_is_read(tmp_path):
 
 @pytest.mark.parametrize("ends", [[], [0, 4], [3, 3, 4], [5], [4, 2, 4], [10, -(2**63) + 5, 4]])
 def test_ends_ascend_to_the_length_of_what_they_divide(ends):
-    with pytest.raises(hdf5.UnsafeFileError, match="/end does not ascend to the length of its data, 4"):
+    with pytest.raises(hdf5.UnsafeFileError, match="/end does not increase up to the length of its data, 4"):
         hdf5.check_ends("/end", np.array(ends, np.int64), 4)
     hdf5.check_ends("/end", np.array([1, 4]), 4)

@@ -67,7 +67,7 @@ def nodes():
         ({"cluster": "ray://head"}, "give local, auto"),
         (
             {"cluster": "head:6379", "workers": 3},
-            "workers 3: leave it out: head:6379 works on all cores of the cluster",
+            "workers 3: leave it out: all cores of the cluster head:6379 are used",
         ),
         ({"workers": 0}, "workers 0: give a whole number from 1 to 1,024"),
         ({"workers": 10**12}, "workers 10+: give a whole number from 1 to 1,024"),
@@ -107,13 +107,14 @@ def test_a_machine_without_the_project_says_so(monkeypatch):
     sent = ray.cloudpickle.dumps(cluster._remote_task())
     monkeypatch.setitem(sys.modules, "nppsim", None)
     refusal, results = ray.cloudpickle.loads(sent)({"nppsim": "9.9 (sources abc)"}, b"", b"")
-    assert "lacks this project" in refusal and "this one has nppsim 9.9 (sources abc)" in refusal and not results
+    assert "lacks this project" in refusal and "install nppsim 9.9 (sources abc) there" in refusal and not results
 
 
 def test_machines_with_other_versions_are_refused():
     ours = cluster.installed(["numpy", "no-such-library"])
     assert ours["no-such-library"] == "missing" and not refused(ours, dict(ours))
-    assert "has numpy 1.0, this one numpy 2" in refused({"numpy": "2", "Python": "3"}, {"numpy": "1.0", "Python": "3"})
+    versions = {"numpy": "2", "Python": "3"}, {"numpy": "1.0", "Python": "3"}
+    assert "has numpy 1.0, the program's machine numpy 2" in refused(*versions)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -178,9 +179,8 @@ def test_what_nobody_waits_for_is_cancelled(nodes, tmp_path):
 def test_workers_with_another_version_are_refused(nodes, monkeypatch):
     ours = cluster.installed([])
     monkeypatch.setattr(nodes, "_versions", ours | {"nppsim": "0.0.1 (sources 123)"})
-    message = (
-        rf"machine \S+ of the cluster has nppsim {ours['nppsim'].split()[0]} .*, this one nppsim 0.0.1 \(sources 123\)"
-    )
+    version = ours["nppsim"].split()[0]
+    message = rf"of the cluster has nppsim {version} .*, the program's machine nppsim 0.0.1 \(sources 123\)"
     with pytest.raises(ClusterError, match=message), Executor(nodes).map(LevelSet.open, [ROOT]) as results:
         next(results)
 

@@ -110,7 +110,9 @@ def test_a_byte_order_mark_is_no_part_of_the_text_and_other_text_is_refused(tmp_
     assert Level.load(tmp_path / "typed.map") == Level.from_text(TYPED)
     for text, encoding in ((TYPED, "utf-16"), ("#! a remark\n" + TYPED, "utf-8"), ("", "utf-8")):
         file.write_text(text, encoding=encoding)
-        with pytest.raises(LevelError, match="does not begin with 'nppsim level', as a level in text does; write that"):
+        with pytest.raises(
+            LevelError, match="does not begin with 'nppsim level', as a level in text form does; write that"
+        ):
             Level.load(file)
 
 

@@ -80,7 +80,7 @@ def test_impossible_stacks_are_refused():
         Stacking(state=13)
     with pytest.raises(ValueError, match="padding 'mirror': give zero or repeat"):
         Stacking(state=2, padding="mirror")
-    with pytest.raises(ValueError, match="visual frames to stack, but only game_state are observed"):
+    with pytest.raises(ValueError, match="no visual observations to stack: only game_state are observed"):
         BatchSimulator(LEVELS, 1, observations=("state",), stacking=Stacking(visual=2))
 
 

@@ -96,7 +96,7 @@ def test_the_number_of_levels_must_fit(tmp_path):
     one.write_bytes(INPUTS)
     episode.write_bytes(EPISODE)
     two.write_bytes(b"\1&\2")
-    with pytest.raises(ReplayError, match="inputs of 5 levels, expected of one; read it with load_episode"):
+    with pytest.raises(ReplayError, match="inputs of 5 levels, expected inputs of one; read it with load_episode"):
         load_inputs(episode, LEVELS[0])
     with pytest.raises(ReplayError, match="inputs of 1 levels, an episode has 5; read it with load_inputs"):
         load_episode(one, LEVELS)

@@ -121,7 +121,7 @@ def test_self_destruct_is_kept_from_attract_files_and_nowhere_else():
         (b"", r"first two numbers should be at bytes 0 to 8, the file ends at byte 0; .*truncated"),
         (compact_1()[:10], r"header of compact version 1 should be at bytes 4 to 13, the file ends at byte 10"),
         (compact_1(version=2), r"format version at byte 0 is 2, expected 1"),
-        (MAP, r"a level, not a replay; nppsim plan LEVEL OUT\.replay searches a run"),
+        (MAP, r"a level, not a replay; nppsim plan LEVEL OUT\.replay searches for a run"),
         (b"nppsim level 1\n", r"a level, not a replay"),
         (compact_1(success=7), r"success flag at byte 12 is 7, expected 0 or 1"),
         (compact_0()[:500], rf"map block at byte 8 should have {len(MAP)} bytes, the file ends at byte 500"),

@@ -334,12 +334,16 @@ def test_the_validation_script_passes_on_flags_and_keeps_a_log_and_a_summary(tmp
         (
             "smoke",
             {"comparisons": 575},
-            "575 comparisons in the environment with the fewest, of 32 environments; 576 are",
+            "of at least 32 environments made 575 comparisons per environment; 576 are",
         ),
         ("smoke", {"comparisons": 576, "mismatches": 1}, "1 mismatches in 0 comparisons: [{'reward': 1}]"),
         ("smoke", {"comparisons": 9999, "status": 2}, "trained with shadow=1"),
         ("smoke", {}, "there is no summary"),
-        ("soak", {"comparisons": 20000}, "of 128 environments; 10,000 are required"),
+        (
+            "soak",
+            {"comparisons": 20000},
+            "of at least 128 environments made 0 comparisons per environment; 10,000 are required",
+        ),
         ("smok", {}, "the first argument is 'smok'; give smoke, soak or a number"),
         ("31", {}, "give at least 32"),
     ],
