@@ -23,9 +23,9 @@ from nppsim.errors import REFUSED, UserError
 _PACKAGE = Path(__file__).parent
 _COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTILINE)  # decorators of compiled functions
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
-_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # number of newest folders to keep; age from which others are removed
+_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # newest folders, which are kept; age from which others are removed
 _IN_USE = ".in-use"  # lock file of the processes that use a folder
-_NOTE = "kernels-of-"  # file name, up to the digest of all sources, of a file that caches ``kernel_digest``
+_NOTE = "kernels-of-"  # name prefix of files that cache ``kernel_digest``; the digest of all sources follows
 _lock_files: list[int] = []
 _REMEDY = "set NUMBA_CACHE_DIR to a writable folder"
 
@@ -43,12 +43,12 @@ def compiled_sources() -> dict[Path, str]:
 
 
 def source_digest() -> str:
-    """Digest (16 hex characters) of the sources that recorded observations depend on."""
+    """Digest (16 hex characters) of the sources on which recorded observations depend."""
     return _digest({path: _code(text) for path, text in compiled_sources().items()})
 
 
 def kernel_sources() -> dict[Path, str]:
-    """Return path and text of the files that define a name which compiled functions use, directly or indirectly.
+    """Return path and text of the files with definitions that compiled functions use, directly or indirectly.
 
     These are fewer files than ``compiled_sources``, which follows all imports, also of names that kernels do not use.
     """
@@ -67,7 +67,7 @@ def kernel_sources() -> dict[Path, str]:
 
 
 def kernel_digest() -> str:
-    """Digest (16 hex characters) of the sources that machine code depends on."""
+    """Digest (16 hex characters) of the sources on which machine code depends."""
     return _digest({path: _code(text) for path, text in kernel_sources().items()})
 
 
@@ -254,7 +254,7 @@ def _base() -> Path:
 
 
 def _in_one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Exception hook that prints a CacheFolderError in one line; commands cannot catch errors of this import."""
+    """Exception hook that prints a CacheFolderError in one line; this import fails before a command could catch it."""
     if not isinstance(error, CacheFolderError):
         sys.__excepthook__(kind, error, trace)
         return

@@ -1,7 +1,7 @@
 """Decorators of kernels, the functions that Numba compiles once per version of the sources (see ``_cache``).
 
 kernel: the default.  Numba's reference counts are off, because Numba would count every array of every tuple at each call
-    that it does not inline.  Without them, physics alone is two to six times as fast.
+    that it does not inline.  Without reference counts, the physics is two to six times as fast.
 allocating: for functions that create or return arrays.  Numba compiles these only with reference counts.
 inlined: LLVM inlines the function.  Numba compiles it alone first, with all functions that it calls, then within its caller.
 merged: Numba copies the function's source into its caller and compiles it only there.  This suits large functions with
@@ -23,7 +23,7 @@ class RelativeCacheLocator(UserProvidedCacheLocator):
     """Locate compiled kernels by source paths relative to the root, so that copies of one version share them.
 
     Numba's own locator hashes the absolute path, so a second checkout of the same sources would compile everything again.
-    It also checks text and line numbers, so a changed comment would have the same effect.
+    It also checks text and line numbers, so even a changed comment would cause this.
     """
 
     def get_source_stamp(self) -> Any:

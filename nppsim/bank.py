@@ -23,7 +23,7 @@ from nppsim.physics.rules import DEFAULT_RULES, Rules
 from nppsim.physics.state import ENTITY_DTYPE, allocate
 
 TIME_LIMIT_BASE = 300  # frames, time limit of a level whose path has length 0
-TIME_LIMIT_PER_PX = 2.0  # additional frames per px of path; a straight run at top speed takes 0.3
+TIME_LIMIT_PER_PX = 2.0  # additional frames per px of path; a straight run at top speed takes 0.3 frames per px
 MAX_TIME_LIMIT = 6000  # frames, maximum time limit of a level
 
 # One level.  ``*_first`` and ``*_end`` are its first row, and the row after its last, in arrays that all levels share.
@@ -59,8 +59,8 @@ PLACED_DTYPE = np.dtype(
         ("x1", "f8"), ("y1", "f8"), ("x2", "f8"), ("y2", "f8"),  # segment of a door; normal (x1, y1) of pads and one-ways
         ("order", "i4"),  # position in the level file; entities are registered in cells in this order
         ("type", "i2"),
-        ("partner", "i2"),  # index of an exit's switch or a switch's exit, from the level's first entity on; else -1
-        ("mover", "i2"),  # index from the level's first mover on; else -1
+        ("partner", "i2"),  # index of an exit's switch or a switch's exit, counted from the level's first entity; else -1
+        ("mover", "i2"),  # index counted from the level's first mover; else -1
         ("edge", "i2"),  # doors: code of the edges that they block, see ``half_cell_grid``; else -1
         ("active", "u1"), ("state", "u1"), ("closed", "u1"),
     ],

@@ -53,7 +53,7 @@ class BatchSimulator:
     observations: names or keys of ``layout``.
     reward: a preset's name or a RewardConfig.
     gamma: discount per decision for the shaping term; must equal PPO's discount.
-    threads: CPU threads; None: all usable ones.
+    threads: number of CPU threads; None: one per usable core.
     profile: measure the phases of every call (``step_timing``); None: True if the environment variable NPPSIM_PROFILING
         is 1.
     shadow: compare every step with a reference implementation (``nppsim.shadow``); None: True if the environment
@@ -66,7 +66,7 @@ class BatchSimulator:
     Arrays, overwritten by ``reset`` and ``step`` (copy them if needed later):
     obs: key -> [N, ...], or [N, frames, ...] for stacked keys.
     final_obs: the last observations of episodes, in the same shapes.  Row i is valid if ``truncated[i]``; after
-        ``step(every_end=True)``, all rows in ``finished`` are.
+        ``step(every_end=True)``, all rows in ``finished`` are valid.
     latest, latest_final: the newest frame of ``obs`` and of ``final_obs``.
     rewards, terminated, truncated: float32[N], bool[N], bool[N].
     episode: EPISODE_DTYPE[N]; only the rows in ``finished`` are valid.

@@ -1,6 +1,6 @@
 """Ray backend of ``nppsim.executor``.  All machines of the cluster need the same version of this project.
 
-    with connected("auto", None, GenerateError) as nodes: ...      # passed to ``nppsim.executor``
+    with connected("auto", None, GenerateError) as nodes: ...      # Executor(nodes) of ``nppsim.executor`` runs work there
 
 Addresses of clusters:
 "local": start a temporary cluster on this machine.

@@ -307,7 +307,7 @@ def _mover(entity: _Entity) -> np.void:
     row["x"], row["y"], row["target_x"], row["target_y"] = entity.x, entity.y, entity.x, entity.y
     row["order"], row["entity"], row["type"] = entity.order, entity.index, kind
     row["cell_x"], row["cell_y"] = divmod(entity.cell, CELLS_Y)
-    # An exit is registered when it opens, a rocket when it is launched.  Lasers and other shooters are in no cell.
+    # An exit is registered in a cell when it opens, a rocket when it is launched.  Lasers and other shooters never are.
     if kind in (kinds.EXIT, kinds.LASER, *kinds.TURRETS, *kinds.SHOOTING_DRONES):
         row["cell_x"] = row["cell_y"] = UNREGISTERED
     if kind in kinds.DRONES:

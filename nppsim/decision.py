@@ -26,7 +26,7 @@ from nppsim.physics.tick import start, tick
 # the shorter phases.
 PROFILE_EVERY = 64
 BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of the blocks whose first visit the reward term ``exploration`` counts
-RESTING, ASLEEP = -1, -2  # values in place of an action, see ``advance``
+RESTING, ASLEEP = -1, -2  # special values of an action, see ``advance``
 NUM_BLOCKS = sum(-(-CELLS_X // size) * -(-CELLS_Y // size) for size in BLOCK_SIZES)
 
 # Progress of the current episode of an environment.
@@ -296,7 +296,7 @@ def _record_end(i, outcome, state, out):
     out.decisions[i] = state.progress[i]["decisions"]
     out.gold[i] = ninja["gold"]
     out.ret[i] = 0.0
-    for term in range(rewards.NUM_TERMS):  # not sum(), whose order differs in plain Python
+    for term in range(rewards.NUM_TERMS):  # not sum(), which adds in another order in plain Python
         out.terms[i, term] = state.terms[i, term]
         out.ret[i] += state.terms[i, term]
 

@@ -41,7 +41,7 @@ _SECRET_TEXT = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?<=://)[^/@\s]+(?=@)"
 
 
 class UserError(Exception):
-    """Base class of errors that the user can remedy; the message names the problem, its place and the remedy."""
+    """Base class of errors that the user can remedy; the message says what is wrong, where, and what to do."""
 
 
 class ConfigError(UserError, ValueError):

@@ -17,7 +17,7 @@ class LevelFacts:
     name: path of the level, in the form that ``Level.load`` accepts.
     id, title, support: see ``Level``.
     entities: name of an entity type -> number of its records.
-    path_length: px, length of the path from the spawn over the exit switch to the exit; None if there is no path.
+    path_length: px, length of the path from the spawn via the exit switch to the exit; None if there is no path.
     """
 
     name: str

@@ -4,4 +4,4 @@ TIMEOUT = 0  # the episode reached the time limit of its level (truncation)
 WON = 1  # the exit was reached
 DIED = 2
 NAMES = ("timeout", "won", "died")  # by number
-UNFINISHED = "running"  # outcome of a replay whose inputs end before the level does (``nppsim.simulate``)
+UNFINISHED = "running"  # outcome of a replay whose inputs end without a win or death (``nppsim.simulate``)

@@ -29,7 +29,9 @@ SPACING = 12.0  # px between lattice points
 NODES_X, NODES_Y = LINES_X, LINES_Y  # numbers of lattice points, which are the corners of half-cells
 NUM_NODES = NODES_X * NODES_Y
 BODY = 9.4  # px, radius of the body; less than the ninja's radius, because samples are 3 px apart
-SURFACE_BODY = 8.4  # px, in place of BODY with leniency 1 and 2; fits between diagonals 17 px apart, as the ninja does
+SURFACE_BODY = (
+    8.4  # px, radius of the body with leniency 1 and 2; like the ninja, it fits between diagonals 17 px apart
+)
 SAMPLE = 3  # px between samples
 PER_POINT = 4  # samples from one lattice point to the next
 SAMPLES_X, SAMPLES_Y = PER_POINT * (NODES_X - 1) + 1, PER_POINT * (NODES_Y - 1) + 1
@@ -48,7 +50,7 @@ SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
 MOST_LENIENT = 2  # see ``prepare_level``
 ONE_WAY_REACH = 17.1  # px from a one-way's middle to either end of its effect: half its length + 0.51 * ninja's radius
-# Bits of a lattice point: it is free; it is near a mine; FROM << d: a step leads to it from its neighbour in direction d.
+# Bits of a lattice point: it is free; it is near a mine; FROM << d: its neighbour in direction d has a step to it.
 FREE, MINED, FROM = 1, 2, 256
 ALL = 65535  # all bits
 RIGHT, DOWN = 4, 8  # bits during ``prepare_level``: the point is joined to its right neighbour, to its lower neighbour
@@ -432,7 +434,7 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
 
 @kernel
 def _seed_reached(nodes, distance, onward, queue):
-    """Add to the queue all points that have a path, with their distances; return the end of the queue."""
+    """Queue all points that have a path, with their distances; return the end of the queue."""
     tail = 0
     for node in range(NUM_NODES):
         onward[node] = UNREACHABLE if nodes[node] & FREE else WALL

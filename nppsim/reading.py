@@ -123,7 +123,7 @@ def inflate(data: bytes, limit: int) -> bytes:
 
 
 def mismatch(value: Any, shape: Any, place: str = "") -> str:
-    """Compare a JSON value with a shape.  Return the first mismatch (place and expected type), or "" if there is none.
+    """Compare a JSON value with a shape.  Return the first mismatch (path and expected type), or "" if there is none.
 
     shape: a type or None; a tuple of alternative shapes; [shape] for a list; {key: shape} for an object, where the key
         ``...`` stands for every key.  Keys that the shape lacks are ignored.  Types are str, bool, int (excludes bool)
@@ -158,7 +158,7 @@ _NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true o
 
 
 class PlainError(UserError, ValueError):
-    """A value has the wrong type; the message names its place in the data."""
+    """A value has the wrong type; the message contains its path in the data."""
 
 
 def from_plain(kind: Any, data: object, place: str = "") -> Any:

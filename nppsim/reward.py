@@ -17,7 +17,7 @@ from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 
 GAMMA = 0.995  # discount per decision; effective horizon 200 decisions
 PATH_SHAPING, STRAIGHT_LINE_SHAPING = range(2)  # values of ``RewardConfig.potential``
-MIN_PATH = 200.0  # px: minimum of the path length by which the path potential is divided
+MIN_PATH = 200.0  # px, minimum divisor of the path potential; longer paths are divided by their length
 STAGE_DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))  # px
 PROXIMITY_REACH = 50.0  # px, straight-line distance to the objective below which ``proximity`` is paid
 

@@ -47,7 +47,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
     autoreset_mode: an AutoresetMode, or its name or value ("SAME_STEP", "SameStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
     threads: number of CPU threads; None uses all available ones.  Results do not depend on their number.
-    max_episode_steps: decisions after which an episode is truncated, as ``gymnasium.make(..., max_episode_steps=...)``.
+    max_episode_steps: decisions after which an episode is truncated, as with Gymnasium's ``TimeLimit``.
     copy: True returns copies of the observations; with False, the next step overwrites the returned arrays.
     """
 

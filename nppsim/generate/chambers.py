@@ -152,7 +152,7 @@ def _rooms(rng: Rng, across: int, down: int, width: Span, height: Span) -> dict[
 
 
 def _corridor(rng: Rng, board: np.ndarray, left_room: Room, right_room: Room) -> tuple[Position, int]:
-    """Connect horizontal neighbours at the higher one of their floors; return position and orientation of a door."""
+    """Connect horizontal neighbours at the level of the higher floor; return position and orientation of a door."""
     row = min(left_room.bottom, right_room.bottom)
     columns = range(left_room.right + 1, right_room.left)
     board[row, columns.start : columns.stop] = OPEN

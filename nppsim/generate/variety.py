@@ -24,7 +24,7 @@ class Variety:
 
     levels, distinct_levels, distinct_layouts: counts.  Mirror images count as equal.  A layout consists of the tiles,
         independent of their position on the stage.
-    values: float64[levels, 4], one column per entry of ``MEASURES``.  The path leads from the spawn over the switch to the
+    values: float64[levels, 4], one column per entry of ``MEASURES``.  The path leads from the spawn via the switch to the
         exit, with all doors open and without gravity, and is cut into pieces of two tiles.  A turn is a change of the
         main direction (left, right, up, down).  A vertical move is a sequence of pieces in one vertical direction.
         Turns and vertical moves are 0 if there is no path.

@@ -4,14 +4,14 @@ Source: docs/physics.md, sections 2 and 7.
 """
 
 NINJA = 0  # the spawn
-MINE = 1  # a toggle mine that starts armed
+MINE = 1  # a toggle mine that is armed at the start
 GOLD = 2
 EXIT = 3
 EXIT_SWITCH = 4
 REGULAR_DOOR = 5  # opens while touched
-LOCKED_DOOR = 6  # opens when its switch is taken
+LOCKED_DOOR = 6  # opens when the ninja touches its switch
 LOCKED_SWITCH = 7
-TRAP_DOOR = 8  # closes when its switch is taken
+TRAP_DOOR = 8  # closes when the ninja touches its switch
 TRAP_SWITCH = 9
 LAUNCH_PAD = 10
 ONE_WAY = 11

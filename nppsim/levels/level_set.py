@@ -143,7 +143,7 @@ class LevelSet(Sequence[Level]):
         return self.entries[index].category
 
     def indices(self, category: str) -> np.ndarray:
-        """Return the ascending indices of a category's levels, int64[n].  Raises LevelSetError if it has none."""
+        """Return the ascending indices of a category's levels, int64[n].  Raises LevelSetError if there are none."""
         if category not in self._indices:
             raise LevelSetError(
                 f"{self.path} has no levels of category {category!r}; it has {', '.join(self.categories)}"
@@ -177,7 +177,7 @@ class LevelSet(Sequence[Level]):
 
     @classmethod
     def append(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
-        """Add levels to a level set with an index; if interrupted, none of them are added.
+        """Add levels to a level set with an index; an interrupted call adds none of them.
 
         The level files are written first, and the index is replaced atomically at the end.
         Raises LevelSetError if there is no index, or the file name of a level is in use.

@@ -11,7 +11,7 @@
     exit-switch 20 12
     thwump 15 9 2                                   then orientation 0..7 and mode, if they are not 0
 
-Writing and reading a level restores it exactly, including invalid values.
+Reading a written level restores it exactly, including invalid values.
 """
 
 import json

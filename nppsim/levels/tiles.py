@@ -140,8 +140,8 @@ def solid_mask(tile: int, size: int) -> np.ndarray:
 def _grid_codes() -> tuple[np.ndarray, np.ndarray]:
     """Codes of the half-edges in the grid on which drones, guards and thwumps move (docs/physics.md, section 3.4).
 
-    2: the half-edge is a segment.  1: it is no segment, but separates a half-cell with solid parts from an empty
-    half-cell or from the outside of the tile.  0: all others.
+    2: the half-edge is a segment.  1: it is no segment, but one side is a half-cell with solid parts, and the other an
+    empty half-cell or the outside of the tile.  0: all others.
     """
     horizontal, vertical = 2 * np.abs(HORIZONTAL_SIGNS), 2 * np.abs(VERTICAL_SIGNS)
     for tile in range(ONE_SIDED.start):  # one-sided tiles have only their segments

@@ -20,7 +20,7 @@ ROUTE, PATH = range(2)
 LOST = 1e12  # score of a child that is dead, has no path to the exit, or is excluded by ``min_hold``
 WIN = -1.0  # score of a child that finishes the level; all others are at least 0
 
-CHANGE_COST = 1.5  # px, penalty for an action other than that of the previous decision
+CHANGE_COST = 1.5  # px, penalty for an action that differs from the previous one
 # States in the same cell count as duplicates.
 POSITION_CELL = 1.0  # size of a cell in x and y: px, times the frames per decision
 SPEED_CELL = 0.05  # size of a cell in vx and vy: px per frame, times the frames per decision
@@ -29,7 +29,7 @@ MOVER_CELL = 24.0  # px, resolution of the movers' positions in a cell
 # Regions are coarser than cells.  The search counts how often it visits each region.
 REGION = 16.0  # px, size of a region in x and y
 REGION_SPEED = 1.5  # px per frame, size of a region in vx and vy
-NUM_REGIONS = 1 << 18  # counters; hash collisions of regions are harmless
+NUM_REGIONS = 1 << 18  # number of counters; regions whose hashes collide share one, which is harmless
 SPEED_WEIGHT = 4.0  # frames, weight of the difference in velocity from the route
 OFF_PHASE = 60.0  # px, penalty if the exit switch is collected in the state but not on the route, or vice versa
 _MIX = -7046029254386353131  # multiplier of the hash: 2^64 divided by the golden ratio, an odd number, as int64

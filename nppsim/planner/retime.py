@@ -42,7 +42,7 @@ def retime(
 ) -> RetimedReplay | None:
     """Convert a recording to one action per decision.
 
-    Returns None if the recording does not finish the level, or the search finds no run along its route that does.
+    Returns None if the recording does not finish the level, or if the search finds no winning run along its route.
 
     beam: beam width in states.
     bank: LevelBank that contains only the replay's level; default: a new one.

@@ -19,7 +19,7 @@ from nppsim.decision import State, make_fields
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, SearchParams, begin, expand, play_on
 
-OPEN_STATES = 20_000  # capacity of the best-first search in states; when it is full, the worse half is dropped
+OPEN_STATES = 20_000  # maximum number of states that the best-first search stores; then the worse half is dropped
 TIME_COST = 0.8  # px per frame, penalty of the best-first search for later states
 _NOWHERE = np.zeros(5)  # target in the mode PATH, which ignores it
 

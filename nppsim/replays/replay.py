@@ -158,7 +158,7 @@ class Replay:
     def to_bytes(self, format: str = "compact") -> bytes:
         """Encode the replay as "compact" version 1 or as an "attract" file.
 
-        compact: ``success=None`` is written as True, which readers of version 0 assume.  attract: success is not stored.
+        compact: ``success=None`` is written as True, as readers of version 0 assume a win.  attract: not stored.
         Raises ReplayError for data that the format cannot store: the self-destruct bit in a compact file, or
         ``success=True`` in an attract file.
         """
@@ -205,7 +205,7 @@ container_readers.update({REPLAY_SUFFIX: load_level, REPLAY_SET_SUFFIX: load_lev
 def mirror_replay(replay: Replay) -> Replay:
     """Mirror level and inputs horizontally; mirroring twice restores the replay.
 
-    Left and right pressed together count as left, and become right alone.  A few rules of the physics are not symmetric
+    Left and right pressed together count as left, so they become only right.  A few rules of the physics are asymmetric
     (docs/file_formats.md), so the outcome may differ and ``success`` is None.
     """
     inputs = np.where(replay.inputs & LEFT, replay.inputs & ~np.uint8(RIGHT), replay.inputs)

@@ -4,8 +4,8 @@
     sim.step(actions)
     sim.shadow.comparisons, sim.shadow.mismatches
 
-The twins are written in Python and numpy from the documents.  They use other methods than the kernels, e.g. pictures of the
-whole level and a path search with a heap, and import only constants and layouts from the kernels' modules.
+The twins are written in Python and numpy from the pages in docs/.  They use other methods than the kernels, e.g. pictures of
+the whole level and a path search with a heap, and import only constants and layouts from the kernels' modules.
 ``docs/development.md`` gives the slowdown.
 """
 

@@ -68,7 +68,7 @@ class LevelTwin:
 
     @functools.cached_property
     def path_start(self) -> float:
-        """Path length from the spawn over a switch to the exit, px, rounded to float32 as in a LevelBank."""
+        """Path length from the spawn via a switch to the exit, px, rounded to float32 as in a LevelBank."""
         return float(np.float32(self.fields_for(*self.at_start).to_switch.path(*self.level.spawn)[0]))
 
     @functools.cached_property

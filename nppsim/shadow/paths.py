@@ -26,7 +26,7 @@ BODY = 9.4  # px, radius of the circle that must fit through passages on a path
 SURFACE_BODY = 8.4  # px, the same radius if only the surfaces of tiles block
 ONE_WAY_REACH = 17.1  # px from a one-way's middle to either end of its effect
 MINE_REACH = 14.5  # px around a mine; steps to points in this circle cost more
-MINE_PRICE = 6  # factor of the cost of these steps
+MINE_PRICE = 6  # factor by which these steps cost more
 EXIT_REACH = 22.0  # px, touching distances of exit, exit switch and door switch
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
@@ -114,7 +114,7 @@ class Lattice:
 
     @functools.cached_property
     def arrivals(self) -> list[np.ndarray]:
-        """bool[89, 51] for each of DIRECTIONS: True if a step to a point from its neighbour in this direction is possible."""
+        """bool[89, 51] for each of DIRECTIONS: True if a point's neighbour in this direction has a step to the point."""
         return [_moved(self.steps[DIRECTIONS.index((-dx, -dy))], dx, dy) for dx, dy in DIRECTIONS]
 
 
@@ -271,7 +271,7 @@ class Field:
         return None if point is None else int(length / UNIT)
 
     def nearest(self, x: float, y: float) -> tuple[float, Point | None]:
-        """Return (px, first point) of the shortest path over the four points around a place.
+        """Return (px, first point) of the shortest path that begins at one of the four points around a place.
 
         If all four are blocked, the twelve points around them are tried, too.
         """
@@ -413,7 +413,7 @@ def _closing(doors: list[EntityTwin], closed: list[EntityTwin]) -> list[EntityTw
 class PathFields:
     """Fields of a level for one state of its doors and exits.
 
-    to_switch: paths over an exit switch to its exit.
+    to_switch: paths via an exit switch to its exit.
     to_exit: paths to the open exits, or to all exits if none is open.
     onward: units of the shortest path from a switch to its exit; None without a path.
     accepted: bytes of the last array of hops that ``wrong_hops`` found correct.

@@ -49,7 +49,7 @@ class Ledger:
     potential: phi of the current state.
     path_start: path length of the level, px.
     best: smallest straight-line distance to the objective, px.
-    given: values of "switch taken" for which ``proximity`` was paid.
+    given: phases in which ``proximity`` was paid: False before, True after the first exit switch.
     visited: visited elements of BLOCKS.
     decisions: number of decisions.
     terms: sums of ``reward.TERMS``.

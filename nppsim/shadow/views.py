@@ -164,7 +164,7 @@ def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
 
 
 def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """Return float32[8, 5]: offset, velocity and radius of the nearest hazards.  Ties: mines by cell precede movers."""
+    """Return float32[8, 5]: offset, velocity and radius of the nearest hazards.  Ties: first mines by cell, then movers."""
     found = []
     for e in twin.listed:
         if hazard := _hazard(e, now):
@@ -318,7 +318,7 @@ def _paint_entities(
 ) -> None:
     """Draw all entities into a picture [y, x].
 
-    scale: px per pixel.
+    scale: px of the level per pixel of the picture.
     corner: (x, y) of the picture's corner, pixels.
     margin: pixels added to a door's segment on the left and at the top.
     rounding: added to the edges of squares before they are rounded down to whole pixels.
