@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="python -m bc", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("check", help="list usable replays, and why others are excluded")
+    check = commands.add_parser("check", help="list usable and excluded replays, with reasons")
     check.set_defaults(run=_check)
     check.add_argument("replays", nargs="+", metavar="REPLAYS", help="folders of replays, *.replay files or *.h5 files")
     settings = settings_of(DatasetConfig)
@@ -52,7 +52,7 @@ def _parser() -> Parser:
         nargs="+",
         default=[],
         metavar="DIR",
-        help="level sets for tests; the exit status is 1 if a demonstration is of one of these levels",
+        help="level sets for testing; the exit status is 1 if any demonstration is of one of their levels",
     )
     report.add_argument("--out", default="demonstrations.html", metavar="FILE.html", help="default: %(default)s")
     report.add_flag(settings["frame_skip"])
@@ -70,7 +70,9 @@ def _parser() -> Parser:
     )
     export.add_argument("--author", required=True, help="name of the author, for the metadata")
     export.add_argument("--author-email", required=True, help="e-mail address of the author, for the metadata")
-    export.add_argument("--code-permalink", required=True, help="URL of the code that made them, with version")
+    export.add_argument(
+        "--code-permalink", required=True, help="URL of the code that made the replays, with its version"
+    )
     load = commands.add_parser("minari-import", help="write the replays of an exported Minari dataset into a folder")
     load.set_defaults(run=_import)
     load.add_argument("dataset", help="name of the dataset, npp/<category>/<source>-v0")
@@ -112,14 +114,15 @@ def _export(arguments: argparse.Namespace) -> int:
     needed("minari", "minari")  # before the slow playback
     about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
     keys = observation_keys(arguments.observations)
-    with worker_pool(1, _died) as pool:  # on a full disk HDF5 crashes when its process ends
+    with worker_pool(1, _died) as pool:  # if the disk is full, HDF5 crashes at the end of its process
         print("\n".join(pool.submit(export_folder, arguments.folder, arguments.frame_skip, about, keys).result()))
     return 0
 
 
 def _died(_: str) -> DemonstrationError:
     return DemonstrationError(
-        "the process that wrote the Minari files crashed, probably on a full disk; nothing was exported: free space, repeat"
+        "the process that wrote the Minari files crashed, probably because the disk is full; nothing was exported: "
+        "free space and repeat"
     )
 
 

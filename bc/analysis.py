@@ -26,12 +26,12 @@ from nppsim.observe import layout
 STATE = "game_state"
 _COLUMN = layout.slots(layout.SPECS[STATE].components)
 # Thresholds of anomalies.
-IDLE_FRAMES = 60  # shortest idle interval that is listed
+IDLE_FRAMES = 60  # minimum length of a listed idle interval
 IDLE_PX = 0.05  # movement per decision below which the ninja counts as idle
-SLOW = 2.0  # length relative to par, or to the fastest demonstration of the same level
-LARGE_DEVIATION_PX = 10.0  # mean distance of a re-timed run from its recording: the radius of the ninja
+SLOW = 2.0  # "much longer" is above this ratio to par, or to the fastest demonstration of the same level
+LARGE_DEVIATION_PX = 10.0  # limit of the mean distance of a re-timed run from its recording: the radius of the ninja
 NEARLY_CONSTANT = 0.999  # share of the most frequent value above which a component counts as nearly constant
-_WAVE = 512  # demonstrations that the simulator plays together
+_WAVE = 512  # demonstrations that the simulator plays in parallel
 
 # Kinds of anomalies besides the reasons for excluding a replay.
 IDLE = "idle interval"
@@ -225,7 +225,7 @@ class _Decisions:
         self._predictors = predictors(transition_counts(self.actions, self.previous))
 
     def idle(self) -> np.ndarray:
-        """Return the length in decisions of the longest interval without movement of each demonstration, int64[D]."""
+        """Return each demonstration's longest interval without movement, in decisions, int64[D]."""
         x, y = self.states[:, _COLUMN.x], self.states[:, _COLUMN.y]
         moved = np.hypot(np.diff(x), np.diff(y)) >= IDLE_PX
         begins = np.flatnonzero(np.append(True, moved | (np.diff(self.demonstration) != 0)))
@@ -315,7 +315,7 @@ def _slow(
     par: np.ndarray,
     idle: np.ndarray,
 ) -> Iterator[_Found]:
-    """Yield demonstrations with a long idle interval, and those much longer than par or another one of the same level."""
+    """Yield demonstrations with a long idle interval, or much longer than par or another demonstration of the level."""
     fastest = {key: min(group) for key, group in _grouped(zip(content, frames.tolist(), strict=True)).items()}
     for d, key, length, usual, still in zip(demonstrations, content, frames.tolist(), par, idle.tolist(), strict=True):
         if still >= IDLE_FRAMES:
@@ -324,7 +324,7 @@ def _slow(
             text = f"{length} frames, {length / usual:.1f} times par ({usual:.0f})"
             yield SLOWER_THAN_PAR, Anomaly(d.name, length / usual, text)
         if length > SLOW * fastest[key]:
-            text = f"{length} frames, the fastest on this level {fastest[key]}"
+            text = f"{length} frames, {length / fastest[key]:.1f} times the fastest on this level ({fastest[key]})"
             yield SLOWER_THAN_OTHERS, Anomaly(d.name, length / fastest[key], text)
 
 
@@ -384,9 +384,12 @@ def _remarks(analysis: Analysis, count: int) -> Iterator[str]:
         yield f"actions without an example: {', '.join(never)}; a BC policy cannot learn them"
     constant = [c.name for c in analysis.components if c.constant]
     nearly = [c.name for c in analysis.components if not c.constant and c.common > NEARLY_CONSTANT]
-    for names, text in ((constant, "never varies"), (nearly, f"has one value in over {NEARLY_CONSTANT:.1%}")):
+    for names, text in (
+        (constant, "never vary"),
+        (nearly, f"have one value in over {NEARLY_CONSTANT:.1%} of decisions"),
+    ):
         if names:
-            yield f"{len(names)} of {len(analysis.components)} components of state: {text}: {', '.join(names)}"
+            yield f"{len(names)} of {len(analysis.components)} components of state {text}: {', '.join(names)}"
     repeated = total.baselines["repeat_previous"].accuracy
     yield (
         f"repeating the previous action is correct in {repeated:.1%} of the decisions: evaluate a BC policy by its accuracy "
@@ -397,7 +400,7 @@ def _remarks(analysis: Analysis, count: int) -> Iterator[str]:
     if analysis.mirrored:
         yield (
             f"{len(analysis.mirrored)} levels occur together with their mirror image; {analysis.same_mirrored} pairs also "
-            "have mirrored actions, which adds nothing if training mirrors the demonstrations"
+            "have mirrored actions; these add nothing if training mirrors the demonstrations"
         )
     reasons = {item.reason for item in excluded}
     for kind, items in analysis.anomalies.items():

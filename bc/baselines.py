@@ -43,7 +43,7 @@ def predictors(counts: np.ndarray) -> dict[str, np.ndarray]:
 
     counts: ``transition_counts`` of the training data.
     ``repeat_previous`` predicts the previous action, and ``majority`` the most frequent action of all.  ``transition``
-    predicts the most frequent action after the previous one; ``transition_on_change`` the most frequent different action.
+    predicts the most frequent action after the previous one; ``transition_on_change`` the most frequent one that differs.
     """
     changes = counts - np.diag(counts.diagonal() + 1)  # -1 on the diagonal, below all counts
     return {

@@ -60,9 +60,9 @@ from nppsim.workers import usable_memory
 
 STATES = "states"  # column of simulator states, from which images are rendered
 GRAPH = "graph_state"  # observation that refers to levels; a file with it also contains the levels
-MEMORY_SHARE = 0.7  # largest share of the available memory for a dataset; the rest is for the network and its gradients
-_WAVE_BYTES = 256 << 20  # size of the observations that are recorded together
-# Source files besides the kernels whose change invalidates cached datasets.
+MEMORY_SHARE = 0.7  # maximum share of the available memory for a dataset; the rest is for the network and its gradients
+_WAVE_BYTES = 256 << 20  # maximum size of the observations that are recorded together
+# Source files, in addition to the kernels, that invalidate cached datasets when they change.
 _NPPSIM = Path(nppsim.__file__).parent
 _CODE = (
     Path(__file__),
@@ -83,13 +83,13 @@ class DatasetConfig:
     )
     observations: tuple[str, ...] = layout.VISION_FREE
     validation_share: float = setting(
-        0.1, "share of the levels of each category that is used for validation, not for training", above=0, below=1
+        0.1, "share of each category's levels that is used for validation instead of training", above=0, below=1
     )
     seed: int = setting(0, "random seed for the choice of validation levels and replays", low=0)
     mirror: bool = setting(False, "also train on the mirror image of each replay", flag="mirror-demonstrations")
     max_per_category: int | None = setting(
         None,
-        "largest number of replays per category, drawn at random; mirror images do not count (default: all replays)",
+        "maximum number of replays per category, drawn at random; mirror images do not count (default: all replays)",
         flag="max-demonstrations-per-category",
         low=1,
     )
@@ -112,7 +112,7 @@ def load_or_build(
     log: Callable[[str], None] = print,
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> "BCDataset":
-    """Load the dataset of folders (or sets) of replays from the cache, or build and cache it.
+    """Load the dataset made from some replays from the cache, or build and cache it.
 
     folder: one or several folders of replays, or replay sets.
     held_back: evaluation levels; replays of them and of their mirror images are excluded.
@@ -130,7 +130,7 @@ def load_or_build(
         log(f"demonstrations of {places_text(folder)}: using {path}")
         dataset = BCDataset.open(path, available_bytes=available_bytes)
         if dataset.key != key:
-            raise DatasetError(f"{path}: has key {dataset.key}, which differs from its name; {REBUILD}")
+            raise DatasetError(f"{path}: has key {dataset.key}, which differs from the key in its name; {REBUILD}")
         log(dataset.report)
         return dataset
     found = load_demonstrations(
@@ -244,8 +244,8 @@ def _check_end(demonstration: Demonstration, decision: int, outcome: int | None)
     if outcome != (WON if decision == decisions else None):
         ending = {TIMEOUT: "timed out", WON: "won", DIED: "died", None: "is still running"}[outcome]
         raise DatasetError(
-            f"{demonstration.name}: {ending} after decision {decision} of {decisions} in the batch simulator, but won on "
-            "the last one in single playback; remove this replay"
+            f"{demonstration.name}: {ending} after decision {decision} of {decisions} in the batch simulator, but won "
+            "with the last decision in single playback; remove this replay"
         )
 
 
@@ -278,7 +278,7 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
 def check_memory(path: str | Path, samples: int, per_sample: int, available_bytes: int | None = None) -> int:
     """Return the size in bytes of ``samples`` decisions of ``per_sample`` bytes each.
 
-    available_bytes: available memory; None: free memory of this machine.
+    available_bytes: available memory; None: the free memory.
     Raises DatasetError if the size exceeds MEMORY_SHARE of the available memory.
     """
     needed = samples * per_sample
@@ -371,7 +371,7 @@ class BCDataset:
             (table["category"], len(about["categories"])),
         ):
             if not len(values) or values.min() < 0 or values.max() >= limit:
-                raise ValueError(f"numbers outside 0 to {limit - 1}, or none")
+                raise ValueError(f"a column is empty or has numbers outside 0 to {limit - 1}")
         images = None
         if drawn or GRAPH in keys:
             given, bank = bank, bank or LevelBank(read_levels(file))

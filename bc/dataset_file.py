@@ -95,8 +95,8 @@ def read_about(path: Path, file: h5py.File) -> dict:
     known = set(keys) <= set(layout.SPECS)
     if not known or about["layout_fingerprint"] != layout.fingerprint(keys):
         raise DatasetError(
-            f"{path}: observation layout {about['layout_fingerprint']} of {', '.join(keys)} is not this "
-            f"version's; {REBUILD}"
+            f"{path}: observation layout {about['layout_fingerprint']} of {', '.join(keys)} is not this version's "
+            f"layout; {REBUILD}"
         )
     if not 1 <= about["frame_skip"] <= FRAMES_PER_SECOND or len(about["names"]) != len(about["level_fingerprints"]):
         raise DatasetError(f"{path}: /about: an impossible frame skip, or names without levels; {REBUILD}")

@@ -17,7 +17,7 @@ from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.report.charts import box_chart, field_chart, heat_chart
 from nppsim.report.pages import Plot, render_page
 
-SHOWN = 20  # largest number of items in a list
+SHOWN = 20  # maximum number of items in a list
 ALL = "all"
 _PREDICTORS = {
     "majority": "always the most frequent action",

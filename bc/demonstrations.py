@@ -132,7 +132,7 @@ class DemonstrationSet:
     """Demonstrations of a folder, and the excluded replays.
 
     left_out: the excluded replays.
-    compiled: compiled geometry of the levels, which saves ``LevelBank`` the compilation.
+    compiled: compiled geometry of the levels, so that ``LevelBank`` does not compile them again.
     """
 
     folder: str
@@ -144,7 +144,7 @@ class DemonstrationSet:
     def table(self, details: int = _SHOWN_PER_REASON) -> str:
         """Return a text for printing: counts per category, results of re-timing, and excluded replays by reason.
 
-        details: largest number of excluded replays that are listed per reason.
+        details: maximum number of excluded replays that are listed per reason.
         """
         return "\n".join([self._counts(), *self._retiming(), *self._mirroring(), *self._reasons(details)])
 
@@ -199,22 +199,22 @@ class DemonstrationSet:
 
 
 def places_of(where: Places) -> tuple[Path, ...]:
-    """Return the paths of one or several places (folders of replays, or files)."""
+    """Return one or several folders of replays, or files, as paths."""
     return (Path(where),) if isinstance(where, (str, Path)) else tuple(map(Path, where))
 
 
 def places_text(where: Places) -> str:
-    """Return the paths of one or several places as a text for messages."""
+    """Return the text for messages that names one or several folders or files."""
     return " and ".join(map(str, places_of(where)))
 
 
 def find_replays(where: Places) -> tuple[ReplayFile, ...]:
     """Find all replays in ``*.replay`` files and replay sets (``*.h5``) below folders, sorted by name.
 
-    With several folders, each name begins with the name of its folder, and a number if two folders have the same name.
-    The category is the first of these that exists: the category of the replay in its set; the entry in ``index.json``; a part
-    of a file name ``*_train_CATEGORY_NUMBER`` (or ``test``); the sub-folder; "uncategorised".
-    Raises DemonstrationError for a place that is missing or unreadable.
+    With several folders, each name begins with the name of its folder, plus a number if two folders have the same name.
+    The category is the first of these that exists: the category of the replay in its set; the entry in ``index.json``;
+    CATEGORY of a file name ``*_train_CATEGORY_NUMBER`` (or ``test``); the name of the sub-folder; "uncategorised".
+    Raises DemonstrationError if a folder or file is missing or unreadable.
     """
     places = places_of(where)
     if len(places) == 1:
@@ -257,9 +257,9 @@ def load_demonstrations(
 ) -> DemonstrationSet:
     """Play back all replays; return those that win with one action per ``frame_skip`` frames.
 
-    folder: places of the replays, for messages.
+    folder: paths of the replays, for messages.
     mirror: also add the mirror images that win.
-    max_per_category: largest number of replays per category, drawn at random with ``seed``; None: all.
+    max_per_category: maximum number of replays per category, drawn at random with ``seed``; None: all.
     held_back: fingerprints of levels whose replays are excluded.
     progress: function that wraps the files, e.g. tqdm.
     A damaged file is excluded, with the error as detail.

@@ -36,7 +36,7 @@ class StoredImages:
             states = self.states[start : start + simulator.num_envs]
             simulator.restore(slice(len(states)), states)
             if problem := impossible(simulator.state, simulator.bank, len(states)):
-                raise ValueError(f"/observations/states: of the {len(states)} from row {start} on: {problem}")
+                raise ValueError(f"/observations/states: {problem} (environment 0 is row {start})")
 
     def draw(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Render the images of these rows into new arrays: key -> uint8[len(rows), ...]."""

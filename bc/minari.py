@@ -255,7 +255,7 @@ def _episode(env: NppEnv, level: int, demonstration: Demonstration, number: int)
 
 
 def import_minari(name: str) -> tuple[ReplayFile, ...]:
-    """Return the replays of a dataset that ``export_minari`` made; ``load_demonstrations`` checks that they win.
+    """Return the replays of a dataset that ``export_minari`` wrote; ``load_demonstrations`` checks that they win.
 
     Raises DemonstrationError for an unknown name, and for a dataset that is damaged or has no levels.
     """

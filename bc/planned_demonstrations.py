@@ -30,8 +30,8 @@ class MadeDemonstrations:
 
     written: number of runs that this call wrote.
     found: number of runs from earlier calls.
-    duplicates: number of runs that equal a run with another seed, or of the same level under another name.
-    failed: number of planner searches without a win, on levels for which another search found a run.
+    duplicates: number of runs that equal a run with another seed, or whose level occurs earlier under another name.
+    failed: number of planner searches without a win, counting only levels for which another search found a run.
     unfinished: files of the levels without any run.
     """
 
@@ -62,11 +62,11 @@ def make_demonstrations(
     ClusterError.  Raises DemonstrationError for files made with other levels or settings, and for failed workers.
     """
     if workers is not None and workers < 1:
-        raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
+        raise DemonstrationError(f"{workers} workers: give at least 1, or leave the option out to use all cores")
     level_set = LevelSet.at(levels)
     if Path(levels).is_dir() and Path(levels).resolve() in (Path(out).resolve(), *Path(out).resolve().parents):
         raise DemonstrationError(
-            f"{out}: lies in the folder of the levels, {levels}, where replay sets are not expected; choose another one"
+            f"{out}: lies in the folder of the levels, {levels}, which must not contain replay sets; choose another folder"
         )
     settings = settings or PlannerSettings()
     with locked(out) as check, open_executor(workers, DemonstrationError, cluster) as executor:
@@ -123,7 +123,7 @@ def _earlier_runs(
 class _Files:
     """One replay set per category in ``folder``, created with its first run and saved at the end.
 
-    check: function that raises an error if the folder was deleted; a new file would lack the earlier runs.
+    check: function that raises an error if the folder was deleted, because a new file would lack the earlier runs.
     """
 
     def __init__(self, folder: Path, settings: PlannerSettings, check: Callable[[], None]):
@@ -170,7 +170,7 @@ def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) 
             if about.metadata.get("planner") != asdict(settings):
                 raise DemonstrationError(
                     f"{path}: replay {i} was made with {about.metadata.get('planner', 'other means')}, not with "
-                    f"{asdict(settings)}; use those settings, or another folder"
+                    f"{asdict(settings)}; use the replay's settings, or another folder"
                 )
             if number.get(about.level_fingerprint, -1) < at:
                 raise DemonstrationError(

@@ -1,8 +1,8 @@
 """Behavioural cloning: cross-entropy between a policy's action logits and demonstrated actions.
 
 Players mostly repeat their last input, so even a trivial predictor has a high accuracy.  The metrics are therefore compared
-with two trivial predictors: the previous action, and the most frequent action.  More informative
-are the accuracy on *changes* of the action, and the success rate when the policy plays (closed loop).
+with two trivial predictors: the previous action, and the most frequent action.  The accuracy on
+*changes* of the action and the success rate when the policy plays (closed loop) are more informative.
 """
 
 import math
@@ -38,7 +38,7 @@ class BCConfig:
     """Settings of pretraining by behavioural cloning."""
 
     epochs: int = setting(
-        50, "largest number of passes over the demonstrations", flag="bc-epochs", needs=_REPLAYS, low=1
+        50, "maximum number of passes over the demonstrations", flag="bc-epochs", needs=_REPLAYS, low=1
     )
     batch_size: int = setting(
         128, "decisions per gradient step of behavioural cloning", flag="bc-batch-size", needs=_REPLAYS, low=1
@@ -53,14 +53,14 @@ class BCConfig:
     )
     weight_decay: float = setting(1e-5, "weight decay of AdamW", flag="bc-weight-decay", needs=_REPLAYS, low=0)
     max_grad_norm: float = setting(
-        1.0, "largest gradient norm; longer gradients are clipped", flag="bc-max-grad-norm", needs=_REPLAYS, above=0
+        1.0, "maximum gradient norm; larger gradients are clipped", flag="bc-max-grad-norm", needs=_REPLAYS, above=0
     )
     patience: int = setting(
-        10, "epochs without a better validation loss until early stopping", flag="bc-patience", needs=_REPLAYS, low=1
+        10, "epochs without a better validation loss before early stopping", flag="bc-patience", needs=_REPLAYS, low=1
     )
     class_weight_power: float = setting(
         0.0,
-        "exponent of the class weights 1 / frequency of an action; 0 disables weighting",
+        "exponent of the class weights (1 / frequency of the action); 0 disables weighting",
         flag="bc-class-weight-power",
         needs=_REPLAYS,
         low=0,
@@ -175,7 +175,7 @@ def pretrain(
     state: the last state passed to ``hooks.on_epoch``, to resume; the caller restores the weights of the policy.  On a CPU,
         the result equals that of an uninterrupted run bit for bit.
     pool: threads that share each batch; None: a single thread.
-    log: function that prints progress where there is no terminal for a progress bar.
+    log: function that prints progress if there is no terminal for a progress bar.
     Raises TrainingError if the loss is not finite, if all gradients are zero, or if ``state`` is of other data or settings.
     """
     hooks = hooks or Hooks()
@@ -377,7 +377,7 @@ def _step(setup: _Setup, epoch: int) -> None:
     if not (norm > 0 and torch.isfinite(norm)):
         raise TrainingError(
             f"imitation gradient has norm {norm.item()} in epoch {epoch}; the policy's logits do not depend on its "
-            "parameters, or the values overflow: check that nothing is frozen and the statistics fit the data"
+            "parameters, or the values overflow: check that no parameter is frozen and that the statistics fit the data"
         )
     setup.optimizer.step()
     setup.schedule.step()
