@@ -1,6 +1,6 @@
 """Command ``python -m hardware plan``: print sizes, memory and duration of a training run on this or another machine.
 
-For one architecture, the complete plan is printed; for several or all of them, a table with one row per architecture.
+It prints the complete plan of one architecture, or a table with one row per architecture for several or all of them.
 """
 
 import argparse
@@ -62,12 +62,12 @@ def _parser() -> Parser:
     flag(Setting("decisions per environment and update", flag="rollout-length", kind=int, low=1))
     flag(Setting("decisions per gradient step", flag="minibatch-size", kind=int, low=1))
     measure = (
-        "measure memory and speed on this machine, which takes a few seconds per network after compilation; "
-        "default: use stored figures of another machine, which is printed with them"
+        "measure memory and speed on this machine: a few seconds per network after compilation; "
+        "default: stored figures of another machine, which the output names"
     )
     command.add_argument("--measure", action="store_true", help=measure)
     command.add_argument("--json", action="store_true", help="print JSON")
-    other = command.add_argument_group("another machine (defaults: this machine, or the machine of the profile)")
+    other = command.add_argument_group("another machine (defaults: values of this machine or of the profile's machine)")
     flag(Setting("processor cores", flag="cores", kind=int, low=1), other)
     flag(Setting("host memory in GB (1e9 bytes)", flag="memory-gb", kind=float, above=0), other)
     flag(Setting("number of GPUs", flag="gpus", kind=int, low=0), other)
@@ -103,7 +103,7 @@ def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
         return PlanReport(architecture.name, error, update)
     speed = None
     if figures and figures.decisions_per_s and not made.gpus:
-        speed = Speed(figures.decisions_per_s, f"stored figures, measured on {MACHINE}; --measure measures here")
+        speed = Speed(figures.decisions_per_s, f"stored figures, measured on {MACHINE}; --measure replaces them")
     return PlanReport(architecture.name, made, update, speed)
 
 
@@ -118,7 +118,7 @@ def _plan_request(arguments: argparse.Namespace) -> PlanRequest:
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
-    """Return this machine, or the machine of the profile if that has more GPUs, with the changes given by flags."""
+    """Return this machine, or the profile's machine if it has more GPUs, as changed by the flags."""
     here = detect()
     profile = find_profile(arguments.profile)
     machine = profile.machine() if profile is not None and len(profile.gpus) > len(here.gpus) else here
@@ -144,7 +144,7 @@ def _described_gpus(arguments: argparse.Namespace, machine: Machine) -> tuple[Gp
         name = f"{arguments.gpu or 'GPU'} with {arguments.gpu_memory_gb:g} GB"
         return (Gpu(name, int(arguments.gpu_memory_gb * GB), known.bf16 if known else True),) * count
     if known is None:
-        raise ConfigError("the kind of GPU is unknown; add --gpu NAME or --gpu-memory-gb", "--gpus", count)
+        raise ConfigError("the model of the GPUs is unknown; add --gpu NAME or --gpu-memory-gb", "--gpus", count)
     return (known,) * count
 
 

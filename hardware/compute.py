@@ -14,7 +14,7 @@ from hardware.sizes import Chosen, Task
 MAX_THREADS = 16
 THREAD_GAIN = 1.05  # minimum speed-up for which the number of threads is doubled
 BF16_GAIN = 1.1  # minimum speed-up for which the rounding of bf16 is accepted
-BUSY = 0.1  # largest share of the cores that other programs may use while numbers of threads are compared
+BUSY = 0.1  # maximum share of the cores that other programs may use while numbers of threads are compared
 
 
 class Candidate(NamedTuple):

@@ -10,7 +10,7 @@ import sys
 # Constants of malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MAX_FREE = 2**30  # free bytes at the end of the heap above which memory is returned to the kernel
-_LARGEST = 2**25  # size in bytes up to which arrays are on the heap; the maximum that glibc allows
+_LARGEST = 2**25  # maximum size in bytes of arrays on the heap; glibc allows no larger value
 
 
 def keep_freed_memory() -> None:

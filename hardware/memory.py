@@ -13,7 +13,7 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
 # Bytes per transition without the observation: 8 for the action; 4 each for value, reward, advantage and return; 24 each
-# for the six log-probabilities of the rollout policy and those of the BC policy; 1 for the end of the episode; rounded up.
+# for the six log-probabilities of the rollout policy and those of the BC policy; 1 for the end-of-episode flag; rounded up.
 TRANSITION_BYTES = 80
 # Bytes of one environment without its two observations (current and final): state record, entities, movers, path fields.
 # A rounded-up estimate: 0.1 GB for 1024 environments.
@@ -161,8 +161,8 @@ def measure_update(
     peak_small, peak_large = probe(small), probe(large)
     slope = (peak_large - peak_small) / (large - small)
     per_sample = int(max(slope, 3 * observation_bytes(observations, stacking)))
-    # The straight line of memory over minibatch size passes through the smaller measurement.  If the minimum above
-    # increased its slope, it is therefore above the larger measurement.
+    # The line of memory over minibatch size passes through the smaller measurement.  If the minimum of ``per_sample``
+    # increased its slope, the line is above the larger measurement.
     return UpdateMemory(max(peak_small - per_sample * small, 0), per_sample, "measurement")
 
 

@@ -188,26 +188,26 @@ def _choose_device(requested: str | None, profile: Profile | None, machine: Mach
 def _gpus_used(profile: Profile | None, machine: Machine, processes: int | None) -> int:
     """Return the number of GPUs to use.
 
-    It is the number of the profile.  For a profile without GPUs, or without a profile, it is one per process.  By default
-    there is one process on this machine, and one per GPU on a machine that is only described.
+    A profile with GPUs determines the number.  Otherwise each process uses one GPU.  The default is one process on this
+    machine, and one process per GPU on a machine that is only described.
     """
     if profile is None or not profile.gpus:
         wanted = processes or (1 if machine.present else len(machine.gpus))
         if wanted > len(machine.gpus):
             raise PlanError(
-                f"{wanted} processes need one GPU each, and this machine is {machine.name}; start fewer processes, or train "
+                f"{wanted} processes need one GPU each, but this machine is {machine.name}; start fewer processes, or train "
                 "on the CPU (--num-gpus 0 --num-processes N)"
             )
         return wanted
     wanted = len(profile.gpus)
     if machine.present and wanted != (processes or 1):
         raise PlanError(
-            f"hardware profile {profile.name!r} is for {wanted} GPU(s), and {processes or 1} process(es) train: start it "
-            f"with --num-gpus {wanted}, or use 'auto' or another profile"
+            f"hardware profile {profile.name!r} is for {wanted} GPU(s), but the run has {processes or 1} process(es): use "
+            f"--num-gpus {wanted}, profile 'auto' or another profile"
         )
     if wanted > len(machine.gpus):
         raise PlanError(
-            f"hardware profile {profile.name!r} needs {wanted} GPU(s), and this machine is {machine.name}; use 'auto'"
+            f"hardware profile {profile.name!r} needs {wanted} GPU(s), but this machine is {machine.name}; use 'auto'"
         )
     return wanted
 

@@ -51,7 +51,7 @@ class PlanReport:
     def _duration(self) -> str:
         assert isinstance(self.plan, Plan)
         if self.speed is None:
-            return "duration: unknown for this network on this kind of machine; run with --measure on it"
+            return "duration: unknown for this network on this kind of machine; run this command there with --measure"
         steps = self.plan.total_timesteps
         time = f"{_minutes(self.speed.minutes(steps or MILLION))} for {steps or MILLION:,} decisions of PPO alone"
         return f"duration: {time} ({self.speed.decisions_per_s:,.0f} decisions/s; {self.speed.source})"

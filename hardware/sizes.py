@@ -208,8 +208,8 @@ def _indivisible(task: Task) -> PlanError:
             f"{_given(task)}: the minibatch size does not divide the {batch} decisions of an update; try {near}"
         )
     return PlanError(
-        f"{_given(task)}: with no rollout length from {MIN_ROLLOUT} to {MAX_ROLLOUT} does the minibatch size divide the "
-        "decisions of an update; choose a power of two, or give num_envs, rollout_length and minibatch_size together"
+        f"{_given(task)}: the minibatch size divides the decisions of an update for no rollout length from {MIN_ROLLOUT} "
+        f"to {MAX_ROLLOUT}; choose a power of two, or give num_envs, rollout_length and minibatch_size together"
     )
 
 
@@ -224,8 +224,8 @@ def _too_large(task: Task, candidates: Iterable[Sizes]) -> PlanError:
     given = _given(task)
     return PlanError(
         f"not enough {where} memory: even {', '.join(f'{name}={n}' for name, n in smallest._asdict().items())} "
-        f"needs {total(rows, where) / GB:.2f} GB, and {budget / GB:.2f} GB may be used; "
-        f"most of it is the {largest.name} ({largest.bytes / GB:.2f} GB = {largest.how}); {_REMEDIES[largest.name]}"
+        f"needs {total(rows, where) / GB:.2f} GB, but only {budget / GB:.2f} GB may be used; "
+        f"the largest part is {largest.name} ({largest.bytes / GB:.2f} GB = {largest.how}); {_REMEDIES[largest.name]}"
         + (f" (given: {given})" if given else "")
         + (", or choose an architecture without images" if has_images(task.needs.observations) else "")
     )
