@@ -4,7 +4,7 @@ python scripts/ab_compare.py --a "--frame-skip 4" --b "--frame-skip 2" --seeds 1
     --architectures vision_free --total-timesteps 1000000
 
 Flags after ``--`` are flags of scripts/train_and_compare.py for both A and B.  Success is compared on the dev levels, so that
-the test levels stay unused for choices; --test also evaluates on the test levels.  To continue an interrupted comparison,
+choices do not depend on the test levels; --test also evaluates on the test levels.  To continue an interrupted comparison,
 give its folder with --out: finished runs are reused.
 Exit status: 0 success; 2 bad input or a failed run; 130 after Ctrl-C.  See docs/evaluate.md.
 """
@@ -24,7 +24,7 @@ SCRIPT = Path(__file__).with_name("train_and_compare.py")
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; return the exit status (docstring of the module)."""
+    """Run the command; return the exit status (see the module's docstring)."""
 
     def job() -> None:
         arguments = parse(argv)
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train A and B with each seed unless this run is finished already; print and write the comparison."""
+    """Train A and B with each seed, except finished runs; print and write the comparison."""
     from rl.experiment import ab  # needs torch
 
     check_output_folder(arguments.out, "--out")
@@ -73,14 +73,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add("--out", "--output-dir", type=Path, metavar="DIR", help=folder)
     final = "also evaluate on the test levels, for a final result"
     parser.add_flag(Setting(final, flag="test", kind=bool, default=False))
-    share = "share (0 to 1) of A's training time in the part of the program that B changes; needs --speedup"
+    share = "share (0 to 1) of A's training time spent in the part of the program that B changes; needs --speedup"
     parser.add_flag(Setting(share, flag="share", kind=float, low=0, high=1))
     speedup = "measured speed-up factor of that part, to compare the expected and the measured gain; needs --share"
     parser.add_flag(Setting(speedup, flag="speedup", kind=float, above=0))
     arguments = parser.parse_args(own)
     arguments.a, arguments.b = _split("--a", arguments.a), _split("--b", arguments.b)
     if (arguments.share is None) != (arguments.speedup is None):
-        raise ConfigError("--share and --speedup belong together: give both, or none")
+        raise ConfigError("--share and --speedup belong together: give both or neither")
     arguments.common = argv[end + 1 :]
     arguments.out = arguments.out or Path("experiments") / f"ab_{datetime.now():%Y%m%d_%H%M%S}"
     return arguments

@@ -1,13 +1,13 @@
 """Compare trainings: settings, data, versions, first divergence, learning and speed.
 
 python scripts/compare_runs.py OLD NEW                                # folders of experiments or of single trainings
-python scripts/compare_runs.py OLD BROKEN FIXED                       # each later one with the first
+python scripts/compare_runs.py OLD BROKEN FIXED                       # compare each later run with the first
 python scripts/compare_runs.py RUN --reference BAND.json              # with reference bands of earlier seeds
 python scripts/compare_runs.py SEED1 SEED2 ... --write-reference BAND.json
 
-The runs may have been made by other versions of the project.
+The runs may be from different versions of the project.
 Exit status: 0 no difference beyond the tolerance; 1 a difference, or a value outside its band; 2 undecided, or bad input;
-130 after Ctrl-C.  With three or more runs, the comparison of the last with the first decides.  See docs/evaluate.md.
+130 after Ctrl-C.  With three or more runs, the comparison of the last with the first counts.  See docs/evaluate.md.
 """
 
 import argparse
@@ -28,7 +28,7 @@ DIFFERENT = 1  # exit status
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; return the exit status (docstring of the module)."""
+    """Run the command; return the exit status (see the module's docstring)."""
 
     def job() -> int:
         arguments = parse(argv)
@@ -128,13 +128,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folder of an experiment, or of one training in it")
     add("--reference", type=Path, metavar="BAND.json", help="compare each RUN with these reference bands")
-    write = "write reference bands computed from all RUNs, which must be seeds of one label"
+    write = "write reference bands computed from all RUNs, which must have one label and different seeds"
     add("--write-reference", type=Path, metavar="BAND.json", help=write)
     points = "accepted difference of success on the dev levels in percentage points, even if it is significant"
     parser.add_flag(Setting(points, flag="tolerance", kind=float, default=0.0, low=0, high=100))
     slower = "accepted difference of the time per decision in percent"
     parser.add_flag(Setting(slower, flag="speed-tolerance", kind=float, default=10.0, low=0, high=1000))
-    same = "also require for each training one on the other side with an equal digest trail"
+    same = "also require that each training has the same digests as a training of the other run"
     parser.add_flag(Setting(same, flag="exact", kind=bool, default=False))
     parser.add_flag(Setting("print JSON", flag="json", kind=bool, default=False))
     arguments = parser.parse_args(argv)

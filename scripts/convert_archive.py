@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "--out", type=Path, required=True, metavar="FILE", help="checkpoint to write, *.safetensors"
         )
         parser.add_argument(
-            "--trust-pickle", action="store_true", help="execute the pickled objects in the archive; required"
+            "--trust-pickle", action="store_true", help="allow the archive's pickled objects to execute; required"
         )
         parser.add_argument(
             "--frame-skip",

@@ -2,7 +2,7 @@
 """Generate a level set: ``python scripts/generate_levels.py --category simplest simpler --count 1000 --seed 1 --out DIR``.
 
 The planner, a search in the simulator, tries to finish each level.  Levels that it finishes are written to DIR with the
-number of frames it needed, and all others to ``DIR/unfinished``.  To continue an interrupted command, repeat it with the
+number of frames of its run, and all others to ``DIR/unfinished``.  To continue an interrupted command, repeat it with the
 same arguments.  With ``--report DIR``, the script only prints the variety of the levels of an existing set.
 """
 

@@ -1,4 +1,4 @@
-"""Find a run that finishes each level of a level set, and write the runs as demonstrations, one file per category.
+"""Find a winning run for each level of a level set, and write the runs as demonstrations, one file per category.
 
 python scripts/make_demonstrations.py --levels datasets/train --out datasets/demonstrations
 

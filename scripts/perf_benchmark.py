@@ -40,11 +40,11 @@ CATEGORY = "simple"
 NUM_LEVELS = 40
 ENTITY_DENSITY = 0.02  # entities per tile
 REPLAYS = Path("datasets/demonstrations")
-THRESHOLD = 0.1  # slow-down that counts as regression
+THRESHOLD = 0.1  # a larger slow-down counts as regression
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit status (docstring of the module)."""
+    """Run the command; return the exit status (see the module's docstring)."""
 
     def job() -> int:
         arguments, amount = parse(argv)
@@ -106,7 +106,7 @@ def check_stability(result: Mapping) -> int:
 
 
 def check_regression(result: Mapping, baselines: Mapping[str, Mapping], threshold: float) -> int:
-    """Print the comparison with each baseline (name -> result); return REGRESSION if one of them was faster."""
+    """Print the comparison with each baseline (name -> result); return REGRESSION if it is too slow."""
     print(throughput.comparison_table(result, baselines))
     slower = [
         name
@@ -176,7 +176,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     add("--phase", metavar="LABEL", help="label of the result, e.g. before")
     add("--output", "--out", type=Path, metavar="FILE.json", help="store the result")
     add("--baseline", type=Path, nargs="+", metavar="FILE.json", help="compare with stored results")
-    slow_down = f"smallest slow-down that counts as regression, as a fraction; default: {THRESHOLD}"
+    slow_down = f"slow-down above which the result counts as regression, as a fraction; default: {THRESHOLD}"
     parser.add_flag(Setting(slow_down, flag="threshold", kind=float, above=0, below=1))
     add("--report", type=Path, metavar="DIR", help="only print a summary of the results in this folder")
     arguments = parser.parse_args(argv)

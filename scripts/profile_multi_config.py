@@ -56,7 +56,7 @@ CONFIGURATIONS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit status (docstring of the module)."""
+    """Run the command; return the exit status (see the module's docstring)."""
 
     def job() -> int:
         arguments, amount = parse(argv)

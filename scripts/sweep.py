@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).with_name("train_and_compare.py")
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; return the exit status (docstring of the module)."""
+    """Run the command; return the exit status (see the module's docstring)."""
 
     def job() -> None:
         arguments = parse(argv)
@@ -65,14 +65,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
         default=[],
         action="extend",
         metavar="NAME=VALUES",
-        help="ranges NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C; NAME is a flag without dashes, or a dotted setting",
+        help="ranges NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C; NAME is a flag without dashes or a dotted setting",
     )
     parser.add_argument("--sweep-file", type=Path, metavar="FILE", help="TOML file with ranges of settings")
     plugin = "Python files or installed modules to import first, here and in every trial (docs/own_network.md)"
     parser.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help=plugin)
     trials = "total number of trials, including earlier ones in --out"
     parser.add_flag(Setting(trials, flag="trials", kind=int, default=20, low=1))
-    seeds = "random seeds; each trial trains once with each"
+    seeds = "random seeds; each trial trains once with each seed"
     parser.add_flag(Setting(seeds, flag="seeds", aliases=("seed",), kind=int, many=True, default=(0,), low=0))
     pruning = "stop trials that are worse than the median of earlier trials"
     parser.add_flag(Setting(pruning, flag="pruning", kind=bool, default=True, switch=True))
