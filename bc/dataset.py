@@ -371,7 +371,7 @@ class BCDataset:
             (table["category"], len(about["categories"])),
         ):
             if not len(values) or values.min() < 0 or values.max() >= limit:
-                raise ValueError(f"a column is empty or has numbers outside 0 to {limit - 1}")
+                raise ValueError(f"numbers outside 0 to {limit - 1} in a column, or an empty column")
         images = None
         if drawn or GRAPH in keys:
             given, bank = bank, bank or LevelBank(read_levels(file))

@@ -34,7 +34,7 @@ BENCH_CATEGORIES = ("simplest", "simpler", "simple")
 LEVELS_PER_CATEGORY = 40
 
 NUM_ENVS = 1024  # environments stepped together, enough to make the overhead per call small
-NUM_DECISIONS = 32  # rows of random actions (one row: an action per environment), used repeatedly
+NUM_DECISIONS = 32  # rows of random actions, which are repeated; a row has one action per environment
 PHYSICS_ENVS = 256  # environments of the physics kernel
 PHYSICS_FRAMES = 200  # frames per environment and call
 OBSERVATION_SETS = {
@@ -55,7 +55,7 @@ class Work:
     unit: str  # unit of the work, such as "frames"
     run: Callable[[], int]  # does a portion of the work and returns the number of units done
     observations: tuple[str, ...] = ()  # observation keys
-    phases: Callable[[], dict[str, float]] | None = None  # measures the phases separately: name -> nanoseconds per unit
+    phases: Callable[[], dict[str, float]] | None = None  # profiles the work: name of a phase -> nanoseconds per unit
 
 
 def benchmark(
@@ -109,7 +109,9 @@ def _measured(job: Work, threads: int, rounds: int, seconds: float) -> dict:
         result["frames_per_s_per_core"] = per_s / threads
     if job.unit == "decisions":
         result["decisions_per_s_per_core"] = per_s / threads
-        result["frames_per_s_per_core"] = per_s / threads * FRAME_SKIP  # slightly too high: last decisions are shorter
+        result["frames_per_s_per_core"] = (
+            per_s / threads * FRAME_SKIP
+        )  # slightly too high: an episode's last decision may be shorter
     result["slowest"], result["fastest"] = min(timed.rates), max(timed.rates)
     result["observations"] = list(job.observations)
     result["calibration"] = timed.median_calibration()

@@ -158,7 +158,7 @@ def _seed_effects(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def _redrawn_means(rng: np.random.Generator, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return float64[RESAMPLES], weighted means of bootstrap samples.
 
-    Each sample has len(values) values, drawn with replacement from all values but a random one.
+    Each sample leaves out a random value and draws len(values) values from the others, with replacement.
 
     Equal (value, weight) pairs are drawn as one category with a count.  This is faster, because success rates of few
     episodes have few distinct values.

@@ -22,7 +22,7 @@ def advance(begin, end, ninjas, entities, movers, trail, world, inputs, lengths,
     """Advance environments begin .. end - 1 by ``frames`` frames of physics.
 
     inputs: uint8[levels, frames].  lengths: int64[levels], number of inputs of each level.
-    restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must not end.
+    restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must suffice.
     """
     for i in range(begin, end):
         ninja = ninjas[i]

@@ -35,7 +35,7 @@ class FramePlayer:
     def play(self, frames: int, *, restart: bool = True) -> int:
         """Advance every environment by ``frames`` frames; return the frames of all environments together.
 
-        restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must not end.
+        restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must suffice.
         """
         parts = self._edges[:-1], self._edges[1:]
         list(self._pool.map(lambda begin, end: self._advance(begin, end, frames, restart), *parts))
@@ -66,7 +66,7 @@ class DecisionPlayer:
     ):
         """Reset the simulator.
 
-        actions: int64[T, N], T decisions of N environments; after the last row, the first follows.
+        actions: int64[T, N], T decisions of N environments, which are repeated.
         next_level: int32[T, N], level that an environment loads if its episode ends in that row; None: the same level.
         start: int32[N], level of each environment at the start; None: the default of ``BatchSimulator.reset``.
         """

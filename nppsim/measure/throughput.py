@@ -110,7 +110,7 @@ class PhaseRow(NamedTuple):
     """Time of one phase of a step, in which each environment carries out one decision.
 
     share_of_step: share of the time of all phases.
-    share_of_wall: share of the product of wall time and number of threads.
+    share_of_wall: share of (wall time * number of threads).
     """
 
     phase: str
@@ -134,7 +134,7 @@ class SideBySide:
     simulator: BatchSimulator  # the simulator with profiling or validation
 
     def phase_rows(self) -> tuple[list[PhaseRow], list[str]]:
-        """See ``phase_rows``."""
+        """Return the result of the function ``phase_rows`` for these rounds."""
         return phase_rows(self.phases, self.decisions, self.seconds * self.threads)
 
     def profile_table(self) -> str:

@@ -65,7 +65,7 @@ class Amount:
         if needed > MAX_BYTES:
             raise TimingError(
                 f"the actions of {self.rows:,} decisions of {self.envs} environments need {needed / 2**30:.1f} GiB; "
-                f"{MAX_BYTES / 2**30:.0f} are allowed: lower iterations, rounds, warmup or envs"
+                f"at most {MAX_BYTES / 2**30:.0f} GiB are allowed: lower 'iterations', 'rounds', 'warmup' or 'envs'"
             )
 
     @property
@@ -105,14 +105,14 @@ class Workload:
         return DecisionPlayer(simulator, self.actions, self.next_level, self.start)
 
     def check_end(self, player: DecisionPlayer) -> None:
-        """Raise TimingError if the environments did not end on the levels of ``end``, so recorded episodes diverged."""
+        """Raise TimingError if an environment did not end on its level of ``end``: then a recorded episode diverged."""
         if self.end is None:
             return
         astray = np.flatnonzero(player.simulator.level != self.end)
         if astray.size:
             raise TimingError(
                 f"recorded play diverged in {astray.size} of {len(self.end)} environments, e.g. {astray[0]}: an episode "
-                "did not end where the recording did; does the result of a step depend on the batch?"
+                "did not end where the recording did; check whether the result of a step depends on the batch"
             )
 
     @property
@@ -244,7 +244,7 @@ def _recordings(folder: str | Path, frame_skip: int) -> tuple[list[tuple[Level, 
         try:
             usable.append((replay.level, replay.to_decisions(frame_skip)))
         except ReplayError:
-            left_out[f"lie off the grid of frame-skip {frame_skip}"] += 1
+            left_out[f"do not have one action per {frame_skip} frames"] += 1
     recordings = []
     for (level, actions), decisions in zip(usable, _episode_lengths(usable, frame_skip), strict=True):
         if decisions is None:

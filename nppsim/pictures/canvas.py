@@ -10,7 +10,7 @@ from nppsim.errors import needed
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-OVERSAMPLE = 4  # drawing scale; drawings are this factor larger than the finished picture, into which they are averaged
+OVERSAMPLE = 4  # drawings are larger than the finished picture by this factor; averaging removes jagged edges
 
 Colour = tuple[int, int, int]
 Point = tuple[float, float]

@@ -42,7 +42,7 @@ from nppsim.pictures.canvas import PALETTE, Canvas, Colour, Point, turned
 
 REACH = 22  # level px; maximum distance of an entity's drawing from its centre, along each axis
 NINJA_REACH = 14  # level px; maximum distance of the ninja's drawing from its centre
-AIM_REACH = 12  # level px; maximum distance of the drawing from the point of a crosshair or rocket, or from a beam
+AIM_REACH = 12  # level px; maximum distance of an aim's drawing from its crosshair's centre, rocket or beam
 _GLOW = (226, 158, 160)  # colour around a beam
 _BEAM_WIDTH = 4.0
 
@@ -86,7 +86,7 @@ class Aim(NamedTuple):
     kind: type of the entity.
     at: centre of the entity, or of the rocket.
     to: point that belongs to the aim, such as the end of a beam or the centre of a crosshair.
-    sign: kind of the aim, such as BEAM or CROSSHAIR, and so the meaning of ``to``; see ``physics.aims``.
+    sign: kind of the aim, such as BEAM or CROSSHAIR, which determines the meaning of ``to``; see ``physics.aims``.
     """
 
     kind: int
@@ -136,7 +136,7 @@ def _mine(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _evil_ninja(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """Draw a ring around an untouched spawner, a pale disc while the evil ninja is harmless and a dark one when it kills."""
+    """Draw a pale disc for a harmless evil ninja, a dark one for a deadly one, and a ring around an untouched spawner."""
     if look.state == UNTOUCHED:
         c.ring(entity.at, SPAWNER_RADIUS, 1.2, PALETTE.red)
     c.disc(look.at, EVIL_RADIUS, PALETTE.ink if look.state == FOLLOWING else PALETTE.steel)

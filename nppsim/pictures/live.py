@@ -1,7 +1,7 @@
 """Pictures of an environment during play.  Only changed parts are redrawn, so a picture takes a few milliseconds.
 
 Static parts are drawn once per level.  Sprites of moving entities are cached per ``EntityLook`` and subpixel position.
-The ninja, beams and the like are drawn each time.  ``render.frames`` draws films of whole runs.
+The ninja, beams, crosshairs and rockets are drawn each time.  ``render.frames`` draws films of whole runs.
 """
 
 import math
@@ -55,10 +55,10 @@ def _stage(level: Level, size: tuple[int, int]) -> _Stage:
 
 @dataclass(frozen=True)
 class _Sprite:
-    """A drawing that is composed with a background as ``colour + background * rest / 255``.
+    """A drawing that is combined with a background as ``colour + background * rest / 255``.
 
     colour, rest: uint8[h, w, 3] and uint16[h, w, 3].
-    left, top: position of the sprite's top-left corner relative to the pixel of the entity's centre, px.
+    left, top: offset of the sprite's top-left corner from the pixel that contains the entity's centre, px.
     """
 
     colour: np.ndarray
@@ -165,7 +165,7 @@ class LivePicture:
         target[:] = sprite.colour[part] + (target * sprite.rest[part] // 255).astype(np.uint8)
 
     def _sprite(self, entity: DrawnEntity, look: EntityLook, dx: int, dy: int) -> _Sprite:
-        """Return a cached or new sprite.  dx, dy: position of its centre in a pixel, in 1 / OVERSAMPLE px."""
+        """Return a cached or new sprite.  dx, dy: subpixel position of its centre, in 1 / OVERSAMPLE px."""
         key = (entity.kind, entity.orientation, replace(look, at=(0.0, 0.0)), dx, dy)
         if key in self._sprites:
             self._sprites.move_to_end(key)

@@ -11,9 +11,9 @@ from nppsim.levels.level import POSITION_UNIT, TYPE, Level, X, Y
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 
 STAGE = (CELLS_X, CELLS_Y)  # width and height of the stage with its solid frame, tiles
-FILM_SIZE = (1056, 600)  # px; at scale 1, a region is enlarged at most twice to fit into this size
+FILM_SIZE = (1056, 600)  # px; at scale 1, a region is enlarged to fit into this size, at most by the factor 2
 MIN_VIEW = (12, 5)  # minimum width and height of a film's region, tiles; leaves room for the text below it
-MAX_SCALE = 8.0  # output pixels per level pixel; drawing the stage at this scale needs 2 GB of memory
+MAX_SCALE = 8.0  # maximum output pixels per level pixel; drawing the stage at this scale needs 2 GB of memory
 _STEP = 4  # px between the samples of the flood fill in ``used_region``
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
@@ -33,7 +33,7 @@ def tile_masks(samples: int) -> np.ndarray:
 
 
 def solid_samples(level: Level, samples: int, region: Box = WHOLE_STAGE, margin: int = 0) -> np.ndarray:
-    """Return whether the sample points of a region are solid: bool[rows * samples, columns * samples].
+    """Return a mask of the solid sample points of a region: bool[rows * samples, columns * samples].
 
     samples: sample points per tile along each axis.
     margin: number of columns and rows of solid tiles added on each side of the region.
@@ -48,8 +48,8 @@ def solid_samples(level: Level, samples: int, region: Box = WHOLE_STAGE, margin:
 def used_region(level: Level, positions: np.ndarray | Sequence = ()) -> Box:
     """Return the region (left, top, right, bottom; tiles) that the ninja can reach from its spawn, with a margin of one tile.
 
-    The region includes exits and their switches.  Doors count as open, and the ninja as slightly smaller than it is.
-    positions: float[n, 2] px, more points to include, for example the positions of the ninja in a run.
+    The region includes exits and their switches.  All doors count as open, and the ninja's radius is reduced to 9 px.
+    positions: float[n, 2] px, additional points to include, for example the positions of the ninja in a run.
     """
     samples = TILE // _STEP
     open_ = ~solid_samples(level, samples)
@@ -116,7 +116,7 @@ def _widened_side(low: int, high: int, least: int, most: int) -> tuple[int, int]
 
 
 def pixels_per_tile(scale: float) -> int:
-    """Return the whole number of pixels per tile at a scale.  Raises RenderError for a scale out of range."""
+    """Return the number of pixels per tile at a scale, an integer.  Raises RenderError for a scale out of range."""
     if not 0 < scale <= MAX_SCALE:
         raise RenderError(
             f"scale={scale} is outside 0..{MAX_SCALE:g}; 1.0 draws the stage at {FILM_SIZE[0]} x {FILM_SIZE[1]} px"

@@ -3,7 +3,7 @@
     draw_level(level).save("level.png")                       # 1056 x 600
     draw_route(level, nppsim.simulate(level, inputs))         # path of a run, coloured by time, jumps marked
     draw_two_routes(level, (run_a, run_b), ("A", "B"))        # two paths, blue and red, with time marks
-    contact_sheet(levels, labels, columns=4)                  # many levels on one page, in one scale
+    contact_sheet(levels, labels, columns=4)                  # many levels on one page, at one scale
     for picture in frames(level, inputs): ...                 # uint8[H, W, 3], the pictures of a film
 
 ``scale`` is rounded to a whole number of output pixels per tile.  All functions raise ``MissingPackageError`` without
@@ -80,7 +80,7 @@ USUAL = FilmLook()
 def draw_level(level: Level, scale: float = 1.0, *, crop: bool = False, ninja: bool = True) -> "Image":
     """Draw a level at its start: a Pillow RGB image of 1056 x 600 px times ``scale``.
 
-    crop: show only the reachable part of the stage, enlarged at most twice; the image fits into the size above.
+    crop: show only the reachable part of the stage, enlarged at most by the factor 2 to fit into the size above.
     ninja: draw the ninja at the spawn.
     """
     scene = still_scene(level, scale, crop)
@@ -110,7 +110,7 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
     if run is None:
         run = simulate(level, inputs)
     if look.notes and len(look.notes) != run.frames:
-        raise RenderError(f"{len(look.notes)} notes for a run of {run.frames} frames; give one for each, or none")
+        raise RenderError(f"{len(look.notes)} notes for a run of {run.frames} frames; give one per frame, or none")
     region = widened(used_region(level, run.position))
     scene = Scene(level, film_pixels_per_tile(region, look.scale), region)
     ghost, below = None, look.category

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _WIDTH = 2.6  # width of a path, level px
-_CASING = 4.6  # width of the pale line below a path, which makes the path visible on tiles
-_SAME_PX = 1.5  # level px; two paths count as coinciding where they are nearer than this distance
-_DASH_PX = 9.0  # length of the dashes of the second path where it coincides with the first
+_CASING = 4.6  # width of the pale line below a path, level px; it makes the path visible on tiles
+_SAME_PX = 1.5  # level px; maximum distance at which two paths count as coinciding
+_DASH_PX = 9.0  # length of the dashes of the second path where it coincides with the first, level px
 
 
 def draw_route(
@@ -32,7 +32,7 @@ def draw_route(
 
     run: result of ``nppsim.simulate``.
     scale: size of the picture; at scale 1 the whole stage has 1056 x 600 px.
-    crop: show only the reachable part of the stage, enlarged at most twice.
+    crop: show only the reachable part of the stage, enlarged at most by the factor 2.
     title: text in the strip below the picture.
     outcome: replaces ``run.outcome``, for example by "timeout".
     """

@@ -1,4 +1,4 @@
-"""A level prepared for drawing: background, and how entities and ninja look at each frame."""
+"""A level prepared for drawing: its background, and the looks of the entities and the ninja at each frame."""
 
 import itertools
 import math
@@ -55,17 +55,23 @@ _COLOURS = bytes((*PALETTE.background, *PALETTE.tile, *PALETTE.rim))
 Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
 Looks = Mapping[DrawnEntity, EntityLook]
 
-_MOVING = (*kinds.MOVING, kinds.LASER)  # entities whose drawing moves
+_MOVING = (*kinds.MOVING, kinds.LASER)  # entity types whose drawing can move
 _AIM_PX = 64  # level px; maximum size of the boxes in which a slanting beam is drawn
-_STATE_OF_MOVER = (kinds.EVIL_NINJA, kinds.FLOOR_GUARD, kinds.THWUMP, kinds.SHOVE_THWUMP)  # state: in the MOVER record
+_STATE_OF_MOVER = (
+    kinds.EVIL_NINJA,
+    kinds.FLOOR_GUARD,
+    kinds.THWUMP,
+    kinds.SHOVE_THWUMP,
+)  # types whose state is in the MOVER record
 
 
 class Scene:
     """A region of a level with its entities, drawn at ``ppt`` output pixels per tile.
 
     width, height: size of the picture, px.
-    entities: all entities in drawing order; ``moving`` and ``still`` are those whose drawing can move, and the others.
-    looks, aims: look of each entity, and beams and the like, at the start of a run.
+    entities: all entities in drawing order.
+    moving, still: entities whose drawing can move, and all others.
+    looks, aims: look of each entity, and all aims (see ``figures.Aim``), at the start of a run.
     """
 
     def __init__(self, level: Level, ppt: int, region: Box):
@@ -177,7 +183,7 @@ class Scene:
             picture.paste(self.part(box, looks, trace, ninja, movers=ninja is not None), box[:2])
 
     def box_of(self, area: Area) -> Box | None:
-        """Return the box of pixels that an area covers at least partly; None if it is outside the picture."""
+        """Return the box of pixels that an area touches; None if the area is outside the picture."""
         (left, top), (right, bottom) = self.place(area[:2]), self.place(area[2:])
         low, high = (math.floor(left), math.floor(top)), (math.ceil(right), math.ceil(bottom))
         box = (max(low[0], 0), max(low[1], 0), min(high[0], self.width), min(high[1], self.height))
@@ -246,9 +252,10 @@ def _coloured(classes: np.ndarray) -> "Image":
 
 
 def still_scene(level: Level, scale: float, crop: bool, positions: np.ndarray | Sequence = ()) -> Scene:
-    """Return the scene of a still picture: the stage at a scale, or with ``crop`` its reachable part, enlarged.
+    """Return the scene of a still picture: the whole stage, or with ``crop`` its reachable part, enlarged.
 
-    positions: float[n, 2] px, more points that the reachable part includes.
+    scale: output pixels per level pixel, before the enlargement.
+    positions: float[n, 2] px, additional points that the reachable part includes.
     """
     if not crop:
         return Scene(level, pixels_per_tile(scale), WHOLE_STAGE)
@@ -287,7 +294,7 @@ def initial_look(entity: DrawnEntity) -> EntityLook:
 
 
 class Gait:
-    """Those parts of the ninja's pose that depend on earlier frames: facing, stride, and tilt on slopes."""
+    """Parts of the ninja's pose that depend on earlier frames: facing, stride, and tilt on slopes."""
 
     def __init__(self) -> None:
         self.facing, self.stride, self.tilt = 1, 0.0, 0.0

@@ -15,7 +15,7 @@ from nppsim.pictures.texts import font, outcome_look, pen_on, wrapped
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_CELL = (352, 200)  # width and height available for a level, px
+_CELL = (352, 200)  # maximum width and height of the picture of a level, px
 _GAP = 12  # px between pictures
 _LINE = 18  # height of a line of text, px
 
@@ -31,7 +31,7 @@ def contact_sheet(
     """Draw the reachable regions of many levels on one page, all at the same scale: a Pillow RGB image.
 
     labels: one text per level.
-    notes: one more text per level, for example its par; () for no notes.
+    notes: a second text per level, for example its par; () for no notes.
     outcomes: outcome ("won", "died", ...) per level, which determines the colour of its note; () for no outcomes.
     Raises RenderError if the numbers of levels and texts differ or ``columns`` is below 1.
     """

@@ -54,7 +54,7 @@ def pen_on(picture: "Image") -> "ImageDraw":
 
 
 def wrapped(pen: "ImageDraw", text: str, face: Any, width: float) -> list[str]:
-    """Break a text into lines of at most ``width`` px, also within words that are longer than a line."""
+    """Break a text into lines of at most ``width`` px; words longer than a line are broken too."""
     lines: list[str] = []
     for word in text.split():
         if lines and pen.textlength(f"{lines[-1]} {word}", face) <= width:
@@ -127,7 +127,7 @@ def with_two_labels(picture: "Image", runs: Sequence[Run], labels: Sequence[str]
     ]
     rows = [(colour, wrapped(pen, text, face, room)) for colour, text in zip(TWO_COLOURS, texts, strict=True)]
     if parted is not None:
-        rows.append((PALETTE.amber, [f"the paths part after {time_text(parted)}; a dot marks each second"]))
+        rows.append((PALETTE.amber, [f"the paths differ after {time_text(parted)}; a dot marks each second"]))
     lines = sum(len(texts) for _, texts in rows)
     page = needed("PIL.Image", "video").new("RGB", (picture.width, picture.height + lines * _LINE + 16), PALETTE.panel)
     page.paste(picture, (0, 0))

@@ -156,7 +156,7 @@ def test_recordings_that_cannot_be_used_are_counted(tmp_path):
     work = recorded_play(tmp_path, TINY)
     assert work.source == "1 recordings"
     assert sorted(work.notes) == [
-        "left out: 1 of 3 replays lie off the grid of frame-skip 4",
+        "left out: 1 of 3 replays do not have one action per 4 frames",
         "left out: 1 of 3 replays stop before their episode ends",
     ]
     (tmp_path / "good.replay").unlink()
