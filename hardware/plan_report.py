@@ -11,7 +11,7 @@ from hardware.sizes import Sizes
 from nppsim.files import table
 
 MILLION = 1_000_000
-MAX_SEARCHED = 1 << 20  # upper limit of the search for the largest number of environments and rollout length
+MAX_SEARCHED = 1 << 20  # the largest number of environments and rollout length are searched up to this limit
 
 
 @dataclass(frozen=True)

@@ -175,9 +175,9 @@ def _rollouts(task: Task) -> set[int]:
 
 
 def _distance(task: Task, num_envs: int, rollout: int) -> float:
-    """Return the distance of sizes from those of the profile, in powers of two.
+    """Return how far sizes are from the profile's sizes, in powers of two.
 
-    Without a profile, return their distance from the targets of decisions per update and rollout length.
+    Without a profile, the sizes are compared with the target decisions per update and rollout length.
     """
     preset = task.profile
     if preset is not None:

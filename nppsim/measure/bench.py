@@ -154,9 +154,10 @@ simulator.step(np.zeros(1, int))
 
 
 def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work]]:
-    """Workloads of physics alone, one for each of three groups of levels, if ``plays`` contains levels of the group.
+    """Workloads of physics alone, one per group of levels.
 
-    The groups are levels with moving entities, levels with mines but no moving entities, and levels with neither.
+    The groups are levels with moving entities, levels with mines but no moving entities, and levels with neither.  Groups
+    without levels in ``plays`` are omitted.
     """
     groups: dict[str, list[Play]] = {"physics": [], "physics_mines": [], "physics_movers": []}
     for play in plays:

@@ -174,11 +174,11 @@ def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = Fa
 
 
 def phase_rows(phases: Mapping[str, float], decisions: int, core_seconds: float) -> tuple[list[PhaseRow], list[str]]:
-    """Return the rows of a profile, and the names of phases whose share of the step is below SMALLEST_SHARE.
+    """Return the rows of a profile, and the names of omitted phases: their share of the step is below SMALLEST_SHARE.
 
     phases: name -> nanoseconds, summed over threads.  core_seconds: wall time times number of threads.
-    The last two rows are the whole step, and the time outside of the step: Python and waiting threads.  In the latter,
-    share_of_step is NaN.
+    The last two rows are the whole step and the time outside of the step (Python, waiting threads).  The share_of_step of
+    the last row is NaN.
     Raises TimingError if nothing was timed.
     """
     step = sum(phases.values())

@@ -289,7 +289,7 @@ def folder_plays(path: str | Path) -> list[Play]:
 
 
 def campaign_levels(path: str | Path) -> tuple[list[Level], int]:
-    """Return the supported levels of a campaign file or a folder of campaign files, and the number of levels left out.
+    """Return the supported levels of a campaign file (or a folder of them), and the number of levels left out.
 
     Levels are left out if they are damaged or have unsupported entities.
     Raises LevelSetError if there are no levels, ConfigError if all are left out.

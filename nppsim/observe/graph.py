@@ -166,7 +166,7 @@ def graph_of(state: np.ndarray) -> Graph:
 
 
 def state_at_start(bank: LevelBank, level: int) -> np.ndarray:
-    """Return the ``graph_state`` int64[8] of a level of a registered bank at the start of an episode."""
+    """Return a level's ``graph_state`` int64[8] at the start of an episode.  bank: a registered bank with this level."""
     level_id = bank.level_ids[level]
     set_ = _level_of(int(level_id)).start[:NUM_FLAGS]
     bits = np.packbits(np.pad(set_, (0, NUM_FLAGS - len(set_))), bitorder="little")

@@ -18,8 +18,8 @@ from nppsim.actions import NUM_ACTIONS
 
 VERSION = 2  # increase when the meaning of a component changes but no shape does
 
-NUM_DOORS = 5  # locked doors listed in ``switch_states``
-NUM_HAZARDS = 8  # nearest hazards listed in ``hazards``
+NUM_DOORS = 5  # maximum number of locked doors in ``switch_states``
+NUM_HAZARDS = 8  # maximum number of hazards in ``hazards``, the nearest ones
 # Pressed keys in ``foresight`` after the first decision: unchanged, none, jump inverted, left and right exchanged.
 CONTINUATIONS = ("hold", "release", "jump", "turn")
 SURROUNDINGS_SIZE = 19  # half-cells (12 px) per side of ``surroundings``

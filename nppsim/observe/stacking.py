@@ -16,7 +16,7 @@ import numpy as np
 
 from nppsim.observe import layout
 
-MOST_FRAMES = 12
+MOST_FRAMES = 12  # maximum number of frames in a stack
 PADDINGS = ("zero", "repeat")
 STATE = "game_state"
 _NAME = re.compile(r"(?:visual(\d+))?-?(?:state(\d+))?(-repeat)?")

@@ -1,7 +1,7 @@
 """Bodies that push the ninja: one-ways, bounce blocks, thwumps, shove thwumps (docs/physics.md, section 6.4.1).
 
-Section numbers refer to that page.  Section 4.2 defines the order in which the ninja meets entities, section 4.7 the
-overlap of a point with a square.
+Section numbers refer to that page.  Section 4.2 defines the order of contacts with entities, section 4.7 the overlap
+of a point with a square.
 """
 
 import numpy as np

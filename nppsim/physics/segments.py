@@ -95,7 +95,7 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
 
     segments: SEGMENT_DTYPE[S] of the bank.
     cell_start: int32[1101] of the level, relative to ``first``, the index of the level's first segment.
-    radius: px; all segments in the cells that the square (px, py) +- radius meets are searched, at any distance.
+    radius: px; all segments in the cells that overlap the square (px, py) +- radius are searched, at any distance.
     result: 1 if (px, py) is in front of the segment, -1 behind it, 0 if there is no segment.
     side: see ``closest_point``.
     best: squared distance in px^2, minus FRONT_BONUS for a front face.  In a tie the earlier segment wins.

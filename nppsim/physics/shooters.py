@@ -52,7 +52,7 @@ ROCKET_SPEEDS = _rocket_speeds()
 GAUSS_TARGETING = 180  # half frames of good aim before the crosshair is fixed
 GAUSS_PREFIRE = 15  # frames from the fixing of the crosshair to the shot
 GAUSS_POSTFIRE = 15  # frames after the shot
-# Zones of the distance in px from the crosshair to the point aimed at.  The zone is the first whose entry of
+# Zones by the distance in px from the crosshair to the point aimed at: the zone is the first whose entry of
 # GAUSS_DISTANCES is below the distance.  GAUSS_CREDIT: half frames of good aim credited per frame in the zone.
 # GAUSS_GAIN: fraction of the distance that the crosshair moves per frame.
 GAUSS_DISTANCES = np.array([96.0, 42.0, 24.0, -1.0])

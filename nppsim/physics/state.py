@@ -33,7 +33,7 @@ NINJA_DTYPE = np.dtype(
         ("vx", "f8"), ("vy", "f8"),  # px per frame
         ("start_x", "f8"), ("start_y", "f8"),  # position at the start of the frame, before integration
         ("free_vx", "f8"), ("free_vy", "f8"),  # velocity of this frame before collisions
-        ("gravity", "f8"), ("drag", "f8"),  # current values
+        ("gravity", "f8"), ("drag", "f8"),  # current values: px per frame^2, factor on the velocity
         ("wall_normal", "f8"),  # x of the last wall's normal, about -1 or +1; 0 before the first wall
         ("floor_x", "f8"), ("floor_y", "f8"),  # normal of the last floor
         ("floor_sum_x", "f8"), ("floor_sum_y", "f8"),  # sums of this frame's contact normals

@@ -283,7 +283,7 @@ def _laser(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 
 def _shooting_drone(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colour) -> None:
-    """Draw a drone with a square body, whose contact is harmless."""
+    """Draw a drone with a square body; touching it is harmless."""
     c.box(look.at, ZAP_RADIUS, PALETTE.ink, corner=2)
     c.box(look.at, ZAP_RADIUS - 1.5, PALETTE.steel, corner=1.5)
     c.disc(look.at, 2.6, eye)

@@ -58,7 +58,7 @@ def record(
 
 
 def length(frames: int, outcome: str, fps: int) -> int:
-    """Return the number of pictures in the film of an episode of ``frames`` frames, including the slow repetition."""
+    """Return the number of pictures in a film of ``frames`` frames, including the slow repetition of a death."""
     shown, hold = math.ceil(frames * fps / FRAMES_PER_SECOND) + 1, round(HOLD_S * fps)
     again = min(shown, round(AGAIN_S * fps)) if outcome == NAMES[DIED] else 0
     return shown + hold + (SLOWER * again + hold if again else 0)
