@@ -307,11 +307,8 @@ class RandomPlay:
 
     def __init__(self, *, start_states: bool):
         levels = list(LevelSet.open(STARTER_LEVELS))
-        prints = [level.fingerprint for level in levels]
         self.sim = BatchSimulator(levels, ENVIRONMENTS, threads=1)
-        self.manager = make_sampler(
-            ["starter"] * len(levels), CurriculumConfig(start_states=start_states), 0, fingerprints=prints
-        )
+        self.manager = make_sampler(["starter"] * len(levels), CurriculumConfig(start_states=start_states), 0)
         self.manager.start(self.sim)
         self.rng = np.random.default_rng(0)
         self.simulated_s = self.curriculum_s = 0.0

@@ -133,7 +133,7 @@ class Distiller:
         return {
             "optimizer": self._optimizer.state_dict(),
             "decisions": self.decisions,
-            "lessons": self.updates,
+            "updates": self.updates,
             "environments": self.env.state(),
             "curriculum": as_json(self.env.sampler.state_dict()),
             "shuffling": json.dumps(self.rng.bit_generator.state),
@@ -144,7 +144,7 @@ class Distiller:
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore a ``state``; the caller restores the weights of the student."""
         self._optimizer.load_state_dict(state["optimizer"])
-        self.decisions, self.updates = state["decisions"], state["lessons"]
+        self.decisions, self.updates = state["decisions"], state["updates"]
         self.env.load(state["environments"])
         self.env.sampler.load_state_dict(json.loads(state["curriculum"]))
         self.rng.bit_generator.state = json.loads(state["shuffling"])

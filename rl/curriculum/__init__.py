@@ -14,8 +14,7 @@ from rl.curriculum.learning_progress import LearningProgress
 from rl.curriculum.manager import CurriculumManager, LevelMismatchError
 from rl.curriculum.prioritized_level_replay import PrioritizedLevelReplay
 from rl.curriculum.stages import Stages
-from rl.curriculum.strategy import Levels, Outcomes, Strategy
-from rl.curriculum.uniform import Uniform
+from rl.curriculum.strategy import Levels, Outcomes, Strategy, Uniform
 
 __all__ = [
     *("STRATEGIES", "CurriculumManager", "LevelMismatchError", "Levels", "Outcomes", "Strategy"),
@@ -48,16 +47,14 @@ def make_sampler(
     *,
     difficulty: np.ndarray | None = None,
     families: Sequence[str] | None = None,
-    fingerprints: Sequence[str] | None = None,
 ) -> CurriculumManager:
     """Create the curriculum manager with the configured strategy.
 
     categories: category of each of the L levels.
     difficulty: float[L] on any scale; None: unknown.
     families: generator family of each level; None: unknown.
-    fingerprints: fingerprint of each level; None: use the levels of the simulator.
     Raises ConfigError for invalid settings.
     """
     levels = Levels.of(categories, difficulty, config.stage_order, families)
     rng = np.random.default_rng(seed)
-    return CurriculumManager(levels, STRATEGIES[config.chosen](levels, config, rng), config, rng, fingerprints)
+    return CurriculumManager(levels, STRATEGIES[config.chosen](levels, config, rng), config, rng)

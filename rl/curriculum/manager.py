@@ -39,25 +39,13 @@ class CurriculumManager:
     """Draws levels with a strategy and records episodes.
 
     levels, strategy, rng: levels to draw from, their strategy, and its random generator.
-    fingerprints: fingerprint of each level; None: use those of the simulator.
     """
 
-    def __init__(
-        self,
-        levels: Levels,
-        strategy: Strategy,
-        config: CurriculumConfig,
-        rng: np.random.Generator,
-        fingerprints: Sequence[str] | None = None,
-    ):
-        if fingerprints is not None and len(fingerprints) != len(levels):
-            raise ValueError(f"{len(fingerprints)} fingerprints of {len(levels)} levels")
+    def __init__(self, levels: Levels, strategy: Strategy, config: CurriculumConfig, rng: np.random.Generator):
         self.levels, self.strategy, self.config = levels, strategy, config
         self.stages = levels.names  # categories, easiest first
         self.stage_of = levels.category  # int32[L], index of the category of each level in ``stages``
         self._rng = rng
-        self._drawn_fingerprints = None if fingerprints is None else _first_64_bits(fingerprints)
-        self._bank_fingerprints: np.ndarray | None = None  # fingerprints of the simulator's levels
         self.updates = 0  # policy updates so far
         self._playing = np.empty(0, np.int64)  # level drawn for the current episode of each environment
         self._began = np.empty(0, np.int64)  # number of updates at the start of the current episode of each environment
@@ -94,18 +82,18 @@ class CurriculumManager:
 
     def adopt(self, sim: BatchSimulator) -> None:
         """Call this after environment states were set externally: current and next levels count as drawn now."""
-        self._read_fingerprints(sim)
         self._playing = sim.level.astype(np.int64)
         self._began = np.full(sim.num_envs, self.updates)
         self._drawn_at = np.full(sim.num_envs, self.updates)
         if self.starts:
+            self.starts.attach(sim, self._won_before())
             self.starts.adopt()
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
         """Record the actions int[N] of the next step, for start states."""
         if self.starts:
-            if self._bank_fingerprints is None:  # in a resumed run, start() is not called
-                self._read_fingerprints(sim)
+            if not self.starts.attached:  # in a resumed run, start() is not called
+                self.starts.attach(sim, self._won_before())
             self.starts.tracks.watch(sim, actions)
 
     def counts(self, env: int) -> bool:
@@ -140,36 +128,19 @@ class CurriculumManager:
             self.starts.begin(sim, finished, self._rng)
         return ended
 
-    def _read_fingerprints(self, sim: BatchSimulator) -> None:
-        prints = [level.fingerprint for level in sim.bank.levels]
-        self._bank_fingerprints = _first_64_bits(prints)
-        if self.starts:
-            self.starts.attach(sim, prints, self._won_before())
-        if self._drawn_fingerprints is None or np.array_equal(self._drawn_fingerprints, self._bank_fingerprints):
-            # the same object, so that ``_check`` need not compare the values
-            self._drawn_fingerprints = self._bank_fingerprints
-
     def _check(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         finished = sim.finished
         if len(self._playing) != sim.num_envs:
             raise RuntimeError("the curriculum has not started these environments: call start() or adopt() first")
-        if self._bank_fingerprints is None:  # in a resumed run, start() is not called
-            self._read_fingerprints(sim)
-        assert self._drawn_fingerprints is not None and self._bank_fingerprints is not None
         if not np.array_equal(sim.level[finished], sim.next_level[finished]):
             raise LevelMismatchError(
                 f"levels {sim.next_level[finished]} were drawn, {sim.level[finished]} are played: next_level "
                 "was overwritten"
             )
         drawn = self._playing[finished]
-        if self._drawn_fingerprints is self._bank_fingerprints and np.array_equal(drawn, ended["level"]):
-            return
-        wrong = self._drawn_fingerprints[drawn] != self._bank_fingerprints[ended["level"]]
-        if wrong.any():
-            env, one, other = finished[wrong][0], drawn[wrong][0], ended["level"][wrong][0]
+        if not np.array_equal(drawn, ended["level"]):
             raise LevelMismatchError(
-                f"environment {env} should play level {one} (fingerprint {self._drawn_fingerprints[one]:016x}…), but played "
-                f"level {other} ({self._bank_fingerprints[other]:016x}…): curriculum and simulator have different levels"
+                f"levels {drawn} were drawn, {ended['level']} were played: call adopt() after setting environment states"
             )
 
     def pool(self, all_gather: Callable[[np.ndarray], np.ndarray]) -> None:
@@ -445,8 +416,3 @@ class CurriculumManager:
             self.starts.update(self._won_before())
         self._rng.bit_generator.state = state["rng"]
         self.strategy.load_state_dict(state["of_strategy"])
-
-
-def _first_64_bits(fingerprints: Sequence[str]) -> np.ndarray:
-    """Return the first 64 bits of each fingerprint, uint64[L]."""
-    return np.array([int(one[:16], 16) for one in fingerprints], np.uint64)

@@ -233,9 +233,10 @@ class StartStates:
         self.update(self._won)
         return len(room)
 
-    def attach(self, sim: BatchSimulator, prints: list[str], won: np.ndarray) -> None:
-        """Attach to environments.  prints: fingerprints of the environments' levels; won: as for ``update``."""
-        self._fingerprints, self._level_index = prints, {name: level for level, name in enumerate(prints)}
+    def attach(self, sim: BatchSimulator, won: np.ndarray) -> None:
+        """Attach to environments.  won: as for ``update``."""
+        self._fingerprints = [level.fingerprint for level in sim.bank.levels]
+        self._level_index = {name: level for level, name in enumerate(self._fingerprints)}
         self._unit, self._tracks = unit(sim), Tracks(sim)
         self._prefixes.forget()
         if self._stored_tracks is None:
@@ -244,6 +245,11 @@ class StartStates:
             self._tracks.load_state_dict(self._stored_tracks)
             self._stored_tracks = None
         self.update(won)
+
+    @property
+    def attached(self) -> bool:
+        """True after ``attach``."""
+        return self._tracks is not None
 
     @property
     def tracks(self) -> Tracks:

@@ -198,6 +198,13 @@ class Strategy(ABC):
             setattr(self, name, unpacked(value) if array else value)
 
 
+class Uniform(Strategy):
+    """Strategy "uniform": all levels are equally likely; the baseline for other strategies."""
+
+    def update(self, outcomes: Outcomes) -> None:
+        """Leave the weights unchanged."""
+
+
 def mixed(weights: np.ndarray, uniform_share: float) -> np.ndarray:
     """Mix weights with a uniform distribution; return float64[L] with sum 1, uniform if all weights are 0."""
     total, count = weights.sum(), len(weights)

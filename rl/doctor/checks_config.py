@@ -1,7 +1,6 @@
 """Checks of settings: rewards, discount, hardware and budget of a run."""
 
 from collections.abc import Sequence
-from operator import attrgetter
 
 import numpy as np
 
@@ -18,13 +17,6 @@ MIN_DISCOUNT = 0.01  # smallest accepted discount (gamma ** decisions) of the wi
 SLOW_UPDATE_S = 120.0  # duration of an update in seconds above which there is a warning
 FEW_UPDATES = 200  # number of updates below which there is a warning
 LONG_RUN_HOURS = 48.0  # duration of the training in hours above which there is a warning
-
-
-@check(BEFORE)
-def given_settings(full_config: ExperimentConfig) -> str:
-    """List the settings that the user gave (flags, files, recipes), with their sources; this check never fails."""
-    given = [f"{name} {attrgetter(name)(full_config)} ({source})" for name, source in full_config.sources.items()]
-    return ", ".join(given) or "none"
 
 
 @check(BEFORE)

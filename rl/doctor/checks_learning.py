@@ -6,7 +6,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +15,12 @@ from bc.train import BCResult
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ExperimentConfig
-from rl.doctor.doctor import CHECKPOINT, REHEARSAL, UPDATE, CheckWarned, check, require
+from rl.doctor.doctor import CHECKPOINT, REHEARSAL, UPDATE, CheckWarned, Doctor, check, require
 from rl.policy import checkpoint
 from rl.policy.networks import CLAMP
 from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS
+from rl.ppo.callbacks import PPOCallback
 from rl.ppo.losses import kl_divergence
 from rl.ppo.ppo import PPO
 
@@ -34,13 +34,25 @@ MAX_CLAMPED = 0.2  # largest share of normalised values outside the range to whi
 _OTHER_DATA = "demonstrations and training levels differ: use demonstrations of such levels, or --no-pretraining"
 
 
-def parts_of(ppo: PPO) -> dict[str, Any]:
-    """Return the objects for the checks after an update, by name; ``sample`` has observations of random decisions."""
-    buffer = ppo.rollout_buffer
-    index = np.random.default_rng(0).choice(len(buffer), min(SAMPLE, len(buffer)), replace=False)
-    found = buffer.observations(torch.from_numpy(np.sort(index)).to(ppo.device))
-    sample = {key: values for key, values in found.items() if key != FOLLOWS}
-    return {"ppo": ppo, "policy": ppo.policy, "sample": sample}
+class ExamineFirstUpdate(PPOCallback):
+    """Makes the checks after the first update of the actor, on observations of random decisions of its rollout."""
+
+    def __init__(self, doctor: Doctor):
+        super().__init__()
+        self.doctor, self._done = doctor, False
+
+    def _on_rollout_start(self) -> None:
+        if not self.model.actor_updates or self._done:
+            return
+        self._done = True
+        ppo, buffer = self.model, self.model.rollout_buffer
+        index = np.random.default_rng(0).choice(len(buffer), min(SAMPLE, len(buffer)), replace=False)
+        found = buffer.observations(torch.from_numpy(np.sort(index)).to(ppo.device))
+        sample = {key: values for key, values in found.items() if key != FOLLOWS}
+        self.doctor.provide(ppo=ppo, policy=ppo.policy, sample=sample)
+        self.doctor.examine(UPDATE)
+
+    _on_training_end = _on_rollout_start
 
 
 def _in_float32(policy: NppPolicy) -> NppPolicy:
@@ -106,13 +118,13 @@ def outputs_depend_on_observations(policy: NppPolicy, sample: Observed) -> str:
 
 
 @check(UPDATE)
-def imitation_beats_action_frequencies(cloning: BCResult) -> str:
+def imitation_beats_action_frequencies(bc_result: BCResult) -> str:
     """Check that the BC policy predicts held-out decisions better than the frequencies of actions do."""
-    shares = np.array(cloning.action_histogram) / sum(cloning.action_histogram)
+    shares = np.array(bc_result.action_histogram) / sum(bc_result.action_histogram)
     chance = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
-    loss, trained = cloning.validation.loss or math.inf, cloning.training.loss or math.inf
-    others = ", ".join(f"{name} {metrics.accuracy:.0%}" for name, metrics in cloning.baselines.items())
-    found = f"loss {loss:.2f} nats (frequencies: {chance:.2f}), accuracy {cloning.validation.accuracy:.0%} ({others})"
+    loss, trained = bc_result.validation.loss or math.inf, bc_result.training.loss or math.inf
+    others = ", ".join(f"{name} {metrics.accuracy:.0%}" for name, metrics in bc_result.baselines.items())
+    found = f"loss {loss:.2f} nats (frequencies: {chance:.2f}), accuracy {bc_result.validation.accuracy:.0%} ({others})"
     require(trained < math.log(len(shares)) + 0.2, f"loss on training decisions {trained:.2f}", "lower --bc-lr")
     if loss >= chance:
         raise CheckWarned(found, "raise --bc-epochs, or use more demonstrations")
@@ -121,11 +133,11 @@ def imitation_beats_action_frequencies(cloning: BCResult) -> str:
 
 @check(UPDATE)
 @torch.no_grad()
-def the_first_update_stays_near_the_bc_policy(ppo: PPO, clone: NppPolicy, probe: dict[str, np.ndarray]) -> str:
+def the_first_update_stays_near_the_bc_policy(ppo: PPO, bc_policy: NppPolicy, probe: dict[str, np.ndarray]) -> str:
     """Check that the policy is still close to the BC policy on held-out decisions after the first update of the actor."""
     mine, theirs = (
         torch.log_softmax(_in_float32(policy).logits_and_values(policy.to_tensors(probe))[0].cpu(), dim=1)
-        for policy in (ppo.policy, clone)
+        for policy in (ppo.policy, bc_policy)
     )
     kl = float(kl_divergence(theirs, mine).mean())
     agree = float((mine.argmax(dim=1) == theirs.argmax(dim=1)).float().mean())
@@ -166,9 +178,10 @@ def a_saved_policy_is_loaded_unchanged(policy: NppPolicy, sample: Observed, conf
     """Check that a saved and loaded policy has bit-identical outputs, and the same precision and frame skip."""
     with tempfile.TemporaryDirectory(prefix="doctor_") as folder:
         path = checkpoint.save(Path(folder) / "policy.safetensors", policy, frame_skip=config.frame_skip)
-        loaded, facts = checkpoint.load_policy(path)
-    same = facts["frame_skip"] == config.frame_skip and loaded.precision == policy.precision
-    require(same, f"frame skip {facts['frame_skip']}, {loaded.precision} after loading", "please report this bug")
+        loaded, stored = checkpoint.load_policy(path)
+    found = f"frame skip {stored['frame_skip']}, {loaded.precision} after loading"
+    same = stored["frame_skip"] == config.frame_skip and loaded.precision == policy.precision
+    require(same, found, "look for code of yours that changes checkpoints")
     with torch.no_grad():
         outputs = [one.logits_and_values(sample) for one in (policy, loaded.to(policy.device))]
     gap = max(float((a - b).abs().max()) for a, b in zip(*outputs, strict=True))

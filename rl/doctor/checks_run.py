@@ -18,7 +18,6 @@ from nppsim import reward
 from nppsim.actions import ACTION_TAGS
 from nppsim.files import table
 from rl.audit.callback import REQUIRED_TAGS
-from rl.config.resume import FINISHED_FILE
 from rl.doctor.doctor import CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.events import EventsError, Scalars, read_scalars, require_tags
 from rl.policy.policy import NppPolicy
@@ -64,18 +63,6 @@ def require_changes(scalars: Mapping[str, Scalars]) -> None:
 
 
 @check(STORED)
-def a_finished_run_has_its_agent(folder: Path) -> str:
-    """Check that the agent of a finished run exists."""
-    if not (folder / FINISHED_FILE).is_file():
-        raise CheckSkipped("the run has not finished")
-    agent = folder / "agent.safetensors"
-    require(
-        agent.is_file(), f"no {agent}", "restore it from final.safetensors in checkpoints, which has the same weights"
-    )
-    return agent.name
-
-
-@check(STORED)
 def the_run_did_not_slow_down(folder: Path) -> str:
     """Check that rollouts in the last fifth of a run are at most a fifth slower than in the first fifth."""
     scalars = read_scalars(folder / BOARD)
@@ -91,11 +78,11 @@ def the_run_did_not_slow_down(folder: Path) -> str:
 
 
 @check(CHECKPOINT)
-def the_agent_can_be_loaded(policy: NppPolicy, facts: dict) -> str:
+def the_agent_can_be_loaded(policy: NppPolicy, frame_skip: int) -> str:
     """Check that a checkpoint is valid for this version, and that its weights are finite."""
     broken = [name for name, tensor in policy.state_dict().items() if not torch.isfinite(tensor).all()]
     require(not broken, f"not finite: {', '.join(broken[:6])}", "use an earlier checkpoint")
-    return f"{policy.architecture}, frame skip {facts['frame_skip']}, {policy.precision}"
+    return f"{policy.architecture}, frame skip {frame_skip}, {policy.precision}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
     record = record.with_run(run)             # a RunRecord per training
     write_experiment(record, folder)
 
-Files of a training: run.json, plan.json, pretrain/clone.safetensors (BC policy) and taught.safetensors (after distillation),
+Files of a training: run.json, plan.json, pretrain/bc_policy.safetensors and distilled.safetensors (after distillation),
 eval_results.json, test_levels.csv, and last finished.json.
 Files of an experiment: config.json, results.json, experiment.json, report.html, and last summary.txt.
 """
@@ -52,8 +52,8 @@ from rl.policy.weight_map import TransferReport
 from rl.ppo.training_state import FINAL
 
 PLAN_FILE = "plan.json"
-BC_POLICY = f"pretrain/clone{checkpoint.SUFFIX}"
-DISTILLED_POLICY = f"pretrain/taught{checkpoint.SUFFIX}"
+BC_POLICY = f"pretrain/bc_policy{checkpoint.SUFFIX}"
+DISTILLED_POLICY = f"pretrain/distilled{checkpoint.SUFFIX}"
 SUMMARY = "summary.txt"  # written last, so it marks a complete experiment
 LIBRARIES = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py", "tensorboard")
 _MAX_FINISHED_BYTES = 1 << 30  # size limit of finished.json, which contains the inputs of up to a million episodes
@@ -95,7 +95,7 @@ def _unreadable(path: Path, error: Exception) -> ResumeError:
 
 def save_plan(folder: Path, plan: hardware.Plan, plan_request: hardware.PlanRequest) -> None:
     """Store the hardware plan of a run, and the request from which it was made."""
-    write_json(folder / PLAN_FILE, {"wishes": asdict(plan_request), "plan": asdict(plan)})
+    write_json(folder / PLAN_FILE, {"request": asdict(plan_request), "plan": asdict(plan)})
 
 
 def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan | None:
@@ -108,9 +108,9 @@ def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan
     stored = read_object(path)
     if not stored:
         return None
-    if wrong := mismatch(stored, {"wishes": {}, "plan": _PLAN}):
+    if wrong := mismatch(stored, {"request": {}, "plan": _PLAN}):
         raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
-    changed = {name for name, value in asdict(plan_request).items() if stored["wishes"].get(name) != value}
+    changed = {name for name, value in asdict(plan_request).items() if stored["request"].get(name) != value}
     if fixed := sorted(changed - {"total_timesteps", "evaluator"}):
         raise ResumeError(
             f"{path}: the run began with another {' and '.join(fixed)}, which cannot change within a run; begin a new run"
@@ -187,7 +187,7 @@ def save_pretrained(
         "result": pretrained.result.as_dict(),
         "probe": pretrained.probe,
         "runs": pretrained.runs,
-        "taught_s": pretrained.distillation_s,
+        "distillation_s": pretrained.distillation_s,
     }
     checkpoint.save(folder / name, pretrained.policy, frame_skip=frame_skip, config=config, training=training)
 
@@ -207,11 +207,11 @@ def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_P
         raise checkpoint.CheckpointError(f"{error}; or remove it to train it again") from error
     checkpoint.check_frame_skip(path, data, frame_skip)
     made = data["training"]
-    wrong = mismatch(made, {"result": {}, "probe": {}, "runs": {}, "taught_s": float})
+    wrong = mismatch(made, {"result": {}, "probe": {}, "runs": {}, "distillation_s": float})
     if wrong or not all(isinstance(one, np.ndarray) for one in (*made["probe"].values(), *made["runs"].values())):
         raise checkpoint.CheckpointError(f"{path}: no record of its training ({wrong or 'no arrays'}); {_REMEDY}")
     result = _decoded(BCResult, made["result"], path)
-    seconds = made["taught_s"]
+    seconds = made["distillation_s"]
     return PretrainedPolicy(
         policy.to(device),
         data["statistics"],
@@ -233,7 +233,7 @@ class RunRecord:
 
     architecture, pretrained, label, title, seed, folder: as in ``Job``.
     played: method ("random", "bc", "ppo") -> episodes of the final evaluation, [] if not evaluated.
-    cloning: result of imitation, None without imitation.
+    bc_result: result of imitation, None without imitation.
     transfer: result of the weight transfer to PPO's policy, None without initial weights.
     speed: content of "speed" in results.json.
     plan: hardware plan.
@@ -251,7 +251,7 @@ class RunRecord:
     seed: int
     folder: Path
     played: Mapping[str, Sequence[EpisodeRecord]]
-    cloning: BCResult | None
+    bc_result: BCResult | None
     transfer: TransferReport | None
     speed: dict
     plan: hardware.Plan
@@ -535,7 +535,7 @@ def _report_entry(run: RunRecord) -> dict:
         "checklist": [item.to_dict() for item in run.checklist],
         "doctor": report_rows(read_findings(run.folder / "doctor.json")),
         "comparisons": [comparison.to_dict() for comparison in run.comparisons],
-        "bc": run.cloning and run.cloning.as_dict(),
+        "bc": run.bc_result and run.bc_result.as_dict(),
         "transfer": run.transfer and asdict(run.transfer),
         "speed": run.speed,
         "plan": run.plan.to_dict(),

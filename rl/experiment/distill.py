@@ -26,28 +26,26 @@ from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.ppo.logs import BOARD, DISTILLATION, cut_events
 
-UNFINISHED = f"pretrain/unfinished_lessons{checkpoint.SUFFIX}"
+UNFINISHED = f"pretrain/unfinished_distillation{checkpoint.SUFFIX}"
 SAVE_SECONDS = 60.0  # time between saved states, from which an interrupted distillation resumes
 LOG_LINES = 8  # number of progress lines in the log if there is no terminal for a progress bar
 
 
 def teacher_of(job: Job) -> Path | None:
-    """Return the checkpoint of the job's teacher, None without distillation; DistillationError for an unsuitable teacher."""
+    """Return the checkpoint of the job's teacher, None without distillation."""
     teacher = job.config.teacher
     if teacher.name in (None, job.architecture.name) or not job.pretrained:
         return None
     trained = folder_of(job.config, job.root, str(teacher.name), "with_pretrain", job.seed) / "agent.safetensors"
-    path = teacher.file or trained
-    load_teacher(path, job.config.frame_skip)
-    return path
+    return teacher.file or trained
 
 
 def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
     """Load a teacher; DistillationError for an unsuitable frame skip or architecture, CheckpointError for a damaged file."""
-    policy, facts = checkpoint.load_policy(path)
-    if facts["frame_skip"] != frame_skip:
-        problem = f"{path}: decides every {facts['frame_skip']} frames, the student every {frame_skip}"
-        raise DistillationError(f"{problem}; give another teacher or --frame-skip {facts['frame_skip']}")
+    policy, stored = checkpoint.load_policy(path)
+    if stored["frame_skip"] != frame_skip:
+        problem = f"{path}: decides every {stored['frame_skip']} frames, the student every {frame_skip}"
+        raise DistillationError(f"{problem}; give another teacher or --frame-skip {stored['frame_skip']}")
     if policy.stacking or policy.commander is not None or policy.memory is not None:
         problem = f"{path}: {policy.architecture} uses stacked frames, subtasks or a memory"
         raise DistillationError(f"{problem}, but a teacher must act on single observations; give another")

@@ -13,13 +13,14 @@ import os
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
 
+import hardware
 from nppsim.errors import UserError
 from nppsim.signals import StopRequest
 from nppsim.workers import begin_work
@@ -28,10 +29,11 @@ from rl.config import ExperimentConfig
 from rl.evaluation.results import ALL, DevHistory, LevelWins, aggregate
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import Pairs, make_suite
+from rl.experiment.jobs import Job
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.ppo.model_selection import Evaluation
+from rl.ppo.model_selection import Evaluate, Evaluation
 
 ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # policy to evaluate, in the run's folder
 POLL_S = 0.2  # seconds between checks for a request to stop
@@ -55,6 +57,28 @@ def play_dev_levels(
     rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
     wins = LevelWins.count(episodes)
     return Evaluation(rows[ALL], rows, wins.success[0]), wins
+
+
+def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
+    """Return a function that evaluates a policy on the dev levels; a stop request interrupts the evaluation."""
+    suite = job.suites.periodic(job.architecture)
+    history = DevHistory(job.folder)
+
+    def play(policy: NppPolicy, decisions: int) -> Evaluation:
+        found, wins = play_dev_levels(suite, policy, job.config.evaluation.deterministic, lambda _: stop_if(stop))
+        history.add(decisions, wins)
+        return found
+
+    return play
+
+
+def remote_evaluator(job: Job, plan: hardware.Plan, stop: StopRequest) -> "AbstractContextManager[Evaluator | None]":
+    """Return a context manager that runs the process of --remote-evaluation during its block; None without the flag."""
+    if not job.config.evaluation.remote:
+        return nullcontext()
+    threads = plan.evaluator_threads or 1  # the plan has None if --resume-override added the evaluator
+    task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, threads)
+    return closing(Evaluator(task, job.folder, stop))
 
 
 class EvaluatorError(UserError, RuntimeError):

@@ -26,7 +26,7 @@ from rl.config.command_line import check_prepared, resolve
 from rl.config.files import config_from_dict
 from rl.doctor.doctor import BEFORE, CHECKPOINT, REHEARSAL, STORED, Doctor
 from rl.doctor.runs import RUN_FILE
-from rl.experiment.data import Data, Log, audit_rewards, load_data
+from rl.experiment.data import Data, Log, load_data
 from rl.experiment.jobs import make_jobs
 from rl.experiment.plan import planner
 from rl.experiment.stages import run_stages
@@ -81,10 +81,10 @@ def examine_checkpoint(path: Path, log: Log, only: Only = None) -> Doctor:
 
 
 def _examine_agent(doctor: Doctor, path: Path) -> None:
-    policy, facts = checkpoint.load_policy(path)
+    policy, stored = checkpoint.load_policy(path)
     levels = [generate(category, seed)[0] for category in CATEGORIES for seed in range(4)]
     sim = BatchSimulator(
-        levels, len(levels), frame_skip=facts["frame_skip"], observations=policy.observations, stacking=policy.stacking
+        levels, len(levels), frame_skip=stored["frame_skip"], observations=policy.observations, stacking=policy.stacking
     )
     rng, seen = torch.Generator().manual_seed(0), []
     player, environments = player_of(policy, sim.num_envs), np.arange(sim.num_envs)
@@ -94,7 +94,7 @@ def _examine_agent(doctor: Doctor, path: Path) -> None:
         sim.step(player.act(sim.obs, environments, deterministic=False, rng=rng))
         player.begin(sim.finished)
     sample = {key: torch.cat([some[key] for some in seen]) for key in policy.observations}
-    doctor.examine(CHECKPOINT, policy=policy, facts=facts, sample=sample)
+    doctor.examine(CHECKPOINT, policy=policy, frame_skip=stored["frame_skip"], sample=sample)
 
 
 def read_config(path: Path) -> ExperimentConfig:
@@ -116,7 +116,6 @@ def rehearse(config: ExperimentConfig, log: Log, only: Only = None) -> Doctor:
     with tempfile.TemporaryDirectory(prefix="rehearsal_") as folder:
         data = _attempt(doctor, "levels", lambda: load_data(config, log))
         if data is not None:
-            _attempt(doctor, "rewards", lambda: audit_rewards(config, data, log))
             _attempt(doctor, "rehearsal", lambda: _rehearse_jobs(config, data, Path(folder), doctor, log))
     return doctor
 

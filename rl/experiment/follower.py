@@ -136,7 +136,6 @@ def make_env(
         seed,
         difficulty=data.bank.path_length,
         families=data.train_families,
-        fingerprints=[level.fingerprint for level, _ in data.train],
     )
     if ranks.rank:
         sampler.seed(own_seed(seed, ranks.rank))

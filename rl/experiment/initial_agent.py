@@ -1,7 +1,6 @@
 """Start of PPO from a trained agent (``--init-from CHECKPOINT``) instead of imitation.
 
-    agent = load_initial_agent(path, architecture, frame_skip)
-    report = start_from(agent, ppo)
+    agent = initial_agent_of(config, architecture, folder)
 
 PPO uses the agent's policy, value and normaliser weights.  As after imitation, the optimiser is new, the critic has a
 warm-up, and a KL penalty refers to the agent (``--bc-kl-coef``).
@@ -19,8 +18,7 @@ from rl.config import ExperimentConfig
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture
 from rl.policy.policy import NppPolicy, build_policy
-from rl.policy.weight_map import TransferReport, WeightTransferError, transfer
-from rl.ppo.ppo import PPO
+from rl.policy.weight_map import WeightTransferError, transfer
 
 OPTION = "--init-from"
 COPY = f"pretrain/initial{checkpoint.SUFFIX}"  # in the run's folder, so that resuming does not need the original
@@ -67,10 +65,3 @@ def initial_agent_of(config: ExperimentConfig, architecture: Architecture, folde
         copy.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(copy, config.init_from.read_bytes())
     return load_initial_agent(copy, architecture, config.frame_skip)
-
-
-def start_from(agent: InitialAgent, ppo: PPO) -> TransferReport:
-    """Copy the agent's weights into PPO's policy, and set the reference of the KL penalty."""
-    report = transfer(agent.policy.state_dict(), ppo.policy, fresh=agent.fresh)
-    ppo.set_reference(ppo.policy)
-    return report

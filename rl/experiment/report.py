@@ -95,7 +95,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
 def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
     """Return section -> content of one architecture's entry; None or empty for a section without data."""
     return {
-        "bc": _cloning(entry.get("bc") or {}, entry.get("events") or ()),
+        "bc": _imitation(entry.get("bc") or {}, entry.get("events") or ()),
         "settings": _settings(entry.get("settings") or {}),
         "films": _films(entry.get("paths") or {}, folder),
         "speed": _speed(entry.get("speed") or {}, entry.get("wall_time_s")),
@@ -245,7 +245,7 @@ def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
     return plots
 
 
-def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
+def _imitation(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
     """Return the section on imitation.
 
     events: events of PPO's training; the evaluation at decision 0 is that of the BC policy.
@@ -271,13 +271,13 @@ def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
     listed = ("validation", "training", "baselines", "closed_loop", "history")
     return {
         "scores": scores,
-        "closed_loop": bc.get("closed_loop") or _of_the_clone(events),
+        "closed_loop": bc.get("closed_loop") or _success_before_ppo(events),
         "plots": [Plot(title, lines_chart(title, unit, lines, "epoch")) for title, unit, lines in charts if lines],
         "rest": {key: value for key, value in bc.items() if key not in listed},
     }
 
 
-def _of_the_clone(events: Sequence[Mapping]) -> dict[str, str | None] | None:
+def _success_before_ppo(events: Sequence[Mapping]) -> dict[str, str | None] | None:
     """Return the BC policy's success per category on the dev levels, None if it was not evaluated."""
     first = next((event["evaluation"] for event in events if event.get("at") == 0 and "evaluation" in event), None)
     return first and {category: _percent(success) for category, success in first.items()}

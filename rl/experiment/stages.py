@@ -8,7 +8,6 @@ stored loads it instead, so an interrupted training resumes.
 """
 
 import time
-from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -21,12 +20,11 @@ from bc.dataset import BCDataset
 from bc.train import BCResult
 from hardware.thread_pool import ThreadPool
 from nppsim.files import write_json
-from nppsim.signals import StopRequest, deferred_signals
+from nppsim.signals import deferred_signals
 from rl.audit.callback import Audit
 from rl.config import PPOConfig
-from rl.config.resume import stored_facts
-from rl.doctor.checks_learning import parts_of
-from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor
+from rl.doctor.checks_learning import ExamineFirstUpdate
+from rl.doctor.doctor import BEFORE, IMITATION
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.evaluation.results import DevHistory, EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
@@ -43,21 +41,20 @@ from rl.experiment.artifacts import (
 )
 from rl.experiment.data import load_demonstrations, statistics_of_random_play
 from rl.experiment.distill import distill_teacher, teacher_of
-from rl.experiment.evaluator import DevTask, Evaluator, play_dev_levels, stop_if
+from rl.experiment.evaluator import dev_evaluation, remote_evaluator, stop_if
 from rl.experiment.follower import Task, make_env
-from rl.experiment.initial_agent import initial_agent_of, start_from
+from rl.experiment.initial_agent import initial_agent_of
 from rl.experiment.jobs import Job
 from rl.experiment.plan import plan_of
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
 from rl.ppo import make_ppo, training_state
-from rl.ppo.callbacks import PPOCallback, profilers
+from rl.ppo.callbacks import profilers
 from rl.ppo.digests import DigestTrail, read_trail
-from rl.ppo.logs import BOARD, cut_events, write_settings
-from rl.ppo.model_selection import Evaluate, Evaluation
+from rl.ppo.logs import BOARD, cut_events, speed, write_settings
 from rl.ppo.monitor import TrainingMonitor
-from rl.ppo.ppo import PHASES, PPO
+from rl.ppo.ppo import PPO
 from rl.ppo.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
 
@@ -74,7 +71,6 @@ class Training:
     settings: PPO settings, with values from the hardware plan instead of None.
     sources: dotted name -> {"value", "source"} of all settings, for run.json.
     started: ``time.monotonic`` at the start.
-    teacher: checkpoint of the agent to distil, None without distillation.
     pretrained: result of ``imitate`` and ``distill``; None without imitation.
     agent, transfer, events, speed: results of ``ppo``.
     played: result of ``evaluate``: method -> episodes on the test levels, [] if not evaluated.
@@ -89,7 +85,6 @@ class Training:
     sources: dict[str, dict]
     env: BatchVecEnv
     started: float
-    teacher: Path | None = None
     pretrained: PretrainedPolicy | None = None
     agent: PPO = field(init=False)
     transfer: TransferReport | None = None
@@ -107,8 +102,8 @@ def run_stages(job: Job, last: str = "report") -> Training:
     plan = plan_of(job)
     settings = job.config.ppo.settled(plan)
     sources = settings_with_sources(job.config, settings, plan)
-    facts = {"label": job.label, "seed": job.seed, "pretrained": job.pretrained}
-    write_json(job.folder / RUN_FILE, facts | {"settings": sources})
+    metadata = {"label": job.label, "seed": job.seed, "pretrained": job.pretrained}
+    write_json(job.folder / RUN_FILE, metadata | {"settings": sources})
     write_settings(job.folder / BOARD, sources)
     own_plan = plan.of_each(job.ranks.size)
     if job.architecture.memory:
@@ -116,7 +111,6 @@ def run_stages(job: Job, last: str = "report") -> Training:
     env = make_env(job.config, job.data, job.architecture, own_plan, job.seed, job.ranks)
     training = Training(job, plan, own_plan, settings, sources, env, started)
     examine_before_training(training)
-    training.teacher = teacher_of(job)
     for stage in STAGES:
         stage(training)
         if stage.__name__ == last:
@@ -130,10 +124,8 @@ def examine_before_training(training: Training) -> None:
     if job.pretrained:
         job.doctor.provide(replays=job.config.replay_data_dir)
     else:
-        absent = ("replays", "dataset", "statistics", "clone", "cloning", "probe")
+        absent = ("replays", "dataset", "statistics", "bc_policy", "bc_result", "probe")
         job.doctor.lack(**dict.fromkeys(absent, "no imitation in this run"))
-    if not job.doctor.rehearses:  # a rehearsal has provided the full-size config and plan
-        job.doctor.provide(full_config=job.config, full_plan=training.plan)
     job.doctor.provide(
         config=job.config,
         levels={"train": job.data.train, "dev": job.data.dev, "test": job.data.test},
@@ -163,8 +155,7 @@ def imitate(training: Training) -> None:
         return
     dataset = load_demonstrations(job.config, job.data, job.architecture.observations, job.seed, job.log)
     dataset = dataset.stacked(job.architecture.stacking)
-    facts = {"key": dataset.key, "decisions": len(dataset)}
-    write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, facts)
+    write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
     statistics = dataset.statistics()
     job.doctor.provide(statistics=statistics)
     job.doctor.examine(IMITATION, dataset=dataset)
@@ -217,8 +208,9 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, pool: Threa
 
 def distill(training: Training) -> None:
     """Distil the teacher into the BC policy, or load the result; do nothing without a teacher."""
-    if training.pretrained is not None and training.teacher is not None:
-        training.pretrained = distill_teacher(training.job, training.plan, training.pretrained, training.teacher)
+    teacher = teacher_of(training.job)
+    if training.pretrained is not None and teacher is not None:
+        training.pretrained = distill_teacher(training.job, training.plan, training.pretrained, teacher)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -232,10 +224,10 @@ def ppo(training: Training) -> None:
     KeyboardInterrupt names the newest checkpoint.
     """
     job = training.job
-    training.agent = make_agent(training)
+    training.agent = agent = make_agent(training)
     with (
         deferred_signals(lambda name: job.log(f"{name}: training ends after this update, with a checkpoint")) as stop,
-        remote_evaluator(training, stop) as remote,
+        remote_evaluator(job, training.plan, stop) as remote,
     ):
         evaluate_dev = dev_evaluation(job, stop)
         monitor = TrainingMonitor(
@@ -243,19 +235,28 @@ def ppo(training: Training) -> None:
         )
         job.ranks.stop = stop
         try:
-            learn(job, training.agent, monitor)
+            learn(job, agent, monitor)
         except KeyboardInterrupt as interruption:
             made = monitor.checkpoints.existing()
             newest = f"checkpoint: {made[-1]}" if made else "no update was finished"
             raise KeyboardInterrupt(*interruption.args, newest) from None
-        save_agent(job, training.agent)
+        path = job.folder / "agent.safetensors"
+        checkpoint.save(path, agent.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict())
+        if agent.policy.memory is None:
+            training_state.save_sb3_zip(agent, job.folder / "final_model.zip")
+        else:
+            name = job.architecture.name
+            job.log(f"{name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies")
         stop_if(stop)
-    training.events = monitor.events + training.agent.sampler.events
-    training.speed = speed_of(training.agent)
+    training.events = monitor.events + agent.sampler.events
+    training.speed = speed(agent)
 
 
 def make_agent(training: Training) -> PPO:
-    """Make PPO's agent in all processes; its initial weights are random, or those of the BC policy or of --init-from."""
+    """Make PPO's agent in all processes; its initial weights are random, or those of the BC policy or of --init-from.
+
+    Initial weights are also the reference of the KL penalty.
+    """
     job, pretrained = training.job, training.pretrained
     initial = initial_agent_of(job.config, job.architecture, job.folder)
     source = pretrained or initial
@@ -271,11 +272,25 @@ def make_agent(training: Training) -> PPO:
         device=training.plan.device,
         ranks=job.ranks,
     )
+    if source:
+        fresh = initial.fresh if initial else job.architecture.fresh
+        training.transfer = transfer(source.policy.state_dict(), agent.policy, fresh=fresh)
+        agent.set_reference(agent.policy)
     if pretrained:
-        training.transfer = transfer_weights(job, pretrained, agent)
+        agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)
+        job.log(
+            f"{training.transfer}; {agreement:.0%} of greedy actions agree with the BC policy on held-out decisions"
+        )
+        job.doctor.provide(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
     if initial:
-        training.transfer = start_from(initial, agent)
         job.log(f"PPO starts from {job.config.init_from}; {training.transfer}")
+    demonstrated: dict[str, np.ndarray] = {}  # runs along which --start-states lets episodes begin
+    if (starts := training.env.sampler.starts) is not None:
+        runs = pretrained.runs if pretrained else {}
+        levels = [level.fingerprint for level, _ in job.data.train if level.fingerprint in runs]
+        demonstrated = {level: runs[level] for level in levels}
+        count = f"{starts.add(demonstrated)} of {len(job.data.train)} training levels"
+        job.log(f"start states: demonstrations of {count}, the agent's best runs on the others")
     job.ranks.release(
         Task(
             job.architecture.name,
@@ -286,137 +301,32 @@ def make_agent(training: Training) -> PPO:
             statistics,
             agent.policy.state_dict(),
             None if agent.reference is None else agent.reference.state_dict(),
-            add_start_states(job, pretrained, training.env),
+            demonstrated,
         )
     )
     return agent
 
 
-def transfer_weights(job: Job, pretrained: PretrainedPolicy, agent: PPO) -> TransferReport:
-    """Copy the BC policy's weights to PPO's policy, check that they agree, and set the KL penalty's reference."""
-    report = transfer(pretrained.policy.state_dict(), agent.policy, fresh=job.architecture.fresh)
-    probe_rows = next(iter(pretrained.probe.values()))
-    agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)
-    job.log(f"{report}; {agreement:.0%} of greedy actions agree on {len(probe_rows)} held-out decisions")
-    agent.set_reference(agent.policy)
-    job.doctor.provide(clone=pretrained.policy, cloning=pretrained.result, probe=pretrained.probe)
-    return report
-
-
-def add_start_states(job: Job, pretrained: PretrainedPolicy | None, env: BatchVecEnv) -> dict[str, np.ndarray]:
-    """Let episodes start from states of demonstrations (--start-states); {} without the flag.
-
-    Returns level fingerprint -> actions int8[n] of the demonstrations that were added to the curriculum.
-    """
-    starts = env.sampler.starts
-    if starts is None:
-        return {}
-    demonstrated = pretrained.runs if pretrained else {}
-    levels = [level.fingerprint for level, _ in job.data.train if level.fingerprint in demonstrated]
-    runs = {level: demonstrated[level] for level in levels}
-    count = f"{starts.add(runs)} of {len(job.data.train)} training levels"
-    job.log(f"start states: demonstrations of {count}, the agent's best runs on the others")
-    return runs
-
-
 def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
     """Train in all processes, from the newest checkpoint to the end; return immediately if training is finished."""
     finished = monitor.begin(agent, job.previous_checkpoint)
-    if not agent.updates and not job.previous_checkpoint:
-        check_lost_checkpoints(job)
+    if not (agent.updates or job.previous_checkpoint) and (trained := read_trail(job.folder)[1:]):
+        lost = trained[-1].get("decisions", 0)
+        job.log(f"PPO left no checkpoint of its first {lost:,} decisions: it starts from the beginning")
     DevHistory(job.folder).cut(agent.num_timesteps)
     total = job.config.ppo.total_timesteps
     job.ranks.release(None if finished else total)
     if not finished:
-        audit = (
-            [] if job.config.audit == "off" else [Audit(job.config.audit, job.folder, monitor.warn, job.config.silence)]
-        )
-        examine = [ExamineFirstUpdate(job.doctor)] if job.doctor.rehearses else []
-        measure = profilers(job.config.profiling, job.folder)
-        agent.learn(total, callback=[*measure, DigestTrail(job.folder), *audit, *examine, monitor])
+        callbacks = [*profilers(job.config.profiling, job.folder), DigestTrail(job.folder)]
+        if job.config.audit != "off":
+            callbacks.append(Audit(job.config.audit, job.folder, monitor.warn, job.config.silence))
+        if job.doctor.rehearses:
+            callbacks.append(ExamineFirstUpdate(job.doctor))
+        agent.learn(total, callback=[*callbacks, monitor])
         stop_if(monitor.stop)
         agent.logger.close()
         monitor.save(monitor.checkpoints.final)
     job.ranks.release(None)
-
-
-def check_lost_checkpoints(job: Job) -> None:
-    """Raise CheckpointError if a run's checkpoints were removed.
-
-    The run has no checkpoint, but its digest trail (``rl.ppo.digests``) records enough decisions to have written one.
-    """
-    decisions = [row.get("decisions", 0) for row in read_trail(job.folder)]
-    if len(decisions) < 2:  # no update was finished
-        return
-    changes = [entry["overrides"].get("save-freq", [0]) for entry in stored_facts(job.root)["resumed"]]
-    longest = max([job.config.save_freq, *(before for before, *_ in changes)])
-    if len(decisions) > 2 and decisions[-2] >= longest:  # a checkpoint was written before the last update
-        problem = f"{job.folder}: checkpoints of {decisions[-1]:,} decisions are missing"
-        raise checkpoint.CheckpointError(f"{problem}; restore {job.folder / 'checkpoints'}, or begin a new run")
-    job.log(f"PPO left no checkpoint of its first {decisions[-1]:,} decisions: it starts from the beginning")
-
-
-class ExamineFirstUpdate(PPOCallback):
-    """Runs the doctor's checks after the first update of the actor."""
-
-    def __init__(self, doctor: Doctor):
-        super().__init__()
-        self.doctor, self._done = doctor, False
-
-    def _on_rollout_start(self) -> None:
-        if self.model.actor_updates and not self._done:
-            self._done = True
-            self.doctor.provide(**parts_of(self.model))
-            self.doctor.examine(UPDATE)
-
-    _on_training_end = _on_rollout_start
-
-
-def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
-    """Return a function that evaluates a policy on the dev levels; a stop request interrupts the evaluation."""
-    suite = job.suites.periodic(job.architecture)
-    history = DevHistory(job.folder)
-
-    def play(policy: NppPolicy, decisions: int) -> Evaluation:
-        found, wins = play_dev_levels(suite, policy, job.config.evaluation.deterministic, lambda _: stop_if(stop))
-        history.add(decisions, wins)
-        return found
-
-    return play
-
-
-def remote_evaluator(training: Training, stop: StopRequest) -> AbstractContextManager[Evaluator | None]:
-    """Return a context manager that runs the process of --remote-evaluation during its block; None without the flag."""
-    job, plan = training.job, training.plan
-    if not job.config.evaluation.remote:
-        return nullcontext()
-    threads = plan.evaluator_threads or 1  # the plan has None if --resume-override added the evaluator
-    task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, threads)
-    return closing(Evaluator(task, job.folder, stop))
-
-
-def save_agent(job: Job, agent: PPO) -> None:
-    """Write the delivered policy to agent.safetensors, and for Stable-Baselines3 to final_model.zip."""
-    path = job.folder / "agent.safetensors"
-    checkpoint.save(path, agent.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict())
-    if agent.policy.memory is None:
-        training_state.save_sb3_zip(agent, job.folder / "final_model.zip")
-    else:
-        job.log(f"{job.architecture.name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies")
-
-
-def speed_of(agent: PPO) -> dict:
-    """Return the content of "speed" in results.json; rates and shares of time exclude evaluations."""
-    seconds = max(agent.seconds, 1e-9)
-    share = {part: agent.phase_seconds[part] / seconds for part in PHASES}
-    rest = max(0.0, 1.0 - sum(share.values()))
-    return {
-        "decisions": agent.num_timesteps,
-        "ppo_time_s": agent.elapsed_s,
-        "decisions_per_s": agent.decisions_played / seconds,
-        "cores_used": agent.cpu_seconds / seconds,
-        "share": share | {"rest": rest},
-    }
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -464,7 +374,7 @@ def report(training: Training) -> None:
         job.seed,
         job.folder,
         training.played,
-        cloning=pretrained.result if pretrained else None,
+        bc_result=pretrained.result if pretrained else None,
         transfer=training.transfer,
         speed=training.speed,
         plan=training.plan,

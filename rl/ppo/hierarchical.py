@@ -125,7 +125,7 @@ class HierarchicalPPO(PPO):
     from_stage: stage of the curriculum at which subtasks begin; None: immediately.
     commanding: True after subtasks have begun.
     commands: the active subtasks.
-    Raises ConfigError for an unknown stage or several processes.
+    Raises ConfigError for an unknown stage.
     """
 
     rollout_buffer: HierarchicalBuffer
@@ -133,12 +133,6 @@ class HierarchicalPPO(PPO):
     extra_loss = CommandLosses()
 
     def __init__(self, env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any):
-        longest = get_architecture(architecture).subtasks
-        if not longest:
-            raise ValueError(f"{architecture} has no subtasks; use {architecture}+subtasksK")
-        if "ranks" in keywords and keywords["ranks"].size > 1:
-            advice = "is trained by one process only; leave out --num-gpus and torchrun, or the subtasks"
-            raise ConfigError(advice, "architectures", architecture)
         if from_stage is not None and from_stage not in env.sampler.stages:
             advice = f"the training dataset has no such levels, only {', '.join(env.sampler.stages)}"
             raise ConfigError(advice, "--hierarchical-from-stage", from_stage)
@@ -146,7 +140,7 @@ class HierarchicalPPO(PPO):
         self.from_stage = from_stage
         self.commanding = False
         count = self.sim.num_envs
-        self.commands = Commands(count, longest)
+        self.commands = Commands(count, get_architecture(architecture).subtasks)
         self._chosen = np.zeros(count, bool)  # True if a subtask was chosen before the next decision
         self._log_probs = torch.zeros(count, len(SUBTASKS))  # log-probabilities of the subtasks at the latest choice
         self._command_values = torch.zeros(count)

@@ -97,6 +97,19 @@ def dump(ppo: "PPO") -> None:
     ppo.logger.dump(step=ppo.num_timesteps)
 
 
+def speed(ppo: "PPO") -> dict[str, Any]:
+    """Return the content of "speed" in results.json; rates and shares of time exclude evaluations."""
+    seconds = max(ppo.seconds, 1e-9)
+    share = {phase: spent / seconds for phase, spent in ppo.phase_seconds.items()}
+    return {
+        "decisions": ppo.num_timesteps,
+        "ppo_time_s": ppo.elapsed_s,
+        "decisions_per_s": ppo.decisions_played / seconds,
+        "cores_used": ppo.cpu_seconds / seconds,
+        "share": share | {"rest": max(0.0, 1.0 - sum(share.values()))},
+    }
+
+
 TABLE = "progress.csv"
 MAX_TABLE_BYTES = 1 << 28  # largest size of a table; usual tables have up to 5 MB
 _REMEDY = "restore it from a copy of the run"

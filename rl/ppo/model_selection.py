@@ -149,11 +149,11 @@ class Retention:
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        return {"cloned": self.bc_success, "best": self.best, "best_at": self.best_at}
+        return {"bc_success": self.bc_success, "best": self.best, "best_at": self.best_at}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore a ``state``."""
-        self.bc_success, self.best, self.best_at = state["cloned"], state["best"], state["best_at"]
+        self.bc_success, self.best, self.best_at = state["bc_success"], state["best"], state["best_at"]
 
 
 def in_points(difference: Estimate) -> str:

@@ -96,8 +96,6 @@ class RecurrentPPO(PPO):
 
     def __init__(self, env: Any, architecture: str, config: PPOConfig, plan: Plan, **keywords: Any):
         size = get_architecture(architecture).memory
-        if not size:
-            raise ValueError(f"{architecture} has no memory; use {architecture}+gru")
         self.buffer_settings = {"memory": size}
         self.states = np.zeros((env.sim.num_envs, size), np.float32)
         self._after = np.zeros_like(self.states)  # states after the latest decision, before resets
@@ -156,13 +154,10 @@ class RecurrentPPO(PPO):
 def segment_length(config: PPOConfig, plan: Plan) -> int:
     """Return the length of segments: the setting, or the largest divisor of rollout and minibatch up to MEMORY_SEGMENT.
 
-    Raises ConfigError for settings that are incompatible with these sizes or with sequences.
+    Raises ConfigError for settings that are incompatible with these sizes.
     """
     rollout, minibatch, wanted = plan.rollout_length, plan.minibatch_size, config.memory_segment
     possible = [n for n in range(1, rollout + 1) if rollout % n == 0 and minibatch % n == 0]
-    if config.prioritised_alpha:
-        advice = "draws single decisions, but recurrent networks learn from sequences; leave it out"
-        raise ConfigError(advice, "--prioritised-alpha", config.prioritised_alpha)
     if wanted is not None and wanted not in possible:
         numbers = ", ".join(map(str, possible))
         advice = f"segments divide rollouts ({rollout} decisions) and minibatches ({minibatch}); give one of {numbers}"

@@ -14,7 +14,7 @@ from rl import curriculum, plugins
 from rl.config import rewards
 from rl.config.curriculum import CURRICULA
 from rl.config.resume import stored_config
-from rl.curriculum.uniform import Uniform
+from rl.curriculum.strategy import Uniform
 from rl.policy import architectures
 from rl.policy.architectures import Architecture, ArchitectureError
 from rl.policy.checkpoint import CheckpointError, load_policy

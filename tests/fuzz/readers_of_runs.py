@@ -81,7 +81,7 @@ def readers_of_runs() -> list[Reader]:
         Reader("finished", artifacts.FINISHED_FILE, _read_finished, _finished, by_json),
         Reader(
             "clone",
-            "clone.safetensors",
+            "bc_policy.safetensors",
             lambda path: artifacts.load_pretrained(path.parent, "cpu", 4, path.name),
             _clones,
             (damage.in_checkpoint,),
@@ -217,7 +217,7 @@ def _finished(folder: Path) -> list[Path]:
             seed=0,
             folder=folder,
             played={"ppo": _episodes(), "bc": _episodes(), "random": []},
-            cloning=_imitated(),
+            bc_result=_imitated(),
             transfer=None,
             speed={"decisions_per_s": 1000.0, "share": {"update": 1.0}},
             plan=hardware.plan(("game_state",), _PLAN_REQUEST),
@@ -255,8 +255,8 @@ def _clones(folder: Path) -> list[Path]:
     assert policy.statistics is not None
     probe = {"game_state": np.zeros((2, 26), np.float32)}
     clone = artifacts.PretrainedPolicy(policy, policy.statistics, _imitated(), probe, {"level": np.zeros(3, np.int8)})
-    artifacts.save_pretrained(folder, clone, 4, {}, "clone.safetensors")
-    return [folder / "clone.safetensors"]
+    artifacts.save_pretrained(folder, clone, 4, {}, "bc_policy.safetensors")
+    return [folder / "bc_policy.safetensors"]
 
 
 def _environments(gamma: float) -> BatchVecEnv:

@@ -80,7 +80,7 @@ FOUND = [
     ("comparison_plan", {"machine": "x"}),
     ("comparison_plan", {"plan": 3}),
     ("plan", b"3"),
-    ("plan", {"wishes": 0.5}),
+    ("plan", {"request": 0.5}),
     ("plan", {"plan": None}),
     ("plan", {"plan.stacking.visual": 43}),
     ("finished", b"[[]]"),
@@ -153,11 +153,11 @@ def test_a_dataset_without_anything_to_train_on_is_refused(valid, tmp_path):
 
 def test_a_bc_policy_without_its_training_settings_is_refused(valid, tmp_path):
     described, tensors = checkpoint.parse(valid("clone")[0])
-    for training in (None, {**described["content"]["training"], "taught_s": None}):
-        (tmp_path / "clone.safetensors").write_bytes(
+    for training in (None, {**described["content"]["training"], "distillation_s": None}):
+        (tmp_path / "bc_policy.safetensors").write_bytes(
             checkpoint.sign({**described["content"], "training": training}, tensors if training else {})
         )
-        assert attempt(READERS["clone"], tmp_path / "clone.safetensors")[:2] == (True, "")
+        assert attempt(READERS["clone"], tmp_path / "bc_policy.safetensors")[:2] == (True, "")
 
 
 def test_reading_a_minari_dataset_imports_nothing_that_its_metadata_names(valid, tmp_path, monkeypatch):

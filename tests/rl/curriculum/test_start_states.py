@@ -40,7 +40,7 @@ def made(levels=LEVELS, num_envs=8, strategy="uniform", runs=RUNS, seed=0, begin
     """(sampler, simulator), with demonstrations of the levels."""
     sim = BatchSimulator(levels, num_envs, observations=("game_state", "reachability_features"), threads=1)
     config = CurriculumConfig(strategy=strategy, start_states=True, **settings)
-    sampler = make_sampler(["simple"] * len(levels), config, seed, fingerprints=[one.fingerprint for one in levels])
+    sampler = make_sampler(["simple"] * len(levels), config, seed)
     sampler.starts.add(runs)
     if begin:
         sampler.start(sim)

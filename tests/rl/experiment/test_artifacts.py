@@ -39,7 +39,7 @@ def run_record(folder, label="vision_free", seed=0, title=None, *, architecture=
         seed=seed,
         folder=folder / label,
         played={"random": episodes(1), "bc": episodes(2) if pretrained else [], "ppo": episodes(ppo)},
-        cloning=None,
+        bc_result=None,
         transfer=None,
         speed={"decisions_per_s": 1000.0, "share": {"update": 1.0}},
         plan=hardware.plan(("game_state",), hardware.PlanRequest(device="cpu")),

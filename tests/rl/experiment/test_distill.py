@@ -75,11 +75,11 @@ def test_distillation_resumes_bit_for_bit_and_ppo_starts_from_the_student(flags,
     pretrain = folder / "vision_free" / "pretrain"
     assert {path.name for path in pretrain.glob("*.safetensors")} == {
         "bc_best.safetensors",
-        "clone.safetensors",
-        "taught.safetensors",
+        "bc_policy.safetensors",
+        "distilled.safetensors",
     }
-    taught, cloned = (checkpoint.load(pretrain / f"{name}.safetensors")["policy"] for name in ("taught", "clone"))
-    assert not (taught["action_net.weight"] == cloned["action_net.weight"]).all()
+    before, after = (checkpoint.load(pretrain / f"{name}.safetensors")["policy"] for name in ("bc_policy", "distilled"))
+    assert not (before["action_net.weight"] == after["action_net.weight"]).all()
 
 
 def test_one_architecture_is_the_teacher_of_the_next_with_the_same_seed(flags, tmp_path):

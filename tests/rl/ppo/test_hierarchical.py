@@ -17,11 +17,11 @@ from rl.policy.policy import build_policy
 from rl.policy.subtasks import COMMAND, EXPLORE, NO_SUBTASK, SUBTASKS
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
 from rl.ppo import schedules, training_state
-from rl.ppo.hierarchical import HierarchicalPPO, semi_markov
+from rl.ppo.hierarchical import semi_markov
 from rl.ppo.losses import Losses, LossWeights
 from rl.ppo.ppo import compute_gae
 
-from learners import AT_ONCE, CATEGORIES, LEVELS, logged, make_env, make_plan, make_ppo, roll_out, statistics, weights
+from learners import AT_ONCE, CATEGORIES, LEVELS, logged, make_ppo, roll_out, statistics, weights
 
 NAME = "vision_free+subtasks5"
 STAGES = CurriculumConfig(strategy="stages")
@@ -222,12 +222,6 @@ def test_before_its_stage_it_is_plain_ppo_and_the_start_of_subtasks_changes_no_a
 def test_an_unknown_stage_is_an_error():
     with pytest.raises(ConfigError, match=r"--hierarchical-from-stage medium: .*only simplest, simpler, mined"):
         make_ppo(architecture=NAME, from_stage="medium")
-
-
-def test_a_network_without_subtasks_is_an_error():
-    plan = make_plan()
-    with pytest.raises(ValueError, match="vision_free has no subtasks"):
-        HierarchicalPPO(make_env(), "vision_free", None, plan, statistics=statistics())
 
 
 def test_a_bc_policy_fills_the_low_level_and_other_tensors_are_fresh():

@@ -41,7 +41,7 @@ def test_the_newest_weights_are_those_of_the_clone_until_there_are_others(experi
         return (read_experiment(experiment)["runs"][0]["checkpoint"] or {}).get("name")
 
     assert newest() is None
-    for name in ("pretrain/clone", "checkpoints/checkpoint_9", "checkpoints/checkpoint_10", "checkpoints/final"):
+    for name in ("pretrain/bc_policy", "checkpoints/checkpoint_9", "checkpoints/checkpoint_10", "checkpoints/final"):
         path = folder / f"{name}.safetensors"
         path.parent.mkdir(exist_ok=True)
         path.touch()
