@@ -40,15 +40,17 @@ def run(arguments: argparse.Namespace) -> None:
     from rl.experiment import ab  # needs torch
 
     check_output_folder(arguments.out, "--out")
-    part = None if arguments.share is None else ab.ChangedPart(arguments.share, arguments.speedup)
-    settings = ab.ABSettings(arguments.a, arguments.b, tuple(arguments.common), tuple(arguments.seeds), arguments.test)
+    given = {name: getattr(arguments, name) for name in ("a", "b", "test", "share")}
+    settings = ab.ABSettings(
+        **given, common=tuple(arguments.common), seeds=tuple(arguments.seeds), speed_up=arguments.speedup
+    )
     try:
         ab.run_all(settings, arguments.out, SCRIPT, lambda line: print(line, flush=True))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"finished runs are saved; continue with --out {arguments.out}") from None
-    comparison = ab.compare_arms(settings, arguments.out, part)
-    print(ab.comparison_text(comparison))
-    for file in ab.write(comparison, arguments.out):
+    comparison = ab.compare_arms(settings, arguments.out)
+    print(comparison.text())
+    for file in comparison.write(arguments.out):
         print(f"written: {file}")
 
 

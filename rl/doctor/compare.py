@@ -243,7 +243,7 @@ def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, C
         notes.append(
             f"numbers of evaluations differ ({', '.join(map(str, counts))}): the best of more evaluations is biased upwards"
         )
-    grid = _common_grid([history.decisions for history in histories])
+    grid = common_grid([history.decisions for history in histories])
     shares = {
         DELIVERED: [one.delivered(_guarded(run)) for one, run in zip(histories, runs, strict=True)],
         OVER_TRAINING: [_on_grid(history, grid).mean(axis=0) for history in histories],
@@ -261,7 +261,7 @@ def _guarded(run: Run) -> bool:
     return fact is None or fact.value == "True"
 
 
-def _common_grid(decisions: Sequence[np.ndarray]) -> np.ndarray:
+def common_grid(decisions: Sequence[np.ndarray]) -> np.ndarray:
     """Return numbers of decisions float64[GRID] in the common range of all series; one number without such a range."""
     first, last = max(float(d[0]) for d in decisions), min(float(d[-1]) for d in decisions)
     return np.linspace(first, last, GRID) if first < last else np.array([min(first, last)])
@@ -281,7 +281,7 @@ def _curves(pairs: Sequence[tuple[Run, Run]]) -> dict[str, tuple[float, float, E
     if any(RETURN not in run.scalars for pair in pairs for run in pair):
         return {}
     series = [[run.scalars[RETURN] for run in pair] for pair in pairs]
-    grid = _common_grid([scalars.steps for row in series for scalars in row])
+    grid = common_grid([scalars.steps for row in series for scalars in row])
     a, b = np.array([[np.interp(grid, s.steps, s.values).mean() for s in row] for row in series]).T
     return {"return per training episode, mean": (float(a.mean()), float(b.mean()), mean_difference(b, a))}
 

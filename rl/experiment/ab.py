@@ -3,15 +3,15 @@
     settings = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--skip-final-eval",), seeds=(1, 2, 3))
     run_all(settings, folder, script)  # script: scripts/train_and_compare.py; finished runs are not repeated
     comparison = compare_arms(settings, folder)
-    write(comparison, folder)          # comparison.json, comparison.txt, success.png, return.png
+    comparison.write(folder)           # comparison.json, comparison.txt, success.png, return.png
 
 ``a`` is the baseline.  Runs of the arms A and B alternate (A B, B A, A B, ...), so that changes of the machine's speed
-affect both arms.
+affect both arms.  ``rl.doctor.compare`` compares the runs.
 """
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,28 +21,28 @@ import numpy as np
 
 from nppsim.cluster import project_digest
 from nppsim.errors import ConfigError
-from nppsim.files import locked, table, write_bytes, write_json, write_text
+from nppsim.files import locked, write_bytes, write_json, write_text
 from nppsim.measure import machine, timing
-from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_of_ratios
+from nppsim.measure.intervals import bootstrap
 from nppsim.reading import mismatch, read_json
 from nppsim.report.charts import band_chart
 from nppsim.signals import end_interrupted
 from rl.config import ExperimentConfig
 from rl.config.command_line import options_of, resolve
-from rl.evaluation.comparison import LEVELS_FILE, compare, read_levels
-from rl.evaluation.results import ALL, History, LevelWins, ResultsError, level_wins, load_results, read_history
-from rl.events import Scalars, event_folders, read_scalars
+from rl.doctor.compare import RunsComparison, Tolerance, common_grid, compare_runs
+from rl.doctor.runs import Run, find_runs
+from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, read_levels
+from rl.evaluation.results import ResultsError
+from rl.experiment.artifacts import SUMMARY
 
 PLAN = "plan.json"
 RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # the comparison sets these
 _NO_TEST = "--skip-final-eval"
-GRID = 100  # number of points of a curve
-LAST_SHARE = 0.1  # share of training that counts as its end
 STOP_SECONDS = 120  # time in which a run must write its checkpoint and exit after Ctrl-C
 
 
 class Curve(NamedTuple):
-    """A learning curve to compare.  tag: name of the scalar in event files.  factor: converts the scalar to ``unit``."""
+    """A learning curve to draw.  tag: name of the scalar in event files.  factor: converts the scalar to ``unit``."""
 
     tag: str
     title: str
@@ -64,6 +64,7 @@ class ABSettings:
     common: flags of both arms.
     seeds: each arm trains once per seed.
     test: also evaluate on the test levels, whose results must not decide which arm is adopted.
+    share, speed_up: part of A's training time that B speeds up, 0 to 1, and by which factor, for Amdahl's law; or None.
     """
 
     a: tuple[str, ...]
@@ -71,6 +72,15 @@ class ABSettings:
     common: tuple[str, ...]
     seeds: tuple[int, ...]
     test: bool = False
+    share: float | None = None
+    speed_up: float | None = None
+
+    @property
+    def expected(self) -> float | None:
+        """Expected speed-up of the whole training by Amdahl's law, or None."""
+        if self.share is None or self.speed_up is None:
+            return None
+        return timing.amdahl(self.share, self.speed_up)
 
     def flags(self, arm: str, seed: int, folder: Path) -> list[str]:
         """Return the flags of scripts/train_and_compare.py for one run.  arm: "a" or "b"."""
@@ -161,17 +171,17 @@ def _settle(settings: ABSettings, folder: Path) -> None:
             raise ConfigError(f"contains runs, but no {PLAN}; choose another folder", "--out", folder)
         write_json(file, record)
         return
-    if different := machine.differences(record, _facts(file)):
+    if different := machine.differences(record, _read_plan(file)):
         advice = f"was begun with other settings: {'; '.join(different)}. Choose another folder"
         raise ConfigError(advice, "--out", folder)
 
 
-def _facts(file: Path) -> dict:
+def _read_plan(file: Path) -> dict:
     """Load plan.json, the settings that ``_settle`` has written; ResultsError if the file is damaged."""
-    facts: dict = read_json(file, ResultsError, "restore it, or begin again in another folder")
-    if wrong := mismatch(facts, {...: {}}):
+    stored: dict = read_json(file, ResultsError, "restore it, or begin again in another folder")
+    if wrong := mismatch(stored, {...: {}}):
         raise ResultsError(f"{file}: is damaged: {wrong}; restore it, or begin again in another folder")
-    return facts
+    return stored
 
 
 def _run(command: list[str], log_file: Path) -> int:
@@ -186,257 +196,92 @@ def _run(command: list[str], log_file: Path) -> int:
 
 
 def finished(folder: Path, arm: str, seed: int) -> Path | None:
-    """Return the folder of the newest finished run of an arm and seed, or None.
-
-    A run is finished if its results.json contains the seed.
-    """
-    for run in sorted(runs_folder(folder).glob(f"{arm}_seed{seed}_*"), reverse=True):
-        if (run / "results.json").is_file() and str(seed) in _entries(load_results(run / "results.json")):
-            return run
-    return None
-
-
-def _entries(results: dict) -> dict[str, dict]:
-    """Return seed -> its entry in results.json, of a run with a single architecture."""
-    (architecture,) = results["architectures"].values()
-    return architecture["seeds"]
-
-
-@dataclass(frozen=True)
-class ABRun:
-    """One finished run.
-
-    arm: "a" or "b".
-    frames_per_s: decisions_per_s times the frame skip; an upper limit, since episodes may end within a decision.
-    share: phase of training -> share of the training time.
-    held_out: success in the final evaluation on test levels, None without a final evaluation.
-    guarded: True if the best policy on the dev levels was delivered instead of the last policy.
-    """
-
-    arm: str
-    seed: int
-    folder: str
-    decisions_per_s: float
-    frames_per_s: float
-    share: dict[str, float]
-    held_out: float | None
-    guarded: bool
-
-
-@dataclass(frozen=True)
-class ABBand:
-    """A learning curve of one arm: mean over seeds and bounds of a 95 % bootstrap interval."""
-
-    mean: list[float]
-    low: list[float]
-    high: list[float]
-
-
-@dataclass(frozen=True)
-class ABRow:
-    """One compared quantity.
-
-    a, b: means of the arms.
-    relation: "B / A" or "B - A".
-    estimate: mean of the relation over pairs of runs with equal seed, or over levels, with its 95 % interval.
-    """
-
-    quantity: str
-    a: float
-    b: float
-    relation: str
-    estimate: Estimate
-
-
-@dataclass(frozen=True)
-class ChangedPart:
-    """The part of the training that B speeds up, for Amdahl's law.
-
-    share: share of A's training time spent in this part, 0 to 1.
-    speed_up: A's time in this part divided by B's.
-    Raises TimingError for values out of range.
-    """
-
-    share: float
-    speed_up: float
-
-    def __post_init__(self) -> None:
-        timing.amdahl(self.share, self.speed_up)
-
-    @property
-    def expected(self) -> float:
-        """Expected speed-up of the whole training, by Amdahl's law."""
-        return timing.amdahl(self.share, self.speed_up)
+    """Return the folder of the newest finished run of an arm and seed, or None."""
+    runs = sorted(runs_folder(folder).glob(f"{arm}_seed{seed}_*/{SUMMARY}"))
+    return runs[-1].parent if runs else None
 
 
 @dataclass(frozen=True)
 class ABComparison:
     """Result of a comparison.
 
-    decisions: x values of the curves.
-    bands: name of a curve (key of CURVES) -> arm ("A" or "B") -> curve with its interval.
-    part: part of the training that B speeds up, if given.
+    sides: trainings of A and of B, one per seed.
+    found: learning and speed of B against A.
+    test: success on the test levels of B against A; None without a final evaluation.
     """
 
     settings: ABSettings
-    runs: list[ABRun]
-    rows: list[ABRow]
-    decisions: list[float]
-    bands: dict[str, dict[str, ABBand]]
-    part: ChangedPart | None = None
+    sides: tuple[list[Run], list[Run]]
+    found: RunsComparison
+    test: Comparison | None
 
-    def to_dict(self) -> dict:
-        """Return the comparison as JSON values, for comparison.json."""
-        values = asdict(self)
-        part = values.pop("part") or {"share": None, "speed_up": None}
-        return {"plan": values.pop("settings"), **values, **part, "expected": self.part and self.part.expected}
+    def text(self) -> str:
+        """Return the comparison as text: flags, tables, and Amdahl's law if a part is given."""
+        settings = self.settings
+        lines = [
+            f"A: {' '.join(settings.a) or '(nothing)'}",
+            f"B: {' '.join(settings.b) or '(nothing)'}",
+            f"both: {' '.join(settings.common)}; seeds {' '.join(map(str, settings.seeds))}",
+            "",
+            self.found.text(),
+        ]
+        if self.test is not None:
+            lines += ["", "test levels", comparison_table([self.test])]
+        if settings.expected is not None:
+            measured = f"{1 / self.found.speed[0].ratio.value:.3f}" if self.found.speed else "unknown"
+            part = f"{settings.share:.0%} of the time is {settings.speed_up:g} times as fast"
+            lines += ["", f"Amdahl: expected speed-up {settings.expected:.3f}, as {part}; measured {measured}"]
+        return "\n".join(lines)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write comparison.json, comparison.txt and a picture of each curve; return the files."""
+        files = [folder / name for name in ("comparison.json", "comparison.txt", *(f"{name}.png" for name in CURVES))]
+        values = {"plan": asdict(self.settings), "comparison": self.found.to_dict(), "expected": self.settings.expected}
+        values["test"] = self.test and self.test.to_dict()
+        write_json(files[0], _read_plan(folder / PLAN) | values)
+        write_text(files[1], self.text() + "\n")
+        for file, curve in zip(files[2:], CURVES.values(), strict=True):
+            write_bytes(file, _picture(curve, self.sides))
+        return files
 
 
-def compare_arms(settings: ABSettings, folder: Path, part: ChangedPart | None = None) -> ABComparison:
+def compare_arms(settings: ABSettings, folder: Path) -> ABComparison:
     """Compare the finished runs.  Raises ResultsError if a run is missing or has no learning curve."""
-    runs = [_read(folder, arm, seed) for arm in ("a", "b") for seed in settings.seeds]
-    decisions, curves = _on_one_grid([read_scalars(run.folder) for run in runs])
-    bands = {name: dict(zip("AB", map(_band, np.split(curve, 2)), strict=True)) for name, curve in curves.items()}
-    rows = _rows(runs, curves) + _on_dev_levels(runs) + (_on_test_levels(runs) if settings.test else [])
-    return ABComparison(settings, runs, rows, decisions.tolist(), bands, part)
+    a, b = ([_training(folder, arm, seed) for seed in settings.seeds] for arm in ("a", "b"))
+    for curve in CURVES.values():
+        if not all(curve.tag in run.scalars for run in (*a, *b)):
+            raise ResultsError(f"a run has no {curve.tag}, as no episode ended; give more --total-timesteps")
+    (found,) = compare_runs(a, b, Tolerance())
+    test = None
+    if settings.test:
+        test = compare("B", "A", *(read_levels([run.folder / LEVELS_FILE for run in side], "ppo") for side in (b, a)))
+    return ABComparison(settings, (a, b), found, test)
 
 
-def _read(folder: Path, arm: str, seed: int) -> ABRun:
+def _training(folder: Path, arm: str, seed: int) -> Run:
     run = finished(folder, arm, seed)
     if run is None:
         raise ResultsError(f"{folder}: no finished run {arm}_seed{seed}; run the comparison again to make it")
-    results = load_results(run / "results.json")
-    entry = _entries(results)[str(seed)]
-    speed = entry["speed"]["decisions_per_s"]
-    held_out = entry["suites"]["test"].get(ALL, {}).get("success")
-    config = results["config"]
-    guarded = config.get("evaluation", {}).get("retention_guard", True)
-    return ABRun(arm, seed, str(run), speed, speed * config["frame_skip"], entry["speed"]["share"], held_out, guarded)
+    (training,) = find_runs(run)
+    return training
 
 
-def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow]:
-    """Return the rows of speed, shares of training time and learning curves, paired by seed.
+def _picture(curve: Curve, sides: Sequence[Sequence[Run]]) -> bytes:
+    """Draw the mean curve of each arm with its 95 % interval over seeds; return a PNG."""
+    lines = [[run.scalars[curve.tag] for run in side] for side in sides]
+    grid = common_grid([line.steps for side in lines for line in side])
+    bands = {
+        arm: _band(np.array([curve.factor * np.interp(grid, line.steps, line.values) for line in side]))
+        for arm, side in zip("AB", lines, strict=True)
+    }
+    return band_chart(curve.title, curve.unit, grid, bands, "decisions")
 
-    curves: key of CURVES -> values float64[runs, GRID].
+
+def _band(values: np.ndarray) -> tuple[list[float], ...]:
+    """Return mean, lower and upper end of the interval at each point; a single seed has no interval.
+
+    values: float64[seeds, points].
     """
-    rows = [
-        _row(f"{unit}/s", [getattr(run, f"{unit}_per_s") for run in runs], "B / A") for unit in ("decisions", "frames")
-    ]
-    rows += [_row(f"share of time: {phase}", [run.share.get(phase, 0.0) for run in runs]) for phase in runs[0].share]
-    last = max(round(LAST_SHARE * GRID), 1)
-    for name, curve in curves.items():
-        rows.append(_row(f"{name}, mean over training", curve.mean(axis=1)))
-        rows.append(_row(f"{name}, last {LAST_SHARE:.0%} of training", curve[:, -last:].mean(axis=1)))
-    return rows
-
-
-def _on_dev_levels(runs: Sequence[ABRun]) -> list[ABRow]:
-    """Return the row of the delivered policies' success on dev levels, or [] if a run has no dev evaluations."""
-    found: dict[str, list[tuple[History, np.ndarray]]] = {"a": [], "b": []}
-    for run in runs:
-        history = read_history(_job_folder(run))
-        if history is None:
-            return []
-        found[run.arm].append((history, history.delivered(run.guarded)))
-    wins = {arm: level_wins(*zip(*rows, strict=True)) for arm, rows in found.items()}
-    return [_paired("success on dev levels", wins["b"], wins["a"])]
-
-
-def _on_test_levels(runs: Sequence[ABRun]) -> list[ABRow]:
-    """Return the row of success in the final evaluation, or [] if a run has no final evaluation."""
-    if any(run.held_out is None for run in runs):
-        return []
-    wins = {
-        arm: read_levels([_job_folder(run) / LEVELS_FILE for run in runs if run.arm == arm], "ppo")
-        for arm in ("a", "b")
-    }
-    return [_paired("success on test levels", wins["b"], wins["a"])]
-
-
-def _paired(quantity: str, b: LevelWins, a: LevelWins) -> ABRow:
-    found = compare("B", "A", b, a).categories[ALL]
-    low, high = found.ci95 or (None, None)
-    return ABRow(quantity, found.second, found.first, "B - A", Estimate(found.difference, low, high))
-
-
-def _job_folder(run: ABRun) -> Path:
-    """Return the folder of the single training in a run."""
-    found = next(iter(event_folders(run.folder)), None)
-    return found.parent if found else Path(run.folder)
-
-
-def _row(quantity: str, values: Sequence[float] | np.ndarray, relation: str = "B - A") -> ABRow:
-    """Compare the arms in one quantity.  values: one value per run, first those of arm A, then those of B by equal seeds."""
-    a, b = np.split(np.asarray(values, float), 2)
-    estimate = mean_of_ratios(b, a) if relation == "B / A" else mean_difference(b, a)
-    return ABRow(quantity, float(a.mean()), float(b.mean()), relation, estimate)
-
-
-def _on_one_grid(runs: Sequence[dict[str, Scalars]]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Interpolate all runs at the same decisions; return decisions float64[GRID] and curve -> values float64[runs, GRID]."""
-    tags = {name: curve.tag for name, curve in CURVES.items()}
-    for tag in tags.values():
-        if not all(tag in scalars for scalars in runs):
-            raise ResultsError(f"a run has no {tag}, as no episode ended; give more --total-timesteps")
-    needed = [scalars[tag] for scalars in runs for tag in tags.values()]
-    first, end = max(s.steps[0] for s in needed), min(s.steps[-1] for s in needed)
-    if first > end:
-        raise ResultsError(
-            f"the curve of a run starts at {first} decisions, where another has ended ({end}); give more --total-timesteps"
-        )
-    grid = np.linspace(first, end, GRID)
-    return grid, {
-        name: np.array([np.interp(grid, scalars[tag].steps, scalars[tag].values) for scalars in runs])
-        for name, tag in tags.items()
-    }
-
-
-def _band(curve: np.ndarray) -> ABBand:
-    """Return mean and 95 % interval over seeds at each point.  curve: float64[seeds, GRID]."""
-    points = [bootstrap(lambda values: values.mean(axis=1), column) for column in curve.T]
-    mean = [point.value for point in points]
-    low = [point.value if point.low is None else point.low for point in points]  # a single seed has no interval
-    high = [point.value if point.high is None else point.high for point in points]
-    return ABBand(mean, low, high)
-
-
-def comparison_text(comparison: ABComparison) -> str:
-    """Return the comparison as text: flags, table, and Amdahl's law if ``part`` was given."""
-    settings, part = comparison.settings, comparison.part
-    header = ("quantity", "A", "B", "relation", "95 % interval")
-    rows = [(r.quantity, _number(r.a), _number(r.b), r.relation, r.estimate) for r in comparison.rows]
-    lines = [
-        f"A: {' '.join(settings.a) or '(nothing)'}",
-        f"B: {' '.join(settings.b) or '(nothing)'}",
-        f"both: {' '.join(settings.common)}; seeds {' '.join(map(str, settings.seeds))}",
-        "",
-        table(header, rows),
-    ]
-    if part is not None:
-        lines += [
-            "",
-            f"Amdahl: expected speed-up {part.expected:.3f}, as {part.share:.0%} of the time is {part.speed_up:g} times as "
-            f"fast; measured {comparison.rows[0].estimate}",
-        ]
-    return "\n".join(lines)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def write(comparison: ABComparison, folder: Path) -> list[Path]:
-    """Write comparison.json, comparison.txt and a picture of each curve; return the files."""
-    facts = _facts(folder / PLAN)
-    files = [folder / "comparison.json", folder / "comparison.txt"]
-    write_json(files[0], facts | comparison.to_dict())
-    write_text(files[1], comparison_text(comparison) + "\n")
-    for name, bands in comparison.bands.items():
-        curve = CURVES[name]
-        lines = {
-            arm: tuple(curve.factor * np.array(values) for values in (band.mean, band.low, band.high))
-            for arm, band in bands.items()
-        }
-        files.append(folder / f"{name}.png")
-        write_bytes(files[-1], band_chart(curve.title, curve.unit, comparison.decisions, lines, "decisions"))
-    return files
+    points = [bootstrap(lambda some: some.mean(axis=1), column) for column in values.T]
+    ends = [(p.value, p.value if p.low is None else p.low, p.value if p.high is None else p.high) for p in points]
+    return tuple(map(list, zip(*ends, strict=True)))
