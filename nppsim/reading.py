@@ -89,6 +89,16 @@ def read_json(path: str | Path, error: type[UserError], remedy: str, limit: int 
     return parse_json(read_bytes(path, error, limit, remedy), path, error, remedy)
 
 
+def read_object(path: str | Path, error: type[UserError], remedy: str, limit: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """Parse a JSON file that contains an object; return {} if the file does not exist.  Raise ``error`` as ``read_json``."""
+    if not Path(path).is_file():
+        return {}
+    found = read_json(path, error, remedy, limit)
+    if not isinstance(found, dict):
+        raise error(f"{path}: not a JSON object; {remedy}")
+    return found
+
+
 def parse_json(data: bytes, place: object, error: type[UserError], remedy: str) -> Any:
     """Parse JSON.  Raise ``error`` for invalid JSON; its message begins with ``place`` and ends with ``remedy``."""
     try:

@@ -54,20 +54,21 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
 
     tolerance = Tolerance(arguments.tolerance / 100, arguments.speed_tolerance / 100, arguments.exact)
     columns = COLUMNS.get(len(sides), tuple(map(str, range(1, len(sides) + 1))))
-    found = differences([side[0].facts for side in sides])
+    found = differences([side[0].metadata for side in sides])
     comparisons = [compare_runs(sides[0], side, tolerance) for side in sides[1:]]
     if arguments.json:
-        facts = {
+        metadata = {
             "runs": {name: str(path) for name, path in zip(columns, arguments.runs, strict=True)},
             "differences": [
-                {"what": row.part, "name": row.name, "values": [fact._asdict() for fact in row.values]} for row in found
+                {"what": row.part, "name": row.name, "values": [entry._asdict() for entry in row.values]}
+                for row in found
             ],
             "comparisons": [
                 {"a": columns[0], "b": name, "labels": [one.to_dict() for one in rows]}
                 for name, rows in zip(columns[1:], comparisons, strict=True)
             ],
         }
-        _print_json(facts)
+        _print_json(metadata)
     else:
         for name, path in zip(columns, arguments.runs, strict=True):
             print(f"{name}: {path}")
@@ -118,8 +119,8 @@ def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> 
     return 0
 
 
-def _print_json(facts: dict) -> None:
-    print(json.dumps(facts, indent=2, default=str))
+def _print_json(metadata: dict) -> None:
+    print(json.dumps(metadata, indent=2, default=str))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nppsim.errors import REDACTED, ConfigError, did_you_mean
-from nppsim.reading import PlainError, from_plain, read_json, read_toml
+from nppsim.reading import PlainError, from_plain, read_object, read_toml
 from nppsim.settings import Setting, settings_of
 from rl import plugins
 from rl.config import ExperimentConfig
@@ -57,8 +57,7 @@ def read_settings(path: Path) -> Settings:
 
 def run_settings(path: Path) -> Settings:
     """Read settings from a run's config.json, except those in HOW, refused flags, and datasets if it has --single-level."""
-    facts = read_json(path, ConfigError, "give config.json of a run")
-    config = config_from_dict(facts if isinstance(facts, dict) else {}, str(path))
+    config = config_from_dict(read_object(path, ConfigError, "give config.json of a run"), str(path))
     found: Settings = {}
     for usual, section, known in known_settings():
         value = getattr(getattr(config, section) if section else config, known.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nppsim.errors import REDACTED, ConfigError
-from nppsim.reading import read_json
+from nppsim.reading import read_object
 from rl.config import ExperimentConfig, HardwareConfig
 from rl.config.files import HOW, Settings, config_from_dict, dotted, known_settings, text_settings
 
@@ -38,20 +38,16 @@ FIXED = {  # setting that cannot change within a run -> reason
 }
 
 
-def stored_facts(folder: Path) -> dict[str, Any]:
+def stored_metadata(folder: Path) -> dict[str, Any]:
     """Return the content of a run's ``config.json``; ConfigError if it is missing or damaged."""
-    path = folder / CONFIG
-    if not path.is_file():
+    if not (folder / CONFIG).is_file():
         raise ConfigError("contains no config.json; give the folder of a run", "--resume-from", folder)
-    facts = read_json(path, ConfigError, "restore it")
-    if not isinstance(facts, dict):
-        raise ConfigError("config.json is not a JSON object; restore it", "--resume-from", folder)
-    return facts
+    return read_object(folder / CONFIG, ConfigError, "restore it")
 
 
 def stored_config(folder: Path) -> ExperimentConfig:
     """Return the stored configuration of a run, which includes the changes of earlier resumes."""
-    config = config_from_dict(stored_facts(folder), str(folder / CONFIG))
+    config = config_from_dict(stored_metadata(folder), str(folder / CONFIG))
     hidden = [name for name, value in _values(config).items() if REDACTED in str(value)]
     if hidden:
         advice = f"config.json does not contain {', '.join(hidden)}, possible secrets; begin a new run"
@@ -158,12 +154,12 @@ def other_levels(stored: Mapping[str, str], found: Mapping[str, str]) -> list[st
     return [name for name, digest in stored.items() if ": " not in name and found.get(name) != digest]
 
 
-def check_levels(facts: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:
+def check_levels(stored: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:
     """Raise ConfigError unless the levels are those of the run.
 
-    facts: content of the run's config.json.
+    stored: content of the run's config.json.
     fingerprints: name of a dataset -> digest of its current levels.
     """
-    if other := other_levels(facts.get("data", {}), fingerprints):
+    if other := other_levels(stored.get("data", {}), fingerprints):
         advice = f"the {' and '.join(other)} levels differ from those of the run; restore them, or begin a new run"
         raise ConfigError(advice, "--resume-from", folder)

@@ -332,7 +332,7 @@ class CurriculumManager:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return a summary for results.json: categories, latest statistics, events."""
+        """Return a summary for results.json: categories and latest statistics."""
         self._count_pending()
         success, returns, shares = self._successes.means(), self._returns.means(), self.shares()
         rows = {
@@ -344,13 +344,7 @@ class CurriculumManager:
             }
             for number, name in enumerate(self.stages)
         }
-        found = {
-            "strategy": self.config.chosen,
-            "categories": rows,
-            "statistics": self.metrics(),
-            "events": [dict(event) for event in self.events],
-        }
-        return found | ({"start_states": self.starts.summary()} if self.starts else {})
+        return {"strategy": self.config.chosen, "categories": rows, "statistics": self.metrics()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain values and copies of arrays; ``statistics.as_json`` serialises it."""

@@ -384,10 +384,6 @@ class StartStates:
             found["start_states/success_rate"] = float(np.mean(self._recent))
         return found
 
-    def summary(self) -> dict[str, Any]:
-        """Return a summary for results.json."""
-        return {"episodes": self.episodes, "reached": self.reached, "levels": len(self.runs)}
-
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain values and copies of arrays, without wins and random generator."""
         runs = self.runs.values()

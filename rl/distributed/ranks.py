@@ -86,8 +86,8 @@ class SingleProcess:
         """Return the value that rank 0 has passed to this method."""
         return value
 
-    def check_equal(self, facts: Mapping[str, Any]) -> None:
-        """Raise RanksError in every process if the values of ``facts`` differ between processes."""
+    def check_equal(self, values: Mapping[str, Any]) -> None:
+        """Raise RanksError in every process if the values of ``values`` differ between processes."""
 
     def call_peers(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call function(training, *arguments) in the other processes, which must be in ``serve``; return their results."""
@@ -182,10 +182,10 @@ class Ranks(SingleProcess):
             dist.broadcast_object_list(box, src=0, group=group)
         return box[0]
 
-    def check_equal(self, facts: Mapping[str, Any]) -> None:
-        found = self._all_gather_objects((dict(facts), self.stop.by), self._data)
+    def check_equal(self, values: Mapping[str, Any]) -> None:
+        found = self._all_gather_objects((dict(values), self.stop.by), self._data)
         different = [
-            f"{name} of process {rank}" for rank, (theirs, _) in enumerate(found) for name in facts
+            f"{name} of process {rank}" for rank, (theirs, _) in enumerate(found) for name in values
             if theirs[name] != found[0][0][name]
         ]  # fmt: skip
         if different:
@@ -250,8 +250,8 @@ def checksum(tensors: Mapping[str, torch.Tensor]) -> int:
 
 def check_agreement(training: Any) -> None:
     """Raise RanksError if numbers of updates, weights or curricula differ between processes."""
-    facts = {"updates": training.updates, "decisions": training.num_timesteps, "stage": training.sampler.stage}
+    values = {"updates": training.updates, "decisions": training.num_timesteps, "stage": training.sampler.stage}
     if training.ranks.size > 1:  # hashing takes time
         weights, curriculum = checksum(training.policy.state_dict()), training.sampler.common_digest()
-        facts |= {"weights": weights, "curriculum": curriculum}
-    training.ranks.check_equal(facts)
+        values |= {"weights": weights, "curriculum": curriculum}
+    training.ranks.check_equal(values)

@@ -12,15 +12,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS
 from nppsim.files import table
 from rl.audit.callback import REQUIRED_TAGS
-from rl.doctor.doctor import CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
+from rl.doctor.doctor import STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.events import EventsError, Scalars, read_scalars, require_tags
-from rl.policy.policy import NppPolicy
 from rl.ppo.logs import BOARD
 
 ALWAYS = (
@@ -75,14 +73,6 @@ def the_run_did_not_slow_down(folder: Path) -> str:
     if late < 0.8 * early:
         raise CheckWarned(found, "look for other programs or growing memory; use scripts/perf_benchmark.py --profile")
     return found
-
-
-@check(CHECKPOINT)
-def the_agent_can_be_loaded(policy: NppPolicy, frame_skip: int) -> str:
-    """Check that a checkpoint is valid for this version, and that its weights are finite."""
-    broken = [name for name, tensor in policy.state_dict().items() if not torch.isfinite(tensor).all()]
-    require(not broken, f"not finite: {', '.join(broken[:6])}", "use an earlier checkpoint")
-    return f"{policy.architecture}, frame skip {frame_skip}, {policy.precision}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

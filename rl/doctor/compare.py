@@ -214,7 +214,7 @@ def _compare(
 
 def _trail(one: Run, other: Run) -> SeedTrail:
     divergence = first_divergence(one.trail, other.trail)
-    because = "" if divergence is None else explanation(divergence, differences([one.facts, other.facts]))
+    because = "" if divergence is None else explanation(divergence, differences([one.metadata, other.metadata]))
     first, second = ({row["update"] for row in run.trail} for run in (one, other))
     seed = one.seed if one.seed == other.seed else None
     return SeedTrail(seed, len(first & second), divergence, because, alone=len(first ^ second))
@@ -257,8 +257,8 @@ def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, C
 
 def _guarded(run: Run) -> bool:
     """Return True if the weights that were best on the dev levels were delivered, False for the last weights."""
-    fact = run.facts["settings"].get("evaluation.retention_guard")
-    return fact is None or fact.value == "True"
+    entry = run.metadata["settings"].get("evaluation.retention_guard")
+    return entry is None or entry.value == "True"
 
 
 def common_grid(decisions: Sequence[np.ndarray]) -> np.ndarray:

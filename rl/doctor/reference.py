@@ -187,7 +187,7 @@ def _check(scalars: Scalars | None, tag: str, at: int, low: float, high: float) 
 
 def _settings(run: Run) -> dict[str, str]:
     """Return the settings without seed and paths."""
-    return {name: fact.value for name, fact in run.facts["settings"].items() if name not in (*PLACES, "seed")}
+    return {name: entry.value for name, entry in run.metadata["settings"].items() if name not in (*PLACES, "seed")}
 
 
 def _different_settings(run: Run, reference: Mapping[str, Any]) -> Iterator[str]:

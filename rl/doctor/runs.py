@@ -2,12 +2,12 @@
 
     for run in find_runs(folder):                # folder of an experiment, or of one training in it
         run.label, run.seed                      # "vision_free", 1
-        run.facts["settings"]["ppo.gamma"]       # Fact("0.995", "default")
-    found = differences([old.facts, new.facts])
+        run.metadata["settings"]["ppo.gamma"]       # Entry("0.995", "default")
+    found = differences([old.metadata, new.metadata])
     explanation(divergence, found)               # "because ppo.gae_lambda 0.95 → 0.92"
 
-A fact is a stored value: a setting, a digest of data, a version, or a property of the machine.  Only stored files are read.
-Facts that another version did not store are absent.  Settings that this version does not know are included.
+An entry is a stored value: a setting, a digest of data, a version, or a property of the machine.  Only stored files are read.
+Metadata that another version did not store are absent.  Settings that this version does not know are included.
 """
 
 import re
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nppsim.files import table
-from nppsim.reading import read_json
+from nppsim.reading import read_object
 from rl.config.resume import FINISHED_FILE
 from rl.doctor.divergence import Divergence
 from rl.evaluation.results import History, ResultsError, read_history
@@ -27,19 +27,19 @@ from rl.ppo.digests import Row, read_trail
 
 RUN_FILE = "run.json"  # settings of one training, with their sources
 DEMONSTRATIONS_FILE = "demonstrations.json"  # digest of the demonstrations, in the folder ``pretrain``
-# Kind of facts of a run -> its key in config.json; settings have no key of their own.
+# Kind of metadata of a run -> its key in config.json; settings have no key of their own.
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}
 # Keys of config.json that are not settings, or have no effect on training.
 _NO_SETTINGS = {
     *("machine", "command", "sources", "architectures"),
     *("experiment_name", "output_dir", "resume_from", "seeds", "debug", "config_files", "recipe"),
 }
-# Settings that are paths; the part "data" of the facts has digests of the contents.
+# Settings that are paths; the part "data" of the metadata has digests of the contents.
 PLACES = ("train_dataset", "dev_dataset", "test_dataset", "single_level", "replay_data_dir")
 _SEED = re.compile(r"seed_(\d+)")
 
 
-class Fact(NamedTuple):
+class Entry(NamedTuple):
     """A value as text, and its source ("default", "command line", "profile ...", ...; "" if unknown)."""
 
     value: str
@@ -49,9 +49,9 @@ class Fact(NamedTuple):
         return f"{self.value} ({self.source})" if self.source else self.value
 
 
-ABSENT = Fact("–")  # not stored by the version of the run
+ABSENT = Entry("–")  # not stored by the version of the run
 
-Facts = dict[str, dict[str, Fact]]  # key of PARTS -> dotted name -> Fact
+Metadata = dict[str, dict[str, Entry]]  # key of PARTS -> dotted name -> Entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Run:
     folder: Path
     label: str  # architecture, followed by the condition if the experiment has several
     seed: int | None  # random seed, or None if unknown
-    facts: Facts = field(repr=False)
+    metadata: Metadata = field(repr=False)
     machine: str  # description of the machine, or "" if unknown
     speed: dict | None  # ``decisions_per_s``, and ``share`` of each phase; None unless the training has finished
 
@@ -90,8 +90,8 @@ class Run:
     @property
     def machine_key(self) -> str:
         """Processor, cores and operating system; speeds are compared only if these are equal."""
-        host = self.facts["machine"]
-        return ", ".join(fact.value for fact in host.values()) or self.machine
+        host = self.metadata["machine"]
+        return ", ".join(entry.value for entry in host.values()) or self.machine
 
 
 def find_runs(folder: Path) -> list[Run]:
@@ -125,34 +125,34 @@ def _read(root: Path, folder: Path, config: dict) -> Run:
     seed = own.get("seed", seeds[0] if seeds else known[0] if len(known) == 1 else None)
     results = _read_json(root / "results.json")
     entry = results.get("architectures", {}).get(label, {}).get("seeds", {}).get(str(seed), {})
-    facts = {part: _flatten(config.get(key, {})) for part, key in PARTS.items() if key}
+    metadata = {part: _flatten(config.get(key, {})) for part, key in PARTS.items() if key}
     demonstrations = _read_json(folder / "pretrain" / DEMONSTRATIONS_FILE)
-    facts["data"] |= _flatten({"demonstrations": demonstrations} if demonstrations else {})
-    facts["settings"] = _settings(config, own)
-    facts["settings"] |= {"seed": Fact(str(seed)), "architecture": Fact(label.partition(",")[0])}
-    return Run(folder, label, seed, facts, config.get("machine", ""), entry.get("speed"))
+    metadata["data"] |= _flatten({"demonstrations": demonstrations} if demonstrations else {})
+    metadata["settings"] = _settings(config, own)
+    metadata["settings"] |= {"seed": Entry(str(seed)), "architecture": Entry(label.partition(",")[0])}
+    return Run(folder, label, seed, metadata, config.get("machine", ""), entry.get("speed"))
 
 
-def _settings(config: dict, own: dict) -> dict[str, Fact]:
+def _settings(config: dict, own: dict) -> dict[str, Entry]:
     """Return all settings by dotted name.  ``own`` (run.json) takes precedence over ``config`` (config.json)."""
     left_out = {*PARTS.values(), *_NO_SETTINGS}
     plain = _flatten({name: value for name, value in config.items() if name not in left_out})
     resolved = {
-        name: Fact(_to_text(one["value"]), one["source"])
+        name: Entry(_to_text(one["value"]), one["source"])
         for name, one in own.get("settings", {}).items()
         if name.split(".")[0] not in left_out
     }
     return plain | resolved
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Fact]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Entry]:
     """Return nested values by dotted names."""
-    found: dict[str, Fact] = {}
+    found: dict[str, Entry] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             found |= _flatten(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = Fact(_to_text(value))
+            found[prefix + name] = Entry(_to_text(value))
     return found
 
 
@@ -161,13 +161,7 @@ def _to_text(value: object) -> str:
 
 
 def _read_json(path: Path) -> dict:
-    """Return the JSON object in a file; {} if the file does not exist."""
-    if not path.is_file():
-        return {}
-    data = read_json(path, ResultsError, "it is damaged: use another run")
-    if not isinstance(data, dict):
-        raise ResultsError(f"{path}: not a JSON object; give the folder of an experiment")
-    return data
+    return read_object(path, ResultsError, "it is damaged: use another run")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -181,7 +175,7 @@ _ARITHMETIC = tuple(f"settings.{name}" for name in ("plan.precision", "plan.devi
 )
 _START = ("settings.architecture", "settings.seed")
 _RETURNS = ("settings.ppo.gae_lambda", "settings.ppo.gamma")
-# Part of a digest trail -> prefixes of the names of facts that can change it first, in order of probability.
+# Part of a digest trail -> prefixes of the names of metadata that can change it first, in order of probability.
 CAUSES = {
     "observations": (*_START, "settings.frame_skip", *_SIZES, "data.train", "settings.curriculum."),
     "log_probs": (*_START, *_ARITHMETIC, *_SIZES),
@@ -205,31 +199,31 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact that differs between runs."""
+    """An entry that differs between runs."""
 
     part: str
     name: str
-    values: tuple[Fact, ...]  # the fact in each run
+    values: tuple[Entry, ...]  # the entry in each run
 
     def __str__(self) -> str:
-        return f"{self.name} {' → '.join(fact.value for fact in self.values)}"
+        return f"{self.name} {' → '.join(entry.value for entry in self.values)}"
 
 
-def differences(runs: Sequence[Facts]) -> list[Difference]:
-    """Return the facts in which runs differ.  A fact that a run lacks is ABSENT."""
+def differences(runs: Sequence[Metadata]) -> list[Difference]:
+    """Return the metadata in which runs differ.  An entry that a run lacks is ABSENT."""
     found = []
     for part in PARTS:
-        tables = [facts.get(part, {}) for facts in runs]
-        for name in dict.fromkeys(name for facts in tables for name in facts):
-            values = tuple(facts.get(name, ABSENT) for facts in tables)
-            if len({fact.value for fact in values}) > 1:
+        tables = [metadata.get(part, {}) for metadata in runs]
+        for name in dict.fromkeys(name for metadata in tables for name in metadata):
+            values = tuple(metadata.get(name, ABSENT) for metadata in tables)
+            if len({entry.value for entry in values}) > 1:
                 found.append(Difference(part, name, values))
     return found
 
 
 def difference_table(found: Sequence[Difference], columns: Sequence[str]) -> str:
     """Format a table with one row per difference, with the source of each value if it is known."""
-    rows = [(row.part, row.name, *(_short(str(fact)) for fact in row.values)) for row in found]
+    rows = [(row.part, row.name, *(_short(str(entry)) for entry in row.values)) for row in found]
     return table(("what", "name", *columns), rows, "l" * (2 + len(columns)))
 
 
@@ -249,4 +243,4 @@ def explanation(divergence: Divergence, found: Sequence[Difference]) -> str:
     if divergence.schedule:
         values = ", ".join(f"{name} {a:g} → {b:g}" for name, (a, b) in divergence.schedule.items())
         return f"because of scheduled settings ({values}), which depend on the clock if there is a time budget"
-    return "and no recorded fact differs: look for non-determinism (threads, GPU, hardware faults), or a resumed run"
+    return "and no recorded entry differs: look for non-determinism (threads, GPU, hardware faults), or a resumed run"

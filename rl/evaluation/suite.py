@@ -23,7 +23,6 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
-from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import GAMMA, PATH_SHAPING, RewardConfig
@@ -57,7 +56,7 @@ class NoOpPolicy:
 class EvaluationSuite:
     """Fixed episodes for any number of policies.
 
-    levels: a LevelSet, of which only the chosen levels are read, or (level, category) pairs.
+    levels: (level, category) pairs.
     episodes_per_category: number of episodes per category, distributed evenly over its levels in an order that depends
         on ``seed``; None: ``episodes_per_level`` episodes on every level.
     seed: seed of this order and of sampled actions.
@@ -65,12 +64,12 @@ class EvaluationSuite:
     reward, gamma: reward settings and discount of the simulator, which affect the recorded returns.
     num_envs: number of environments stepped together.  Sampled actions depend on it, as they are drawn for the whole batch.
     threads: number of threads of the simulator.
-    Raises ConfigError if there are no levels, LevelSetError for a level that cannot be read.
+    Raises ConfigError if there are no levels.
     """
 
     def __init__(
         self,
-        levels: LevelSet | Iterable[tuple[Level, str]],
+        levels: Iterable[tuple[Level, str]],
         *,
         episodes_per_category: int | None,
         episodes_per_level: int = 1,
@@ -83,8 +82,8 @@ class EvaluationSuite:
         threads: int | None = None,
         stacking: Stacking = NO_STACKS,
     ):
-        levels = levels if isinstance(levels, LevelSet) else list(levels)
-        categories = _categories(levels)
+        levels = list(levels)
+        categories = [category for _, category in levels]
         if not categories:
             raise ConfigError("there are no levels to evaluate on; give a folder with levels")
         for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
@@ -95,7 +94,7 @@ class EvaluationSuite:
         chosen, rows = np.unique(self.level_index, return_inverse=True)
         self._rows = rows.astype(np.int32)  # index in the bank of each episode's level
         self._category = [categories[i] for i in self.level_index]
-        self.bank = LevelBank([_level(levels, int(i)) for i in chosen])
+        self.bank = LevelBank([levels[i][0] for i in chosen])
         self.simulator = BatchSimulator(
             self.bank,
             min(num_envs, len(self.level_index)),
@@ -223,17 +222,6 @@ def _schedule(
         own = np.random.default_rng(seed).permutation(np.flatnonzero(names == category))
         parts.append(np.resize(own, episodes_per_category))
     return np.concatenate(parts)
-
-
-def _categories(levels: LevelSet | Sequence[tuple[Level, str]]) -> list[str]:
-    """Return the category of each level."""
-    if isinstance(levels, LevelSet):
-        return [entry.category for entry in levels.entries]
-    return [category for _, category in levels]
-
-
-def _level(levels: LevelSet | Sequence[tuple[Level, str]], index: int) -> Level:
-    return levels[index] if isinstance(levels, LevelSet) else levels[index][0]
 
 
 def _rows(obs: dict[str, np.ndarray]) -> int:

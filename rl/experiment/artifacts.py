@@ -34,7 +34,7 @@ from nppsim.files import write_json
 from nppsim.levels.level import Level
 from nppsim.measure.machine import environment, git_state, machine
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.reading import from_plain, inflate, mismatch, read_json
+from nppsim.reading import from_plain, inflate, mismatch, read_object
 from nppsim.replays.replay import MAX_BYTES
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.files import dotted, known_settings
@@ -68,14 +68,9 @@ class ResumeError(UserError, RuntimeError):
     """A run cannot be resumed, because a stored file is damaged or the hardware plan no longer applies."""
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, or {} without a file; ResumeError for a damaged file."""
-    if not path.is_file():
-        return {}
-    found = read_json(path, ResumeError, _REMEDY, _MAX_FINISHED_BYTES)
-    if not isinstance(found, dict):
-        raise ResumeError(f"{path}: is not a JSON object; {_REMEDY}")
-    return found
+def read_stored(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file of a run, or {} without a file; ResumeError for a damaged file."""
+    return read_object(path, ResumeError, _REMEDY, _MAX_FINISHED_BYTES)
 
 
 def _decoded(kind: Any, plain: object, path: Path) -> Any:
@@ -105,7 +100,7 @@ def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan
     Raises ResumeError for other differences, and if the plan needs a GPU but this machine has none.
     """
     path = folder / PLAN_FILE
-    stored = read_object(path)
+    stored = read_stored(path)
     if not stored:
         return None
     if wrong := mismatch(stored, {"request": {}, "plan": _PLAN}):
@@ -304,7 +299,7 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
     Raises ResumeError for a damaged file or changed levels.
     """
     path = folder / FINISHED_FILE
-    plain = read_object(path)
+    plain = read_stored(path)
     if not plain:
         return None
     if wrong := mismatch(plain, {"plan": _PLAN, "played": {method: [_EPISODE] for method in METHODS}}):
@@ -347,7 +342,7 @@ def is_extended(folder: Path, ppo: PPOConfig) -> bool:
     """Return True if PPO is finished, but its limit of decisions or of minutes was raised and neither limit was lowered."""
     if not any(path.is_file() for path in _ends(folder)):
         return False
-    begun = read_object(folder / RUN_FILE)
+    begun = read_stored(folder / RUN_FILE)
     if wrong := mismatch(begun, {"settings": {name: {"value": (float, None)} for name in _LENGTH}}):
         raise ResumeError(f"{folder / RUN_FILE}: {wrong}; {_REMEDY}")
     before = [begun["settings"][name]["value"] for name in _LENGTH]

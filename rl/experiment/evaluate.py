@@ -273,11 +273,11 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
         if device != "cpu":
             raise ConfigError("exported networks run on the CPU; leave out this flag", "--device", device)
         network = OnnxPolicy.load(path)
-        return network, network.facts.frame_skip
-    policy, facts = load_policy(path)
+        return network, network.metadata.frame_skip
+    policy, stored = load_policy(path)
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("torch finds no GPU; leave out this flag to use the CPU", "--device", device)
-    return policy.to(device), facts["frame_skip"]
+    return policy.to(device), stored["frame_skip"]
 
 
 def levels_of(places: Sequence[Path], skip_bad_levels: bool, allow_unsupported: bool) -> list[tuple[Level, str]]:

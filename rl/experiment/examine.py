@@ -20,7 +20,7 @@ import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
-from nppsim.reading import read_json
+from nppsim.reading import read_object
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
 from rl.config.files import config_from_dict
@@ -94,15 +94,15 @@ def _examine_agent(doctor: Doctor, path: Path) -> None:
         sim.step(player.act(sim.obs, environments, deterministic=False, rng=rng))
         player.begin(sim.finished)
     sample = {key: torch.cat([some[key] for some in seen]) for key in policy.observations}
-    doctor.examine(CHECKPOINT, policy=policy, frame_skip=stored["frame_skip"], sample=sample)
+    doctor.examine(CHECKPOINT, policy=policy, sample=sample)
 
 
 def read_config(path: Path) -> ExperimentConfig:
     """Read the configuration of a config.json; ConfigError if the configuration is invalid or names missing files."""
-    data = read_json(path, ConfigError, "give the config.json of a run")
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: is not a JSON object; give the config.json of a run")
-    config = config_from_dict(data, str(path))
+    remedy = "give the config.json of a run"
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file; {remedy}")
+    config = config_from_dict(read_object(path, ConfigError, remedy), str(path))
     try:
         check_prepared(config)
     except OSError as error:  # such as an impossible file name

@@ -27,7 +27,7 @@ from rl.config import ExperimentConfig
 from rl.evaluation.results import STATS_SHAPE, ResultsError, Stats, format_table, load_results
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
-from rl.policy.onnx import SUFFIX, ExportError, OnnxPolicy, facts_of, signature, to_onnx
+from rl.policy.onnx import SUFFIX, ExportError, OnnxPolicy, metadata_of, signature, to_onnx
 from rl.policy.policy import NppPolicy
 
 AGENT, NETWORK, CONFIG, CARD = "agent.safetensors", "agent.onnx", "config.json", "README.md"
@@ -155,9 +155,9 @@ def write_hub(folder: Path, data: bytes, card: Card) -> None:
     assert isinstance(config, dict)
     policy.precision = fields["precision"]
     checkpoint.save(folder / AGENT, policy, frame_skip=fields["frame_skip"], config=config)
-    facts = facts_of(policy, fields["frame_skip"])
+    metadata = metadata_of(policy, fields["frame_skip"])
     shapes = {key: policy.stacking.shape(key) for key in policy.observations}
-    about = {"library_name": "nppsim", **vars(facts), **signature(facts, shapes)}
+    about = {"library_name": "nppsim", **vars(metadata), **signature(metadata, shapes)}
     write_json(folder / CONFIG, about | {"training": config, "versions": fields["versions"]})
     write_text(folder / CARD, card_text(card))
 

@@ -9,7 +9,7 @@ from rl.config import ExperimentConfig
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.doctor.doctor import Doctor
 from rl.doctor.runs import RUN_FILE
-from rl.experiment.artifacts import read_object
+from rl.experiment.artifacts import read_stored
 from rl.experiment.data import Data, Log, Suites
 from rl.policy.architectures import Architecture, get_architecture
 from rl.upload import Uploader
@@ -93,4 +93,4 @@ def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, s
     usual = parent / f"seed_{seed}" if len(config.seeds) > 1 else parent
     places = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]
     wanted = {"seed": seed, "pretrained": condition == "with_pretrain"}
-    return next((place for place in places if wanted.items() <= read_object(place / RUN_FILE).items()), usual)
+    return next((place for place in places if wanted.items() <= read_stored(place / RUN_FILE).items()), usual)

@@ -18,7 +18,7 @@ from nppsim.files import locked, new_folder, write_text
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
-from rl.config.resume import changes, check_levels, resumed_config, stored_config, stored_facts
+from rl.config.resume import changes, check_levels, resumed_config, stored_config, stored_metadata
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.experiment.artifacts import (
     SUMMARY,
@@ -171,8 +171,8 @@ def begin_record(
     folder = config.resume_from
     if folder is None:
         return record
-    facts = stored_facts(folder)
-    check_levels(facts, data.fingerprints, folder)
+    stored = stored_metadata(folder)
+    check_levels(stored, data.fingerprints, folder)
     entry = {
         "at": now.isoformat(timespec="seconds"),
         "overrides": changes(stored_config(folder), settings),
@@ -180,14 +180,14 @@ def begin_record(
         "versions": record.versions,
         **record.circumstances,
     }
-    other = [name for name in ("machine", "versions") if facts[name] != entry[name]]
+    other = [name for name in ("machine", "versions") if stored[name] != entry[name]]
     if other:
         log(f"the run began with other {' and '.join(other)} (config.json); results may differ in their last bits")
     return replace(
         record,
-        created=datetime.fromisoformat(facts["created"]),
-        machine=facts["machine"],
-        versions=facts["versions"],
-        circumstances={name: facts[name] for name in record.circumstances},
-        resumed=(*facts["resumed"], entry),
+        created=datetime.fromisoformat(stored["created"]),
+        machine=stored["machine"],
+        versions=stored["versions"],
+        circumstances={name: stored[name] for name in record.circumstances},
+        resumed=(*stored["resumed"], entry),
     )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from nppsim.errors import ConfigError
 from nppsim.files import locked, table, write_json, write_text
-from nppsim.reading import read_json
+from nppsim.reading import read_object
 from nppsim.signals import end_interrupted
 from rl.config import ExperimentConfig
 from rl.config.command_line import options, options_of, resolve
@@ -145,9 +145,9 @@ def _write_or_check_plan(sweep: Sweep, folder: Path) -> None:
     if not file.exists():
         write_json(file, asked)
         return
-    begun = read_json(file, ConfigError, "restore it, or begin again in another folder")
+    begun = read_object(file, ConfigError, "restore it, or begin again in another folder")
     if begun != asked:
-        different = [name for name in asked if not isinstance(begun, dict) or begun.get(name) != asked[name]]
+        different = [name for name in asked if begun.get(name) != asked[name]]
         advice = f"was begun with other {' and '.join(different)} ({PLAN}); choose another folder"
         raise ConfigError(advice, "--out", folder)
 

@@ -9,7 +9,7 @@
                "action_mask" bool[N, 6], True for allowed actions (training allows all actions)
     outputs    "logits" float32[N, 6]; "value" float32[N]; "action" int64[N], the most probable allowed action
 
-The normaliser is part of the network.  The metadata of the file describe the inputs as JSON (``Facts``), so a network from a
+The normaliser is part of the network.  The metadata of the file describe the inputs as JSON (``NetworkMetadata``), so a network from a
 plug-in can be loaded without the plug-in.
 """
 
@@ -50,7 +50,7 @@ class ExportError(UserError, ValueError):
 
 
 @dataclass(frozen=True)
-class Facts:
+class NetworkMetadata:
     """Metadata of an ONNX file.
 
     architecture: name of the architecture.
@@ -113,18 +113,18 @@ def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
     check_exportable(policy)
     if policy.statistics is None:
         raise ExportError(f"{policy.architecture} has no observation statistics yet: train it before it is exported")
-    facts = facts_of(policy, frame_skip)
+    metadata = metadata_of(policy, frame_skip)
     proto = _traced(policy)
     entry = proto.metadata_props.add()
-    entry.key, entry.value = METADATA, json.dumps(asdict(facts))
+    entry.key, entry.value = METADATA, json.dumps(asdict(metadata))
     data: bytes = proto.SerializeToString(deterministic=True)
     return data
 
 
-def facts_of(policy: NppPolicy, frame_skip: int) -> Facts:
+def metadata_of(policy: NppPolicy, frame_skip: int) -> NetworkMetadata:
     """Return the metadata for the file of a policy."""
     keys = policy.observations
-    return Facts(policy.architecture, keys, layout.fingerprint(keys), policy.stacking.name, frame_skip)
+    return NetworkMetadata(policy.architecture, keys, layout.fingerprint(keys), policy.stacking.name, frame_skip)
 
 
 def _traced(policy: NppPolicy) -> Any:
@@ -168,9 +168,9 @@ def _traced(policy: NppPolicy) -> Any:
     return proto
 
 
-def signature(facts: Facts, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, object]:
+def signature(metadata: NetworkMetadata, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, object]:
     """Return dtype and shape (without batch axis) of each input and output, by name."""
-    inputs = {key: {"dtype": layout.SPECS[key].dtype, "shape": list(shapes[key])} for key in facts.observations}
+    inputs = {key: {"dtype": layout.SPECS[key].dtype, "shape": list(shapes[key])} for key in metadata.observations}
     inputs[MASK] = {"dtype": "bool", "shape": [NUM_ACTIONS]}
     outputs = zip(OUTPUTS, (("float32", [NUM_ACTIONS]), ("float32", []), ("int64", [])), strict=True)
     return {"inputs": inputs, "outputs": {name: {"dtype": kind, "shape": shape} for name, (kind, shape) in outputs}}
@@ -181,7 +181,7 @@ class OnnxPolicy:
 
     data: content of the file.
     place: name of the file, for messages.
-    facts: metadata of the file.
+    metadata: metadata of the file.
     Raises ExportError for a file that is damaged, that this project has not written, or that has another observation layout.
     Raises MissingPackageError without the extra ``onnx``.
     """
@@ -200,8 +200,8 @@ class OnnxPolicy:
         except _errors_of(ort) as error:
             first = next(iter(str(error).splitlines()), "")
             raise ExportError(f"{place}: no ONNX file, or damaged ({first[:200]}): {_REMEDY}") from error
-        self.facts, self.stacking = _facts(metadata, place)
-        self.observations = self.facts.observations
+        self.metadata, self.stacking = _metadata(metadata, place)
+        self.observations = self.metadata.observations
         wanted = {key: (layout.SPECS[key].dtype, self.stacking.shape(key)) for key in self.observations}
         wanted[MASK] = ("bool", (NUM_ACTIONS,))
         if found != wanted or outputs != list(OUTPUTS):
@@ -251,7 +251,7 @@ def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
     return (*(one for one in found if isinstance(one, type) and issubclass(one, Exception)), UnicodeDecodeError)
 
 
-def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:
+def _metadata(text: str | None, place: object) -> tuple[NetworkMetadata, Stacking]:
     """Parse the metadata.  Raises ExportError for damaged metadata, another format version or observation layout."""
     if text is None:
         raise ExportError(f"{place}: an ONNX file, but not of this project: {_REMEDY}")
@@ -262,18 +262,20 @@ def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:
                 f"{place}: export format {fields['format_version']}, this version of the project reads {FORMAT_VERSION}: "
                 f"export the checkpoint again"
             )
-        facts = Facts(**{**fields, "observations": tuple(fields["observations"]), "actions": tuple(fields["actions"])})
-        stacking = Stacking.named(facts.stacking) if facts.stacking else NO_STACKS
-        known = facts.observations == layout.observation_keys(facts.observations)
-        if not (known and isinstance(facts.architecture, str) and 1 <= facts.frame_skip <= FRAMES_PER_SECOND):
+        metadata = NetworkMetadata(
+            **{**fields, "observations": tuple(fields["observations"]), "actions": tuple(fields["actions"])}
+        )
+        stacking = Stacking.named(metadata.stacking) if metadata.stacking else NO_STACKS
+        known = metadata.observations == layout.observation_keys(metadata.observations)
+        if not (known and isinstance(metadata.architecture, str) and 1 <= metadata.frame_skip <= FRAMES_PER_SECOND):
             raise ValueError("impossible values")
     except ExportError:
         raise
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ExportError(f"{place}: its metadata are damaged ({type(error).__name__}: {error}): {_REMEDY}") from error
-    if facts.layout != layout.fingerprint(facts.observations):
+    if metadata.layout != layout.fingerprint(metadata.observations):
         raise ExportError(
-            f"{place}: reads observation layout {facts.layout} ({', '.join(facts.observations)}), this version of the "
-            f"project has {layout.fingerprint(facts.observations)}: use the version that wrote it, or export again"
+            f"{place}: reads observation layout {metadata.layout} ({', '.join(metadata.observations)}), this version of the "
+            f"project has {layout.fingerprint(metadata.observations)}: use the version that wrote it, or export again"
         )
-    return facts, stacking
+    return metadata, stacking

@@ -49,7 +49,7 @@ _DOORS = len(layout.SPECS["switch_states"].components) // layout.NUM_DOORS
 _ENTITY = layout.slots(layout.SPECS["entity_positions"].components)
 _PATH = layout.slots(layout.SPECS["reachability_features"].components)
 _HAZARD = layout.slots(layout.SPECS["hazards"].components)
-_FACTS = np.dtype(
+_QUANTITIES = np.dtype(
     [("x", "f8"), ("y", "f8"), ("switch_taken", "?"), ("open_doors", "i8"), ("path", "f8"), ("hazard", "f8")]
 )
 
@@ -158,19 +158,19 @@ class Commands:
 
     longest: largest number of decisions of a subtask.
     now: int64[N, 2], the observation COMMAND.
-    begun: [N], result of ``facts`` at the start of each subtask.
+    begun: [N], result of ``quantities`` at the start of each subtask.
     """
 
     def __init__(self, num_envs: int, longest: int):
         self.longest = longest
         self.now = np.zeros((num_envs, 2), np.int64)
         self.now[:, 0] = NO_SUBTASK
-        self.begun = np.zeros(num_envs, _FACTS)
+        self.begun = np.zeros(num_envs, _QUANTITIES)
 
     def start(self, envs: np.ndarray, chosen: np.ndarray, obs: Mapping[str, np.ndarray]) -> None:
         """Start the subtasks ``chosen``, int64[k].  obs: raw observations [k, ...] of the environments ``envs``, int64[k]."""
         self.now[envs, 0], self.now[envs, 1] = chosen, 0
-        self.begun[envs] = facts(obs)
+        self.begun[envs] = quantities(obs)
 
     def step(
         self, obs: Mapping[str, np.ndarray], ended: np.ndarray, envs: np.ndarray | slice = slice(None)
@@ -182,29 +182,29 @@ class Commands:
         envs: int64[k], the environments; default: all.
         """
         self.now[envs, 1] += 1
-        completed = is_completed(self.now[envs, 0], self.begun[envs], facts(obs)) & ~ended
+        completed = is_completed(self.now[envs, 0], self.begun[envs], quantities(obs)) & ~ended
         return ended | completed | (self.now[envs, 1] >= self.longest), completed
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the state for ``load`` as arrays of numbers."""
         return {
             "now": self.now.copy(),
-            "begun": np.stack([self.begun[name].astype("f8") for name in _FACTS.names or ()]),
+            "begun": np.stack([self.begun[name].astype("f8") for name in _QUANTITIES.names or ()]),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore a ``state``."""
         self.now[:] = state["now"]
-        for name, values in zip(_FACTS.names or (), state["begun"], strict=True):
+        for name, values in zip(_QUANTITIES.names or (), state["begun"], strict=True):
             self.begun[name] = values
 
 
-def facts(obs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the quantities [N] that determine completion (fields of _FACTS), from raw observations [N, ...]."""
+def quantities(obs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the quantities [N] that determine completion (fields of _QUANTITIES), from raw observations [N, ...]."""
     path, entities = obs["reachability_features"], obs["entity_positions"]
     doors = obs["switch_states"].reshape(len(path), layout.NUM_DOORS, -1)
     hazard = obs["hazards"].reshape(len(path), *layout.SPECS["hazards"].shape)[:, 0]
-    found = np.empty(len(path), _FACTS)
+    found = np.empty(len(path), _QUANTITIES)
     found["x"], found["y"] = entities[:, _ENTITY.ninja_x], entities[:, _ENTITY.ninja_y]
     found["switch_taken"] = path[:, _PATH.switch_collected] > 0
     found["open_doors"] = (doors[:, :, -1] > 0).sum(axis=1)
@@ -214,7 +214,7 @@ def facts(obs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def is_completed(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """Return bool[N], True for completed subtasks.  begun, now: results of ``facts`` then and now."""
+    """Return bool[N], True for completed subtasks.  begun, now: results of ``quantities`` then and now."""
     return np.select(
         [subtask == EXIT_SWITCH, subtask == LOCKED_DOOR, subtask == MINE, subtask == EXPLORE],
         [

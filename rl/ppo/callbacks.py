@@ -125,9 +125,9 @@ class PhaseTimings(Profiler):
         self._totals = {name: self._totals.get(name, 0.0) + value for name, value in row.items()}
         figures = [str(ppo.updates), str(ppo.num_timesteps), *(f"{value:.6f}" for value in row.values())]
         append_text(self.folder / "phases.csv", ",".join(figures) + "\n")
-        facts = {"updates": ppo.updates, "decisions": ppo.num_timesteps}
+        counts = {"updates": ppo.updates, "decisions": ppo.num_timesteps}
         shares = {"share": _shares(self._totals), "share_of_a_step": _shares(self._steps)}
-        write_json(self.folder / "phases.json", facts | {"seconds": self._totals} | shares)
+        write_json(self.folder / "phases.json", counts | {"seconds": self._totals} | shares)
 
 
 def _shares(seconds: dict[str, float]) -> dict[str, float]:

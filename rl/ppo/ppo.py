@@ -143,8 +143,8 @@ class PPO:
         self.episode_returns: deque[float] = deque(maxlen=logs.EPISODE_WINDOW)
         self.episode_lengths: deque[int] = deque(maxlen=logs.EPISODE_WINDOW)
         self.episode_wins: deque[bool] = deque(maxlen=logs.EPISODE_WINDOW)
-        self.finished_episodes = np.empty(0, self.sim.episode.dtype)  # episodes that ended in the latest rollout
-        self.counted_episodes = self.finished_episodes  # of all processes; without episodes from start states
+        # Episodes of all processes that ended in the latest rollout, without those from start states.
+        self.counted_episodes = np.empty(0, self.sim.episode.dtype)
         self.bootstrap: off_policy.BootstrapInputs | None = None  # time-outs, if returns_from is "current"
         self.decisions_played = 0
         self.seconds = self.cpu_seconds = 0.0  # wall time and CPU time of rollouts and updates
@@ -249,8 +249,7 @@ class PPO:
         self.seconds += seconds
         self.cpu_seconds += time.process_time() - cpu_begin
         self.decisions_played += len(buffer) * self.ranks.size
-        self.finished_episodes = np.concatenate(episodes)
-        counted = self.finished_episodes
+        counted = np.concatenate(episodes)
         if self.sampler.starts:
             counted = counted[np.concatenate(from_start)]
         self.counted_episodes = self.ranks.all_gather_rows(counted)

@@ -79,7 +79,7 @@ class Solved:
         assert self.solution.run is not None
         return Replay(self.task.level, self.solution.run.inputs, success=True, name=self.task.name)
 
-    def facts(self) -> dict[str, Any]:
+    def entry(self) -> dict[str, Any]:
         """Return the entry of the level in ``results.json``."""
         known = asdict(self.solution)
         del known["run"]
@@ -241,9 +241,9 @@ def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -
     for one in solved:
         if one.frames is not None and sum(shown["category"] == one.task.category for shown in filmed) < job.films:
             filmed.append(film(one, job.out, job.video_fps))
-    facts = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in EXECUTION_SETTINGS}
-    shown = {name: str(value) if isinstance(value, Path) else value for name, value in facts.items()}
-    write_json(job.out / "results.json", {"settings": facts, "levels": [one.facts() for one in solved]})
+    used = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in EXECUTION_SETTINGS}
+    shown = {name: str(value) if isinstance(value, Path) else value for name, value in used.items()}
+    write_json(job.out / "results.json", {"settings": used, "levels": [one.entry() for one in solved]})
     title = f"{job.level.name}: search with {job.agent.name}"
     page = render_page(
         "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=filmed, settings=shown

@@ -49,13 +49,13 @@ class Agent:
     @classmethod
     def load(cls, path: Path) -> "Agent":
         """Load a checkpoint.  Raises CheckpointError for an invalid file and for a recurrent policy."""
-        policy, facts = load_policy(path)
+        policy, stored = load_policy(path)
         if policy.memory is not None:
             raise CheckpointError(
                 f"{path}: {policy.architecture} is recurrent, and a search evaluates states out of order; give an agent "
                 "without recurrent memory"
             )
-        return cls(policy, facts["frame_skip"])
+        return cls(policy, stored["frame_skip"])
 
     @property
     def foreseen(self) -> int:

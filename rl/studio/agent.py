@@ -40,8 +40,8 @@ class WatchedAgent:
         config: dict = {}  # exported networks do not contain the training config
         if is_onnx(path):
             self._policy = OnnxPolicy.load(path)
-            self.frame_skip: int = self._policy.facts.frame_skip
-            about = {"architecture": self._policy.facts.architecture, "computed by": "onnxruntime"}
+            self.frame_skip: int = self._policy.metadata.frame_skip
+            about = {"architecture": self._policy.metadata.architecture, "computed by": "onnxruntime"}
         else:
             self._policy, fields = load_policy(path)
             self.frame_skip, config = fields["frame_skip"], fields["config"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nppsim.reading import read_json
+from nppsim.reading import read_object
 from rl import plugins
 from rl.doctor.runs import RUN_FILE, Run, find_runs
 from rl.evaluation.results import ResultsError
@@ -69,18 +69,13 @@ def _run(run: Run) -> dict[str, Any]:
 
 def _total(run: Run) -> int | None:
     """Return the configured number of PPO decisions of a training run, or None if it is unknown."""
-    path = run.folder / RUN_FILE
-    settings = _object(path).get("settings", {}) if path.is_file() else {}
+    settings = _object(run.folder / RUN_FILE).get("settings", {})
     value = settings.get("ppo.total_timesteps", {}).get("value")
     return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file.  Raises ResultsError if the file contains anything else."""
-    found = read_json(path, ResultsError, "use another run")
-    if not isinstance(found, dict):
-        raise ResultsError(f"{path}: not a JSON object; give the folder of an experiment")
-    return found
+    return read_object(path, ResultsError, "use another run")
 
 
 def _scalars(table: Path) -> dict[str, Scalars]:

@@ -114,7 +114,6 @@ def test_success_from_there_moves_it_back_until_the_true_start_and_counts_nowher
     assert found["start_states/success_rate"] == 1
     assert all(run.position < 2 for run in sampler.starts.runs.values()), "wins there, losses at the true start"
     assert found["start_states/reached"] >= 3
-    assert sampler.summary()["start_states"]["reached"] == found["start_states/reached"]
 
 
 def test_wins_from_the_true_start_fade_it_out():

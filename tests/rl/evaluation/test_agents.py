@@ -2,7 +2,6 @@
 
 import pytest
 
-from nppsim.levels.level_set import LevelSet
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 
@@ -22,8 +21,9 @@ def test_it_finishes_levels_it_has_not_learned_from(path):
     policy, about = checkpoint.load_policy(path)
     assert policy.architecture == path.stem
     assert about["training"] is None
+    levels = LevelSet.open(ROOT / "datasets" / "dev")
     suite = EvaluationSuite(
-        LevelSet.open(ROOT / "datasets" / "dev"),
+        [(level, levels.category(i)) for i, level in enumerate(levels)],
         episodes_per_category=2,
         seed=0,
         frame_skip=about["frame_skip"],

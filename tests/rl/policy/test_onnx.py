@@ -17,7 +17,7 @@ from rl.experiment.export import MAX_DIFFERENCE, largest_difference, methods_of,
 from rl.policy import architectures, checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.networks import ObservationError
-from rl.policy.onnx import ExportError, OnnxPolicy, facts_of, to_onnx
+from rl.policy.onnx import ExportError, OnnxPolicy, metadata_of, to_onnx
 from rl.policy.policy import build_policy
 
 from learners import statistics
@@ -82,7 +82,7 @@ def levels(tmp_path_factory):
 def test_exported_network_has_the_outputs_of_its_policy(networks, levels, name):
     policy, data = networks[name]
     network = OnnxPolicy(data)
-    assert (network.facts, network.stacking) == (facts_of(policy, 4), policy.stacking)
+    assert (network.metadata, network.stacking) == (metadata_of(policy, 4), policy.stacking)
     assert 0 < largest_difference(policy, network, levels, 4) < 1e-4
 
 
@@ -181,7 +181,7 @@ def test_a_module_that_onnx_cannot_express_is_an_error_of_one_line(module, messa
 
 
 def altered(data, **changes):
-    """The file with other facts."""
+    """The file with other metadata."""
     model = onnx.load_from_string(data)
     (entry,) = model.metadata_props
     entry.value = json.dumps({**json.loads(entry.value), **changes})
@@ -226,13 +226,13 @@ def test_script_writes_the_network_and_the_hub_folder(networks, tmp_path, monkey
     assert f"wrote {out}" in printed
     assert out.read_bytes() == (hub / "agent.onnx").read_bytes()
 
-    card, facts = (hub / "README.md").read_text(), json.loads((hub / "config.json").read_text())
+    card, metadata = (hub / "README.md").read_text(), json.loads((hub / "config.json").read_text())
     assert card.startswith("---\nlicense: MIT\n") and "# jumper" in card and " agent.safetensors |" in card
     assert "training levels: levels" in card and "seeds of the run: 3" in card
-    assert facts["inputs"]["action_mask"] == {"dtype": "bool", "shape": [6]}
+    assert metadata["inputs"]["action_mask"] == {"dtype": "bool", "shape": [6]}
     shown, fields = checkpoint.load_policy(hub / "agent.safetensors")
     assert fields["training"] is None and torch.equal(shown.action_net.weight, policy.action_net.weight)
-    for text in (card, json.dumps(facts), json.dumps(fields["config"])):
+    for text in (card, json.dumps(metadata), json.dumps(fields["config"])):
         assert "secret" not in text and "bucket" not in text
 
     assert load_script("evaluate").main([str(out), *levels]) == 0
