@@ -9,8 +9,8 @@
                "action_mask" bool[N, 6], True for allowed actions (training allows all actions)
     outputs    "logits" float32[N, 6]; "value" float32[N]; "action" int64[N], the most probable allowed action
 
-The normaliser is part of the network.  The metadata of the file describe the inputs as JSON (``NetworkMetadata``), so a network from a
-plug-in can be loaded without the plug-in.
+The normaliser is part of the network.  The metadata of the file describe the inputs as JSON (``NetworkMetadata``), so a
+network from a plug-in can be loaded without the plug-in.
 """
 
 import json

@@ -244,7 +244,7 @@ def test_runs_survive_a_changed_bank():
     levels = [corridor(door=70), LEVELS[2], LEVELS[0]]
     other, elsewhere = made(levels, runs={}, num_envs=32)
     other.starts.load_state_dict(state | {"tracks": None, "began": np.zeros(32, int)})
-    other.starts.attach(elsewhere, [level.fingerprint for level in levels], np.zeros(3, int))
+    other.starts.attach(elsewhere, np.zeros(3, int))
     other.start(elsewhere)
     assert (other.starts._probability > 0).tolist() == [False, True, True]
     assert {name: run.position for name, run in other.starts.runs.items()} == positions
@@ -260,7 +260,7 @@ def test_no_state_of_another_bank_is_begun_from():
     assert len(prefixes)
     levels = LEVELS[::-1]
     _, elsewhere = made(levels)
-    sampler.starts.attach(elsewhere, [level.fingerprint for level in levels], np.zeros(3, int))
+    sampler.starts.attach(elsewhere, np.zeros(3, int))
     assert not len(prefixes)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nppsim.levels.level_set import LevelSet
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 
