@@ -8,7 +8,7 @@ episodes), and with --record-eval-videos ``videos/`` and ``route_visualizations/
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import MISSING, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -103,14 +103,13 @@ def run(job: Job, video: VideoConfig) -> None:
         played = {
             name: play(how, levels, bar.update, workers=workers, cluster=job.cluster) for name, how in agents.items()
         }
-    (name, of_agent), *others = played.items()
-    episodes, frame_skip = of_agent.agent, agents[name].frame_skip
-    of_methods = {name: one.agent for name, one in played.items()}
-    of_methods |= {"random play": of_agent.random, "doing nothing": of_agent.nothing}
-    methods = {method: by_category_and_support(own) for method, own in of_methods.items()}
-    breakdown = {agent: by_contents(one.agent) for agent, one in played.items()}
-    own_wins = LevelWins.count(episodes)
-    comparisons = [compare(name, other, own_wins, LevelWins.count(one.agent)) for other, one in others]
+    by_agent = {agent: one.pop(AGENT) for agent, one in played.items()}
+    name, *others = by_agent
+    episodes, frame_skip = by_agent[name], agents[name].frame_skip
+    methods = {method: by_category_and_support(own) for method, own in (by_agent | played[name]).items()}
+    breakdown = {agent: by_contents(own) for agent, own in by_agent.items()}
+    wins = {agent: LevelWins.count(own) for agent, own in by_agent.items()}
+    comparisons = [compare(name, other, wins[name], wins[other]) for other in others]
     ended, by_level = endings(episodes), level_results(episodes)
     settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
     results = {
@@ -193,13 +192,8 @@ class PlaySettings:
     baselines: bool = True  # also play the levels with random actions, and without actions
 
 
-@dataclass(frozen=True)
-class Episodes:
-    """Episodes of the agent, of random play, and of doing nothing, in the order of the levels."""
-
-    agent: list[EpisodeRecord] = field(default_factory=list)
-    random: list[EpisodeRecord] = field(default_factory=list)
-    nothing: list[EpisodeRecord] = field(default_factory=list)
+AGENT, RANDOM, NO_OP = "agent", "random play", "doing nothing"  # methods
+Episodes = dict[str, list[EpisodeRecord]]  # method -> episodes in the order of the levels
 
 
 def play(
@@ -225,18 +219,15 @@ def play(
         workers = min(workers, len(batches))
     here = cluster is None and workers == 1
     play_batch = partial(_play_batch, settings, progress) if here else partial(_play_batch, settings, None)
-    played = Episodes()
+    played: Episodes = {}
     with open_executor(workers, ConfigError, cluster) as executor, executor.map(play_batch, batches) as results:
         for start, one in zip(starts, results, strict=True):
-            for all_episodes, episodes in zip(_lists(played), _lists(one), strict=True):
-                all_episodes += [replace(episode, level_index=start + episode.level_index) for episode in episodes]
+            for method, episodes in one.items():
+                moved = [replace(episode, level_index=start + episode.level_index) for episode in episodes]
+                played.setdefault(method, []).extend(moved)
             if not here:
-                progress(len(one.agent))
+                progress(len(one[AGENT]))
     return played
-
-
-def _lists(played: Episodes) -> tuple[list[EpisodeRecord], ...]:
-    return played.agent, played.random, played.nothing
 
 
 def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[int, Levels]) -> Episodes:
@@ -257,10 +248,11 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
         threads=1 if progress is None else None,
     )
     policy = settings.agent.unpack()
-    agent = suite.run(policy, deterministic=settings.deterministic, progress=progress)
-    if not settings.baselines:
-        return Episodes(agent)
-    return Episodes(agent, suite.run(RandomPolicy(), deterministic=False), suite.run(NoOpPolicy(), deterministic=True))
+    played = {AGENT: suite.run(policy, deterministic=settings.deterministic, progress=progress)}
+    if settings.baselines:
+        played[RANDOM] = suite.run(RandomPolicy(), deterministic=False)
+        played[NO_OP] = suite.run(NoOpPolicy(), deterministic=True)
+    return played
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -17,5 +17,5 @@ def test_each_batch_has_its_own_random_numbers(monkeypatch, one_thread):
     )
     level = (LEVELS[0], CATEGORIES[0])
     found = play(how, [level, level], progress=lambda count: None, workers=1)
-    for first, second in (found.agent, found.random):
+    for first, second in (found[evaluate.AGENT], found[evaluate.RANDOM]):
         assert first.inputs[:40].tobytes() != second.inputs[:40].tobytes()
