@@ -255,7 +255,9 @@ class ExperimentConfig:
     def _check_teacher(self) -> None:
         name = self.teacher.name
         if name and any(get_architecture(network).memory for network in self.networks):
-            advice = f"lessons are of single decisions; leave it out, or networks with a memory (+{WITH_MEMORY})"
+            advice = (
+                f"distillation trains on single decisions; leave it out, or networks with a memory (+{WITH_MEMORY})"
+            )
             raise ConfigError(advice, "--teacher", name)
         if name is None:
             return

@@ -249,9 +249,7 @@ class PPO:
         self.seconds += seconds
         self.cpu_seconds += time.process_time() - cpu_begin
         self.decisions_played += len(buffer) * self.ranks.size
-        counted = np.concatenate(episodes)
-        if self.sampler.starts:
-            counted = counted[np.concatenate(from_start)]
+        counted = np.concatenate(episodes)[np.concatenate(from_start)]
         self.counted_episodes = self.ranks.all_gather_rows(counted)
         self.sampler.pool(self.ranks.all_gather_rows)
         self.record_rollout(seconds)

@@ -494,7 +494,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ),
         (
             [*REQUIRED, "--architectures", "vision_free+gru", "--teacher", "mlp_baseline"],
-            "--teacher mlp_baseline: lessons are of single decisions",
+            "--teacher mlp_baseline: distillation trains on single decisions",
         ),
         ([*REQUIRED, "--memory-burn-in", "4"], "--memory-burn-in 4: needs a network with a memory; give NAME.gru"),
         (
