@@ -22,7 +22,7 @@ import torch
 from bc.dataset import GRAPH, BCDataset
 
 EVALUATION_BATCH = 1024
-SEGMENT = 32  # decisions; about two seconds with the default frame skip
+SEGMENT = 32  # decisions per segment; about two seconds with the default frame skip
 
 Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # observations [B, ...], actions int64[B]
 

@@ -21,7 +21,7 @@ from nppsim.reading import mismatch, parse_json
 FORMAT_VERSION = 3
 REBUILD = "delete it, it will be rebuilt"
 _CHUNK_ROWS = 512
-_STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # with checksums of all blocks
+_STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # compressed, with checksums of all blocks
 LIBRARY = ("v110", "v110")  # format of HDF5 1.10, which has checksums for all metadata
 # Columns with one value per decision, and columns with one value per demonstration.  Strings are in the JSON of /about.
 DECISIONS = {"actions": "i1", "previous_actions": "i1", "demonstration": "i4"}

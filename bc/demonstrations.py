@@ -42,7 +42,7 @@ from nppsim.simulate import simulate
 Places = str | Path | Sequence[str | Path]  # one or several folders of replays, or files
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
 INDEX_FORMAT = "nppsim demonstrations"  # an index with another format, e.g. of a level set, is ignored
-_RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # ..._train_very_simple_100001
+_RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # a_train_very_simple_1
 MIRRORED = " (mirrored)"  # suffix of the name of a mirror image
 _SHOWN_PER_REASON = 10
 # Reasons for excluding a replay.

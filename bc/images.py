@@ -9,7 +9,7 @@ from nppsim import BatchSimulator, LevelBank
 from nppsim.observe import layout
 from nppsim.states import impossible
 
-_BATCH = 512  # states rendered together, which limits the memory
+_BATCH = 512  # maximum number of states that are rendered together, which limits the memory
 
 
 class StoredImages:

@@ -45,7 +45,7 @@ from nppsim.reading import inflate
 from nppsim.replays.replay import MAX_BYTES, Replay, to_inputs
 
 NAMESPACE = "npp"
-_VARIABLE = "MINARI_DATASETS_PATH"  # Minari's folder of datasets
+_VARIABLE = "MINARI_DATASETS_PATH"  # environment variable with Minari's folder of datasets
 NO_LEVELS = "(the levels of the episodes: pass levels=..., see bc.minari)"
 _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
 

@@ -30,7 +30,7 @@ PARAMETERS = 1_000_000
 PARAMETERS_WITH_IMAGES = 8_000_000
 LAYERS_BYTES = 64_000  # activations of the fully connected layers, per sample
 
-PROBE_SIZES = (64, 256)  # samples; two sizes are needed to separate fixed bytes from bytes per sample
+PROBE_SIZES = (64, 256)  # samples of the trial updates; two sizes separate fixed bytes from bytes per sample
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from nppsim.observe.stacking import NO_STACKS, Stacking
 
 EPOCHS = 3  # passes over the decisions of an update
 EPOCHS_IMAGES_ON_CPU = 2
-MAX_MINIBATCHES = 64  # per epoch; with more, gradients are noisy and updates slow
+MAX_MINIBATCHES = 64  # maximum minibatches per epoch; with more, gradients are noisy and updates slow
 EVALUATOR_SHARE = 4  # an evaluation process during training has one simulator thread per this many cores
 
 

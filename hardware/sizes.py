@@ -27,7 +27,7 @@ MIN_BATCH = 8_192
 MAX_BATCH = 32_768
 MAX_BATCH_IMAGES_ON_CPU = 8_192  # if convolutions run on the CPU; a rollout takes 5 s at 1,500 decisions/s
 # Decisions per minibatch.
-MINIBATCHES = 8  # minibatches per epoch
+MINIBATCHES = 8  # target number of minibatches per epoch
 MIN_MINIBATCH = 32
 MAX_MINIBATCH = 4_096
 MAX_MINIBATCH_IMAGES_ON_CPU = 1_024

@@ -24,7 +24,7 @@ from nppsim.settings import Parser, Setting
 if TYPE_CHECKING:
     from rl.doctor.runs import Run
 
-DIFFERENT = 1  # exit status
+DIFFERENT = 1  # exit status if a difference or a value outside its band was found
 
 
 def main(argv: list[str]) -> int:

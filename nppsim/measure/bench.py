@@ -35,7 +35,7 @@ LEVELS_PER_CATEGORY = 40
 
 NUM_ENVS = 1024  # environments stepped together, enough to make the overhead per call small
 NUM_DECISIONS = 32  # rows of random actions, which are repeated; a row has one action per environment
-PHYSICS_ENVS = 256  # environments of the physics kernel
+PHYSICS_ENVS = 256  # environments of the workloads of physics alone
 PHYSICS_FRAMES = 200  # frames per environment and call
 OBSERVATION_SETS = {
     "state_only": ("game_state",),

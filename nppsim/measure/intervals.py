@@ -20,7 +20,7 @@ Sample = Sequence[float] | np.ndarray
 RESAMPLES = 4000  # resamples of a bootstrap; the Monte Carlo error of a limit is about a tenth of the interval's width
 _INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
 _Z95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
-_CHUNK = 1 << 20  # maximum size of the array of resampled counts
+_CHUNK = 1 << 20  # maximum number of elements of the array of resampled counts
 
 
 class IntervalError(UserError, ValueError):

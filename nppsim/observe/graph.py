@@ -85,7 +85,7 @@ FEATURES = (
 )
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _WAYS = [(_COLUMN["switch_way"], _COLUMN["switch_dx"]), (_COLUMN["exit_way"], _COLUMN["exit_dx"])]
-_SOLID, _RADIUS_UNIT = _COLUMN["solid_upper_left"], 12.0  # px
+_SOLID, _RADIUS_UNIT = _COLUMN["solid_upper_left"], 12.0  # first of nine columns with solid shares; unit of radii, px
 
 _TYPE_OF_KIND = np.full(256, NONE)
 _TYPE_OF_KIND[[kinds.EXIT_SWITCH, kinds.EXIT]] = SWITCH, EXIT
@@ -152,7 +152,7 @@ class Graph:
 # ---------------------------------------------------------------------------------------------------------------- lookup
 _banks: weakref.WeakSet[LevelBank] = weakref.WeakSet()  # banks whose graphs can be looked up
 _building = threading.Lock()
-CACHED_GRAPHS, CACHED_LEVELS = 8192, 1024  # about 50 KB per graph, 80 KB per level
+CACHED_GRAPHS, CACHED_LEVELS = 8192, 1024  # maximum numbers in the caches; about 50 KB per graph, 80 KB per level
 
 
 def announce(bank: LevelBank) -> None:

@@ -12,7 +12,7 @@ from nppsim.observe.layout import GRAPH_WORDS
 from nppsim.physics.entities import ARMED
 
 WORD = 64  # flags in an int64
-NUM_FLAGS = WORD * (GRAPH_WORDS - 1)  # entities beyond this number always appear in their initial state
+NUM_FLAGS = WORD * (GRAPH_WORDS - 1)  # maximum number of flags; entities beyond it always appear in their initial state
 
 
 @kernel

@@ -25,7 +25,7 @@ CONTINUATIONS = ("hold", "release", "jump", "turn")
 SURROUNDINGS_SIZE = 19  # half-cells (12 px) per side of ``surroundings``
 SURROUNDINGS_PLANES = ("solid", "deadly", "one_way")
 PLAYER_FRAME_SIZE = 84  # pixels per side; one pixel is 2 x 2 px of the level
-GLOBAL_VIEW_SHAPE = (176, 100)  # x first; one pixel is 6 x 6 px of the level
+GLOBAL_VIEW_SHAPE = (176, 100)  # pixels, x first; one pixel is 6 x 6 px of the level
 GRAPH_WORDS = 8  # words of ``graph_state``: the level's number, then 64 flags of doors, exits and mines per word
 
 

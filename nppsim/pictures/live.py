@@ -20,8 +20,8 @@ from nppsim.pictures.region import FILM_SIZE, TILE, Box, fitting_pixels_per_tile
 from nppsim.pictures.scene import Area, Gait, Scene, around, touched
 
 PICTURE_SIZE = FILM_SIZE  # default width and height of the pictures, px
-_CACHED_LEVELS = 16  # cached backgrounds, up to 12 MB each at PICTURE_SIZE
-_CACHED_SPRITES = 512  # cached sprites per environment, a few kB each
+_CACHED_LEVELS = 16  # maximum number of cached backgrounds, up to 12 MB each at PICTURE_SIZE
+_CACHED_SPRITES = 512  # maximum number of cached sprites per environment, a few kB each
 _TRACE_PX = 2  # level px; half the width of the drawn path of the ninja, rounded up
 
 
