@@ -42,6 +42,7 @@ def compiled_sources() -> dict[Path, str]:
     return {path: sources[path] for path in sorted(needed)}
 
 
+@functools.cache
 def source_digest() -> str:
     """Digest (16 hex characters) of the sources on which recorded observations depend."""
     return _digest({path: _code(text) for path, text in compiled_sources().items()})

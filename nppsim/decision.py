@@ -19,7 +19,7 @@ from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.observe import foresight, images, layout, vectors
 from nppsim.observe.graph_state import graph_state
 from nppsim.physics.segments import clamped_cell
-from nppsim.physics.state import CELEBRATING, DEAD
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.physics.tick import start, tick
 
 # Profiling times one environment in PROFILE_EVERY, a different one in each call, because reading the clock takes as long as
@@ -71,6 +71,19 @@ Static = namedtuple("Static", "stage solid background time_limit path_length lev
 # Results of a step for each environment, the fields of EPISODE_DTYPE, and laps: int64[N, NUM_PHASES], nanoseconds of each
 # phase in the last call, or int64[N, 0] to measure nothing.
 Output = namedtuple("Output", "rewards terminated truncated level outcome frames decisions gold ret terms laps")
+
+
+def make_states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
+    """Allocate states; return their bytes, one row per state, and views of ninja, entities, movers and trail."""
+    parts = [
+        (NINJA_DTYPE, ()),
+        (ENTITY_DTYPE, (bank.max_entities,)),
+        (MOVER_DTYPE, (bank.max_movers,)),
+        (TRAIL_DTYPE, (bank.max_trail,)),
+    ]
+    rows, (ninja, entities, movers, trail) = allocate(count, parts)
+    nothing = rows[:, :0]
+    return rows, State(ninja, ninja, nothing, entities, movers, trail, nothing)
 
 
 def make_fields(bank: LevelBank, count: int) -> Fields:

@@ -121,6 +121,16 @@ def _run(ninjas, entities, movers, trail, world, inputs, frames, entity_state, e
     )
 
 
+@kernel
+def play_on(state, world, inputs):
+    """Play inputs (uint8[frames]) until a win or death; return the number of frames played.  state: ``decision.State``."""
+    for f in range(len(inputs)):
+        tick(state.ninja[0], state.entities[0], state.movers[0], state.trail[0], world, inputs[f])
+        if state.ninja[0]["state"] == DEAD or state.ninja[0]["state"] == CELEBRATING:
+            return f + 1
+    return len(inputs)
+
+
 def simulate(
     level: Level | LevelBank, inputs: np.ndarray, completions: bool = True, rules: Rules = DEFAULT_RULES
 ) -> Run:

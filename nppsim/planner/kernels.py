@@ -180,13 +180,3 @@ def _mix_progress(key, ninja, entities, world):
 def begin(state, world):
     state.ninja[0]["level"] = 0
     start(state.ninja[0], state.entities[0], state.movers[0], world, 0)
-
-
-@kernel
-def play_on(state, world, inputs):
-    """Play inputs (uint8[frames]) until a win or death; return the number of frames played."""
-    for f in range(len(inputs)):
-        tick(state.ninja[0], state.entities[0], state.movers[0], state.trail[0], world, inputs[f])
-        if state.ninja[0]["state"] == DEAD or state.ninja[0]["state"] == CELEBRATING:
-            return f + 1
-    return len(inputs)

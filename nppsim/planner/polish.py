@@ -4,7 +4,7 @@ import numpy as np
 
 from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
-from nppsim.planner.kernels import SearchParams, play_on
+from nppsim.planner.kernels import SearchParams
 from nppsim.planner.search import (
     PlannedRun,
     PlanStart,
@@ -17,6 +17,7 @@ from nppsim.planner.search import (
     wins,
 )
 from nppsim.planner.settings import PlannerSettings
+from nppsim.simulate import play_on
 
 
 def polish(

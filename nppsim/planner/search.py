@@ -15,9 +15,10 @@ import numpy as np
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.decision import State, make_fields
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
-from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, SearchParams, begin, expand, play_on
+from nppsim.decision import State, make_fields, make_states
+from nppsim.physics.state import CELEBRATING, DEAD
+from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, SearchParams, begin, expand
+from nppsim.simulate import play_on
 
 OPEN_STATES = 20_000  # maximum number of states that the best-first search stores; then the worse half is dropped
 TIME_COST = 0.8  # px per frame, penalty of the best-first search for later states
@@ -82,7 +83,7 @@ def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, S
     The state is ``start``, or if it is None, the ninja at the spawn of the bank's only level.
     Raises ValueError for a start that is the end of an episode or from another level.
     """
-    rows, states = _states(1, bank)
+    rows, states = make_states(1, bank)
     if start is None:
         begin(states, bank.world)
         return rows, states
@@ -96,19 +97,6 @@ def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, S
     if start.ninja["state"] in (DEAD, CELEBRATING):
         raise ValueError("the start is the end of an episode; plan from an earlier state")
     return rows, states
-
-
-def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
-    """Allocate states; return their bytes, one row per state, and views of ninja, entities, movers and trail."""
-    parts = [
-        (NINJA_DTYPE, ()),
-        (ENTITY_DTYPE, (bank.max_entities,)),
-        (MOVER_DTYPE, (bank.max_movers,)),
-        (TRAIL_DTYPE, (bank.max_trail,)),
-    ]
-    rows, (ninja, entities, movers, trail) = allocate(count, parts)
-    nothing = rows[:, :0]
-    return rows, State(ninja, ninja, nothing, entities, movers, trail, nothing)
 
 
 def wins(bank: LevelBank, inputs: np.ndarray, start: PlanStart | None) -> bool:
@@ -151,8 +139,8 @@ class Search:
     ):
         self.bank, self.frame_skip, self.rng, self.params, self.mode = bank, frame_skip, rng, params, mode
         n = params.width * NUM_ACTIONS
-        self.rows, self.states = _states(params.width, bank)
-        self.child_rows, self.children = _states(n, bank)
+        self.rows, self.states = make_states(params.width, bank)
+        self.child_rows, self.children = make_states(n, bank)
         self.fields = make_fields(bank, n)
         integers = (np.empty(n, np.int64) for _ in range(3))
         self.out = Children(np.empty(n), *integers)
@@ -259,7 +247,7 @@ def best_first_search(search: Search, max_frame: int, budget: int) -> WinningRun
 
     max_frame: last frame of the episode.  budget: limit of simulated frames.
     """
-    stored, _ = _states(OPEN_STATES, search.bank)
+    stored, _ = make_states(OPEN_STATES, search.bank)
     free: list[int] = list(range(OPEN_STATES))
     heap: list[tuple] = []  # (score, row of ``stored``, node, last action, its duration in decisions, region)
     while search.simulated < budget:

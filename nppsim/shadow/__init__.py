@@ -23,13 +23,14 @@ from nppsim.decision import State
 from nppsim.observe import layout
 from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
-from nppsim.physics.tick import start, tick
+from nppsim.physics.tick import start
 from nppsim.reward import PATH_SHAPING, TERMS
 from nppsim.shadow import report
 from nppsim.shadow.foresight import foresight
 from nppsim.shadow.geometry import StateTwin
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import COLUMNS, ROWS, UNREACHED
+from nppsim.shadow.playback import Playback, Rows
 from nppsim.shadow.rewards import Ledger, sum_in_order
 from nppsim.shadow.views import VIEWS
 
@@ -47,7 +48,7 @@ class Shadow:
 
     simulator: a BatchSimulator; it calls ``before`` and ``after`` around each step and ``after_reset`` after each reset.
 
-    One comparison covers one environment at one step or reset: physics replayed frame by frame with the kernel ``tick``,
+    One comparison covers one environment at one step or reset: physics replayed frame by frame with the kernel ``play_on``,
     all reward terms, the end of the episode and the restart, all observations, and the path fields that they use.
     Attributes: ``comparisons_of``, ``mismatches_of``, int64[N], numbers of comparisons and mismatches per environment;
     ``kinds``, Counter of mismatches by kind.  A comparison counts at most one mismatch per kind.
@@ -58,6 +59,7 @@ class Shadow:
         bank = simulator.bank
         self._simulator = weakref.proxy(simulator)  # weak, because the simulator owns this object
         self._twin = functools.lru_cache(CACHED_LEVELS)(lambda level: LevelTwin(bank.levels[level], bank.completions))
+        self._step, self._branches = Playback(bank), Playback(bank)  # of the compared step; of ``foresight``
         self._facts = {"environments": simulator.num_envs, "levels": len(bank), "observations": list(simulator.keys)}
         self.comparisons_of = np.zeros(simulator.num_envs, np.int64)
         self.mismatches_of = np.zeros(simulator.num_envs, np.int64)
@@ -125,10 +127,11 @@ class Shadow:
         )
         ledger.resume(before.progress, before.terms, before.visited)
 
-        ninja, entities, movers = before.ninja, before.entities, before.movers
+        self._step.load((before.ninja, before.entities, before.movers, before.trail))
+        ninja, entities, movers, _ = self._step.rows
         frames = []
         for _ in range(simulator.frame_skip):
-            tick(ninja, entities, movers, before.trail, simulator.bank.world, ACTION_INPUT[self._actions[i]])
+            self._step.play([ACTION_INPUT[self._actions[i]]])
             frames.append(twin.state_twin(ninja, entities, movers))
             if ninja["state"] in (DEAD, CELEBRATING):
                 break
@@ -147,7 +150,7 @@ class Shadow:
             record = (level, outcome, *length, sum_in_order(ledger.terms), ledger.terms)
             self._check("episode", simulator.episode[i], np.array(record, simulator.episode.dtype))
         if final:
-            self._check_views("final ", i, simulator.latest_final, twin, (ninja, entities, movers, before.trail))
+            self._check_views("final ", i, simulator.latest_final, twin, self._step.rows)
         restarted_on = int(simulator.next_level[i]) if ended else -1
         if restarted_on < 0:
             self._check_state(i, ninja, entities[: len(twin.listed)], movers)
@@ -190,14 +193,14 @@ class Shadow:
         i: int,
         obs: dict[str, np.ndarray],
         twin: LevelTwin,
-        rows: tuple[np.void, np.ndarray, np.ndarray, np.ndarray],
+        rows: Rows,
     ) -> None:
         """Compare all observations.  rows: ninja, entities, movers and trail of the observed state."""
         simulator, now = self._simulator, twin.state_twin(*rows[:3])
         hop = self._check_paths(i, twin, now)
         for key, values in obs.items():
             if key == "foresight":
-                wanted = foresight(twin, *rows, simulator.bank.world, simulator.frame_skip)
+                wanted = foresight(twin, rows, self._branches, simulator.frame_skip)
                 self._check(prefix + key, values[i], wanted, layout.SPECS[key].components)
             elif key != "reachability_features" or len(hop):  # else the hops are wrong, which is reported already
                 self._check(prefix + key, values[i], VIEWS[key](twin, now, hop), layout.SPECS[key].components)

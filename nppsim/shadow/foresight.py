@@ -3,12 +3,11 @@
 import numpy as np
 
 from nppsim.actions import ACTION_INPUT, JUMP, LEFT, RIGHT
-from nppsim.bank import World
 from nppsim.observe import layout
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.physics.tick import tick
 from nppsim.shadow.geometry import StateTwin
 from nppsim.shadow.level_twin import LevelTwin
+from nppsim.shadow.playback import Playback, Rows
 
 HORIZON = 40  # frames
 PROGRESS_LIMIT = 300.0  # px
@@ -17,48 +16,34 @@ ENDED = (DEAD, CELEBRATING)
 
 def foresight(
     twin: LevelTwin,
-    ninja: np.void,
-    entities: np.ndarray,
-    movers: np.ndarray,
-    trail: np.ndarray,
-    world: World,
+    rows: Rows,
+    playback: Playback,
     frame_skip: int,
 ) -> np.ndarray:
     """Return float32[6, 4, 11] (action, continuation, component).
 
     twin: the level.
-    ninja, entities, movers, trail: state of the environment; not changed.
-    world: ``world`` of the level's LevelBank.
+    rows: state of the environment; not changed.
+    playback: plays the branches.
     frame_skip: frames per decision.
     """
     out = np.zeros(layout.SPECS["foresight"].shape, np.float32)
-    if ninja["state"] in ENDED:
+    if rows[0]["state"] in ENDED:
         return out
-    now = twin.state_twin(ninja, entities, movers)
+    now = twin.state_twin(*rows[:3])
     for action, keys in enumerate(ACTION_INPUT.tolist()):
         for place, continuation in enumerate(layout.CONTINUATIONS):
             onward = {"hold": keys, "release": 0, "jump": keys ^ JUMP, "turn": _turned(keys)}[continuation]
             inputs = [keys] * frame_skip + [onward] * (HORIZON - frame_skip)
-            then, frames = _played(twin, (ninja, entities, movers, trail), world, inputs)
-            out[action, place] = _reported(twin, now, then, frames)
+            playback.load(rows)
+            frames = playback.play(inputs)
+            out[action, place] = _reported(twin, now, twin.state_twin(*playback.rows[:3]), frames)
     return out
 
 
 def _turned(keys: int) -> int:
     """Exchange left and right in an input byte."""
     return keys & JUMP | (LEFT if keys & RIGHT else RIGHT if keys & LEFT else 0)
-
-
-def _played(
-    twin: LevelTwin, rows: tuple[np.void, np.ndarray, np.ndarray, np.ndarray], world: World, inputs: list[int]
-) -> tuple[StateTwin, int]:
-    """Simulate the inputs until the episode ends; return the last state and the number of frames."""
-    ninja, entities, movers, trail = rows[0].copy(), rows[1].copy(), rows[2].copy(), rows[3].copy()
-    for frame, keys in enumerate(inputs):
-        tick(ninja, entities, movers, trail, world, keys)
-        if ninja["state"] in ENDED:
-            return twin.state_twin(ninja, entities, movers), frame + 1
-    return twin.state_twin(ninja, entities, movers), len(inputs)
 
 
 def _reported(twin: LevelTwin, now: StateTwin, then: StateTwin, frames: int) -> list[float]:

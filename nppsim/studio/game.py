@@ -15,8 +15,8 @@ from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.planner.kernels import play_on
 from nppsim.planner.search import first_state
+from nppsim.simulate import play_on
 
 OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}  # state of the ninja -> outcome; others: UNFINISHED
 

@@ -13,6 +13,7 @@ from nppsim.observe.foresight import AHEAD
 from nppsim.shadow.foresight import foresight
 from nppsim.shadow.geometry import entities
 from nppsim.shadow.level_twin import LevelTwin
+from nppsim.shadow.playback import Playback
 from nppsim.shadow.views import VIEWS
 
 from worlds import KINDS, MIXED, NO_HAZARD, UNFINISHED, corridor, mixed_level, random_level, room
@@ -58,8 +59,8 @@ def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exit
         assert len(twin.path_fields(now).wrong_hops(hop)) == 0
         for key, view in VIEWS.items():
             np.testing.assert_array_equal(obs[key][0], view(twin, now, hop), key)
-        rows = (sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
-        wanted = foresight(twin, *rows, sim.state.trail[0], sim.bank.world, sim.frame_skip)
+        rows = (sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0], sim.state.trail[0])
+        wanted = foresight(twin, rows, Playback(sim.bank), sim.frame_skip)
         np.testing.assert_array_equal(obs["foresight"][0], wanted)
 
 
