@@ -124,9 +124,7 @@ def _levels_flags(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, one object per level")
 
 
-@_command(
-    "levels", "list levels with title, entities, path length and degree of support by the simulator", _levels_flags
-)
+@_command("levels", "list levels with title, entities, path length, and how exactly they are simulated", _levels_flags)
 def _levels(arguments: argparse.Namespace) -> int:
     levels, problems = [], []
     level_set = LevelSet.at(arguments.path)
@@ -202,7 +200,7 @@ def _simulate(arguments: argparse.Namespace) -> None:
 
 def _replays_flags(parser: Parser) -> None:
     parser.add_argument(
-        "paths", nargs="+", metavar="FILE|FOLDER", help="replays, replay sets (*.h5) or folders of these"
+        "paths", nargs="+", metavar="FILE|FOLDER", help="replays, replay sets (*.h5), or folders with such files"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -502,9 +500,7 @@ def _plan(arguments: argparse.Namespace) -> None:
     same = {"seed": settings.seed, "min_hold": settings.min_hold}
     run = plan(level, settings.frame_skip, budget=settings.budget, noise=settings.noise, **same)
     if run is None:
-        remedy = (
-            "raise --budget" if LevelBank([level]).reachable[0] else "no path leads over an exit switch to its exit"
-        )
+        remedy = "raise --budget" if LevelBank([level]).reachable[0] else "no path leads via an exit switch to its exit"
         odd = f"; warnings about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
         raise CommandError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
     if arguments.polish:

@@ -23,7 +23,7 @@ from nppsim.errors import REFUSED, UserError
 _PACKAGE = Path(__file__).parent
 _COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTILINE)  # decorators of compiled functions
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
-_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # newest folders, which are kept; age from which others are removed
+_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # number of newest folders to keep; age above which others are removed
 _IN_USE = ".in-use"  # lock file of the processes that use a folder
 _NOTE = "kernels-of-"  # name prefix of files that cache ``kernel_digest``; the digest of all sources follows
 _lock_files: list[int] = []

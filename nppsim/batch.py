@@ -224,7 +224,7 @@ class BatchSimulator:
         """
         levels = self._checked_levels(self.next_level if levels is None else levels)
         if not self._started and (levels < 0).any():
-            raise ValueError("the first reset must start every environment; levels contains -1")
+            raise ValueError("the first reset must start every environment, but 'levels' contains -1")
         self._started = True
         self._run(np.full(self.num_envs, RESTING), levels)
         if self._stacks:
@@ -249,7 +249,7 @@ class BatchSimulator:
         if (next_level < 0).any():
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
         if asleep is not None and (asleep.shape != (self.num_envs,) or asleep.dtype != bool):
-            raise ValueError(f"asleep must be bool[{self.num_envs}]; got {asleep!r}")
+            raise ValueError(f"'asleep' must be bool[{self.num_envs}]; got {asleep!r}")
         return self._step(actions, next_level, every_end, asleep=asleep)
 
     def _step(

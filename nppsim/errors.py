@@ -28,9 +28,9 @@ _REMEDIES = {
     errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENFILE: "close other programs: the machine has too many open files",
-    errno.EROFS: "choose a place that can be written",
-    errno.EACCES: "check its permissions, or choose another place",
-    errno.EPERM: "check its permissions, or choose another place",
+    errno.EROFS: "choose a writable folder",
+    errno.EACCES: "check its permissions, or choose another path",
+    errno.EPERM: "check its permissions, or choose another path",
     errno.EISDIR: "give a file",
     errno.EIO: "the device fails: check it, or choose another one",
 }

@@ -109,7 +109,7 @@ def _checked_bytes(name: str, dataset: h5py.Dataset) -> int:
     if unknown := set(filters) - _FILTERS.keys():
         raise UnsafeFileError(f"{name} uses unknown filters ({', '.join(map(str, unknown))})")
     if size > stored * (_MAX_RATIO if filters else 1):
-        raise UnsafeFileError(f"{name} declares {size:,} bytes, of which the file has {stored:,}")
+        raise UnsafeFileError(f"{name} declares {size:,} bytes, but the file stores {stored:,}")
     if dataset.chunks:
         _check_chunks(name, dataset, math.prod(dataset.chunks) * dataset.dtype.itemsize)
     return size

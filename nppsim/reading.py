@@ -145,11 +145,11 @@ def mismatch(value: Any, shape: Any, place: str = "") -> str:
         return "" if "" in found else found[0]
     if isinstance(shape, list):
         if not isinstance(value, list):
-            return f"{place or 'the whole'} should be a list"
+            return f"{place or 'the value'} should be a list"
         return next(filter(None, (mismatch(item, shape[0], f"{place}[{i}]") for i, item in enumerate(value))), "")
     if isinstance(shape, dict):
         if not isinstance(value, dict):
-            return f"{place or 'the whole'} should be an object"
+            return f"{place or 'the value'} should be an object"
         wanted = dict.fromkeys(value, shape[...]) if ... in shape else shape
         if absent := [name for name in wanted if name not in value]:
             return f"{', '.join(absent)} missing" + (f" in {place}" if place else "")
@@ -161,7 +161,7 @@ def mismatch(value: Any, shape: Any, place: str = "") -> str:
         fits = (type(value) is int and abs(value) < 1 << 1023) or (type(value) is float and math.isfinite(value))
     else:
         fits = type(value) is shape
-    return "" if fits else f"{place or 'the whole'} should be {_NAMES[shape]}"
+    return "" if fits else f"{place or 'the value'} should be {_NAMES[shape]}"
 
 
 _NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}

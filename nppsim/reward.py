@@ -157,8 +157,9 @@ def _audited(category: str, path: float, reward: RewardConfig, gamma: float, fra
     gain = reward.shaping * (gamma * np.minimum(at + step / reach, 1.0) - at)
     approach = float(gain[at + step / reach <= 1.0].min()) + reward.time * frame_skip + reward.closest * step
     faults = {
-        f"a win after {frames} frames returns {win:.2f}, waiting for the time-out {timeout:.2f}": not win > timeout,
-        f"a win after {frames} frames returns {win:.2f}, an immediate death {death:.2f}": not win > death,
+        f"a win after {frames} frames returns {win:.2f}, waiting for the time-out returns {timeout:.2f}": not win
+        > timeout,
+        f"a win after {frames} frames returns {win:.2f}, an immediate death returns {death:.2f}": not win > death,
         f"an immediate death returns {death:.2f}, more than staying alive ({timeout:.2f})": death > timeout + TIE,
         f"running at the goal at top speed can cost {-approach:.4f} per decision": not approach > 0,
         f"the time of a plain win costs {-reward.time * frames:.2f} of the win's {reward.win:.2f}": (

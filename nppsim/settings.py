@@ -311,7 +311,7 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, argument: str, given: argparse.Namespace) -> str:
         name = argument.split("=")[0]  # without the value, which may be a secret
         if not name.startswith("-"):
-            return f"unexpected argument {name!r}: a value follows its flag; --help lists all flags"
+            return f"unexpected argument {name!r}: give each value after its flag; --help lists all flags"
         near = ""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):

@@ -40,7 +40,7 @@ def impossible(state: State, bank: LevelBank, count: int) -> str:
     level = state.ninja["level"][:count]
     outside = np.flatnonzero((level < 0) | (level >= len(bank)))
     if len(outside):
-        return f"environment {outside[0]} plays level {level[outside[0]]} of {len(bank)}"
+        return f"environment {outside[0]} plays level {level[outside[0]]}, but the levels are 0 to {len(bank) - 1}"
     return next(_problems(state, bank, count), "")
 
 

@@ -160,4 +160,4 @@ def _check(trace: dict[str, np.ndarray], place: str) -> None:
     if rows["inputs"] > rows["frames"] + _MORE_INPUTS:
         raise TraceError(f"{place}: {rows['inputs']} inputs for {rows['frames']} frames")
     if rows.get("movers") and not {*map(tuple, trace["movers"].tolist())} <= {*map(tuple, trace["entities"].tolist())}:
-        raise TraceError(f"{place}: movers contains entities that are not in entities")
+        raise TraceError(f"{place}: the dataset 'movers' contains entities that 'entities' lacks")

@@ -159,7 +159,7 @@ def difference_text(difference: Difference) -> str:
         header = ("remaining, px", "frame A", "frame B", "A leads by", "gained by A")
         lines.append(table(header, list(_rows(difference.marks)), align="r" * len(header)))
     if difference.total is None:
-        lines.append("total: not both runs finish")
+        lines.append("total: at least one run does not finish")
     else:
         faster = "B" if difference.total < 0 else "A"
         by = f"{faster} is faster by {abs(difference.total)} frames" if difference.total else "equally fast"

@@ -474,7 +474,7 @@ def test_misuse_is_refused_with_what_was_expected():
         with pytest.raises(ValueError, match=r"levels must be int\[2\] below 2; got array"):
             sim.reset(np.array(levels))
     for asleep in ([0, 1], [True]):
-        with pytest.raises(ValueError, match=r"asleep must be bool\[2\]; got array"):
+        with pytest.raises(ValueError, match=r"'asleep' must be bool\[2\]; got array"):
             sim.step(np.zeros(2, int), np.array(asleep))
     for actions in ([0, 6], [-1, 0], [0], [0.0, 2.9], [0.0, np.nan]):
         with pytest.raises(ValueError, match=r"actions must be int\[2\] in 0\.\.5"):

@@ -167,7 +167,7 @@ def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
         (["extract", "absent.replay", "out.level"], "absent.replay: cannot be read"),
         (["film", "{play}", "out.gif"], "OUT.mp4 out.gif: give a name that ends in .mp4"),
         (["diff", "{play}", "{play}", "--out", "out.gif"], "--out out.gif: give a name that ends in .png"),
-        (["plan", "{walled}", "out.replay", "--budget", "100"], "100 frames; no path leads over an exit switch to its"),
+        (["plan", "{walled}", "out.replay", "--budget", "100"], "100 frames; no path leads via an exit switch to its"),
         (["plan", "{odd}", "out.replay", "--budget", "100"], "warnings about the level: byte"),
         (["generate", "impossible", "out.map"], "category impossible: has no generators"),
         (["plan", "{level}", "{level}"], "level.map: give a name that ends in .replay"),

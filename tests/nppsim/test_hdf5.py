@@ -39,7 +39,7 @@ def virtual(file):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (huge, r"/x declares 23,622,320,128 bytes, of which the file has 0"),
+        (huge, r"/x declares 23,622,320,128 bytes, but the file stores 0"),
         (bomb, "/x has a chunk of 16,3.. bytes, although it has 4,096 bytes when unpacked"),
         (large_chunk, "/x has chunks of 536,870,912 bytes"),
         (nothing_but_zeros, "exceeds the limit of 1,073,741,824 bytes"),

@@ -52,7 +52,7 @@ SHAPE = {"name": str, "sizes": [int], "rate": (None, float), "by": {...: {"on": 
     [
         ({"name": "a", "sizes": [1], "rate": 1, "by": {"x": {"on": True}}, "more": 1}, ""),
         ({"name": "a", "sizes": [], "rate": None, "by": {}}, ""),
-        ([], "the whole should be an object"),
+        ([], "the value should be an object"),
         ({"name": "a"}, "sizes, rate, by missing"),
         ({"name": 1, "sizes": [], "rate": None, "by": {}}, "name should be a text"),
         ({"name": "a", "sizes": [True], "rate": None, "by": {}}, "sizes[0] should be a whole number"),

@@ -155,7 +155,7 @@ def test_an_unknown_category_is_an_error_that_lists_the_known_ones(path):
     [
         (lambda index: index.update(format="x"), "is not the index of a level set"),
         (lambda index: index.update(version=2), r"has version 2; this program reads version 1"),
-        (lambda index: index["levels"].insert(1, 3), "level 1: the whole should be an object"),
+        (lambda index: index["levels"].insert(1, 3), "level 1: the value should be an object"),
         (lambda index: index["levels"][1].pop("seed"), "level 1: seed missing"),
         (lambda index: index["levels"][1].update(extra=1), "level 1 has the unknown field 'extra'"),
         (lambda index: index["levels"][2].update(par_frames="9"), "level 2: par_frames should be a whole number"),

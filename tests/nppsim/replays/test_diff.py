@@ -54,7 +54,7 @@ def test_a_run_that_does_not_finish_has_no_total():
     assert difference.outcomes == ("running", "won") and difference.total is None
     assert difference.marks[-1].frame_a is None and difference.marks[-1].lead is None
     assert difference.marks[0].lead == 0
-    assert "not both runs finish" in difference_text(difference)
+    assert "at least one run does not finish" in difference_text(difference)
 
 
 def test_the_remaining_path_is_the_simulators_and_falls_to_the_exit():
