@@ -137,8 +137,8 @@ def test_exact_comparison_requires_a_partner_for_every_training(tmp_path, capsys
         ({"config": {"versions": {"numpy": "3"}}}, "perhaps because of different versions: numpy 2 → 3"),
         ({"config": {"data": {"train": "cd"}}}, "because train ab → cd"),
         ({"host": HOST | {"cpu": "another"}}, "perhaps because of different machine: cpu some processor → another"),
-        ({"config": {"environment": {"OMP_NUM_THREADS": "4"}}}, "no recorded fact differs"),
-        ({}, "no recorded fact differs"),
+        ({"config": {"environment": {"OMP_NUM_THREADS": "4"}}}, "no recorded entry differs"),
+        ({}, "no recorded entry differs"),
     ],
 )
 def test_a_divergence_is_explained_by_the_most_probable_difference(tmp_path, capsys, changes, expected):
