@@ -224,7 +224,7 @@ def _in_use(folder: Path) -> bool:
 
 
 def remove_old(base: Path, now: float | None = None) -> list[Path]:
-    """Remove the folders of other versions that are old, not in use and not used this week; return their paths."""
+    """Remove folders that were not used this week, are not in use and not among the newest; return their paths."""
     now = time.time() if now is None else now
     links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
     linked = {link.resolve() for link in links}

@@ -169,7 +169,7 @@ class LevelBank:
 
     @property
     def paths_change(self) -> bool:
-        """True if any level has doors with a switch or several exits, so that its paths change during an episode."""
+        """True if paths can change during an episode: a level has several exits, or doors with a switch."""
         level = self.world.level
         doors, exits = level["switches_end"] > level["switches_first"], level["exits_end"] > level["exits_first"] + 2
         return bool((doors | exits).any())

@@ -218,7 +218,7 @@ def _explore(ninja, visited):
 
 @merged
 def _closer(i, switched, state, world):
-    """Return how many px closer than ever before environment i is to its objective; 0 when the objective changes."""
+    """Return the decrease in px of environment i's smallest distance to its objective; 0 when the objective changes."""
     ninja, progress = state.ninja[i], state.progress[i]
     distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
     gained = 0.0
@@ -232,7 +232,7 @@ def _closer(i, switched, state, world):
 
 @merged
 def _near_first(i, state, world):
-    """Return True at the first time that environment i is near an exit switch, and at the first time near an exit."""
+    """Return True the first time environment i is near an exit switch and, after the switch, the first time near an exit."""
     ninja, progress = state.ninja[i], state.progress[i]
     phase = 1 if ninja["switch_taken"] else 0
     if progress["near"] >> phase & 1:

@@ -138,7 +138,7 @@ def simulate(
 
     level: a Level, or a LevelBank that contains only this level.
     inputs: uint8[frames], one N++ input byte per frame: 1 jump, 2 right, 4 left (overrides right), 8 self-destruct.
-    completions: simulate the entities that the reference simulator leaves out (``kinds.COMPLETIONS``).
+    completions: also simulate the entities that the reference simulator leaves out (``kinds.COMPLETIONS``).
     rules: variants of the rules that no recording of the game has decided.
     ``completions`` and ``rules`` are ignored for a LevelBank, which was built with its own values of them.
     Raises ValueError for inputs that are not one byte per frame.

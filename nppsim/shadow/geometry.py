@@ -88,7 +88,7 @@ def _from_arc(cx: int, cy: int, hor: int, ver: int, x: np.ndarray, y: np.ndarray
 
 
 def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], partial[np.ndarray]]]:
-    """Return (left, top, right, bottom), px, and a function for the distance of points, for each surface of the tiles.
+    """Bounding box (left, top, right, bottom), px, and distance function of each surface of a level's tiles.
 
     Surfaces of two tiles at the same edge cancel each other, and the rim of the stage has none.
     """

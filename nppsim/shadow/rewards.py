@@ -67,7 +67,7 @@ class Ledger:
         self.terms = [0.0] * NUM_TERMS
 
     def resume(self, progress: np.void, terms: np.ndarray, visited: np.ndarray) -> None:
-        """Copy the values that do not follow from the state, unlike potential and path length, from these rows."""
+        """Copy from the simulator's rows what the state does not determine (it determines potential and path length)."""
         self.best, self.decisions = float(progress["best"]), int(progress["decisions"])
         self.given = {bool(phase) for phase in (0, 1) if progress["near"] >> phase & 1}
         self.visited = {BLOCKS[k] for k in np.flatnonzero(visited)}
