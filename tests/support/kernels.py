@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nppsim import BatchSimulator
+from nppsim import BatchSimulator, simulate
 from nppsim.generate import generate
 from nppsim.planner import plan
 
@@ -10,4 +10,5 @@ level = generate("simple", 0)[0]
 simulator = BatchSimulator([level], 1)
 simulator.reset()
 simulator.step(np.zeros(1, int))
-plan(level)  # also compiles playback
+plan(level)
+simulate(level, np.zeros(1, np.uint8))

@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from hardware.compute import Timings
+from nppsim.report import charts
 from rl.ppo import update_benchmark
 from rl.ppo.update_benchmark import UpdateBenchmark
 
@@ -19,6 +20,14 @@ def _same_plan(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UpdateBenchmark, "benchmark", alike)
         patch.setattr(update_benchmark, "FILE", tmp_path_factory.mktemp("timings") / "timings.json")
+        yield
+
+
+@pytest.fixture(scope="module")
+def blank_charts():
+    """Reports contain empty pictures: drawing takes longer than a tiny run.  test_experiment.py draws them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charts, "_drawn", lambda axes: b"")
         yield
 
 

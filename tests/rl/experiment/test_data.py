@@ -25,6 +25,8 @@ from rl.experiment.run import run
 from recordings import winning_inputs
 from worlds import corridor
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 
 def quiet(line):
     pass

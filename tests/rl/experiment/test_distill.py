@@ -20,6 +20,7 @@ from excerpt import excerpt
 from places import ROOT
 
 AGENT = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
+pytestmark = pytest.mark.usefixtures("blank_charts")
 
 
 class Killed(BaseException):

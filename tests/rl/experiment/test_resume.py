@@ -29,6 +29,7 @@ from excerpt import excerpt
 from places import ROOT
 
 CATEGORY = "simplest"
+pytestmark = pytest.mark.usefixtures("blank_charts")
 
 
 class Killed(BaseException):

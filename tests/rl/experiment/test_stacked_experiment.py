@@ -20,6 +20,7 @@ from programs import load_script
 from worlds import RIGHT, straight
 
 NAME = "mlp_baseline+visual2-state3-repeat"
+pytestmark = pytest.mark.usefixtures("blank_charts")
 
 
 class Killed(BaseException):
