@@ -404,6 +404,12 @@ def _load_level(place: str) -> Level:
     return Replay.load(place).level if is_replay_set(place) else Level.load(place)
 
 
+def _colours_flag(parser: Parser) -> None:
+    from nppsim.pictures.schemes import CLASSIC, SCHEMES
+
+    parser.add_flag(Setting("colour scheme", flag="colours", kind=str, default=CLASSIC, choices=tuple(SCHEMES)))
+
+
 def _film_flags(parser: Parser) -> None:
     parser.add_argument("replay", metavar="REPLAY", help="a replay, or an entry of a set (SET.h5#7)")
     parser.add_argument("out", metavar="OUT.mp4", help="video file to write")
@@ -414,6 +420,7 @@ def _film_flags(parser: Parser) -> None:
     parser.add_flag(Setting("pictures per second, 1 to 60", flag="fps", kind=int, default=30, low=1, high=60))
     scale = "magnification; 1 shows a level at 1056 x 600 px"
     parser.add_flag(Setting(scale, flag="scale", kind=float, default=1.0, above=0))
+    _colours_flag(parser)
 
 
 @_command("film", "record a replay as a video in real time (extra: video)", _film_flags)
@@ -422,6 +429,7 @@ def _film(arguments: argparse.Namespace) -> None:
         errors.needed(module, "video")
     from nppsim.pictures.film import record
     from nppsim.pictures.render import FilmLook
+    from nppsim.pictures.schemes import painted
     from nppsim.planner.ghost import ghost_inputs
 
     check_output_file(arguments.out, "OUT.mp4", ".mp4")
@@ -431,7 +439,8 @@ def _film(arguments: argparse.Namespace) -> None:
     title = Path(arguments.replay).name if arguments.title is None else arguments.title
     ghost, name = ghost_inputs(level, arguments.ghost) if arguments.ghost else (None, "")
     look = FilmLook(fps=arguments.fps, scale=arguments.scale, title=title, ghost=ghost, ghost_name=name)
-    record(arguments.out, level, replay.inputs, look, run=run)
+    with painted(arguments.colours):
+        record(arguments.out, level, replay.inputs, look, run=run)
     print(
         f"{arguments.out}: {run.outcome} after {run.frames} frames ({time_text(run.frames)}); support: {level.support_line}"
     )

@@ -16,9 +16,9 @@ Colour = tuple[int, int, int]
 Point = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Palette:
-    """Colours of levels and films as sRGB values, 0..255."""
+    """Colours of levels and films as sRGB values, 0..255.  The defaults are the scheme "classic" of ``schemes``."""
 
     background: Colour = (222, 223, 229)
     tile: Colour = (118, 120, 137)
@@ -30,6 +30,7 @@ class Palette:
     gold: Colour = (236, 200, 62)
     gold_edge: Colour = (163, 127, 22)
     red: Colour = (176, 38, 46)  # deadly parts
+    glow: Colour = (226, 158, 160)  # around a beam
     amber: Colour = (230, 126, 34)
     cyan: Colour = (87, 181, 207)  # drones
     green: Colour = (56, 150, 98)

@@ -43,7 +43,6 @@ from nppsim.pictures.canvas import PALETTE, Canvas, Colour, Point, turned
 REACH = 22  # level px; maximum distance of an entity's drawing from its centre, along each axis
 NINJA_REACH = 14  # level px; maximum distance of the ninja's drawing from its centre
 AIM_REACH = 12  # level px; maximum distance of an aim's drawing from its crosshair's centre, rocket or beam
-_GLOW = (226, 158, 160)  # colour around a beam
 _BEAM_WIDTH = 4.0
 
 
@@ -199,16 +198,17 @@ def _regular_door(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
         c.line((along(-8), along(8)), PALETTE.steel, 1.2)
 
 
-def _switched_door(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: Colour) -> None:
-    """Draw a door with a lock, and its switch in the same colour."""
-    _bar(c, entity, look, colour)
+def _switched_door(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: str) -> None:
+    """Draw a door with a lock, and its switch in the same colour.  colour: name in ``Palette``."""
+    paint = getattr(PALETTE, colour)
+    _bar(c, entity, look, paint)
     if look.closed:
-        c.box(entity.at, 3.4, PALETTE.pale, colour, 1.3, corner=1)
+        c.box(entity.at, 3.4, PALETTE.pale, paint, 1.3, corner=1)
     if entity.switch is None:
         return
     if look.active:
-        c.box(entity.switch, 5, PALETTE.pale, colour, 1.4, corner=1.5)
-        c.disc(entity.switch, 2.0, colour)
+        c.box(entity.switch, 5, PALETTE.pale, paint, 1.4, corner=1.5)
+        c.disc(entity.switch, 2.0, paint)
     else:
         c.box(entity.switch, 5, None, PALETTE.muted, 1.1, corner=1.5)
 
@@ -228,10 +228,10 @@ def _one_way(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     c.polygon(turned(((-2.4, -half), (0, -half), (0, half), (-2.4, half)), angle, entity.at), PALETTE.ink)
 
 
-def _drone(c: Canvas, entity: DrawnEntity, look: EntityLook, radius: float, eye: Colour) -> None:
+def _drone(c: Canvas, entity: DrawnEntity, look: EntityLook, radius: float, eye: str) -> None:
     c.disc(look.at, radius, PALETTE.ink)
     c.disc(look.at, radius - 1.3, PALETTE.cyan)
-    c.disc(look.at, radius * 0.36, eye)
+    c.disc(look.at, radius * 0.36, getattr(PALETTE, eye))
 
 
 def _floor_guard(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
@@ -282,27 +282,27 @@ def _laser(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     c.disc(look.at, 2.4, PALETTE.red)
 
 
-def _shooting_drone(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colour) -> None:
+def _shooting_drone(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: str) -> None:
     """Draw a drone with a square body; touching it is harmless."""
     c.box(look.at, ZAP_RADIUS, PALETTE.ink, corner=2)
     c.box(look.at, ZAP_RADIUS - 1.5, PALETTE.steel, corner=1.5)
-    c.disc(look.at, 2.6, eye)
+    c.disc(look.at, 2.6, getattr(PALETTE, eye))
 
 
-def _turret(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: Colour) -> None:
+def _turret(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: str) -> None:
     c.disc(entity.at, 6.0, PALETTE.ink)
     c.disc(entity.at, 4.4, PALETTE.steel)
-    c.disc(entity.at, 2.0, eye)
+    c.disc(entity.at, 2.0, getattr(PALETTE, eye))
 
 
 def draw_aim(canvas: Canvas, aim: Aim) -> None:
     """Draw a beam, shot, crosshair, warning or rocket."""
     colour = PALETTE.amber if aim.kind == kinds.CHAINGUN_DRONE else PALETTE.red
     if aim.sign == aims.BEAM:
-        canvas.line((aim.at, aim.to), _GLOW, _BEAM_WIDTH)
+        canvas.line((aim.at, aim.to), PALETTE.glow, _BEAM_WIDTH)
         canvas.line((aim.at, aim.to), colour, 1.4)
     elif aim.sign == aims.TRACE:
-        canvas.line((aim.at, aim.to), _GLOW, 1.4)
+        canvas.line((aim.at, aim.to), PALETTE.glow, 1.4)
     elif aim.sign == aims.WARNING:
         canvas.line((aim.at, aim.to), PALETTE.red, 1.2)
         canvas.disc(aim.at, 3.2, PALETTE.red)
@@ -329,8 +329,8 @@ _FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityLook], None]] = {
     kinds.LAUNCH_PAD: _launch_pad,
     kinds.BOOST_PAD: _boost_pad,
     kinds.REGULAR_DOOR: _regular_door,
-    kinds.LOCKED_DOOR: partial(_switched_door, colour=PALETTE.gold_edge),
-    kinds.TRAP_DOOR: partial(_switched_door, colour=PALETTE.red),
+    kinds.LOCKED_DOOR: partial(_switched_door, colour="gold_edge"),
+    kinds.TRAP_DOOR: partial(_switched_door, colour="red"),
     kinds.EXIT_SWITCH: _exit_switch,
     kinds.GOLD: _gold,
     kinds.MINE: _mine,
@@ -338,17 +338,17 @@ _FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityLook], None]] = {
     kinds.BOUNCE_BLOCK: _bounce_block,
     kinds.THWUMP: _thwump,
     kinds.SHOVE_THWUMP: _shove_thwump,
-    kinds.ZAP_DRONE: partial(_drone, radius=ZAP_RADIUS, eye=PALETTE.ink),
-    kinds.CHASER_DRONE: partial(_drone, radius=ZAP_RADIUS, eye=PALETTE.red),
-    kinds.MINI_DRONE: partial(_drone, radius=MINI_RADIUS, eye=PALETTE.ink),
+    kinds.ZAP_DRONE: partial(_drone, radius=ZAP_RADIUS, eye="ink"),
+    kinds.CHASER_DRONE: partial(_drone, radius=ZAP_RADIUS, eye="red"),
+    kinds.MINI_DRONE: partial(_drone, radius=MINI_RADIUS, eye="ink"),
     kinds.FLOOR_GUARD: _floor_guard,
     kinds.DEATH_BALL: _death_ball,
     kinds.LASER: _laser,
-    kinds.CHAINGUN_DRONE: partial(_shooting_drone, eye=PALETTE.amber),
-    kinds.LASER_DRONE: partial(_shooting_drone, eye=PALETTE.red),
+    kinds.CHAINGUN_DRONE: partial(_shooting_drone, eye="amber"),
+    kinds.LASER_DRONE: partial(_shooting_drone, eye="red"),
     kinds.EVIL_NINJA: _evil_ninja,
-    kinds.ROCKET_TURRET: partial(_turret, eye=PALETTE.red),
-    kinds.GAUSS_TURRET: partial(_turret, eye=PALETTE.amber),
+    kinds.ROCKET_TURRET: partial(_turret, eye="red"),
+    kinds.GAUSS_TURRET: partial(_turret, eye="amber"),
 }
 _LAYERS = (
     (kinds.EXIT, kinds.ONE_WAY, kinds.LAUNCH_PAD, kinds.BOOST_PAD),

@@ -50,7 +50,6 @@ _STRIDE_PX = 5.2  # px that the ninja runs per radian of ``NinjaLook.stride``
 _RIM_PX = 1.1  # width of the dark edge of tiles, level px
 _BAND = 4  # rows of tiles that are drawn together; limits the size of the oversampled image
 _BACKGROUND, _SOLID, _RIM = range(3)
-_COLOURS = bytes((*PALETTE.background, *PALETTE.tile, *PALETTE.rim))
 
 Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
 Looks = Mapping[DrawnEntity, EntityLook]
@@ -247,7 +246,7 @@ def _coloured(classes: np.ndarray) -> "Image":
     image = needed("PIL.Image", "video").frombuffer(
         "P", (width, height), np.ascontiguousarray(classes), "raw", "P", 0, 1
     )
-    image.putpalette(_COLOURS)
+    image.putpalette(bytes((*PALETTE.background, *PALETTE.tile, *PALETTE.rim)))
     return image.convert("RGB")
 
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 PANEL_HEIGHT = 44  # height of the strip below a picture, px
-OUTCOMES: dict[str, tuple[str, Colour]] = {
-    NAMES[WON]: ("finished", PALETTE.green),
-    NAMES[DIED]: ("died", PALETTE.red),
-    NAMES[TIMEOUT]: ("time is up", PALETTE.amber),
-    UNFINISHED: ("", PALETTE.muted),
+OUTCOMES = {  # outcome -> text, name of its colour
+    NAMES[WON]: ("finished", "green"),
+    NAMES[DIED]: ("died", "red"),
+    NAMES[TIMEOUT]: ("time is up", "amber"),
+    UNFINISHED: ("", "muted"),
 }
 TWO_COLOURS = (ROUTE_COLOURS[0], ROUTE_COLOURS[-1])  # colours of two routes in one picture
 _SIZE = 15  # font size in a strip, px
@@ -40,7 +40,8 @@ _LINE = 21  # height of a line in a strip, px
 
 def outcome_look(outcome: str) -> tuple[str, Colour]:
     """Return the text and colour of an outcome; the text is empty if the outcome is not in OUTCOMES."""
-    return OUTCOMES.get(outcome, OUTCOMES[UNFINISHED])
+    text, colour = OUTCOMES.get(outcome, OUTCOMES[UNFINISHED])
+    return text, getattr(PALETTE, colour)
 
 
 def font(size: int) -> Any:

@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from nppsim.errors import UserError
 from nppsim.levels.text import to_text
+from nppsim.pictures.schemes import stylesheet
 from nppsim.progress import announcement
 from nppsim.replays.replay import FORMATS
 from nppsim.studio import editing, sessions, watching
@@ -117,6 +118,10 @@ def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str:
 
 def _page(_: Request) -> FileResponse:
     return FileResponse(STATIC / "index.html")
+
+
+def _colours(_: Request) -> Response:
+    return Response(stylesheet(), media_type="text/css")
 
 
 async def _state(request: Request) -> JSONResponse:
@@ -245,6 +250,7 @@ async def _add_demonstration(request: Request) -> JSONResponse:
 
 routes: list[BaseRoute] = [
     Route("/", _page),
+    Route("/static/colours.css", _colours),
     Mount("/static", StaticFiles(directory=STATIC)),
     Route("/api/state", _state),
     Route("/api/levels", _levels),

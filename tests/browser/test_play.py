@@ -266,3 +266,19 @@ def test_a_closer_view_follows_the_ninja(page, studio):
     assert page.screenshot() != before
     page.keyboard.press("v")
     page.wait_for_selector("button[aria-pressed=false]:has-text('Closer')")
+
+
+def test_levels_are_drawn_in_the_chosen_colours(page, studio):
+    open_level(page, studio)
+    usual = drawn(page)
+    colours = page.get_by_label("Colours of levels")
+    colours.select_option("ocean")
+    ocean = drawn(page)
+    assert ocean != usual
+    page.reload()
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    assert colours.input_value() == "ocean"
+    page.keyboard.down("ArrowRight")  # the keys still belong to the game
+    wait_for_frame(page, 3)
+    colours.select_option("classic")
+    assert drawn(page) != ocean

@@ -80,7 +80,23 @@ def test_the_level_of_a_replay_is_a_level_everywhere_and_becomes_a_file(files, t
 def test_anybodys_run_is_filmed(files, tmp_path, capsys):
     av = pytest.importorskip("av")
     film = str(tmp_path / "out.mp4")
-    assert main(["film", str(files / "play.replay"), film, "--fps", "10", "--scale", "0.25", "--ghost"]) == 0
+    assert (
+        main(
+            [
+                "film",
+                str(files / "play.replay"),
+                film,
+                "--fps",
+                "10",
+                "--scale",
+                "0.25",
+                "--colours",
+                "ocean",
+                "--ghost",
+            ]
+        )
+        == 0
+    )
     assert "running after 60 frames (1.000 s)" in capsys.readouterr().out
     with av.open(film) as container:
         assert container.streams.video[0].average_rate == 10

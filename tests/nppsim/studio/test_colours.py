@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from nppsim.pictures.canvas import PALETTE, Palette
+from nppsim.pictures.schemes import CLASSIC, SCHEMES, painted, stylesheet
 from nppsim.studio.app import STATIC
 
 COLOUR = re.compile(r"--([\w-]+): light-dark\(#(\w{6}), #(\w{6})\)")
@@ -36,3 +38,23 @@ def test_texts_stand_out_from_their_grounds(scheme):
 
 def test_black_on_white_is_twenty_one_to_one():
     assert contrast("000000", "ffffff") == pytest.approx(21)
+
+
+def test_the_page_and_pictures_have_the_same_schemes():
+    with painted(CLASSIC):
+        assert Palette() == PALETTE
+    sheet = stylesheet()
+    for scheme, colours in SCHEMES.items():
+        rule = re.search(rf'"{scheme}"\] {{(.*)}}', sheet)[1]
+        with painted(scheme):
+            assert {name: getattr(PALETTE, name) for name in colours} == colours
+            for name, colour in (("open", PALETTE.background), ("gold-edge", PALETTE.gold_edge)):
+                assert scheme == CLASSIC or f"--scene-{name}: #{bytes(colour).hex()};" in rule
+    assert Palette() == PALETTE
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_ninja_and_what_kills_stand_out_from_the_ground_of_each_scheme(scheme):
+    with painted(scheme):
+        ground = bytes(PALETTE.background).hex()
+        assert contrast(bytes(PALETTE.ink).hex(), ground) > 7 and contrast(bytes(PALETTE.red).hex(), ground) > 3

@@ -14,7 +14,7 @@
 
 import { get, openFile, useAddress, whileCompiling } from "./api.js";
 import { element, takesKeys } from "./elements.js";
-import { themeSwitch } from "./theme.js";
+import { coloursSwitch, themeSwitch } from "./theme.js";
 
 // A hidden view has no tab of its own; tab: the tab that is highlighted instead.
 const VIEWS = [
@@ -199,6 +199,7 @@ addEventListener("keydown", (event) => {
 });
 
 themeSwitch(document.getElementById("theme"));
+coloursSwitch(document.getElementById("colours"));
 get("state").then(({ follows }) => {
   VIEWS.find(({ name }) => name === "run").hidden = !follows;
 }, studio.failed).then(() => {

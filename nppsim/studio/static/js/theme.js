@@ -1,11 +1,11 @@
-/* Light, dark or system theme; stored in the browser. */
+/* Theme of the page (light, dark or that of the system) and colour scheme of levels; stored in the browser. */
 
-const KEY = "nppsim.theme";
-const CHOICES = ["auto", "light", "dark"];
+const THEME = { store: "nppsim.theme", choices: ["auto", "light", "dark"] };
+const COLOURS = "nppsim.colours";
 
 function chosenTheme() {
-  const stored = localStorage.getItem(KEY);
-  return CHOICES.includes(stored) ? stored : "auto";
+  const stored = localStorage.getItem(THEME.store);
+  return THEME.choices.includes(stored) ? stored : "auto";
 }
 
 export function themeSwitch(button) {
@@ -15,16 +15,32 @@ export function themeSwitch(button) {
     button.title = `Theme: ${chosenTheme()} (click for the next)`;
   };
   button.addEventListener("click", () => {
-    localStorage.setItem(KEY, CHOICES[(CHOICES.indexOf(chosenTheme()) + 1) % CHOICES.length]);
-    apply(chosenTheme());
+    const { choices } = THEME;
+    localStorage.setItem(THEME.store, choices[(choices.indexOf(chosenTheme()) + 1) % choices.length]);
+    apply("theme", chosenTheme());
     label();
   });
-  apply(chosenTheme());
+  apply("theme", chosenTheme());
   label();
 }
 
-function apply(theme) {
-  if (theme === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
+/** Fill a select element with the colour schemes of colours.css (nppsim/pictures/schemes.py). */
+export function coloursSwitch(select) {
+  const sheet = [...document.styleSheets].find(({ href }) => href?.endsWith("/colours.css"));
+  const names = [...sheet.cssRules].map(({ selectorText }) => /"(\w+)"/.exec(selectorText)[1]);
+  const stored = localStorage.getItem(COLOURS);
+  const chosen = names.includes(stored) ? stored : names[0];
+  select.append(...names.map((name) => new Option(name, name, false, name === chosen)));
+  select.addEventListener("change", () => {
+    localStorage.setItem(COLOURS, select.value);
+    apply("colours", select.value);
+    select.blur(); // the keys belong to the view again
+  });
+  apply("colours", chosen);
+}
+
+function apply(name, value) {
+  if (value === "auto") delete document.documentElement.dataset[name];
+  else document.documentElement.dataset[name] = value;
   document.dispatchEvent(new Event("themechange"));
 }
