@@ -1,9 +1,13 @@
 """Fixtures of all tests."""
 
+import os
 from contextlib import contextmanager
 
 import hypothesis
 import pytest
+
+# Read by torch and numpy when they are imported.  With a thread per core, each test process would wait for the other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 hypothesis.settings.register_profile("here", deadline=None)  # a slow machine is not an error
 hypothesis.settings.load_profile("here")
@@ -49,15 +53,30 @@ def largest_file():
 
 
 LONGEST = (
-    "test_experiment.py",
-    "test_shadow.py",
-    "test_resume.py",
-    "test_solve.py",
-    "test_alarms.py",
-    "test_hierarchy.py",
     "test_gallery.py",
-    "test_ab.py",
+    "test_resume.py",
+    "test_shadow.py",
+    "test_play.py",
+    "test_experiment.py",
+    "test_script.py",
+    "test_two_processes.py",
+    "test_architectures.py",
+    "test_edit.py",
     "test_watch.py",
+    "test_generate.py",
+    "test_policy.py",
+    "test_ab.py",
+    "test_solve.py",
+    "test_monitor.py",
+    "test_perf_tools.py",
+    "test_config.py",
+    "test_ppo.py",
+    "test_hierarchical.py",
+    "test_profiling.py",
+    "test_onnx.py",
+    "test_paths.py",
+    "test_planner.py",
+    "test_doctor.py",
     "test_distill.py",
 )
 

@@ -37,9 +37,10 @@ def test_stable_baselines3(tmp_path):
     assert (tmp_path / "model.zip").is_file()
 
 
-def test_cleanrl_in_one_file(tmp_path):
+def test_cleanrl_in_one_file(capsys):
     sizes = ("--steps", "400", "--num-envs", "4", "--rollout", "100")
-    assert "400 steps" in run_script("cleanrl_ppo", *sizes, folder=tmp_path)
+    example("cleanrl_ppo").main(["--levels", SIMPLEST, *sizes])
+    assert "400 steps" in capsys.readouterr().out
 
 
 def test_own_rewards():

@@ -25,17 +25,27 @@ from worlds import corridor
 TEXT = (ROOT / "docs" / "own_network.md").read_text(encoding="utf-8")
 FILE, CALL = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 SMALL = {"total_timesteps=1e6": "total_timesteps=1e3, num_envs=16, rollout_length=32, num_eval_episodes=3, eval_freq=0"}
-EVALUATE = """
-import runpy, sys
-sys.argv = ["evaluate.py", str(done.agents[0]), "--levels", "other_levels", "--plugin", "mine.py", "--output-dir", "."]
+SCRIPTS = """
+import contextlib, runpy, sys
 assert "my_network" in done.results["architectures"]
-runpy.run_path(script, run_name="__main__")
+
+def run(name, output, *arguments):
+    sys.argv = [name, *arguments, "--plugin", "mine.py"]
+    with open(output, "w") as file, contextlib.redirect_stdout(file):
+        try:
+            runpy.run_path(f"{scripts}/{name}", run_name="__main__")
+        except SystemExit as end:
+            assert not end.code
+
+run("evaluate.py", "evaluated.txt", str(done.agents[0]), "--levels", "other_levels", "--output-dir", ".")
+only = ("--only", "every_parameter_gets_a_gradient")
+run("doctor.py", "findings.json", "--run-config", str(done.folder / "config.json"), "--json", *only)
 """
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Folder with the plugin of the page and some levels, after its training and evaluation."""
+    """Folder with the plugin of the page and some levels, after its training, evaluation and examination."""
     folder = tmp_path_factory.mktemp("mine")
     LevelSet.write(folder / "my_levels", [(corridor(door=30 + i), LevelEntry("simple")) for i in range(12)])
     LevelSet.write(folder / "other_levels", [(corridor(door=50 + i), LevelEntry("simple")) for i in range(3)])
@@ -44,7 +54,7 @@ def folder(tmp_path_factory):
     for usual, small in SMALL.items():
         assert usual in call
         call = call.replace(usual, small)
-    program = f"script = {str(ROOT / 'scripts' / 'evaluate.py')!r}\n{call}\n{EVALUATE}"
+    program = f"scripts = {str(ROOT / 'scripts')!r}\n{call}\n{SCRIPTS}"
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder / "printed.txt").write_text(done.stdout)
@@ -65,20 +75,9 @@ def test_the_page_trains_its_network_with_its_strategy_and_rewards(folder):
 
 
 def test_the_doctor_checks_the_gradients_of_its_first_update(folder):
-    (run,) = (folder / "experiments").glob("mine_*")
-    arguments = [
-        "--plugin",
-        "mine.py",
-        "--run-config",
-        str(run / "config.json"),
-        "--json",
-        "--only",
-        "every_parameter_gets_a_gradient",
-    ]
-    command = [sys.executable, str(ROOT / "scripts" / "doctor.py"), *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    found = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "every_parameter_gets_a_gradient"]
-    assert [one["status"] for one in found] == ["ok"], done.stderr
+    findings = json.loads((folder / "findings.json").read_text())["findings"]
+    found = [one for one in findings if one["check"] == "every_parameter_gets_a_gradient"]
+    assert [one["status"] for one in found] == ["ok"]
 
 
 def test_its_agent_is_evaluated_where_the_plugin_is_named(folder):

@@ -63,7 +63,7 @@ def switched(level):
     one_ways=st.booleans(),
 )
 @example(seed=79559, density=0.45, exits=2, one_ways=True)  # a door that reaches beyond the stage
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed, density, exits, one_ways):
     if one_ways:
         level = mixed_level(seed, density, kinds=(kinds.ONE_WAY,), exits=exits)

@@ -45,7 +45,7 @@ def present(sim):
 @given(
     seed=SEEDS, density=st.sampled_from([0.15, 0.35]), exits=st.integers(0, 3), kinds=st.sampled_from((None, *KINDS))
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exits, kinds):
     if kinds is None:
         level = random_level(seed, density, num_entities=40, exits=exits)

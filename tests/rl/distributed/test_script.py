@@ -1,4 +1,4 @@
-"""A training of several processes as a user begins it, from start to end, and after one of them was killed."""
+"""A training of several processes as a user begins it, one of which is killed on the way."""
 
 import os
 import signal
@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from rl.events import event_folders
+from rl.experiment import train
 from rl.ppo.digests import read_trail
 
 from excerpt import excerpt
 from places import ROOT
+from programs import load_script
 
 SCRIPT = ROOT / "scripts" / "train_and_compare.py"
 LONGEST = 300  # seconds
@@ -31,46 +33,37 @@ def flags(tmp_path_factory):
     ]  # fmt: skip
 
 
-def begun(launcher, flags, out, *more):
-    """The process that leads the others; its output goes to a file."""
-    command = [sys.executable, *launcher, SCRIPT, *flags, "--output-dir", out, *more]
-    with open(out / "printed.txt", "w") as printed:
-        return subprocess.Popen([*map(str, command)], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT)
+def test_the_script_starts_the_processes_that_it_is_asked_for(flags, monkeypatch):
+    """What they do is tested below, and what the launcher does in test_two_processes.py."""
+    started = []
+    monkeypatch.setattr(train, "launch", lambda *given: started.append(given) or 7)
+    arguments = [*map(str, flags), "--num-gpus", "0", "--num-processes", "2"]
+    assert load_script("train_and_compare").main(arguments) == 7
+    assert started == [(str(SCRIPT), arguments, 2)]
 
 
-def ended(process, out):
-    """Run a training that must succeed; return its output and the folder of the experiment."""
-    status = process.wait(timeout=LONGEST)
-    printed = (out / "printed.txt").read_text()
-    assert status == 0, printed
-    (folder,) = out.glob("both_*")
-    assert (folder / "vision_free" / "finished.json").exists()
-    assert len(event_folders(folder)) == 1, "one process writes"
-    return printed, folder
-
-
-def test_two_processes_do_the_main_job_together(flags, tmp_path):
+def test_two_processes_do_the_main_job_and_after_a_kill_torchrun_goes_on_from_the_newest_checkpoint(flags, tmp_path):
     """Imitation in one process, then PPO in both, with KL penalty, start states and a strategy that needs advantages."""
-    learning = "--bc-epochs 1 --critic-warmup-max-updates 1 --curriculum plr --start-states --total-timesteps 1024"
+    learning = "--bc-epochs 1 --critic-warmup-max-updates 1 --curriculum plr --start-states"
     demonstrations = flags[flags.index("--train-dataset") + 1].with_name("demonstrations")
-    more = ["--num-gpus", "0", "--num-processes", "2", "--replay-data-dir", demonstrations, *learning.split()]
-    process = begun([], [*flags, *more], tmp_path)
-    printed, folder = ended(process, tmp_path)
-    assert printed.count("report: ") == 1
-    assert [row["update"] for row in read_trail(folder / "vision_free")] == [0, 1, 2, 3, 4]
-
-
-def test_after_a_kill_torchrun_goes_on_from_the_newest_checkpoint(flags, tmp_path):
+    more = ["--replay-data-dir", demonstrations, *learning.split(), "--total-timesteps", "2048", "--save-freq", "256"]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
-    more = ["--no-pretraining", "--total-timesteps", "2048", "--save-freq", "256", "--skip-final-eval"]
-    process = begun(launcher, flags, tmp_path, *more)
+    command = [sys.executable, *launcher, SCRIPT, *flags, "--output-dir", tmp_path, *more]
+    with open(tmp_path / "printed.txt", "w") as output:
+        process = subprocess.Popen([*map(str, command)], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
     try:
         until(process, lambda: [*tmp_path.glob("both_*/vision_free/checkpoints/checkpoint_*")])
         os.kill(of_rank(process.pid, 1), signal.SIGKILL)
-        printed, folder = ended(process, tmp_path)
+        status = process.wait(timeout=LONGEST)
     finally:
         process.kill()
+    printed = (tmp_path / "printed.txt").read_text()
+    assert status == 0, printed
     assert "resumes with its stored plan" in printed
+    assert printed.count("report: ") == 1
+    (folder,) = tmp_path.glob("both_*")
+    assert (folder / "vision_free" / "finished.json").exists()
+    assert len(event_folders(folder)) == 1, "one process writes"
     assert [row["update"] for row in read_trail(folder / "vision_free")] == [*range(9)]
 
 

@@ -46,7 +46,7 @@ def same(a, b):
     return repr(a) == repr(b)  # distinguishes -0.0 from 0.0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(nested)
 def test_data_are_restored_through_json(value):
     plain, found = pack(value, "x")
