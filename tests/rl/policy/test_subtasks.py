@@ -22,9 +22,9 @@ from rl.policy.subtasks import (
     SUBTASKS,
     Commands,
     command_features,
-    facts,
     is_completed,
     possible,
+    quantities,
     targets,
 )
 
@@ -85,7 +85,7 @@ def test_the_exit_ends_the_episode():
 def test_a_mine_is_passed():
     sim = start(MINED)
     assert can(sim) == {"exit_switch", "mine", "explore"}
-    begun = facts(sim.obs)
+    begun = quantities(sim.obs)
     assert begun["hazard"][0] == pytest.approx(36, abs=1)
     for gone, passed in ((0, False), (30, False), (37, True)):
         now = begun.copy()
