@@ -61,6 +61,16 @@ class PlanStart:
         state = simulator.state
         return cls(state.ninja[i].copy(), state.entities[i].copy(), state.movers[i].copy(), state.trail[i].copy())
 
+    def put(self, simulator: BatchSimulator, i: int) -> None:
+        """Set the state of environment ``i``, which has just been reset on this level."""
+        state, level = simulator.state, int(simulator.state.ninja[i]["level"])
+        state.ninja[i] = self.ninja
+        state.ninja[i]["level"] = level
+        for name in ("entities", "movers", "trail"):
+            target, source = getattr(state, name)[i], getattr(self, name)
+            count = min(len(target), len(source))
+            target[:count] = source[:count]
+
 
 class WinningRun(NamedTuple):
     """Actions int64[decisions] and inputs uint8[frames] that lead to a win."""

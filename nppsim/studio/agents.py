@@ -20,6 +20,7 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.levels.level import Level
+from nppsim.planner.search import PlanStart
 
 GROUP = "nppsim.agents"
 
@@ -86,10 +87,13 @@ class Agent(Protocol):
     frame_skip: int
     observations: tuple[str, ...]
 
-    def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
+    def play(
+        self, level: Level, *, seed: int = 0, deterministic: bool = False, start: PlanStart | None = None
+    ) -> Generator[Decision, None, None]:
         """Play one episode until it ends or the iterator is closed.
 
         deterministic: take greedy instead of sampled actions.
+        start: state to play from instead of the spawn.
         """
 
     def tries(

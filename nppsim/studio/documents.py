@@ -53,6 +53,7 @@ run part: frames added to a run in progress
 """
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -224,15 +225,22 @@ class RunWriter:
     """Writer of the run parts (see above) of a run that is being played.
 
     bank: bank with a single level.
-    game: the game being played.
+    game: the game being played; by default a new one.
+    advance: function that plays inputs on ``game``, by default ``game.play``.
     start: frame document of the first state.
     """
 
-    def __init__(self, bank: LevelBank):
-        self.game = Game(bank)
+    def __init__(self, bank: LevelBank, game: Game | None = None, advance: Callable[[np.ndarray], int] | None = None):
+        self.game = game or Game(bank)
+        self._advance = advance or self.game.play
         self._writer = FrameWriter(bank.compiled[0])
         self.start = self._writer.frame(self.game.ninja, self.game.entities, self.game.movers)
         self._shown = _rounded(self.start["c"])  # entity index -> [bits, x, y, ...] written last, rounded
+
+    def jumped(self) -> None:
+        """Continue from the game's state after a jump in time."""
+        self._writer.reset()
+        self._shown = _rounded(self._writer.changes(self.game.entities, self.game.movers))
 
     def play(self, inputs: np.ndarray) -> Document:
         """Play inputs (uint8[frames]) until the inputs or the episode end; return the frames played as a run part.
@@ -243,15 +251,13 @@ class RunWriter:
         game, before = self.game, self.game.frame
         track, changes = np.zeros((len(inputs), 8)), []
         for k in range(len(inputs)):
-            if not game.play(inputs[k : k + 1]):
+            if not self._advance(inputs[k : k + 1]):
                 break
-            ninja = game.ninja
+            fields = game.ninja.item()  # three times as fast as access by field
+            x, y, vx, vy, state, floor_x, floor_y, airborne = [fields[i] for i in _NINJA]
             track[k] = (
-                *(ninja["x"] * POSITION_STEPS, ninja["y"] * POSITION_STEPS),
-                *(ninja["vx"] * SPEED_STEPS, ninja["vy"] * SPEED_STEPS),
-                int(ninja["state"]) + AIRBORNE * int(ninja["airborne"]),
-                *(ninja["floor_x"] * NORMAL_STEPS, ninja["floor_y"] * NORMAL_STEPS),
-                ninja["gold"],
+                *(x * POSITION_STEPS, y * POSITION_STEPS, vx * SPEED_STEPS, vy * SPEED_STEPS),
+                *(state + AIRBORNE * airborne, floor_x * NORMAL_STEPS, floor_y * NORMAL_STEPS, fields[_GOLD]),
             )
             for i, look in _rounded(self._writer.changes(game.entities, game.movers)).items():
                 if look != self._shown[i]:

@@ -15,9 +15,10 @@ from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.planner.search import first_state
+from nppsim.planner.search import PlanStart, first_state
 from nppsim.simulate import play_on
 
+_PARTS = ("ninja", "entities", "movers", "trail")
 OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}  # state of the ninja -> outcome; others: UNFINISHED
 
 
@@ -67,6 +68,12 @@ class Game:
         if self.outcome != UNFINISHED:
             return 0
         return play_on(self._state, self.bank.world, inputs.copy())  # a read-only array would compile the kernel again
+
+    @property
+    def start(self) -> PlanStart:
+        """Copy of the current state, from which the planner and agents can play on."""
+        ninja, entities, movers, trail = (getattr(self._state, name)[0].copy() for name in _PARTS)
+        return PlanStart(ninja, entities, movers, trail)
 
     def snapshot(self) -> np.ndarray:
         """Return a copy of the complete state, uint8[B]."""

@@ -2,7 +2,7 @@
 
 ``python -m nppsim.studio.planner_process`` reads jobs from standard input until it closes, and writes one JSON line per job:
 
-    {"level": base64 of a level file, "budget": simulated frames}       a job
+    {"level": base64 of a level file, "budget": simulated frames}       a job; "inputs", base64: play these inputs first
     {"par": frames, "inputs": base64, "route": [[x, y], ...], "gold": pieces}    answer with a run; route: ninja, px
     {"par": null, "reachable": bool}                                    answer without a run
 
@@ -56,12 +56,13 @@ class PlannerProcess:
         """True if the process has started and compiled its kernels."""
         return self._started is not None and self._started.done()
 
-    async def search(self, level: Level, budget: int = PlannerSettings.budget) -> dict:
+    async def search(self, level: Level, budget: int = PlannerSettings.budget, inputs: bytes = b"") -> dict:
         """Return the planner's answer (see above).
 
         Raises PlannerError if the search fails, TimeoutError after TIME_LIMIT.
 
         budget: maximum number of simulated frames.
+        inputs: input bytes after which the search begins; the answer has the frames after them.
         """
         async with self._turn:
             if self._started is None:
@@ -70,7 +71,7 @@ class PlannerProcess:
             try:
                 self.searches += 1
                 async with asyncio.timeout(TIME_LIMIT):
-                    return await self._request({"level": base64.b64encode(level.to_bytes()).decode(), "budget": budget})
+                    return await self._request(_job(level, budget, inputs))
             except BaseException:  # also if cancelled: a late answer must not be taken for that of the next search
                 await self.close()
                 raise
@@ -78,7 +79,7 @@ class PlannerProcess:
     async def _start(self) -> None:
         command = (sys.executable, "-m", __name__)
         self.process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=_ANSWER_LIMIT)
-        await self._request({"level": base64.b64encode(_first_level().to_bytes()).decode(), "budget": 1000})
+        await self._request(_job(_first_level(), 1000, b""))
 
     async def _request(self, job: dict) -> dict:
         process = self.process
@@ -103,6 +104,11 @@ class PlannerProcess:
             await process.communicate()  # waits until it has ended and its pipes are closed
 
 
+def _job(level: Level, budget: int, inputs: bytes) -> dict:
+    encoded = (base64.b64encode(data).decode() for data in (level.to_bytes(), inputs))
+    return dict(zip(("level", "inputs"), encoded, strict=True)) | {"budget": budget}
+
+
 def _first_level() -> Level:
     """Return a level with one corridor; planning it compiles (or loads) all kernels."""
     cells = np.ones((ROWS, COLUMNS), np.uint8)
@@ -121,11 +127,12 @@ def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         level = Level.from_bytes(base64.b64decode(job["level"]))
-        run = plan(level, budget=job["budget"])
+        game = Game(level)
+        game.play(np.frombuffer(base64.b64decode(job["inputs"]), np.uint8))
+        run = plan(level, budget=job["budget"], start=game.start)
         if run is None:
             answer: dict = {"par": None, "reachable": bool(LevelBank([level]).reachable[0])}
         else:
-            game = Game(level)
             answer = {
                 "par": run.frames,
                 "inputs": base64.b64encode(run.inputs.tobytes()).decode(),

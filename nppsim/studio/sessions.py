@@ -13,12 +13,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from anyio import to_thread
 
+from nppsim.actions import ACTION_INPUT
+from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.levels.ids import episode_of
-from nppsim.outcomes import NAMES, WON
+from nppsim.outcomes import NAMES, UNFINISHED, WON
 from nppsim.reading import mismatch, parse_json
-from nppsim.studio.documents import MAX_RUN_FRAMES, Document, FrameWriter
+from nppsim.studio.documents import MAX_RUN_FRAMES, Document, FrameWriter, RunWriter, packed_text, run_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
 from nppsim.studio.leaderboard import PERSON, Leaderboard
@@ -40,7 +43,11 @@ _SHAPES: dict[str, Any] = {
     "keep": {"label": str},
     "score": {"name": str},
     "start": str,
+    "edit": {"frame": int, "inputs": str},
+    "run": str,
+    "fan": int,
 }
+FAN_FRAMES = 60  # frames for which each action of a fan is held
 
 
 class Session:
@@ -79,6 +86,9 @@ class Session:
             "rewind": self._rewind,
             "keep": lambda about: self._keep(about["label"]),
             "score": lambda about: self._score(about["name"]),
+            "edit": lambda change: self._edit(change["frame"], _bytes(change["inputs"])),
+            "run": lambda inputs: {"run": run_document(self._game.bank, _bytes(inputs))},
+            "fan": self._fan,
         }
         return handlers[verb](message[verb])
 
@@ -104,6 +114,7 @@ class Session:
         _check_length(len(inputs))
         self._game, self._id, self._started = Game(bank), id, True
         self._writer = FrameWriter(bank.compiled[0])
+        self._parts = RunWriter(bank, self._game, self._play)
         self._inputs = bytearray()
         self._snapshots = [self._game.snapshot()]
         self._every = max(SNAPSHOT_EVERY, -(-MAX_RUN_FRAMES * self._snapshots[0].nbytes // SNAPSHOT_BYTES))
@@ -122,6 +133,42 @@ class Session:
         return {"frames": frames}
 
     def _rewind(self, frame: int) -> Document:
+        self._return_to(frame)
+        return {"frame": self._frame(all=True)}
+
+    def _edit(self, frame: int, inputs: np.ndarray) -> Document:
+        """Replace all inputs after a frame; return the frames after it as a run part."""
+        _check_length(frame + len(inputs))
+        self._return_to(frame)
+        self._parts.jumped()
+        return {"part": self._parts.play(inputs)}
+
+    def _fan(self, frame: int) -> Document:
+        """Return the path of each action, [[x, y], ...] and its outcome, if it is held from a frame on."""
+        inputs, branches = bytes(self._inputs), []
+        self._return_to(frame)
+        state = self._game.snapshot()
+        for byte in ACTION_INPUT:
+            self._game.restore(state)
+            path = [_place(self._game)]
+            while len(path) <= FAN_FRAMES and self._game.play(np.array([byte], np.uint8)):
+                path.append(_place(self._game))
+            branches.append({"points": path, "outcome": self._game.outcome})
+        self._game.restore(state)
+        self._play(np.frombuffer(inputs[frame:], np.uint8))
+        return {"fan": branches}
+
+    def prefix(self, frame: int) -> tuple[LevelBank, np.ndarray]:
+        """Return the bank of the level, and the inputs up to a frame at which the run has not ended."""
+        if not self._started:
+            raise StudioError("no level has been started on this socket")
+        inputs = np.frombuffer(bytes(self._inputs[:frame]), np.uint8)
+        if self._game.outcome != UNFINISHED and frame >= len(self._inputs):
+            raise StudioError("the run has ended there; give an earlier frame")
+        return self._game.bank, inputs
+
+    def _return_to(self, frame: int) -> None:
+        """Restore the state after a frame and forget the inputs after it."""
         if not 0 <= frame <= len(self._inputs):
             raise StudioError(f"cannot rewind to frame {frame}: give one from 0 to {len(self._inputs)}")
         snapshot = frame // self._every
@@ -129,7 +176,6 @@ class Session:
         self._game.restore(self._snapshots[snapshot])
         self._game.play(again)
         del self._inputs[frame:], self._snapshots[snapshot + 1 :]
-        return {"frame": self._frame(all=True)}
 
     def _keep(self, label: str) -> Document:
         if len(label) > MAX_LABEL:
@@ -179,6 +225,36 @@ class Session:
         return self._writer.frame(game.ninja, game.entities, game.movers, led_here)
 
 
+def _place(game: Game) -> list[float]:
+    return [round(float(game.ninja["x"]), 1), round(float(game.ninja["y"]), 1)]
+
+
+async def _continued(studio: Any, session: Session, message: Any) -> Document:
+    """Let the planner or an agent play on from a frame; return {"inputs": base64 of the inputs after it, "name"}."""
+    if wrong := mismatch(message, {"continue": ({"frame": int}, {"frame": int, "agent": str})}):
+        raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
+    request = message["continue"]
+    bank, inputs = session.prefix(request["frame"])
+    if "agent" not in request:
+        try:
+            found = await studio.plans.process.search(bank.levels[0], inputs=inputs.tobytes())
+        except TimeoutError:
+            found = {"par": None}
+        if found["par"] is None:
+            raise StudioError("the planner finds no run from here")
+        return {"inputs": found["inputs"], "name": "planner"}
+
+    def played() -> Document:
+        agent = studio.roster.agent(request["agent"])
+        game = Game(bank)
+        game.play(inputs)
+        decisions = agent.play(bank.levels[0], deterministic=True, start=game.start)
+        pressed = np.concatenate([one.inputs for one in decisions])
+        return {"inputs": packed_text(pressed), "name": agent.name}
+
+    return await to_thread.run_sync(played, limiter=studio.limiter)
+
+
 def _check_length(frames: int) -> None:
     if frames > MAX_RUN_FRAMES:
         raise StudioError(f"a run has at most {MAX_RUN_FRAMES:,} frames; store it and start again")
@@ -212,8 +288,12 @@ async def play(socket: "WebSocket") -> None:
             try:
                 data = (received.get("text") or "").encode() or received.get("bytes") or b""
                 message = parse_json(data, "the message", StudioError, "docs/lab/studio.md has the protocol")
-                quick = isinstance(message, dict) and "step" in message
-                answer = session.answer(message) if quick else await run_in_threadpool(session.answer, message)
+                if isinstance(message, dict) and "continue" in message:
+                    answer = await _continued(studio, session, message)
+                elif isinstance(message, dict) and "step" in message:
+                    answer = session.answer(message)
+                else:
+                    answer = await run_in_threadpool(session.answer, message)
             except UserError as error:
                 answer = {"error": str(error)}
             await socket.send_text(json.dumps(answer))

@@ -13,6 +13,7 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
+from nppsim.planner.search import PlanStart
 from nppsim.reading import PlainError, from_plain
 from nppsim.reward import GAMMA, TERMS
 from nppsim.simulate import simulate
@@ -57,7 +58,9 @@ class WatchedAgent:
             "rewards": rewards,
         }
 
-    def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
+    def play(
+        self, level: Level, *, seed: int = 0, deterministic: bool = False, start: PlanStart | None = None
+    ) -> Generator[Decision, None, None]:
         """Play one episode; see ``Agent``."""
         policy, outputs = _independent_copy(self._policy)
         player = player_of(policy, 1)
@@ -76,6 +79,10 @@ class WatchedAgent:
         rng = torch.Generator().manual_seed(seed)
         only, before, frames_before = np.zeros(1, np.int64), np.zeros(len(TERMS)), 0
         obs = sim.reset()
+        if start is not None:
+            start.put(sim, 0)
+            obs, frames_before = sim.observe(only), int(start.ninja["frame"])
+            sim.forget_frames(only)
         while True:
             seen = {key: sim.latest[key][0].copy() for key in policy.observations}
             action = player.act(obs, only, deterministic=deterministic, rng=rng)

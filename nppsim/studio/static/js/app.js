@@ -21,6 +21,7 @@ const VIEWS = [
   { name: "levels", title: "Levels", module: "./gallery.js" },
   { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true },
   { name: "episode", title: "Episode", module: "./episode.js", tab: "levels", hidden: true },
+  { name: "inputs", title: "Inputs", module: "./roll.js", tab: "levels", hidden: true },
   { name: "edit", title: "Edit", module: "./editor.js" },
   { name: "replays", title: "Runs", module: "./replays.js" },
   { name: "watch", title: "Watch", module: "./watch.js" },

@@ -390,6 +390,7 @@ export class Play {
             this.level.next && element("a", { class: "button", href: `#/play/${this.level.next}`, text: "Next level", title: ACTIONS.next[0] }),
             this.level.episode && !this.episode && element("a", { class: "button", href: `#/episode/${this.level.episode}`, text: `Play ${this.level.episode}`, title: "the episode of five levels, with one clock" }),
             element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
+            element("a", { class: "button", href: `#/inputs/${this.level.id}`, text: "Inputs", title: "edit the inputs of a run frame by frame" }),
             element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }))),
         panel("Practice", element("div", { class: "bar" }, this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step"))),
         panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),

@@ -56,6 +56,12 @@ export class Player {
     this.follow(this.main);
   }
 
+  /** Remove the last run. */
+  drop() {
+    this.runs.pop().chip.remove();
+    this.follow(0);
+  }
+
   extend(index, parts) {
     for (const part of parts) this.runs[index].recording.append(part);
     this.showEnd(index);

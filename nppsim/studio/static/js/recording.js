@@ -28,6 +28,17 @@ export class Recording {
     this.computeLooks();
   }
 
+  /** Forget all frames after a frame. */
+  truncate(frame) {
+    [this.frames, this.outcome] = [frame, "running"];
+    this.inputs = this.inputs.slice(0, frame);
+    this.track = this.track.slice(0, frame * COLUMNS);
+    this.changes = this.changes.filter(([at]) => at <= frame);
+    for (const key of this.stored.keys()) if (key > frame) this.stored.delete(key);
+    if (this.at > frame) this.jump(frame);
+    [this.gait, this.looks, this.points] = [new Gait(), [], []];
+  }
+
   append(part) {
     this.outcome = part.outcome;
     this.frames = part.frames;

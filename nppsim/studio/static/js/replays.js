@@ -27,7 +27,8 @@ async function watch(root, studio, run, path) {
   const others = element("div", { class: "bar others" });
   root.append(element("div", { class: "page" },
     element("div", { class: "bar heading" }, element("h1", { text: run.label || level.name }), element("span", { class: "muted", text: level.name }),
-      element("span", { class: "spacer" }), element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" })),
+      element("span", { class: "spacer" }), path === "opened/undefined" ? null : element("a", { class: "button", href: `#/inputs/${level.id}/${path}`, text: "Edit its inputs" }),
+      element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" })),
     place, others));
   const player = new Player(place, { level, runs: [run] });
   place.tabIndex = -1;

@@ -1,0 +1,120 @@
+"""Inputs are edited frame by frame in the piano roll, by mouse and keys; the run is that of the simulator."""
+
+import re
+
+import numpy as np
+import pytest
+
+from nppsim import simulate
+from nppsim.actions import JUMP, LEFT, RIGHT
+from nppsim.env import STARTER_LEVELS
+from nppsim.levels.level_set import LevelSet
+from nppsim.replays.replay import Replay
+
+from browsing import until
+
+LEVEL = LevelSet.open(STARTER_LEVELS)[0]  # who keeps running right finishes it
+LABELS, RULER, LANE, FRAME = 46, 20, 24, 12  # px, as in roll_canvas.js
+LANES = {"left": 0, "jump": 1, "right": 2}
+
+
+def at(page, frame, lane=None):
+    """Where a frame is on the screen: in a lane, or in the ruler."""
+    box = page.locator(".roll canvas").bounding_box()
+    y = RULER / 2 if lane is None else RULER + LANE * (LANES[lane] + 0.5)
+    return box["x"] + LABELS + FRAME * (frame + 0.5), box["y"] + y
+
+
+def drag(page, start, end):
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=3)
+    page.mouse.up()
+
+
+def stored(page):
+    """The inputs of each branch."""
+    script = "id => JSON.parse(localStorage.getItem(`nppsim.inputs.${id}`)).map(({ inputs }) => [...atob(inputs)].map((c) => c.charCodeAt(0)))"
+    return [np.array(one, np.uint8) for one in page.evaluate(script, LEVEL.fingerprint)]
+
+
+def says(page, words):
+    page.wait_for_selector(f"#roll-status:has-text('{words}')")
+
+
+def drawn(page):
+    return page.evaluate("document.querySelector('.stage canvas').toDataURL()")
+
+
+@pytest.fixture
+def editor(page, studio):
+    page.goto(studio.at(f"inputs/{LEVEL.fingerprint}"))
+    says(page, "running after 60")
+    return page
+
+
+def test_keys_are_painted_moved_inserted_deleted_and_undone(editor):
+    page = editor
+    drag(page, at(page, 2, "right"), at(page, 21, "right"))
+    page.mouse.click(*at(page, 5, "jump"))
+    page.mouse.click(*at(page, 3, "left"))
+    page.mouse.click(*at(page, 3, "left"))  # and up again
+    expected = np.zeros(60, np.uint8)
+    expected[2:22] |= RIGHT
+    expected[5] |= JUMP
+    until(page, lambda: np.array_equal(stored(page)[0], expected))
+    run = simulate(LEVEL, expected)
+    page.mouse.click(*at(page, 40))
+    says(page, "frame 40 of 60")
+    assert f"{np.hypot(*run.velocity[39]):.2f} px/frame" in page.text_content(".player .hud")
+    drag(page, at(page, 2), at(page, 6))  # a selection, moved by ten frames
+    drag(page, at(page, 4), at(page, 14))
+    moved = np.concatenate([expected[:2], expected[7:17], expected[2:7], expected[17:]])
+    until(page, lambda: np.array_equal(stored(page)[0], moved))
+    page.keyboard.press("Control+c")
+    page.keyboard.press("Delete")
+    page.keyboard.press("Control+v")
+    until(page, lambda: np.array_equal(stored(page)[0], moved))
+    page.keyboard.press("Insert")
+    page.keyboard.press("1")
+    until(page, lambda: len(stored(page)[0]) == 61 and stored(page)[0][12] == LEFT)
+    for _ in range(5):
+        page.keyboard.press("Control+z")
+    until(page, lambda: np.array_equal(stored(page)[0], expected))
+    page.keyboard.press("Control+y")
+    until(page, lambda: np.array_equal(stored(page)[0], moved))
+
+
+def test_the_planner_continues_in_a_branch_which_is_compared_and_exported(editor):
+    page = editor
+    drag(page, at(page, 0, "right"), at(page, 19, "right"))
+    page.mouse.click(*at(page, 20))
+    before = drawn(page)
+    page.get_by_role("button", name="Try all six actions").click()
+    until(page, lambda: drawn(page) != before, "the fan")
+    page.get_by_role("button", name="Let the planner continue").click()
+    page.wait_for_selector("#roll-status:has-text('won after')", timeout=400_000)  # its process may compile first
+    first, second = stored(page)
+    assert (first[:20] == RIGHT).all() and np.array_equal(first[:20], second[:20])
+    run = simulate(LEVEL, second)
+    says(page, f"won after {run.frames}")
+    assert run.won and run.frames == len(second)
+    page.get_by_label("Compare with branch 1").check()
+    until(page, lambda: page.locator(".player .run").count() == 2)
+    page.get_by_role("button", name="Keep run").click()
+    page.keyboard.press("Enter")
+    with page.expect_download() as download:
+        page.click("text=Attract file")
+    assert np.array_equal(Replay.load(download.value.path()).inputs, second)
+    page.keyboard.press("Escape")
+    page.reload()
+    says(page, f"won after {run.frames}")  # branches survive
+
+
+def test_an_agent_continues(editor):
+    pytest.importorskip("torch")
+    page = editor
+    page.mouse.click(*at(page, 10))
+    page.get_by_role("button", name=re.compile("vision_free")).click()
+    until(page, lambda: len(stored(page)) == 2)
+    says(page, "won after")
