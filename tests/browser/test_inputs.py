@@ -1,5 +1,7 @@
 """Inputs are edited frame by frame in the piano roll, by mouse and keys; the run is that of the simulator."""
 
+import base64
+import json
 import re
 
 import numpy as np
@@ -34,8 +36,8 @@ def drag(page, start, end):
 
 def stored(page):
     """The inputs of each branch."""
-    script = "id => JSON.parse(localStorage.getItem(`nppsim.inputs.${id}`)).map(({ inputs }) => [...atob(inputs)].map((c) => c.charCodeAt(0)))"
-    return [np.array(one, np.uint8) for one in page.evaluate(script, LEVEL.fingerprint)]
+    branches = json.loads(page.evaluate(f"localStorage.getItem('nppsim.inputs.{LEVEL.fingerprint}')"))
+    return [np.frombuffer(base64.b64decode(branch["inputs"]), np.uint8) for branch in branches]
 
 
 def says(page, words):

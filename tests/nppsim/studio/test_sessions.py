@@ -200,6 +200,34 @@ def test_the_number_of_games_is_bounded(page, monkeypatch):
         assert len(ask(socket, step=[0])["frames"]) == 1
 
 
+def test_edits_replay_the_rest_and_a_fan_changes_nothing(page):
+    level = moving_level()
+    rng = np.random.default_rng(3)
+    inputs = rng.integers(0, 8, 400).astype(np.uint8).repeat(3)
+    with page.client, page.socket() as socket:
+
+        def ask(**message):
+            socket.send_json(message)
+            return socket.receive_json()
+
+        ask(start=level.fingerprint)
+        for frame in (0, 130, 60, 61):
+            inputs[frame] ^= 2
+            rest = base64.b64encode(inputs[frame:].tobytes()).decode()
+            part = ask(edit={"frame": frame, "inputs": rest})["part"]
+            whole = ask(run=base64.b64encode(inputs.tobytes()).decode())["run"]
+            tracks = [np.frombuffer(base64.b64decode(one["track"]), "<i2").reshape(-1, 8) for one in (whole, part)]
+            assert np.array_equal(tracks[0][frame:], tracks[1])
+            later = [change for change in whole["changes"] if change[0] > frame]
+            assert later == part["changes"] and whole["outcome"] == part["outcome"]
+        fan = ask(fan=50)["fan"]
+        held = nppsim.simulate(level, np.concatenate([inputs[:50], np.full(60, 2, np.uint8)]))
+        assert fan[2]["points"][-1] == pytest.approx(held.position[-1], abs=0.06)
+        kept = ask(keep={"label": "all"})["stored"]
+        assert kept["frames"] == part["frames"] and "cannot rewind" in ask(fan=5000)["error"]
+        assert "no agent" in ask(**{"continue": {"frame": 5, "agent": "77"}})["error"]
+
+
 def test_an_episode_is_played_in_order_with_one_clock(page, tmp_path):
     base = straight()
     lines = [to_line(replace(base, title=f"level {number}")) for number in range(125)]
