@@ -17,6 +17,8 @@ from nppsim.planner.search import (
 )
 from nppsim.planner.settings import PlannerSettings
 
+# Penalty per earlier visit of a region in the best-first search, in px, by seed: each value finds runs that others miss.
+FILLS = (8.0, 3.0, 20.0)
 BEAM_SHARE = 0.3  # fraction of the budget for the beam search; the best-first search gets the rest
 
 
@@ -61,7 +63,11 @@ def plan(
     simulated = search.simulated
     if solution is None and simulated < budget:
         params = SearchParams(
-            width=max(beam // 4, 1), noise=min(float(noise), 2.0), fill=8.0, momentum=0.0, min_hold=min_hold
+            width=max(beam // 4, 1),
+            noise=min(float(noise), 2.0),
+            fill=FILLS[seed % len(FILLS)],
+            momentum=0.0,
+            min_hold=min_hold,
         )
         search = Search(bank, frame_skip, rows[0], rng, params)
         solution = best_first_search(search, limit, budget - simulated)

@@ -1,9 +1,10 @@
-"""Solve one level: policy-guided searches, then the planner, then a search for shorter runs.
+"""Solve one level: policy-guided searches and the planner by turns, then a search for shorter runs.
 
 solution = solve(level, Agent.load(path), SolveSettings())
 solution.run.inputs, solution.found_by
 """
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,17 +19,20 @@ from nppsim.planner.settings import PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
 from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
 
-# Searches, made in this order until one finds a run: (name, beam width or 0 for best-first search, largest fraction of the
-# budget).  Each beam needs four times as many frames as the previous beam.
+PLANNER = "planner"  # name of the planner's searches
+PLANNER_FRAMES = 2_000_000  # maximum number of frames of one search of the planner
+# Searches, made in this order until one finds a run: (name, beam width, maximum number of frames).  Width 0 is the
+# best-first search, None the planner.  If none finds a run, the planner repeats its search with other seeds.
 ATTEMPTS = (
-    ("agent", 1, 1.0),
-    ("beam of 4", 4, 1.0),
-    ("beam of 16", 16, 1.0),
-    ("beam of 64", 64, 0.2),
-    ("best-first", 0, 0.1),
-    ("beam of 256", 256, 0.3),
+    ("agent", 1, None),
+    ("beam of 4", 4, None),
+    ("beam of 16", 16, None),
+    (PLANNER, None, PLANNER_FRAMES),
+    ("beam of 64", 64, 1_000_000),
+    (PLANNER, None, PLANNER_FRAMES),
+    ("best-first", 0, 500_000),
+    ("beam of 256", 256, 1_500_000),
 )
-PLANNER = "planner"  # last search, with the rest of the budget
 GUIDED_FRAMES = 200_000  # frames for guided beams that search for shorter runs; the planner gets the rest of the budget
 # Parameters of beams that search for shorter runs: these first, then random combinations of the values below.
 FIRST_BEAMS = (BeamSettings(64), BeamSettings(64, cost_weight=0.0))
@@ -133,17 +137,28 @@ def _find(
     search: GuidedSearch, level: Level, settings: SolveSettings, budget: FrameBudget
 ) -> tuple[WinningRun | None, str]:
     """Find the first run; return it and the name of the search that found it, or (None, "")."""
-    for name, width, share in ATTEMPTS:
-        part = budget.part(int(share * settings.budget))
-        beam = BeamSettings(width, branching=min(width, BeamSettings._field_defaults["branching"]))
-        winning_run = search.beam(beam, part) if width else search.best_first(part)
+    planner_seeds = itertools.count(settings.seed)
+    for name, width, frames in itertools.chain(ATTEMPTS, itertools.repeat((PLANNER, None, PLANNER_FRAMES))):
+        if not budget.left:
+            break
+        part = budget.part(budget.left if frames is None else frames)
+        if width is None:
+            winning_run = _planned(search, level, part, next(planner_seeds))
+        elif width:
+            beam = BeamSettings(width, branching=min(width, BeamSettings._field_defaults["branching"]))
+            winning_run = search.beam(beam, part)
+        else:
+            winning_run = search.best_first(part)
         if winning_run is not None:
             return winning_run, name
-    if not budget.left:
-        return None, ""
-    found = plan(level, search.agent.frame_skip, budget=budget.left, seed=settings.seed)
+    return None, ""
+
+
+def _planned(search: GuidedSearch, level: Level, budget: FrameBudget, seed: int) -> WinningRun | None:
+    """Return the planner's run, or None."""
+    found = plan(level, search.agent.frame_skip, budget=budget.left, seed=seed)
     budget.spend(budget.left if found is None else found.simulated)
-    return (None, "") if found is None else (WinningRun(found.actions, found.inputs), PLANNER)
+    return None if found is None else WinningRun(found.actions, found.inputs)
 
 
 def _shorter_runs(search: GuidedSearch, best: WinningRun, budget: FrameBudget) -> Iterator[WinningRun]:

@@ -157,12 +157,18 @@ def test_planner_shortens_after_guided_beams(monkeypatch):
     assert 1_000_000 <= more.shortening < 1_010_000
 
 
-def test_planner_is_tried_last(monkeypatch):
+def test_planner_repeats_its_search_with_other_seeds(monkeypatch):
     monkeypatch.setattr(stages, "ATTEMPTS", stages.ATTEMPTS[:1])
     solution = solve(MINED, AGENT, SolveSettings(polish=0), threads=1)
-    budget = SolveSettings().budget - (solution.finding - plan(MINED).simulated)
     assert solution.found_by == stages.PLANNER
-    assert solution.run.inputs.tobytes() == plan(MINED, budget=budget).inputs.tobytes()
+    assert solution.run.inputs.tobytes() == plan(MINED, budget=stages.PLANNER_FRAMES).inputs.tobytes()
+
+    calls = []
+    monkeypatch.setattr(stages, "plan", lambda level, frame_skip, **given: calls.append(given))
+    assert solve(MINED, AGENT, SolveSettings(budget=5_000_000, seed=7), threads=1).run is None
+    assert [given["seed"] for given in calls] == [7, 8, 9]
+    assert calls[0]["budget"] == stages.PLANNER_FRAMES
+    assert 900_000 < calls[-1]["budget"] < 1_000_000
 
 
 def test_no_path_no_budget_or_no_time_gives_no_run():
