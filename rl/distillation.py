@@ -210,17 +210,13 @@ class Distiller:
                 self._step(float(away), gradients)
 
     def _step(self, away: float, gradients: list[torch.Tensor | None]) -> None:
-        known = [gradient for gradient in gradients if gradient is not None]
-        if not known or not math.isfinite(away):
-            raise DistillationError(
-                f"{self.name}: the divergence from the teacher is {away}, {len(known)} tensors have gradients; "
-                f"{_REMEDY}"
-            )
         for parameter, gradient in zip(self._moving, gradients, strict=True):
             parameter.grad = gradient
         norm = float(torch.nn.utils.clip_grad_norm_(self._moving, MAX_GRAD_NORM))
-        if not math.isfinite(norm):
-            raise DistillationError(f"{self.name}: the gradients are not finite; {_REMEDY}")
+        if not math.isfinite(away) or not math.isfinite(norm):
+            raise DistillationError(
+                f"{self.name}: the divergence from the teacher is {away}, the norm of the gradients {norm}; {_REMEDY}"
+            )
         self._optimizer.step()
 
 

@@ -13,7 +13,7 @@ Source: Portelas et al. 2019 and Kanitscheider et al. 2021 for learning progress
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,18 +51,9 @@ class Preset:
     @staticmethod
     def of(config: CurriculumConfig) -> "Preset":
         """Return the configured preset; parameters that are also set individually replace those of the preset."""
-        own: dict[str, Any] = {
-            "timescale": config.lp_timescale,
-            "slow": config.lp_slow,
-            "early": config.lp_early,
-            "exploration_bonus": config.lp_exploration_bonus,
-            "success_bonus": config.lp_success_bonus,
-            "amplification": config.lp_amplification,
-            "temperature": config.lp_temperature,
-            "uniform_share": config.uniform_share,
-            "min_samples": config.lp_min_samples,
-            "pool": config.active_levels,
-        }
+        names = ("timescale", "slow", "early", "exploration_bonus", "success_bonus", "amplification", "temperature")
+        own = {name: getattr(config, f"lp_{name}") for name in (*names, "min_samples")}
+        own |= {"uniform_share": config.uniform_share, "pool": config.active_levels}
         return replace(PRESETS[config.preset], **{name: value for name, value in own.items() if value is not None})
 
 

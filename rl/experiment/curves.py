@@ -27,7 +27,7 @@ class Stage(NamedTuple):
 class Chart:
     """One chart of learning curves.
 
-    tags: scalars to draw, the first as a solid line, others dashed or dotted.
+    tag: scalar to draw.
     unit: unit of the y axis.
     factor: multiplies the scalars, to convert them to ``unit``.
     smooth: width of the running mean in points.
@@ -36,7 +36,7 @@ class Chart:
     """
 
     title: str
-    tags: tuple[str, ...]
+    tag: str
     unit: str = ""
     factor: float = 1.0
     smooth: int = 1
@@ -45,18 +45,17 @@ class Chart:
 
 
 CHARTS = (
-    Chart("Success on dev levels", ("eval/all_success",), "%", 100.0),
-    Chart("Success on training levels", ("rollout/success_rate",), "%", 100.0),
-    Chart("Return per episode", ("rollout/ep_rew_mean",)),
-    Chart("Episode length", ("rollout/ep_len_mean",), "decisions"),
-    Chart("Entropy of the policy", ("train/entropy_loss",), "nats", -1.0),
-    Chart("KL of an update", ("train/approx_kl",), "nats", smooth=5),
-    Chart("Explained variance of the critic", ("train/explained_variance",), smooth=5),
-    Chart("Value loss", ("train/value_loss",), smooth=5),
-    Chart("Curriculum stage", (STAGE,), steps=True),
-    Chart("Speed", ("time/fps",), "decisions/s", smooth=5, since_start=True),
+    Chart("Success on dev levels", "eval/all_success", "%", 100.0),
+    Chart("Success on training levels", "rollout/success_rate", "%", 100.0),
+    Chart("Return per episode", "rollout/ep_rew_mean"),
+    Chart("Episode length", "rollout/ep_len_mean", "decisions"),
+    Chart("Entropy of the policy", "train/entropy_loss", "nats", -1.0),
+    Chart("KL of an update", "train/approx_kl", "nats", smooth=5),
+    Chart("Explained variance of the critic", "train/explained_variance", smooth=5),
+    Chart("Value loss", "train/value_loss", smooth=5),
+    Chart("Curriculum stage", STAGE, steps=True),
+    Chart("Speed", "time/fps", "decisions/s", smooth=5, since_start=True),
 )
-_STYLES = ("-", "--", ":")
 _STAGE_NAME: dict[str, Any] = {"rotation": 90, "va": "top", "ha": "right", "fontsize": 7, "color": INK}
 
 
@@ -83,30 +82,28 @@ def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
 def curve_chart(
     chart: Chart, runs: Mapping[str, Mapping[str, Scalars]], marks: Mapping[str, Sequence[Stage]] | None = None
 ) -> bytes | None:
-    """Return a PNG with a line per run and tag, or None if no run has any of the tags.
+    """Return a PNG with a line per run, or None if no run has the tag.
 
     runs: name -> tag -> Scalars.  Colours are those of ``coloured``, so that a run has the same colour in all charts.
     marks: name of a run -> stages, whose beginnings are marked, with the stages' names if there is only one run.
     """
-    if not any(tag in scalars for scalars in runs.values() for tag in chart.tags):
+    if not any(chart.tag in scalars for scalars in runs.values()):
         return None
     axes = new_chart(chart.title, chart.unit)
     for colour, _name, scalars in coloured(runs):
-        for style, tag in zip(_STYLES[: len(chart.tags)], chart.tags, strict=True):
-            if tag not in scalars:
-                continue
-            steps, values, mean = shown_line(chart, scalars[tag])
-            if mean is not None:
-                axes.plot(steps, values, color=colour, linewidth=0.8, alpha=0.3)
-            axes.plot(
-                steps,
-                values if mean is None else mean,
-                style,
-                color=colour,
-                marker="o" if len(values) < 30 else None,
-                markersize=3,
-                drawstyle="steps-post" if chart.steps else "default",
-            )
+        if chart.tag not in scalars:
+            continue
+        steps, values, mean = shown_line(chart, scalars[chart.tag])
+        if mean is not None:
+            axes.plot(steps, values, color=colour, linewidth=0.8, alpha=0.3)
+        axes.plot(
+            steps,
+            values if mean is None else mean,
+            color=colour,
+            marker="o" if len(values) < 30 else None,
+            markersize=3,
+            drawstyle="steps-post" if chart.steps else "default",
+        )
     if chart.steps:
         names = max((stage_names(scalars) for scalars in runs.values()), key=len)
         axes.set_yticks(range(len(names)), names, fontsize=7)

@@ -53,7 +53,7 @@ class HierarchicalSamples(Samples):
 
 
 class CommandLosses:
-    """Losses of the high level (an ``rl.ppo.losses.ExtraLoss``)."""
+    """Losses of the high level, added to those of PPO.  kind: named tuple class of the result."""
 
     kind = HierarchicalLosses
 
@@ -130,7 +130,7 @@ class HierarchicalPPO(PPO):
 
     rollout_buffer: HierarchicalBuffer
     buffer_class = HierarchicalBuffer
-    extra_loss = CommandLosses()
+    command_losses = CommandLosses()
 
     def __init__(self, env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any):
         if from_stage is not None and from_stage not in env.sampler.stages:

@@ -6,7 +6,7 @@ Source: Schulman et al. 2017 (PPO), Schmitt et al. 2018 (kickstarting: KL penalt
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -98,27 +98,6 @@ class Samples:
         return replace(self, **{name: tensor[index] for name, tensor in values.items() if tensor is not None})
 
 
-class ExtraLoss(Protocol):
-    """Interface of additional losses.  kind: named tuple class of the result; begins with the fields of Losses."""
-
-    kind: type[Any]
-
-    def __call__(
-        self,
-        losses: Losses[torch.Tensor],
-        policy: NppPolicy,
-        observations: Mapping[str, torch.Tensor],
-        samples: Any,
-        weights: LossWeights,
-        /,
-    ) -> Any:
-        """Return all losses of a minibatch.
-
-        losses: losses of PPO.
-        observations, samples: observations and samples of the minibatch.
-        """
-
-
 def ppo_losses(
     logits: torch.Tensor, values: torch.Tensor, samples: Samples, weights: LossWeights
 ) -> Losses[torch.Tensor]:
@@ -176,10 +155,10 @@ def set_gradients(
     samples: Samples,
     minibatches: Sequence[torch.Tensor],
     weights: LossWeights,
-    extra_loss: ExtraLoss | None = None,
+    command_losses: Any = None,
     segment: int = 1,
 ) -> Any:
-    """Set the gradients of one optimiser step; return Losses, or the named tuple of ``extra_loss``, as floats.
+    """Set the gradients of one optimiser step; return the losses as floats.
 
     Parameters that the step does not train have no gradient.
     policy: the policy to train.
@@ -188,7 +167,7 @@ def set_gradients(
     samples: all decisions of the rollout.
     minibatches: indices int64[B] of the decisions of each pass through the network; the gradients are accumulated.
     weights: coefficients of the losses.
-    extra_loss: additional losses, or None.
+    command_losses: losses of a high level (``rl.ppo.hierarchical.CommandLosses``), or None.
     segment: number of consecutive decisions that must stay together; it must divide each B.
     """
     # While the critic is trained alone, the shared encoder must not change, as the actor depends on it.
@@ -207,8 +186,8 @@ def set_gradients(
             obs, part = observations(of[rows]), samples.take(of[rows])
             logits, values = policy.logits_and_values(obs)
             losses = ppo_losses(logits, values, part, weights)
-            if extra_loss is not None:
-                losses = extra_loss(losses, policy, obs, part, weights)
+            if command_losses is not None:
+                losses = command_losses(losses, policy, obs, part, weights)
             return losses.loss, torch.stack(losses)
 
         begins = np.arange(0, len(minibatch), segment) if segment > 1 else None
@@ -219,7 +198,7 @@ def set_gradients(
             if gradient is not None:
                 gradient = gradient if share == 1 else share * gradient
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-    return (Losses if extra_loss is None else extra_loss.kind)(*total.tolist())
+    return (Losses if command_losses is None else command_losses.kind)(*total.tolist())
 
 
 def clip_gradients(policy: NppPolicy, max_norm: float, separately: bool = False) -> torch.Tensor:

@@ -37,7 +37,6 @@ from rl.ppo import logs, off_policy, schedules
 from rl.ppo.losses import (
     NOT_FINITE,
     DivergedError,
-    ExtraLoss,
     GradientStatistics,
     Losses,
     LossWeights,
@@ -72,7 +71,7 @@ class PPO:
 
     buffer_class: type[RolloutBuffer] = RolloutBuffer
     buffer_settings: Mapping[str, Any] = MappingProxyType({})  # additional arguments of the buffer
-    extra_loss: ExtraLoss | None = None  # additional losses
+    command_losses: Any = None  # losses of a high level, see ``rl.ppo.hierarchical``
 
     def __init__(
         self,
@@ -418,7 +417,7 @@ class PPO:
             samples,
             index.split(self.batch_size),
             weights,
-            self.extra_loss,
+            self.command_losses,
             self.rollout_buffer.segment,
         )
         gradients = [parameter.grad for parameter in self.policy.parameters() if parameter.grad is not None]

@@ -28,20 +28,10 @@ from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import NppPolicy
 from rl.ppo.ppo import PPO
 
-# Keys in the file -> attributes of PPO.
-NUMBERS = {
-    "updates": "updates",
-    "actor_updates": "actor_updates",
-    "critic_only": "critic_only",
-    "steered_rate": "adaptive_rate",
-    "hold": "kl_penalty_scale",
-    "held_since": "kl_penalty_start",
-    "seconds": "seconds",
-    "processor_seconds": "cpu_seconds",
-    "decisions_played": "decisions_played",
-    "num_timesteps": "num_timesteps",
-    "_n_updates": "n_passes",
-}
+NUMBERS = (  # attributes of PPO
+    *("updates", "actor_updates", "critic_only", "adaptive_rate", "kl_penalty_scale", "kl_penalty_start"),
+    *("seconds", "cpu_seconds", "decisions_played", "num_timesteps", "n_passes"),
+)
 
 
 def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
@@ -97,9 +87,9 @@ def training_state(ppo: PPO) -> dict[str, Any]:
     infos = [{"r": ret, "l": length} for ret, length in zip(ppo.episode_returns, ppo.episode_lengths, strict=True)]
     return {
         "optimizer": ppo.policy.optimizer.state_dict(),
-        **{key: getattr(ppo, name) for key, name in NUMBERS.items()},
-        "spent": ppo.elapsed_s,
-        "speed": dict(ppo.phase_seconds),
+        **{name: getattr(ppo, name) for name in NUMBERS},
+        "elapsed_s": ppo.elapsed_s,
+        "phase_seconds": dict(ppo.phase_seconds),
         "episodes": [infos, list(ppo.episode_wins)],
         "reference": None if ppo.reference is None else ppo.reference.state_dict(),
         **process_state(ppo),
@@ -121,11 +111,11 @@ def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
     common = {name: value for name, value in training.items() if name != "others"}
     ppo.ranks.call_peers(_load_other, policy_state, common, others)
     ppo.restore(policy_state, training["optimizer"], training["actor_updates"])
-    for key, name in NUMBERS.items():
-        setattr(ppo, name, training[key])
-    ppo.elapsed_before_s = training["spent"]
+    for name in NUMBERS:
+        setattr(ppo, name, training[name])
+    ppo.elapsed_before_s = training["elapsed_s"]
     ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # the schedule may be longer than before
-    ppo.phase_seconds.update(training["speed"])
+    ppo.phase_seconds.update(training["phase_seconds"])
     ppo.env.load(training["environments"])
     ppo.started = True
     infos, wins = training["episodes"]

@@ -62,7 +62,7 @@ def _run(run: Run) -> dict[str, Any]:
         "finished": run.finished,
         "stage": came[-1].name if came else None,
         "stages": [{"begin": stage.begin, "name": stage.name} for stage in came],
-        "charts": [_chart(chart, scalars) for chart in CHARTS if any(tag in scalars for tag in chart.tags)],
+        "charts": [_chart(chart, scalars) for chart in CHARTS if chart.tag in scalars],
         "checkpoint": _newest(run.folder),
     }
 
@@ -110,26 +110,16 @@ def _read_table(table: Path, _changed: int, _bytes: int) -> dict[str, Scalars]:
 
 
 def _chart(chart: Chart, scalars: dict[str, Scalars]) -> dict[str, Any]:
-    lines = []
-    for tag in chart.tags:
-        if tag not in scalars:
-            continue
-        steps, values, mean = shown_line(chart, scalars[tag])
-        chosen = np.unique(np.linspace(0, max(len(steps) - 1, 0), min(POINTS, len(steps))).astype(int))
-        lines.append(
-            {
-                "tag": tag,
-                "steps": steps[chosen].tolist(),
-                "values": _numbers(values[chosen]),
-                "mean": None if mean is None else _numbers(mean[chosen]),
-            }
-        )
-    return {
-        "title": chart.title,
-        "unit": chart.unit,
-        "levels": stage_names(scalars) if chart.tags == (STAGE,) else None,
-        "lines": lines,
+    steps, values, mean = shown_line(chart, scalars[chart.tag])
+    chosen = np.unique(np.linspace(0, max(len(steps) - 1, 0), min(POINTS, len(steps))).astype(int))
+    line = {
+        "tag": chart.tag,
+        "steps": steps[chosen].tolist(),
+        "values": _numbers(values[chosen]),
+        "mean": None if mean is None else _numbers(mean[chosen]),
     }
+    names = stage_names(scalars) if chart.tag == STAGE else None
+    return {"title": chart.title, "unit": chart.unit, "levels": names, "lines": [line]}
 
 
 def _numbers(values: np.ndarray) -> list[float | None]:

@@ -24,9 +24,10 @@ from rl.policy import checkpoint
 TIMED = {
     *(
         "seconds",
-        "processor_seconds",
-        "spent",
+        "cpu_seconds",
+        "elapsed_s",
         "speed",
+        "phase_seconds",
         "evaluating",
         "evaluated_at",
         "reserved",

@@ -89,7 +89,7 @@ def test_exported_network_has_the_outputs_of_its_policy(networks, levels, name):
 def test_exported_network_wins_and_loses_as_its_policy(networks, levels):
     policy, data = networks["own"]
     suite = EvaluationSuite(
-        levels,
+        [(level, levels.category(i)) for i, level in enumerate(levels)],
         episodes_per_category=5,
         seed=0,
         frame_skip=4,

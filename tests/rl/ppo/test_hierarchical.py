@@ -140,7 +140,7 @@ def test_all_ratios_are_1_before_the_first_step():
     logits, values = ppo.policy.logits_and_values(seen)
     weighing = LossWeights(clip_range=0.2, vf_coef=0.0, ent_coef=0.0)
     nothing = Losses(*torch.zeros(len(Losses._fields)))
-    losses = ppo.extra_loss(nothing, ppo.policy, seen, some, weighing)
+    losses = ppo.command_losses(nothing, ppo.policy, seen, some, weighing)
     assert abs(float(losses.command_kl)) < 1e-6
     torch.testing.assert_close(torch.log_softmax(logits, 1), some.log_probs, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(values, ppo.rollout_buffer.flat("values")[rows], atol=1e-5, rtol=1e-5)

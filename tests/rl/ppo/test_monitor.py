@@ -413,7 +413,7 @@ def test_a_longer_schedule_restarts_the_kl_penalty_at_the_current_progress():
     ppo.learn(2 * ROLLOUT)
     ppo.kl_penalty_start, stored = 0.5, training_state.training_state(ppo)
     longer, _ = make_ppo(total_timesteps=40 * ROLLOUT, **AT_ONCE)
-    training_state.load_training_state(longer, ppo.policy.state_dict(), stored | {"held_since": 0.5})
+    training_state.load_training_state(longer, ppo.policy.state_dict(), stored | {"kl_penalty_start": 0.5})
     assert longer.kl_penalty_start == longer.progress == 0.05
 
 
