@@ -101,16 +101,6 @@ class DevTask:
 
 
 @dataclass(frozen=True)
-class _Result:
-    """Result of one evaluation.  decisions: training decisions of the policy.  seconds: duration of the evaluation."""
-
-    decisions: int
-    evaluation: Evaluation
-    wins: LevelWins
-    seconds: float
-
-
-@dataclass(frozen=True)
 class _Failure:
     """Error of the evaluating process.  trace: traceback of the error, which ``--debug`` shows."""
 
@@ -130,7 +120,8 @@ class Evaluator:
         self.history = DevHistory(folder)
         self.stop = stop
         self._frame_skip = task.config.frame_skip
-        self._arrived: _Result | None = None
+        self._decisions = 0  # training decisions of the policy in evaluation
+        self._arrived: tuple[Evaluation, LevelWins, float] | None = None  # result, wins and duration in seconds
         self._failed: _Failure | None = None
         context = multiprocessing.get_context("spawn")  # the training's threads would not survive a fork
         self._pipe, there = context.Pipe()
@@ -142,8 +133,9 @@ class Evaluator:
         """Start the evaluation of a policy.  decisions: training decisions of the policy."""
         self.check()
         checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
+        self._decisions = decisions
         with suppress(BrokenPipeError):  # reported by the next ``check``
-            self._pipe.send((self.path, decisions))
+            self._pipe.send(self.path)
 
     def check(self) -> None:
         """Raise EvaluatorError if the process has failed or died."""
@@ -157,10 +149,10 @@ class Evaluator:
         while self._arrived is None:
             stop_if(self.stop)
             self._listen(POLL_S)
-        result, self._arrived = self._arrived, None
+        (found, wins, seconds), self._arrived = self._arrived, None
         self.path.unlink()
-        self.history.add(result.decisions, result.wins)
-        return result.evaluation, result.seconds
+        self.history.add(self._decisions, wins)
+        return found, seconds
 
     def _listen(self, seconds: float) -> None:
         """Wait up to ``seconds`` for a result; after a failure of the process, raise EvaluatorError at every call."""
@@ -171,7 +163,7 @@ class Evaluator:
                 result = self._pipe.recv()
             except (EOFError, OSError):
                 result = self._death()
-            if isinstance(result, _Result):
+            if not isinstance(result, _Failure):
                 self._arrived = result
                 return
             self._failed = result
@@ -209,11 +201,11 @@ def serve(task: DevTask, pipe: Connection) -> None:
     try:
         suite = prepare(task)
         while True:
-            path, decisions = pipe.recv()
+            path = pipe.recv()
             began = time.monotonic()
             policy, _ = checkpoint.load_policy(path)
             found, wins = play_dev_levels(suite, policy.to(task.device), task.config.evaluation.deterministic)
-            pipe.send(_Result(decisions, found, wins, time.monotonic() - began))
+            pipe.send((found, wins, time.monotonic() - began))
     except (EOFError, BrokenPipeError):  # the training has ended
         return
     except Exception as error:  # noqa: BLE001  # reported by the training
