@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from rl.doctor.runs import Run, find_runs
 from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, read_levels
 from rl.evaluation.results import ResultsError
 from rl.experiment.artifacts import SUMMARY
+from rl.experiment.curves import Chart
 
 PLAN = "plan.json"
 RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # the comparison sets these
@@ -41,18 +41,9 @@ _NO_TEST = "--skip-final-eval"
 STOP_SECONDS = 120  # time in which a run must write its checkpoint and exit after Ctrl-C
 
 
-class Curve(NamedTuple):
-    """A learning curve to draw.  tag: name of the scalar in event files.  factor: converts the scalar to ``unit``."""
-
-    tag: str
-    title: str
-    unit: str
-    factor: float
-
-
 CURVES = {
-    "success": Curve("rollout/success_rate", "Success in training", "%", 100.0),
-    "return": Curve("rollout/ep_rew_mean", "Return per episode", "", 1.0),
+    "success": Chart("Success in training", "rollout/success_rate", "%", 100.0),
+    "return": Chart("Return per episode", "rollout/ep_rew_mean"),
 }
 
 
@@ -266,7 +257,7 @@ def _training(folder: Path, arm: str, seed: int) -> Run:
     return training
 
 
-def _picture(curve: Curve, sides: Sequence[Sequence[Run]]) -> bytes:
+def _picture(curve: Chart, sides: Sequence[Sequence[Run]]) -> bytes:
     """Draw the mean curve of each arm with its 95 % interval over seeds; return a PNG."""
     lines = [[run.scalars[curve.tag] for run in side] for side in sides]
     grid = common_grid([line.steps for side in lines for line in side])
