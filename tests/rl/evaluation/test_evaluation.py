@@ -181,17 +181,6 @@ def test_progress_counts_every_episode():
     assert sum(counts) == 10
 
 
-def test_only_the_levels_played_are_read_from_a_level_set(tmp_path):
-    rows = [(level, LevelEntry(category)) for level, category in LEVELS]
-    level_set = LevelSet.write(tmp_path / "set", rows)
-    first = play(Right(), episodes=1, levels=level_set)
-    assert [r.category for r in first] == ["simplest", "mined"]
-    unused = next(i for i in range(3) if i != first[0].level_index)
-    (tmp_path / "set" / level_set.entries[unused].file).unlink()
-    again = play(Right(), episodes=1, levels=LevelSet.open(tmp_path / "set"))
-    assert [r.level_index for r in again] == [r.level_index for r in first]
-
-
 def test_bad_input_is_named():
     with pytest.raises(ConfigError, match="no levels to evaluate on"):
         play(Right(), levels=[])
