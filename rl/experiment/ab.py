@@ -227,9 +227,14 @@ class ABComparison:
     def write(self, folder: Path) -> list[Path]:
         """Write comparison.json, comparison.txt and a picture of each curve; return the files."""
         files = [folder / name for name in ("comparison.json", "comparison.txt", *(f"{name}.png" for name in CURVES))]
-        values = {"plan": asdict(self.settings), "comparison": self.found.to_dict(), "expected": self.settings.expected}
+        values = _read_plan(folder / PLAN)
+        values |= {
+            "plan": asdict(self.settings),
+            "comparison": self.found.to_dict(),
+            "expected": self.settings.expected,
+        }
         values["test"] = self.test and self.test.to_dict()
-        write_json(files[0], _read_plan(folder / PLAN) | values)
+        write_json(files[0], values)
         write_text(files[1], self.text() + "\n")
         for file, curve in zip(files[2:], CURVES.values(), strict=True):
             write_bytes(file, _picture(curve, self.sides))
