@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from rl.distributed.ranks import RanksError, Started, joined
-from rl.ppo import logs
 
 SIZES = {"num_envs": 4, "rollout_length": 32, "minibatch_size": 32, "total_timesteps": 4096, "n_epochs": 2}
 ORDER = 5  # seed of the first update's order of decisions, plus the process's number
@@ -26,6 +24,8 @@ def order(rank):
 
 def update(ppo):
     """Run one rollout and update with all checks."""
+    from rl.ppo import logs
+
     from learners import roll_out
 
     roll_out(ppo)
@@ -35,6 +35,8 @@ def update(ppo):
 
 def train(ranks, folder):
     """Run three updates, then repeat the third from its restored start."""
+    import pytest
+
     from rl.ppo import training_state
 
     from learners import make_ppo, roll_out, weights
@@ -94,7 +96,7 @@ def left_alone(wait, folder):
 
 
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(90, exit=True)  # nothing here may hang
+    faulthandler.dump_traceback_later(240, exit=True)  # nothing here may hang
     torch.set_num_threads(1)
     with joined(Started.from_environment(), "gloo", "cpu") as together:
         globals()[sys.argv[1]](together, Path(sys.argv[2]), *sys.argv[3:])
