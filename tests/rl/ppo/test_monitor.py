@@ -129,7 +129,7 @@ def test_a_checkpoint_of_another_version_is_an_error(tmp_path):
     for change, message in (
         (
             {"retention": {}},
-            "lacks 'cloned', so training cannot resume from it: use the version .*, or train again",
+            "lacks 'bc_success', so training cannot resume from it: use the version .*, or train again",
         ),
     ):
         training = checkpoint.load(path)["training"]

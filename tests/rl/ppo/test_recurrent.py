@@ -213,7 +213,6 @@ def test_the_kl_penalty_uses_sequences():
     [
         ({"memory_segment": 7}, "--memory-segment 7: segments divide rollouts .64 .* give one of 1, 2, 4, 8, 16, 32"),
         ({"memory_segment": 4, "memory_burn_in": 5}, "--memory-burn-in 5: is longer than a segment"),
-        ({"prioritised_alpha": 0.5}, "single decisions"),
     ],
 )
 def test_incompatible_settings_are_refused(changes, message):
