@@ -45,7 +45,10 @@ class Studio:
     roster: agents, and the displayed experiment.
     watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
     editors: open editors.
+    prepares: compile the kernels of the planner and of agents in the background when the app starts.
     """
+
+    prepares = False
 
     def __init__(
         self,
@@ -73,6 +76,8 @@ def create_app(studio: Studio, access: Access) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        if studio.prepares:
+            studio.plans.prepare(studio.roster.files)
         yield
         await studio.plans.close()
 
@@ -130,7 +135,7 @@ async def _state(request: Request) -> JSONResponse:
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
-    compiled = announcement.count if announcement.busy else None
+    compiled = announcement.count if announcement.busy else studio.plans.compiled
     answer = {"sessions": len(studio.sessions), "follows": studio.roster.has_experiment, "compiled": compiled}
     return JSONResponse(answer)
 

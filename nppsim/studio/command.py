@@ -119,6 +119,7 @@ def run(arguments: argparse.Namespace) -> None:
         if not arguments.no_browser:
             webbrowser.open(address)
         studio = Studio(library, arguments.demonstrations, roster, Leaderboard(data_folder() / FILE))
+        studio.prepares = True
         recordings = None if arguments.end_with_input else studio.recordings  # no user sees a warning
         serve(create_app(studio, access), listener, recordings)
 

@@ -5,6 +5,9 @@
     {"level": base64 of a level file, "budget": simulated frames}       a job; "inputs", base64: play these inputs first
     {"par": frames, "inputs": base64, "route": [[x, y], ...], "gold": pieces}    answer with a run; route: ninja, px
     {"par": null, "reachable": bool}                                    answer without a run
+    {"agents": [file, ...]}                                             job that compiles the kernels of the first agent
+    {"prepared": true}                                                  its answer
+    {"compiled": functions so far}                                      message while the process compiles
 
 ``par`` and ``inputs`` are length and input bytes of the run found; ``route`` begins at the spawn.
 ``reachable`` is true if a path leads from the spawn over an exit switch to its exit.
@@ -15,7 +18,10 @@ import base64
 import json
 import os
 import sys
+import threading
+import time
 from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
 
 import numpy as np
 
@@ -25,10 +31,14 @@ from nppsim.levels import tiles
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.planner.settings import PlannerSettings
+from nppsim.progress import announcement
 from nppsim.studio.game import Game
 
 TIME_LIMIT = 30.0  # s per search
+_REPORT_S = 0.5  # interval of messages on compilation
 _ANSWER_LIMIT = 1 << 20  # bytes per line; a route of 6,000 frames needs less than a tenth
+
+_COMMAND = (sys.executable, "-m", "nppsim.studio.planner_process")
 
 
 class PlannerError(UserError):
@@ -39,6 +49,7 @@ class PlannerProcess:
     """Runs one search at a time in a process, which the first search starts.
 
     process: the process, or None if it is not running.
+    compiled: number of functions compiled so far while the process compiles, else None.
     searches: number of searches submitted to the process.
 
     Cancelling ``search`` ends the process, unless it is still starting (compilation can take minutes); the next search
@@ -47,6 +58,7 @@ class PlannerProcess:
 
     def __init__(self) -> None:
         self.process: Process | None = None
+        self.compiled: int | None = None
         self._started: asyncio.Task | None = None
         self._turn = asyncio.Lock()
         self.searches = 0
@@ -65,9 +77,7 @@ class PlannerProcess:
         inputs: input bytes after which the search begins; the answer has the frames after them.
         """
         async with self._turn:
-            if self._started is None:
-                self._started = asyncio.create_task(self._start())
-            await asyncio.shield(self._started)
+            await self._begin()
             try:
                 self.searches += 1
                 async with asyncio.timeout(TIME_LIMIT):
@@ -76,20 +86,33 @@ class PlannerProcess:
                 await self.close()
                 raise
 
+    async def prepare(self, agents: list[str]) -> None:
+        """Compile the kernels of the planner and of the first agent (default: the shipped one) into the cache."""
+        async with self._turn:
+            await self._begin()
+            await self._request({"agents": agents})
+
+    async def _begin(self) -> None:
+        if self._started is None:
+            self._started = asyncio.create_task(self._start())
+        await asyncio.shield(self._started)
+
     async def _start(self) -> None:
-        command = (sys.executable, "-m", __name__)
-        self.process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=_ANSWER_LIMIT)
+        self.process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=PIPE, stdout=PIPE, limit=_ANSWER_LIMIT)
         await self._request(_job(_first_level(), 1000, b""))
 
     async def _request(self, job: dict) -> dict:
         process = self.process
         assert process is not None and process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(job).encode() + b"\n")
-        line = await process.stdout.readline()
-        if not line:
-            await self.close()
-            raise PlannerError("the planner's process died, perhaps for lack of memory; close other programs")
-        return json.loads(line)
+        while line := await process.stdout.readline():
+            answer = json.loads(line)
+            self.compiled = answer.get("compiled")
+            if self.compiled is None:
+                return answer
+        self.compiled = None
+        await self.close()
+        raise PlannerError("the planner's process died, perhaps for lack of memory; close other programs")
 
     async def close(self) -> None:
         """End the process."""
@@ -120,12 +143,28 @@ def main() -> None:
     """Answer jobs until standard input closes."""
     if hasattr(os, "nice"):
         os.nice(10)  # live games need the cores
-    answers = os.fdopen(os.dup(1), "w")
+    answers, writing = os.fdopen(os.dup(1), "w"), threading.Lock()
+
+    def write(answer: dict) -> None:
+        with writing:
+            print(json.dumps(answer), flush=True, file=answers)
+
+    def report() -> None:
+        while True:
+            time.sleep(_REPORT_S)
+            if announcement.busy:
+                write({"compiled": announcement.count})
+
+    threading.Thread(target=report, daemon=True).start()
     os.dup2(2, 1)  # messages about compilation must not mix with the answers
     from nppsim.planner.plan import plan
 
     for line in sys.stdin:
         job = json.loads(line)
+        if "agents" in job:
+            _play_agent(job["agents"])
+            write({"prepared": True})
+            continue
         level = Level.from_bytes(base64.b64decode(job["level"]))
         game = Game(level)
         game.play(np.frombuffer(base64.b64decode(job["inputs"]), np.uint8))
@@ -139,7 +178,16 @@ def main() -> None:
                 "route": _route(game, run.inputs),
                 "gold": int(game.ninja["gold"]),
             }
-        print(json.dumps(answer), file=answers, flush=True)
+        write(answer)
+
+
+def _play_agent(files: list[str]) -> None:
+    """Let the first agent play an episode, if there is one."""
+    from nppsim.studio.roster import Roster
+
+    with suppress(UserError):  # pages report it when an agent is needed
+        for _ in Roster(files).agent("0").play(_first_level()):
+            pass
 
 
 def _route(game: Game, inputs: np.ndarray) -> list[list[float]]:

@@ -9,12 +9,16 @@ The leaderboard stores the results of the runs, so par times survive a restart.
 
 import asyncio
 from collections import OrderedDict
+from pathlib import Path
+
+from numba import config
 
 from nppsim.levels.level import Level
 from nppsim.studio.leaderboard import PLANNER, Leaderboard
 from nppsim.studio.planner_process import PlannerError, PlannerProcess
 
 _ANSWERS = 1000  # answers in memory
+_PREPARED = "studio-prepared"  # file in the kernel cache, written when all kernels of the studio are in it
 
 
 class Plans:
@@ -28,6 +32,36 @@ class Plans:
         self.process = PlannerProcess()
         self._leaderboard = leaderboard
         self._searches: OrderedDict[str, asyncio.Task[dict]] = OrderedDict()
+        self._helper: PlannerProcess | None = None  # compiles the kernels
+        self._preparation: asyncio.Task[None] | None = None
+
+    @property
+    def compiled(self) -> int | None:
+        """Number of functions compiled so far while a process compiles kernels, else None."""
+        return (self._helper or self.process).compiled
+
+    def prepare(self, agents: list[str]) -> None:
+        """Begin to compile the kernels of the planner and of the agents, unless an earlier start has done it."""
+        self._preparation = asyncio.create_task(self._prepare(agents))
+
+    async def _prepare(self, agents: list[str]) -> None:
+        done = Path(config.CACHE_DIR) / _PREPARED
+        if done.exists():
+            return
+        self._helper = PlannerProcess()
+        try:
+            await self._helper.prepare(agents)
+            done.touch()
+        except (OSError, PlannerError):  # kernels are then compiled when they are needed
+            pass
+        finally:
+            await self._helper.close()
+            self._helper = None
+
+    async def ready(self) -> None:
+        """Wait until no kernels are compiled in the background, instead of compiling them twice."""
+        if self._preparation is not None:
+            await asyncio.shield(self._preparation)
 
     def par(self, id: str) -> int | None:
         """Return the frames of the planner's fastest run of a level, or None if it has found none.  id: fingerprint."""
@@ -44,6 +78,7 @@ class Plans:
 
     async def _search(self, level: Level) -> dict:
         try:
+            await self.ready()
             answer = await self.process.search(level)
         except TimeoutError:
             return {"par": None, "reachable": True}
@@ -57,7 +92,8 @@ class Plans:
 
     async def close(self) -> None:
         """Cancel all searches and end the process."""
-        for search in self._searches.values():
-            search.cancel()
-        await asyncio.gather(*self._searches.values(), return_exceptions=True)
+        tasks = [*self._searches.values(), *([self._preparation] if self._preparation else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.process.close()

@@ -235,6 +235,7 @@ async def _continued(studio: Any, session: Session, message: Any) -> Document:
         raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
     request = message["continue"]
     bank, inputs = session.prefix(request["frame"])
+    await studio.plans.ready()
     if "agent" not in request:
         try:
             found = await studio.plans.process.search(bank.levels[0], inputs=inputs.tobytes())

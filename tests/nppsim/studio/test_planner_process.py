@@ -2,13 +2,18 @@
 
 import asyncio
 import base64
+import sys
 
 import numpy as np
 import pytest
 
 import nppsim
 from nppsim.levels.level import Level
+from nppsim.studio import planner_process
+from nppsim.studio import plans as plans_module
+from nppsim.studio.leaderboard import Leaderboard
 from nppsim.studio.planner_process import PlannerProcess
+from nppsim.studio.plans import Plans
 
 from worlds import corridor
 
@@ -40,3 +45,52 @@ def test_levels_are_finished_and_searches_given_up():
             await planner.close()
 
     asyncio.run(asyncio.wait_for(story(), 500))
+
+
+ECHO = """import sys, time
+for line in sys.stdin:
+    for answer in ('{"compiled": 3}', '{"compiled": 4}', '{"par": null, "reachable": true}'):
+        print(answer, flush=True)
+        time.sleep(0.2)
+"""
+
+
+def test_progress_of_compilation_is_reported(monkeypatch):
+    async def story():
+        planner = PlannerProcess()
+        monkeypatch.setattr(planner_process, "_COMMAND", (sys.executable, "-c", ECHO))
+        seen = set()
+        search = asyncio.create_task(planner.search(corridor()))
+        while not search.done():
+            seen.add(planner.compiled)
+            await asyncio.sleep(0.01)
+        assert {3, 4} <= seen and planner.compiled is None
+        assert await search == {"par": None, "reachable": True}
+        await planner.close()
+
+    asyncio.run(asyncio.wait_for(story(), 100))
+
+
+def test_kernels_are_prepared_once(monkeypatch, tmp_path):
+    async def story():
+        plans = Plans(Leaderboard())
+        for _ in range(2):
+            plans.prepare([])
+            await plans.ready()
+        assert plans.compiled is None
+        await plans.close()
+
+    begun = []
+    monkeypatch.setattr(planner_process, "_COMMAND", (sys.executable, "-c", ECHO))
+    monkeypatch.setattr(PlannerProcess, "_begin", counted(PlannerProcess._begin, begun))
+    monkeypatch.setattr(plans_module.config, "CACHE_DIR", str(tmp_path))
+    asyncio.run(asyncio.wait_for(story(), 100))
+    assert len(begun) == 1
+
+
+def counted(method, calls):
+    def call(self):
+        calls.append(self)
+        return method(self)
+
+    return call
