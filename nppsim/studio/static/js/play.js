@@ -380,8 +380,8 @@ export class Play {
     const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"]];
     root.replaceChildren(element("div", { class: "split play" },
       element("div", { class: "field" }, supportBanner(this.level), element("div", { class: "stage" }, this.canvas,
-        element("div", { class: "hud" }, this.time, this.bests, this.numbers), this.verdict,
-        element("div", { class: "keys", "aria-label": "Keys of this frame" }, this.caps), this.touchButtons())),
+        element("div", { class: "hud" }, this.time, this.bests, this.numbers, element("div", { class: "keys", "aria-label": "Keys of this frame" }, this.caps)),
+        this.verdict, this.touchButtons())),
       element("div", { class: "panels", onclick: (event) => this.clicked(event) },
         panel(null, element("h1", { text: this.level.name }),
           element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),

@@ -56,6 +56,12 @@ export class Player {
     this.follow(this.main);
   }
 
+  rename(index, label) {
+    const { recording, chip } = this.runs[index];
+    recording.label = label;
+    chip.children[1].textContent = label;
+  }
+
   /** Remove the last run. */
   drop() {
     this.runs.pop().chip.remove();
@@ -171,8 +177,7 @@ export class Player {
     root.replaceChildren(
       supportBanner(this.level) ?? "",
       element("div", { class: "stage" }, this.canvas,
-        element("div", { class: "hud" }, this.clock, this.state),
-        element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps)),
+        element("div", { class: "hud" }, this.clock, this.state, element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps))),
       element("div", { class: "transport" },
         element("div", { class: "buttons" },
           button("«", "to the start", () => this.step(-Infinity)), button("‹", "one frame back", () => this.step(-1)), this.button,

@@ -234,15 +234,14 @@ class Roll {
 
   overlay(frame) {
     if (this.fan?.frame !== frame) return {};
-    return { over: (pen) => this.fan.branches.forEach(({ points, outcome }, i) => {
-      const end = points[points.length - 1];
-      pen.line(points, RUN_COLOURS[i], 1.6);
-      pen.disc(end, 3, { won: pen.colours.green, died: pen.colours.red }[outcome] ?? RUN_COLOURS[i]);
-      pen.context.font = "600 8px system-ui, sans-serif";
-      pen.context.fillStyle = RUN_COLOURS[i];
-      pen.context.textAlign = "center";
-      pen.context.fillText(ACTIONS[i], end[0], end[1] - 6);
-    }) };
+    const { branches } = this.fan;
+    return { over: (pen) => {
+      branches.forEach(({ points, outcome }, i) => {
+        pen.line(points, RUN_COLOURS[i], 1.6);
+        pen.disc(points[points.length - 1], 3, { won: pen.colours.green, died: pen.colours.red }[outcome] ?? RUN_COLOURS[i]);
+      });
+      this.player.scene.drawLabels(pen, branches.map(({ points }, i) => ({ at: points[points.length - 1], label: ACTIONS[i], colour: RUN_COLOURS[i] })));
+    } };
   }
 
   async compare(index) {
@@ -303,6 +302,7 @@ class Roll {
   refresh() {
     if (!this.player) return;
     const { run, branch } = this;
+    this.player.rename(0, branch.name);
     this.canvas.show({ inputs: branch.inputs, cursor: this.cursor, selection: this.selection, played: run.frames, ended: run.outcome !== "running" });
     this.undo.disabled = !branch.undo?.length;
     this.redo.disabled = !branch.redo?.length;
