@@ -17,6 +17,8 @@ UNREAD = {
 }
 # Settings that are read by getattr with a computed name.
 BY_NAME = {"stage_thresholds", "stage_gamma", "stage_ent_coef"}
+LP = "timescale slow early exploration_bonus success_bonus amplification min_samples"  # learning_progress.Preset.of
+BY_NAME |= {f"lp_{name}" for name in LP.split()}
 
 
 def test_defaults_that_users_rely_on():
