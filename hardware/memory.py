@@ -161,8 +161,8 @@ def measure_update(
     peak_small, peak_large = probe(small), probe(large)
     slope = (peak_large - peak_small) / (large - small)
     per_sample = int(max(slope, 3 * observation_bytes(observations, stacking)))
-    # The line of memory over minibatch size passes through the smaller measurement.  If the minimum of ``per_sample``
-    # increased its slope, the line is above the larger measurement.
+    # The line of memory over minibatch size passes through the smaller measurement.  If ``per_sample``
+    # was raised to its minimum, the line is steeper and passes above the larger measurement.
     return UpdateMemory(max(peak_small - per_sample * small, 0), per_sample, "measurement")
 
 

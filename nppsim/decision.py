@@ -25,7 +25,7 @@ from nppsim.physics.tick import start, tick
 # Profiling times one environment in PROFILE_EVERY, a different one in each call, because reading the clock takes as long as
 # the shorter phases.
 PROFILE_EVERY = 64
-BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of the blocks whose first visit the reward term ``exploration`` counts
+BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of square blocks; the term ``exploration`` pays a block's first visit
 RESTING, ASLEEP = -1, -2  # special values of an action, see ``advance``
 NUM_BLOCKS = sum(-(-CELLS_X // size) * -(-CELLS_Y // size) for size in BLOCK_SIZES)
 

@@ -88,8 +88,8 @@ def prepare_level(world, level, stage, leniency, nodes, effects):
 
     stage: uint8[44, 25], tile ids, x first.
     leniency: 0: the solid parts of tiles block.
-        1: only surfaces block.  The ninja can be inside a solid part that one-sided tiles let it enter, and between
-        diagonals that are closer than its diameter.
+        1: only surfaces block.  This permits two places that the game permits: solid parts that the ninja enters through
+        one-sided tiles, and gaps between diagonals that are narrower than its diameter.
         2: in addition, one-ways do not block.  The ninja can pass them at corners, or when a thwump pushes it.
     nodes: uint16[4539], output: bits FREE, MINED and FROM << d of each point, x first, with all doors open.
     effects: uint16[doors, 81], output: for each door with a switch, the bits FREE and FROM << d that it clears at each point

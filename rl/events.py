@@ -16,7 +16,7 @@ from nppsim.errors import UserError, needed
 from nppsim.files import append_text
 
 _EVENT_FILES = "events.out.tfevents*"
-WRITTEN = "written.txt"  # file with the names of the event files in its folder that EventWriter has made
+WRITTEN = "written.txt"  # text file beside event files; lists those that EventWriter wrote
 _MAX_EVENT = 64 << 20  # bytes; the longest events, the settings of a run, have some thousand bytes
 
 

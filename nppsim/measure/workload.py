@@ -90,7 +90,8 @@ class Workload:
     def player(self, *, profile: bool = False, shadow: bool = False) -> DecisionPlayer:
         """Return a new simulator that is ready to play the workload.
 
-        profile, shadow: override the environment variables for profiling and shadow validation.
+        profile: measure phases.  shadow: compare each step with the reference implementation (``nppsim.shadow``).  The
+            environment variables for these are ignored.
         """
         amount = self.amount
         simulator = BatchSimulator(

@@ -37,7 +37,7 @@ def graph_state(entities, world, level, level_id, out):
 
 @inlined
 def _put(out, flag, is_set):
-    """Write flag number ``flag`` unless it exceeds NUM_FLAGS; return the number of the next flag."""
+    """Set bit ``flag`` if ``is_set`` and ``flag`` is below NUM_FLAGS; return ``flag`` + 1."""
     if is_set and flag < NUM_FLAGS:
         out[1 + flag // WORD] |= np.int64(1) << np.int64(flag % WORD)
     return flag + 1

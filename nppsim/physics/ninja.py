@@ -40,7 +40,7 @@ CRUSH_RATIO = 0.05  # the ninja dies if |sum of pushes| / (sum of their lengths)
 STILL = 0.1  # px per frame along the floor; a slower ninja that does not run is STANDING
 
 
-# x is 0 at horizontal surfaces.  Without square root and division, the following functions then give the same result.
+# At horizontal surfaces, x is 0.  The following functions then skip square root and division, which gives the same result.
 @inlined
 def length_of(x, y):
     """Return sqrt(x^2 + y^2).  The vector is 0, or long enough that its square does not underflow to 0."""

@@ -37,7 +37,7 @@ def _colour(text: str) -> Colour:
 
 SCHEMES: dict[str, dict[str, Colour]] = {CLASSIC: {}} | _read(_TABLE)
 """Name of a scheme -> its colours that differ from the defaults of ``Palette``."""
-_GLOW = 0.35  # weight of the deadly colour around a beam
+_GLOW = 0.35  # share of ``red`` in ``glow``, the colour around a beam; the rest is ``background``
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def game_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
 
 
 def reachability_features(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """Return float32[9].  The hops select one of several shortest paths."""
+    """Return float32[9].  hop: the simulator's next step at each lattice point, which decides between shortest paths."""
     taken = now.ninja["switch_taken"]
     px, point = twin.path(now)
     if point is None:

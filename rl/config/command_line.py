@@ -109,7 +109,7 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     Raises ConfigError.
     """
     parser = _parser(everything="--help-all" in argv)
-    parser.nothing_is_required()  # files may set it
+    parser.nothing_is_required()  # configuration files may contain required settings
     arguments = parser.parse_args(_entropy_of_both_ends(argv))
     if arguments.list_architectures:
         plugins.load(getattr(arguments, "plugin", ()))

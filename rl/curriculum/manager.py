@@ -28,7 +28,7 @@ MASTERED = 0.95  # success rate from which a level counts as mastered ...
 MASTERED_EPISODES = 10  # ... after at least this number of episodes
 # Keys of ``state_dict`` whose values differ between processes.
 PER_PROCESS = ("playing", "began", "drawn_at", "lag", "details", "start_states", "rng")
-LEVELS_PER_UPDATE = 10_000  # levels in statistics over all levels, on average per update
+LEVELS_PER_UPDATE = 10_000  # with more levels, statistics over all levels are less frequent
 
 
 class LevelMismatchError(UserError, RuntimeError):

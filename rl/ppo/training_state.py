@@ -114,7 +114,7 @@ def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
     for name in NUMBERS:
         setattr(ppo, name, training[name])
     ppo.elapsed_before_s = training["elapsed_s"]
-    ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # the schedule may be longer than before
+    ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # progress is smaller if the run was extended
     ppo.phase_seconds.update(training["phase_seconds"])
     ppo.env.load(training["environments"])
     ppo.started = True

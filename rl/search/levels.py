@@ -39,7 +39,8 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
 
     path: level file, campaign file, replay, attract file or replay set, or a folder of these.
     against: recording to compare with, for a single level.
-    A level file in a level set gets its par from the index of the set.  A winning replay is the recording of its level.
+    A level file in a level set gets its par from the index of the set.  The run of a winning replay is the recording
+    that the result on its level is compared with.
     If several files contain the same run, such as the replay and attract file of ``solve``, only the first is used.
     Raises LevelError, LevelSetError, ReplayError, and ConfigError for a recording that cannot be compared.
     """
