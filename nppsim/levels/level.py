@@ -46,7 +46,8 @@ from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
-_SIZE_FIELDS = 8  # bytes at the start of a map file; missing in levels that the game's server returns to a level query
+_SIZE = slice(4, 8)  # the file's length, little-endian; tools other than the game write 0
+_MAX_SHIFT = 16  # bytes; levels that the game's server returns to a level query lack the first 8 bytes
 MAX_TEXT = 1 << 20  # bytes, maximum size of a level as text; MAX_RECORDS records need less
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
@@ -132,11 +133,8 @@ class Level:
                 f"{name or 'level'}: {len(data)} bytes; an N++ map has at least {needed} "
                 f"({RECORDS_OFFSET} of header, tiles and counts, {RECORD_SIZE} for the spawn): it is cut off or not a map"
             )
-        if _lacks_size_fields(data):
-            raise LevelError(
-                f"{name or 'level'}: a map without its first {_SIZE_FIELDS} bytes, as the game's level query returns it; put "
-                f"{_SIZE_FIELDS} zero bytes before it"
-            )
+        if problem := _misaligned(bytes(data)):
+            raise LevelError(f"{name or 'level'}: {problem}")
         num_records, rest = divmod(len(data) - RECORDS_OFFSET, RECORD_SIZE)
         warnings: tuple[str, ...] = ()
         if rest:
@@ -390,15 +388,42 @@ def symmetric_fingerprint(level: Level) -> str:
     return min(level.fingerprint, mirror(level).fingerprint)
 
 
-def _lacks_size_fields(data: bytes) -> bool:
-    """Return True if the data are a map file without its first ``_SIZE_FIELDS`` bytes."""
-    whole = np.frombuffer(bytes(_SIZE_FIELDS) + bytes(data), np.uint8)
-    if (len(whole) - RECORDS_OFFSET) % RECORD_SIZE:
+def _misaligned(data: bytes) -> str:
+    """Return why the bytes of a map file cannot be where the layout has them; "" if nothing indicates that."""
+    for shift in range(1, _MAX_SHIFT + 1) if not _fits(data) else ():
+        if _fits(bytes(shift) + data):
+            return (
+                f"a map without {shift} bytes of its header (the game's level query returns maps without the first 8); "
+                f"put {shift} zero bytes before it"
+            )
+        if _fits(data[shift:]):
+            return f"a map after {shift} bytes that do not belong to it; remove the first {shift} bytes"
+    stated = int.from_bytes(data[_SIZE], "little")
+    if not any(data[: _SIZE.start]) and stated not in (0, len(data)):
+        return (
+            f"byte {_SIZE.start}: a map of {stated} bytes is stated, there are {len(data)}; copy or download it again"
+        )
+    counts = np.frombuffer(data, "<u2", NUM_COUNTS, COUNTS_OFFSET)
+    if counts.max() > MAX_RECORDS:
+        kind = int(counts.argmax())
+        return (
+            f"byte {COUNTS_OFFSET + 2 * kind}: {counts[kind]} records of type {kind} are stated, at most {MAX_RECORDS} "
+            "can be used: this is not an N++ map"
+        )
+    return ""
+
+
+def _fits(data: bytes) -> bool:
+    """Return True if a map file is undamaged as far as its records, its stated counts and its tiles show."""
+    if len(data) < RECORDS_OFFSET + RECORD_SIZE or (len(data) - RECORDS_OFFSET) % RECORD_SIZE:
         return False
-    records, tiles = whole[RECORDS_OFFSET:].reshape(-1, RECORD_SIZE), whole[TILES_OFFSET:COUNTS_OFFSET]
-    exits = int((records[:, TYPE] == kinds.EXIT).sum())
-    stated = int(whole[COUNTS_OFFSET + 2 * kinds.EXIT])
-    return 0 < exits == stated and records[0, TYPE] == kinds.NINJA and bool((tiles < NUM_TILE_SHAPES).all())
+    types = np.frombuffer(data, np.uint8, offset=RECORDS_OFFSET)[TYPE::RECORD_SIZE]
+    found = np.bincount(types, minlength=NUM_COUNTS)[:NUM_COUNTS]
+    stated = np.frombuffer(data, "<u2", NUM_COUNTS, COUNTS_OFFSET)
+    # Some tools state the number of exits alone.
+    counted = 0 < found[kinds.EXIT] == stated[kinds.EXIT] or np.array_equal(found, stated)
+    tiles = np.frombuffer(data, np.uint8, COUNTS_OFFSET - TILES_OFFSET, TILES_OFFSET)
+    return bool(counted and types[0] == kinds.NINJA and (tiles < NUM_TILE_SHAPES).all())
 
 
 def _offset(record: int) -> int:
@@ -416,12 +441,17 @@ def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
 
 
 def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: list[str]) -> None:
-    """Warn unless the first record is a spawn; raise LevelError if tile ids are invalid, too.
+    """Raise LevelError for a spawn outside the stage; warn unless the first record is a spawn.
 
-    The reference simulator uses the position of the first record without checking its type.  Replays of levels with
-    such a damaged record exist.
+    A first record of another type together with invalid tile ids is an error.  The reference simulator uses the position
+    of the first record without checking its type.  Replays of levels with such a damaged record exist.
     """
-    kind = records[0, TYPE]
+    kind, x, y = records[0, [TYPE, X, Y]].tolist()
+    if x > MIRROR_X or y > BOTTOM_Y:
+        raise LevelError(
+            f"{label}: the spawn (byte {RECORDS_OFFSET}) is at ({POSITION_UNIT * x}, {POSITION_UNIT * y}) px, outside the "
+            f"stage of {POSITION_UNIT * MIRROR_X} x {POSITION_UNIT * BOTTOM_Y} px: is this an N++ map?"
+        )
     if kind == kinds.NINJA:
         return
     found = f"byte {RECORDS_OFFSET}: the first record has type {kind} instead of 0, the ninja's spawn"

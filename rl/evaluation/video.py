@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import nppsim
-from nppsim.files import replacing
+from nppsim.files import replacing, write_text
 from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.render import FilmLook
@@ -54,8 +54,8 @@ def record_evaluation(
 
     frame_skip: frames per decision in these episodes.
     ghost: True to also draw a solution by the planner in pale colours, if the planner finds one.
-    Successes and failures alternate, so the file names are not representative.  Earlier films of these
-    categories in the folder are replaced.
+    Successes and failures alternate, so the file names are not representative.  Files that an earlier call wrote there
+    (``videos/written.txt``) are deleted.
     """
     out_dir = Path(out_dir)
     groups: dict[str, list[EpisodeRecord]] = {}
@@ -67,27 +67,33 @@ def record_evaluation(
         plain = re.sub(r"^\.+|[^\w.-]+", "_", category)  # a valid folder name, never ".."
         name = next(name for name in (plain, *(f"{plain}_{i}" for i in range(2, len(groups) + 2))) if name not in used)
         used.add(name)
-        _remove_films(out_dir, name)
         wanted += [(e, name, i) for i, e in enumerate(_chosen(group, max_per_category))]
+    _replace_films(out_dir, [file for episode, name, number in wanted for file in _files(episode, name, number)])
     with ThreadPoolExecutor(usable_cores()) as pool:  # encoding, a third of the time, releases the GIL
         return list(pool.map(partial(_film, out_dir, frame_skip, fps, ghost), *zip(*wanted, strict=True)))
 
 
-def _remove_films(out_dir: Path, name: str) -> None:
-    """Remove films of a category from an earlier evaluation."""
-    made = re.compile(re.escape(name) + r"_\d{3,}_(success|failure)\.(mp4|png|replay)")
-    for folder in ("videos", "route_visualizations"):
-        for old in (out_dir / folder / name).glob("*"):
-            if made.fullmatch(old.name):
-                old.unlink()
+def _files(episode: EpisodeRecord, name: str, number: int) -> tuple[str, str, str]:
+    """Return the relative paths of film, replay and route picture of an episode."""
+    stem = f"{name}/{name}_{number:03d}_{'success' if episode.won else 'failure'}"
+    return f"videos/{stem}.mp4", f"videos/{stem}.replay", f"route_visualizations/{stem}.png"
+
+
+def _replace_films(out_dir: Path, files: list[str]) -> None:
+    """Delete the files of an earlier evaluation, and record the files of this one."""
+    written = out_dir / "videos" / "written.txt"
+    if written.exists():
+        for name in written.read_text(encoding="utf-8").splitlines():
+            if (out_dir / name).resolve().is_relative_to(out_dir.resolve()):
+                (out_dir / name).unlink(missing_ok=True)
+    write_text(written, "".join(f"{name}\n" for name in files))
 
 
 def _film(
     out_dir: Path, frame_skip: int, fps: int, ghost: bool, episode: EpisodeRecord, name: str, number: int
 ) -> Film:
     """Write film and route picture of one episode.  name: folder of its category."""
-    stem = f"{name}_{number:03d}_{'success' if episode.won else 'failure'}"
-    video, route = f"videos/{name}/{stem}.mp4", f"route_visualizations/{name}/{stem}.png"
+    video, replay, route = _files(episode, name, number)
     run = nppsim.simulate(episode.level, episode.inputs)
     title, outcome = episode.level.caption, episode.outcome
     picture = render.draw_route(episode.level, run, crop=True, title=title, outcome=outcome)
@@ -105,7 +111,7 @@ def _film(
     )
     record(out_dir / video, episode.level, episode.inputs, look, run=run)
     if episode.frames:  # a replay file must have at least one frame
-        Replay(episode.level, episode.inputs, success=episode.won).save((out_dir / video).with_suffix(".replay"))
+        Replay(episode.level, episode.inputs, success=episode.won).save(out_dir / replay)
     return Film(episode.category, title, outcome, episode.frames, video, route)
 
 

@@ -152,7 +152,7 @@ def test_a_file_that_is_cut_off_is_an_error_that_names_both_lengths(length):
 
 
 def test_a_file_that_is_no_level_is_an_error():
-    with pytest.raises(LevelError, match=r"notes\.txt: byte 1230: the first record has type 110.*not an N\+\+ map"):
+    with pytest.raises(LevelError, match=r"notes\.txt: .*not an N\+\+ map"):
         Level.from_bytes(b"notes " * 500, "notes.txt")
 
 
@@ -274,10 +274,35 @@ def test_the_mirror_image_exchanges_left_and_right():
     assert image.records.tolist() == [[0, 136, 50, 0, 0], [10, 168, 9, 3, 0], [14, 168, 9, 4, 3], [1, 168, 9, 1, 1]]
 
 
-def test_a_map_without_its_size_fields_is_refused():
-    """As the game's level query returns it: eight bytes shorter."""
-    tiles = np.zeros((23, 42), np.uint8)
-    data = Level.build(tiles, (20, 20), exits=[((30, 30), (40, 40))], entities=[(21, 92, 46)]).to_bytes()
-    with pytest.raises(LevelError, match="8 zero bytes"):
-        Level.from_bytes(data[8:])
-    assert Level.from_bytes(bytes(8) + data[8:]) == Level.from_bytes(data)
+MAP = Level.build(open_tiles(), (20, 20), exits=[((30, 30), (40, 40))], entities=[(21, 92, 46)]).to_bytes()
+
+
+@pytest.mark.parametrize("shift", [1, 4, 8, 13])
+def test_a_map_that_lacks_bytes_before_the_tiles_or_has_more_is_refused(shift):
+    """The game's level query returns maps without the first eight bytes."""
+    with pytest.raises(LevelError, match=f"put {shift} zero bytes before it"):
+        Level.from_bytes(MAP[shift:])
+    with pytest.raises(LevelError, match=f"remove the first {shift} bytes"):
+        Level.from_bytes(b"x" * shift + MAP)
+    assert Level.from_bytes(bytes(shift) + MAP[shift:]) == Level.from_bytes(MAP)
+
+
+def test_a_map_that_states_its_size_must_have_it():
+    sized = bytes(4) + len(MAP).to_bytes(4, "little") + MAP[8:]
+    assert Level.from_bytes(sized) == Level.from_bytes(MAP)
+    for damaged in (sized[:-1], sized + bytes(5)):
+        with pytest.raises(LevelError, match=f"a map of {len(MAP)} bytes is stated, there are {len(damaged)}"):
+            Level.from_bytes(damaged)
+
+
+def test_counts_that_no_level_can_have_are_refused():
+    with pytest.raises(LevelError, match="byte 1152: 65535 records of type 1 are stated"):
+        Level.from_bytes(MAP[:1152] + b"\xff\xff" + MAP[1154:])
+
+
+@pytest.mark.parametrize(("x", "y"), [(177, 50), (50, 101)])
+def test_a_spawn_outside_the_stage_is_refused(x, y):
+    with pytest.raises(LevelError, match="outside the stage of 1056 x 600 px"):
+        Level(open_tiles(), np.array([(0, x, y, 0, 0)]))
+    with pytest.raises(LevelError, match="outside the stage"):
+        Level.from_bytes(MAP[:1231] + bytes([x, y]) + MAP[1233:])

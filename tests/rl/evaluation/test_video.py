@@ -102,6 +102,17 @@ def test_errors_leave_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_only_files_of_an_earlier_evaluation_are_deleted(tmp_path):
+    mine = tmp_path / "videos" / "simplest" / "simplest_000_failure.replay"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"not written by an evaluation")
+    for outcome in ("won", "timeout"):
+        mine.write_bytes(b"not written by an evaluation")
+        record_evaluation([episode(outcome)], tmp_path, frame_skip=4, max_per_category=int(outcome == "won"))
+        assert mine.exists()
+    assert [path.name for path in tmp_path.rglob("*success*")] == []
+
+
 def test_films_and_replays_of_both_outcomes(tmp_path):
     episodes = [episode("won")] * 3 + [episode("timeout"), episode("timeout", "odd/name")]
     for _ in range(2):  # a second evaluation replaces the films of the first
