@@ -30,6 +30,7 @@ from nppsim.game_folder import expanded
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
 _KEY = "setting"  # key in the metadata of a dataclass field
 _LARGEST = {int: 10**12, float: 1e9}  # largest absolute value of numbers without ``high``
+_REMOTE = re.compile(r"(s3|gs|az|abfss?|hdfs|dbfs|hf|https?|s?ftp|ssh|file):/")  # Path("s3://a") is "s3:/a"
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")  # start of a negative number; no flag starts like this
 
 Owner = TypeVar("Owner")
@@ -118,6 +119,8 @@ class Setting:
         values = value if self.many and isinstance(value, (tuple, list)) else (value,)
         if self.choices and not all(one in self.choices for one in values):
             return f"give one of {', '.join(self.choices)}"
+        if self.kind is Path and any(map(is_remote, values)):
+            return "is not on this machine; give a local path (--s3-bucket uploads the folder of a run)"
         if self.kind not in (int, float):
             return ""
         if all(map(self._is_good, values)):
@@ -151,6 +154,11 @@ class Setting:
             and (self.above is None or number > self.above)
             and (self.below is None or number < self.below)
         )
+
+
+def is_remote(path: object) -> bool:
+    """Return True if a path is a URL, which no function here reads or writes."""
+    return isinstance(path, str | Path) and _REMOTE.match(str(path)) is not None
 
 
 def _whole(text: str) -> int:
@@ -297,6 +305,10 @@ class Parser(argparse.ArgumentParser):
                 raise ConfigError(flag.refusal, flag.option)
             if advice := flag.problem(value):
                 raise ConfigError(advice, flag.option, value)
+        for action in self._actions:
+            value = getattr(given, action.dest, None)
+            if action.type is Path and is_remote(value):
+                raise ConfigError(Setting("", kind=Path).problem(value), action.metavar or action.dest, value)
         return given, unknown
 
     def nothing_is_required(self) -> None:

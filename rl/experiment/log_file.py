@@ -1,6 +1,7 @@
 """Text log of an experiment, log.txt in its folder."""
 
 import errno
+import re
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,16 +14,17 @@ from nppsim.files import append_text
 from rl.experiment.data import Log
 
 LOG_FILE = "log.txt"
+_WARNING = re.compile(r"(.*: )?warning: ")
 
 
 class LogFile:
-    """Message function that calls ``log`` and also writes to ``log.txt`` with the local time.  Secrets are redacted.
+    """Message function that calls ``log`` and also writes to ``log.txt``, with local time and level.  Secrets are redacted.
 
     with LogFile(print) as log:
         log("a line")
         log.open(folder)     # writes folder/log.txt, starting with earlier messages
 
-    If an exception ends the block, its traceback is also written to ``log.txt``.
+    The level is INFO, WARNING for lines with "warning: ", or ERROR for the traceback of an exception that ends the block.
     """
 
     def __init__(self, log: Log):
@@ -53,9 +55,10 @@ class LogFile:
         if self._waiting:
             append_text(self._path, "".join(self._waiting))
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, level: str = "INFO") -> None:
         time = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
-        lines = "".join(f"{time} {line}\n" for line in text.splitlines())
+        levels = ("WARNING" if _WARNING.match(line) else level for line in text.splitlines())
+        lines = "".join(f"{time} {level} {line}\n" for level, line in zip(levels, text.splitlines(), strict=True))
         if self._path is None:
             self._waiting.append(lines)
         else:
@@ -69,4 +72,4 @@ class LogFile:
     ) -> None:
         if error is not None and self._path is not None and self._path.exists():
             with suppress(OSError):  # must not replace the error that ended the block
-                self._write(redact("".join(traceback.format_exception(error)).rstrip()))
+                self._write(redact("".join(traceback.format_exception(error)).rstrip()), "ERROR")

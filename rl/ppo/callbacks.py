@@ -11,6 +11,7 @@ memory.txt           memory of the process, and the lines of code whose objects 
 Profilers make training slower but do not change its results.  A resumed run starts new measurements.
 """
 
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from rl.config import ProfilingConfig
 from rl.ppo.ppo import PHASES, PPO
 
 FOLDER = "profiling"
+PROFILERS = "profilers"  # name of the time that traces and snapshots of memory take
 OTHER = "other"  # name of the time outside these phases: bookkeeping, evaluations, checkpoints
 OPERATIONS = 40  # number of rows in the table of a trace
 LINES = 10  # number of lines of code in a snapshot of memory
@@ -47,12 +49,12 @@ def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
     """
     folder = folder / FOLDER
     found: list[PPOCallback] = []
-    if config.phases:
-        found.append(PhaseTimings(folder))
     if config.pytorch:
         found.append(TorchTrace(folder, config))
     if config.memory:
         found.append(MemorySnapshots(folder, config.memory_snapshot_freq))
+    if config.phases:  # last, so that the first phase begins after the others have started
+        found.append(PhaseTimings(folder))
     return found
 
 
@@ -63,7 +65,10 @@ def memory_mib() -> float:
 
 
 class Profiler(PPOCallback):
-    """Base class with a hook ``after_update``, which is called when the next rollout begins."""
+    """Base class with a hook ``after_update``, which is called when the next rollout begins.
+
+    ``phase_seconds`` of PPO counts the duration of this hook.
+    """
 
     def __init__(self, folder: Path):
         super().__init__()
@@ -77,7 +82,9 @@ class Profiler(PPOCallback):
     def _on_rollout_start(self) -> None:
         if self.model.updates > self._updates:
             self._updates = self.model.updates
+            began, seconds = time.perf_counter(), self.model.phase_seconds
             self.after_update()
+            seconds[PROFILERS] = seconds.get(PROFILERS, 0.0) + time.perf_counter() - began
 
     def _on_training_end(self) -> None:
         self._on_rollout_start()
@@ -88,7 +95,7 @@ class Profiler(PPOCallback):
 
 
 class PhaseTimings(Profiler):
-    """Seconds of simulator, inference, update and everything else, per update and in total.
+    """Seconds of simulator, inference, update and everything else, per update and in total; number of busy cores.
 
     With ``BatchSimulator.profile``, also seconds of the phases within a step of the simulator, summed over its threads.
     """
@@ -98,15 +105,19 @@ class PhaseTimings(Profiler):
         self._last: dict[str, float] = {}
         self._totals: dict[str, float] = {}
         self._steps: dict[str, float] = {}
+        self._cores = 0.0  # seconds of all cores
 
     def _on_training_start(self) -> None:
         super()._on_training_start()
         self._last = self._clocks()
-        write_text(self.folder / "phases.csv", ",".join(["number", "decisions", *PHASES, "curriculum", OTHER]) + "\n")
+        write_text(
+            self.folder / "phases.csv",
+            ",".join(["number", "decisions", *PHASES, "curriculum", PROFILERS, OTHER]) + "\n",
+        )
 
     def _clocks(self) -> dict[str, float]:
         """Return the seconds of each phase so far, and of training as a whole ("all")."""
-        return {**self.model.phase_seconds, "all": self.model.elapsed_s}
+        return {PROFILERS: 0.0, **self.model.phase_seconds, "all": self.model.elapsed_s, "cores": time.process_time()}
 
     def _on_step(self) -> bool:
         for phase, nanoseconds in self.model.sim.step_timing.items():
@@ -119,13 +130,15 @@ class PhaseTimings(Profiler):
         seconds = {name: now[name] - self._last[name] for name in now}
         self._last = now
         curriculum = float(ppo.logger.name_to_value.get("sim/curriculum_s", 0.0))
-        row = {part: seconds[part] for part in PHASES} | {"curriculum": curriculum}
+        row = {part: seconds[part] for part in PHASES} | {"curriculum": curriculum, PROFILERS: seconds[PROFILERS]}
         row["update"] -= curriculum
         row[OTHER] = seconds["all"] - sum(row.values())
         self._totals = {name: self._totals.get(name, 0.0) + value for name, value in row.items()}
+        self._cores += seconds["cores"]
         figures = [str(ppo.updates), str(ppo.num_timesteps), *(f"{value:.6f}" for value in row.values())]
         append_text(self.folder / "phases.csv", ",".join(figures) + "\n")
-        counts = {"updates": ppo.updates, "decisions": ppo.num_timesteps}
+        busy = self._cores / max(sum(self._totals.values()), 1e-9)  # number of cores in use, averaged over time
+        counts = {"updates": ppo.updates, "decisions": ppo.num_timesteps, "busy_cores": busy}
         shares = {"share": _shares(self._totals), "share_of_a_step": _shares(self._steps)}
         write_json(self.folder / "phases.json", counts | {"seconds": self._totals} | shares)
 

@@ -171,3 +171,16 @@ def test_the_help_says_meaning_and_default(capsys):
     assert "--cups, --mugs N how many (default: 2)" in text
     assert "--no-sugar leave the sugar out (default: off)" in text
     assert "--name NAME of the tea" in text
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/runs", "gs://bucket", "https://host/levels"])
+def test_a_url_is_no_path(url):
+    with pytest.raises(ConfigError, match="--pot .*: is not on this machine; give a local path"):
+        brew("--pot", url)
+    parser = Parser(prog="tea")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--author", type=str)
+    with pytest.raises(ConfigError, match="out .*: is not on this machine"):
+        parser.parse_args(["--out", url])
+    assert parser.parse_args(["--out", "s3", "--author", url]).author == url
+    assert brew("--pot", "tr:out/s3:").pot == Path("tr:out/s3:")

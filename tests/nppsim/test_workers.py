@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,6 +149,28 @@ def test_no_worker_outlives_a_killed_parent():
         time.sleep(0.1)
     else:
         pytest.fail("the worker is still there")
+
+
+def test_a_script_without_main_guard_is_named(tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(PARENT.replace("    time.sleep(60)\n", ""))
+    run = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode and f"RuntimeError: {script} starts processes, which import it again" in run.stderr
+    script.write_text(f'if __name__ == "__main__":\n{textwrap.indent(script.read_text(), "    ")}')
+    run = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0 and int(run.stdout)
 
 
 GROUP = """

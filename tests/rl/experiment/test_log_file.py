@@ -24,22 +24,24 @@ def test_a_terminal_that_has_closed_does_not_end_the_run(tmp_path):
     assert "a line\n" in (tmp_path / LOG_FILE).read_text()
 
 
-def test_every_line_has_its_time(tmp_path):
+def test_every_line_has_its_time_and_level(tmp_path):
     def fails():
         with LogFile(print) as log:
             log("before the folder is known")
             log.open(tmp_path)
-            log("two\nlines")
+            log("two\nwarning: lines")
+            log("8 decisions: warning: speed")
             raise ZeroDivisionError
 
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             fails()
     lines = (tmp_path / LOG_FILE).read_text().splitlines()
-    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INFO|WARNING|ERROR) ", line) for line in lines)
     texts = [line[20:] for line in lines]
-    assert texts[:3] == ["before the folder is known", "two", "lines"] and texts[-1] == "ZeroDivisionError"
-    assert texts.count("resumed") == 1
+    assert texts[:3] == ["INFO before the folder is known", "INFO two", "WARNING warning: lines"]
+    assert texts[3] == "WARNING 8 decisions: warning: speed" and texts[-1] == "ERROR ZeroDivisionError"
+    assert texts.count("INFO resumed") == 1
 
 
 def test_a_closed_pipe_ends_the_run(tmp_path):

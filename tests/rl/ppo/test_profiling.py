@@ -51,10 +51,16 @@ def test_phases_add_up(profiled):
     facts = json.loads((profiled / FOLDER / "phases.json").read_text())
     rows = list(csv.DictReader((profiled / FOLDER / "phases.csv").open()))
     assert facts["updates"] == UPDATES and [int(row["number"]) for row in rows] == [1, 2, 3, 4]
-    for phase in (*PHASES, "curriculum", "other"):
+    for phase in (*PHASES, "curriculum", "profilers", "other"):
         assert facts["seconds"][phase] == pytest.approx(sum(float(row[phase]) for row in rows), abs=1e-4)
     assert sum(facts["share"].values()) == pytest.approx(1) == sum(facts["share_of_a_step"].values())
-    assert facts["share_of_a_step"]["ninja"] > 0
+    assert facts["share_of_a_step"]["ninja"] > 0 and facts["busy_cores"] > 0
+
+
+def test_the_time_of_profilers_is_no_other_time(profiled):
+    """Traces and snapshots take seconds, training takes a fraction of one."""
+    share = json.loads((profiled / FOLDER / "phases.json").read_text())["share"]
+    assert share["profilers"] > share["other"]
 
 
 def test_a_trace_opens_in_chrome_and_has_a_table(profiled):
