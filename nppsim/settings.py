@@ -308,7 +308,7 @@ class Parser(argparse.ArgumentParser):
         for action in self._actions:
             value = getattr(given, action.dest, None)
             if action.type is Path and is_remote(value):
-                raise ConfigError(Setting("", kind=Path).problem(value), action.metavar or action.dest, value)
+                raise ConfigError(Setting("", kind=Path).problem(value), str(action.metavar or action.dest), value)
         return given, unknown
 
     def nothing_is_required(self) -> None:

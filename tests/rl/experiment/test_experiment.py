@@ -22,7 +22,7 @@ from rl.experiment.data import load_data
 from rl.policy import checkpoint
 
 from excerpt import excerpt
-from places import ROOT
+from places import ODD, ROOT
 from programs import load_script
 
 CATEGORIES = ("simplest", "simple")
@@ -31,13 +31,13 @@ CATEGORIES = ("simplest", "simple")
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A few shipped levels of some categories, with their demonstrations."""
-    return excerpt(tmp_path_factory.mktemp("data"), *CATEGORIES, train=4, dev=2, test=2, demonstrations=4)
+    return excerpt(tmp_path_factory.mktemp("data") / ODD, *CATEGORIES, train=4, dev=2, test=2, demonstrations=4)
 
 
 @pytest.fixture(scope="module")
 def experiment(data, tmp_path_factory):
     """A finished experiment with both architectures."""
-    out, printed = tmp_path_factory.mktemp("experiments"), io.StringIO()
+    out, printed = tmp_path_factory.mktemp("experiments") / ODD, io.StringIO()
     flags = [
         "--experiment-name", "tiny", "--architectures", "mlp_baseline", "vision_free",
         "--train-dataset", data / "train", "--dev-dataset", data / "dev", "--test-dataset", data / "test",
@@ -120,7 +120,7 @@ def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(expe
 def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path, capsys):
     status = load_script("evaluate").main([
         str(experiment[0] / "vision_free" / "checkpoints" / "final.safetensors"), "--levels", str(data / "test"),
-        "--record-videos", "--max-videos-per-category", "1", "--output-dir", str(tmp_path),
+        "--record-videos", "--max-videos-per-category", "1", "--output-dir", str(tmp_path / ODD),
     ])  # fmt: skip
     printed = capsys.readouterr()
     assert status == 0, printed

@@ -28,6 +28,7 @@ from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSear
 from rl.search.levels import read_tasks
 from rl.search.solve import SolveSettings, solve
 
+from places import ODD
 from programs import load_script
 from worlds import FLOOR, RIGHT, corridor
 
@@ -198,12 +199,14 @@ def script():
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with a checkpoint, a level set with par times, and a slow recording of one of its levels."""
-    monkeypatch.chdir(tmp_path)
-    checkpoint.save(tmp_path / "agent.safetensors", AGENT.policy, frame_skip=4)
+    folder = tmp_path / ODD
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    checkpoint.save(folder / "agent.safetensors", AGENT.policy, frame_skip=4)
     levels = [(EASY, LevelEntry("simplest", par_frames=40)), (MINED, LevelEntry("mined/odd", par_frames=100))]
-    LevelSet.write(tmp_path / "levels", levels)
-    Replay(EASY, plan(EASY, 9, beam=2).inputs, success=True).save(tmp_path / "slow.replay")
-    return tmp_path
+    LevelSet.write(folder / "levels", levels)
+    Replay(EASY, plan(EASY, 9, beam=2).inputs, success=True).save(folder / "slow.replay")
+    return folder
 
 
 QUICK = ["--agent", "agent.safetensors", "--polish", "5000", "--out", "out"]
