@@ -235,6 +235,17 @@ def test_regions_are_copied_and_entities_turned(page, studio, starter):
     assert (edited.tiles == level.tiles).all() and len(edited.records) == len(level.records) + 1
 
 
+def test_entities_that_are_not_simulated_are_placed_as_rings(page, studio):
+    page.goto(studio.at("edit"))
+    says(page, "Not a level yet")
+    for name, place in (("ninja", (3, 11)), ("alternative death ball", (9, 11))):
+        page.get_by_role("button", name=name, exact=True).click()
+        page.mouse.click(*middle(page, *place))
+    level = saved(page, lambda: page.keyboard.press("Control+s"))
+    assert level.records.tolist() == [[0, 4 * 4 + 2, 50, 0, 0], [27, 4 * 10 + 2, 50, 0, 0]]
+    assert level.support == "unsupported"
+
+
 def test_undo_and_redo(modules, starter):
     draft, _ = draft_of(starter[0])
     message = modules.evaluate(UNDONE, draft)
@@ -256,7 +267,8 @@ def test_the_mirror_and_the_kinds_are_those_of_the_simulator(modules, starter):
     assert modules.evaluate(tiles) == MIRRORED.tolist()
     table = "async () => [...(await import('/static/js/level_model.js')).KINDS]"
     known = dict(map(tuple, modules.evaluate(table)))
-    assert set(known) == {kinds.NINJA, *kinds.CREATING}
+    assert {kind for kind, what in known.items() if not what.get("leftOut")} == {kinds.NINJA, *kinds.CREATING}
+    assert {kind for kind, what in known.items() if what.get("leftOut")} == set(kinds.WITHOUT_EFFECT)
     for kind, what in known.items():
         assert what["name"] == kinds.ENTITY_NAMES[kind]
         assert ("turns" in what) == (kind in kinds.ORIENTED)

@@ -1,7 +1,7 @@
 /* The editor's canvas: draws the level and the tool, and converts pointer and key events to commands of the Editor. */
 
 import { isOnStage, tileOf } from "./editor_state.js";
-import { drawEntity, drawingOrder } from "./figures.js";
+import { drawEntity, drawingOrder, drawLeftOut } from "./figures.js";
 import { documentOf, pixels } from "./level_document.js";
 import { NINJA, STEP, STEPS_PER_TILE, emptyState, place, placeOf } from "./level_model.js";
 import { Gait, drawNinja } from "./ninja.js";
@@ -282,6 +282,7 @@ export function drawFigure(pen, entity, at, pending = null) {
     const itsSwitch = level.entities[index].exit !== undefined;
     if (pending || !itsSwitch) drawEntity(pen, level.entities[index], looks[index]);
   }
+  for (const { x: left, y: top } of level.left_out) drawLeftOut(pen, [left, top]);
 }
 
 export function drawIcon(canvas, colours, { entity, tile }) {

@@ -273,6 +273,16 @@ export function drawingOrder(entities) {
   return drawn.sort((a, b) => ORDER.indexOf(entities[a].kind) - ORDER.indexOf(entities[b].kind) || a - b);
 }
 
+/** Draw an entity that is not simulated as a pale dashed ring. */
+export function drawLeftOut(pen, at) {
+  const { context } = pen;
+  context.save();
+  context.globalAlpha = 0.55;
+  context.setLineDash([3, 2.4]);
+  pen.ring(at, 9, 1.2, pen.colours.muted);
+  context.restore();
+}
+
 export function drawEntity(pen, entity, look) {
   FIGURES[entity.kind](pen, entity, look);
 }

@@ -19,7 +19,8 @@ const STRAIGHT = [0, 2, 4, 6];
 const DOWNWARD = [2, 4, 6, 0];
 const DRONE_MODES = ["follows walls, clockwise", "follows walls, counter-clockwise", "wanders, clockwise", "wanders, counter-clockwise"];
 
-// Kinds that the simulator creates.  turns: distinct orientations; modes: names of the modes; switch: type of its switch.
+// Kinds of entities.  turns: distinct orientations; modes: names of the modes; switch: type of its switch; leftOut: true for a
+// kind that the simulator does not create.
 export const KINDS = new Map([
   [NINJA, { name: "ninja" }],
   [EXIT, { name: "exit door", switch: 4 }],
@@ -46,6 +47,7 @@ export const KINDS = new Map([
   [18, { name: "rocket turret" }],
   [19, { name: "gauss turret" }],
   [24, { name: "boost pad" }],
+  [27, { name: "alternative death ball", leftOut: true }],
 ]);
 
 export const TURN_NAMES = ["right", "down-right", "down", "down-left", "left", "up-left", "up", "up-right"];
@@ -64,8 +66,7 @@ export const TILE_NAMES = [
   ...["top", "right", "bottom", "left"].map((side) => `single face, ${side}`),
 ];
 
-const LEFT_OUT = { 27: "alternative death ball" }; // kinds that are not simulated
-export const nameOf = (kind) => KINDS.get(kind)?.name ?? LEFT_OUT[kind] ?? `unknown entity (type ${kind})`;
+export const nameOf = (kind) => KINDS.get(kind)?.name ?? `unknown entity (type ${kind})`;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // States

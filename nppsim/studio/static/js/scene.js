@@ -10,7 +10,7 @@
  * one of them changes, and moving entities in each frame.
  */
 
-import { MOVING, drawEntity, drawingOrder } from "./figures.js";
+import { MOVING, drawEntity, drawLeftOut, drawingOrder } from "./figures.js";
 import { drawNinja } from "./ninja.js";
 import { Pen, coloursOf, onThemeChange } from "./pen.js";
 import { STAGE, TILE, levelOutline } from "./tiles.js";
@@ -237,12 +237,7 @@ export class Scene {
 
   /** Draw the entities that are not simulated as pale rings with names. */
   drawLeftOut(pen) {
-    const { context } = pen;
-    context.save();
-    context.globalAlpha = 0.55;
-    context.setLineDash([3, 2.4]);
-    for (const { x, y } of this.level.left_out) pen.ring([x, y], 9, 1.2, this.colours.muted);
-    context.restore();
+    for (const { x, y } of this.level.left_out) drawLeftOut(pen, [x, y]);
     this.drawLabels(pen, this.level.left_out.map(({ name, x, y }) => ({ at: [x, y], label: name, colour: this.colours.muted })));
   }
 
