@@ -16,7 +16,7 @@ export function documentOf(state) {
   };
   for (const one of state.entities) {
     const entity = drawn(one);
-    if (KINDS.get(one.kind)?.leftOut ?? true) {
+    if (!KINDS.has(one.kind) || KINDS.get(one.kind).leftOut) {
       leftOut.push({ name: entity.kind, x: entity.x, y: entity.y });
       continue;
     }
