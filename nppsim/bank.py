@@ -45,7 +45,8 @@ LEVEL_DTYPE = np.dtype(
         ("registrations", "i4"),  # number of entities registered in cells at the start
         ("ball_count", "i4"),  # number of death balls that the file states
         ("toggle_mines", "u1"),  # 1 if there are toggle mines
-        ("one_ways", "u1"), ("blocks", "u1"),  # 1 if there are one-ways; 1 if bounce blocks, thwumps or shove thwumps
+        ("pads", "u1"), ("one_ways", "u1"),  # 1 if there are launch pads; one-ways
+        ("blocks", "u1"),  # 1 if there are bounce blocks, thwumps or shove thwumps
         ("rules", "u1"),  # bits of ``physics.rules``
         ("trail", "i4"),  # number of past positions of the ninja that a state stores; 0 without evil ninjas
     ],
@@ -225,6 +226,7 @@ def _level_records(compiled: list[LevelGeometry], levels: list[Level], rules: Ru
     records["moves"] = [len(c.movers) for c in compiled] > count(kinds.EXIT)
     records["moves"] |= count(kinds.BOOST_PAD) > 0
     records["toggle_mines"] = count(kinds.TOGGLE_MINE) > 0
+    records["pads"] = count(kinds.LAUNCH_PAD) > 0
     records["one_ways"] = count(kinds.ONE_WAY) > 0
     records["blocks"] = count(*kinds.BLOCKS) > 0
     # Exit switches follow their exits.

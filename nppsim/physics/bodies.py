@@ -4,6 +4,8 @@ Section numbers refer to that page.  Section 4.2 defines the order of contacts w
 of a point with a square.
 """
 
+import math
+
 import numpy as np
 
 from nppsim._kernel import inlined, kernel
@@ -36,6 +38,7 @@ BLOCK_REACH = 24.0
 BLOCK_MARGIN = 12.0
 
 BEFORE_ALL = np.int64(-1)  # below any ``gather_key``; not a literal, because Numba would compile ``next_mover`` twice
+ANY_DISTANCE = math.inf  # px, a ``reach`` of ``next_mover`` that excludes nothing
 
 
 @kernel
@@ -75,17 +78,20 @@ def one_way_depth(ninja, x, y, nx, ny):
 
 
 @kernel
-def next_mover(movers, first, end, x1, x2, y1, y2, after, limit):
+def next_mover(movers, first, end, x1, x2, y1, y2, x, y, reach, after, limit):
     """Find the next mover in the order of section 4.2; return (index, key, low, high).
 
     The candidates are movers ``first`` to ``end`` - 1 that are registered in cells x1..x2, y1..y2, with a ``gather_key``
-    above ``after`` and an order below ``limit``.  The candidate with the smallest key is next.
+    above ``after``, an order below ``limit`` and a centre within ``reach`` px of (x, y) along each axis.  The candidate with
+    the smallest key is next.
     index, key: index of the next mover and its ``gather_key``; -1 and 0 if there is no candidate.
     low, high: all candidates have indices low to high - 1, so the next call needs to search only this range.
     """
     best, best_key, low, high = -1, 0, end, end
     for m in range(first, end):
         cell_x, cell_y = movers[m]["cell_x"], movers[m]["cell_y"]
+        if abs(movers[m]["x"] - x) > reach or abs(movers[m]["y"] - y) > reach:
+            continue
         if x1 <= cell_x <= x2 and y1 <= cell_y <= y2 and movers[m]["order"] < limit:
             key = gather_key(np.int64(cell_x) * CELLS_Y + np.int64(cell_y), movers[m]["order"])
             if key > after:
@@ -102,10 +108,12 @@ def gather_key(cell, order):
 
 
 @kernel
-def blocks_near(x, y, movers, world, level):
-    """Return True if any bounce block, thwump or shove thwump may touch a ninja within BLOCK_MARGIN of (x, y)."""
+def blocks_near(x, y, movers, record):
+    """Return True if any bounce block, thwump or shove thwump may touch a ninja within BLOCK_MARGIN of (x, y).
+
+    record: LEVEL_DTYPE of the level.
+    """
     reach = BLOCK_REACH + BLOCK_MARGIN
-    record = world.level[level]
     if record["blocks"]:
         for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
             near = abs(movers[m]["x"] - x) <= reach and abs(movers[m]["y"] - y) <= reach
@@ -125,7 +133,9 @@ def touch_bodies(ninja, movers, world, level):
     cell_start, count = world.entity_cell_start[level], record["mover_end"] - record["mover_first"]
     limit = ninja["registrations"]
     contacts = 0
-    m, key, low, high = next_mover(movers, record["first_moving"], count, x1, x2, y1, y2, BEFORE_ALL, limit)
+    m, key, low, high = next_mover(
+        movers, record["first_moving"], count, x1, x2, y1, y2, 0.0, 0.0, ANY_DISTANCE, BEFORE_ALL, limit
+    )
     if world.near[level, cell_x * CELLS_Y + cell_y] & s.NEAR_ONE_WAYS:
         for cx in range(x1, x2 + 1):
             for cy in range(y1, y2 + 1):
@@ -136,7 +146,9 @@ def touch_bodies(ninja, movers, world, level):
                         continue
                     while m >= 0 and key < gather_key(cell, world.entity[k]["order"]):
                         contacts += _touch_mover(ninja, movers[m])
-                        m, key, low, high = next_mover(movers, low, high, x1, x2, y1, y2, key, limit)
+                        m, key, low, high = next_mover(
+                            movers, low, high, x1, x2, y1, y2, 0.0, 0.0, ANY_DISTANCE, key, limit
+                        )
                     nx, ny = world.entity[k]["x1"], world.entity[k]["y1"]
                     depth = one_way_depth(ninja, world.entity[k]["x"], world.entity[k]["y"], nx, ny)
                     if depth >= 0.0:
@@ -146,7 +158,7 @@ def touch_bodies(ninja, movers, world, level):
                         contacts += 1
     while m >= 0:
         contacts += _touch_mover(ninja, movers[m])
-        m, key, low, high = next_mover(movers, low, high, x1, x2, y1, y2, key, limit)
+        m, key, low, high = next_mover(movers, low, high, x1, x2, y1, y2, 0.0, 0.0, ANY_DISTANCE, key, limit)
     return contacts
 
 

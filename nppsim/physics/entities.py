@@ -47,6 +47,7 @@ REGULAR_DOOR_RADIUS = 10.0
 DOOR_SWITCH_RADIUS = 5.0  # switches of locked doors and trap doors
 PAD_RADIUS = 6.0  # launch pads
 
+MOVER_REACH = 23.0  # px along an axis; touching a mover that is farther from the ninja has no effect
 REGULAR_DOOR_OPEN_FRAMES = 5  # frames that a regular door stays open after the last touch
 PAD_SPEED = 36.0 / 7.0  # px per frame; a launch pad gives the ninja two thirds of this speed, more if it points upwards
 PAD_BEHIND = -0.1  # px; a launch pad acts if the ninja's rim overlaps its plane by at least this (negative: a gap)
@@ -134,10 +135,12 @@ def interact(ninja, entities, movers, world, level):
     wall = 0.0
     m, key, low, high = -1, 0, 0, 0
     if record["moves"] or ninja["switch_taken"]:  # otherwise all movers are closed exits, which are in no cell
-        m, key, low, high = next_mover(movers, np.int64(0), count, cx1, cx2, cy1, cy2, BEFORE_ALL, limit)
-    if m < 0:
-        if world.near[level, cell_x * CELLS_Y + cell_y] & s.NEAR_ITEMS == 0:
-            return wall
+        m, key, low, high = next_mover(
+            movers, np.int64(0), count, cx1, cx2, cy1, cy2, x, y, MOVER_REACH, BEFORE_ALL, limit
+        )
+    if m < 0 and world.near[level, cell_x * CELLS_Y + cell_y] & s.NEAR_ITEMS == 0:
+        return wall
+    if m < 0 and record["pads"] == 0:
         for cx in range(cx1, cx2 + 1):
             for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
                 if _within_reach(ninja, world.entity_items[i]):
@@ -152,14 +155,19 @@ def interact(ninja, entities, movers, world, level):
                 while m >= 0 and key < gather_key(cell, world.entity[base + k]["order"]):
                     felt = _touch_mover(ninja, movers[m], movers, world, base)
                     wall = felt if wall == 0.0 else wall
-                    m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, key, limit)
+                    m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, x, y, MOVER_REACH, key, limit)
                 if _within_reach(ninja, world.entity_items[i]):
                     felt = _touch(ninja, entities, movers, world, base, k)
                     wall = felt if wall == 0.0 else wall
+                    if ninja["x"] != x or ninja["y"] != y:  # a launch pad has moved the ninja, maybe to other movers
+                        x, y, after = ninja["x"], ninja["y"], gather_key(cell, world.entity[base + k]["order"])
+                        m, key, low, high = next_mover(
+                            movers, np.int64(0), count, cx1, cx2, cy1, cy2, x, y, MOVER_REACH, after, limit
+                        )
     while m >= 0:
         felt = _touch_mover(ninja, movers[m], movers, world, base)
         wall = felt if wall == 0.0 else wall
-        m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, key, limit)
+        m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, x, y, MOVER_REACH, key, limit)
     return wall
 
 

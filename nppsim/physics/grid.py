@@ -7,6 +7,7 @@ along y.
 """
 
 import math
+from collections import namedtuple
 
 from nppsim._kernel import inlined, kernel
 from nppsim.levels.stage import CELLS_Y, HALF_CELL, LINES_X, LINES_Y
@@ -19,6 +20,9 @@ SLOPE_EDGE = 1
 SOLID_EDGE = 2
 DOOR_EDGE = 4  # a door may block the edge, depending on the state of the environment
 TILE_EDGE = SLOPE_EDGE | SOLID_EDGE
+
+# The grid of one environment: uint8[GRID_SIZE] of its level, and the level's doors, PLACED_DTYPE[D] and ENTITY_DTYPE[D].
+Grid = namedtuple("Grid", "edges doors states")
 
 
 @inlined
@@ -39,61 +43,66 @@ def sign_of(direction):
     return 1 if direction < 2 else -1
 
 
+@inlined
+def grid_of(entities, world, level):
+    """Return the Grid of a level."""
+    record = world.level[level]
+    base, first, end = record["entity_first"], record["doors_first"], record["switches_end"]
+    return Grid(world.grid[record["grid"]], world.entity[first:end], entities[first - base : end - base])
+
+
 @kernel
-def _doors_block(cx, cy, horizontal, entities, world, level):
+def _doors_block(cx, cy, horizontal, grid):
     """Return True if doors block one edge of cell (cx, cy): their ``blocking`` counts do not add up to 0.
 
     horizontal: 0 for the right edge, 1 for the lower edge.
     """
     edge = 2 * (cx * CELLS_Y + cy) + horizontal
-    base = world.level[level]["entity_first"]
     total = 0
-    for k in range(world.level[level]["doors_first"], world.level[level]["switches_end"]):
-        if world.entity[k]["edge"] == edge:
-            total += entities[k - base]["blocking"]
+    for k in range(len(grid.doors)):
+        if grid.doors[k]["edge"] == edge:
+            total += grid.states[k]["blocking"]
     return total != 0
 
 
 @kernel
-def step_free(axis, k, low, high, sign, entities, world, level):
+def step_free(axis, k, low, high, sign, grid):
     """Return True if a body can move from half-cell column k to column k + sign in all rows low to high.
 
     axis: 0 for motion along x.  If it is 1, k is a row, and ``low`` to ``high`` are columns.
     sign: -1 or +1.
     """
-    edges = world.grid[world.level[level]["grid"]]
     border = k + (1 if sign > 0 else 0)
     for across in range(low, high + 1):
         i, j = (across, border) if axis else (border, across)
         i, j = min(max(i, 0), LINES_X - 1), min(max(j, 0), LINES_Y - 1)
-        edge = edges[HORIZONTAL_EDGES + LINES_X * j + i if axis else LINES_Y * i + j]
+        edge = grid.edges[HORIZONTAL_EDGES + LINES_X * j + i if axis else LINES_Y * i + j]
         if edge & TILE_EDGE:
             return False
-        if edge & DOOR_EDGE and _doors_block(i // 2 - (1 - axis), j // 2 - axis, axis, entities, world, level):
+        if edge & DOOR_EDGE and _doors_block(i // 2 - (1 - axis), j // 2 - axis, axis, grid):
             return False
     return True
 
 
 @kernel
-def steps_free(axis, k, end, low, high, sign, entities, world, level):
+def steps_free(axis, k, end, low, high, sign, grid):
     """Return True if all steps from half-cell column (or row) k to ``end`` are free, or if there are none."""
     while (end - k) * sign > 0:
-        if not step_free(axis, k, low, high, sign, entities, world, level):
+        if not step_free(axis, k, low, high, sign, grid):
             return False
         k += sign
     return True
 
 
 @kernel
-def is_floor(hx, hy, world, level):
+def is_floor(hx, hy, grid):
     """Return True if the upper edge of half-cell (hx, hy) is a surface of a tile; slopes and doors do not count."""
-    edges = world.grid[world.level[level]["grid"]]
     i, j = min(max(hx, 0), LINES_X - 1), min(max(hy, 0), LINES_Y - 1)
-    return edges[HORIZONTAL_EDGES + LINES_X * j + i] & TILE_EDGE == SOLID_EDGE
+    return grid.edges[HORIZONTAL_EDGES + LINES_X * j + i] & TILE_EDGE == SOLID_EDGE
 
 
-@kernel
-def path_is_free(x, y, target, radius, direction, entities, world, level):
+@inlined
+def path_is_free(x, y, target, radius, direction, grid):
     """Return True if a square body with half-side ``radius`` at (x, y) can move to coordinate ``target`` along its axis.
 
     direction: 0 right, 1 down, 2 left, 3 up.
@@ -103,7 +112,7 @@ def path_is_free(x, y, target, radius, direction, entities, world, level):
     along, across = (y, x) if axis else (x, y)
     k, end = half_cell(along + sign * radius), half_cell(target + sign * radius)
     low, high = half_cell(across - radius), half_cell(across + radius)
-    return steps_free(axis, k, end, low, high, sign, entities, world, level)
+    return steps_free(axis, k, end, low, high, sign, grid)
 
 
 @inlined

@@ -13,12 +13,12 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import kernel, merged
+from nppsim._kernel import inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.physics.ninja import kill
 from nppsim.physics.rays import ANY_DOOR, RAY_LENGTH, ray_gap, ray_length
 from nppsim.physics.rules import FAST_LASERS
-from nppsim.physics.segments import is_beside, nearest_segment, surface_normal
+from nppsim.physics.segments import is_beside, nearest_segment, surface_normal, walls_of
 from nppsim.physics.state import RADIUS
 
 EMITTER_RADIUS = 5.9  # px from the emitter of a surface laser to its surface
@@ -29,6 +29,7 @@ CORNER_SPEED = 0.005524805665672641  # rad per frame around a vertex, surface la
 SURFACE_REACH = 12.0  # px, half-side of the square whose cells are searched for surfaces
 SURFACE_DISTANCE = 7.0  # px; a turret closer than this to a surface is a surface laser
 HALF_STEP = 0.0052359875  # rad; maximum angle between the beam and the ninja's centre at which a spinner hits
+CLEARLY_ASIDE = 0.006  # above the tangent of HALF_STEP by more than any rounding error
 
 SPINNER, SURFACE = range(2)
 
@@ -41,42 +42,45 @@ def place_lasers(world, entities):
     """
     for index in range(len(world.level)):
         level = np.int32(index)  # type of ``ninja["level"]``, so that kernels are compiled only once
-        record = world.level[index]
+        record, walls = world.level[index], walls_of(world, level)
         for k in range(record["entity_end"] - record["entity_first"]):
             entities[k]["closed"] = world.entity[record["entity_first"] + k]["closed"]
         for m in range(record["mover_first"] + record["first_moving"], record["mover_end"]):
             laser = world.mover[m]
             if laser["type"] != kinds.LASER:
                 continue
-            k, result, x, y = _nearest_segment(laser["x"], laser["y"], entities, world, level)
+            k, result, x, y = _nearest_segment(laser["x"], laser["y"], walls, entities)
             dx, dy = laser["x"] - x, laser["y"] - y
             if result == 0 or (result == 1 and math.sqrt(dx * dx + dy * dy) >= SURFACE_DISTANCE):
                 laser["mode"] = SPINNER
                 laser["vx"], laser["vy"] = math.cos(laser["beam"]), math.sin(laser["beam"])
             else:
                 laser["mode"] = SURFACE
-                _stand_on(laser, k, x, y, world)
-            _shine(laser, entities, world, level)  # so that the first observation shows the beam
+                _stand_on(laser, world.segments[k], x, y)
+            _shine(laser, walls, entities)  # so that the first observation shows the beam
 
 
 @kernel
-def think_laser(ninja, laser, target, entities, world, level):
-    """Update the beam, kill the ninja if it is hit, then turn or move the laser.  target: the ninja is a valid target."""
-    length = _shine(laser, entities, world, level)
-    if target and _hits(ninja, laser, length) and _sees(ninja, laser["x"], laser["y"], entities, world, level):
+def think_laser(ninja, laser, target, rules, walls, entities):
+    """Update the beam, kill the ninja if it is hit, then turn or move the laser.
+
+    target: the ninja is a valid target.  rules: bits of ``physics.rules``.
+    """
+    length = _shine(laser, walls, entities)
+    if target and _hits(ninja, laser, length) and _sees(ninja, laser["x"], laser["y"], walls, entities):
         kill(ninja)
     if laser["mode"] == SPINNER:
         laser["beam"] = (laser["beam"] + laser["direction"] * SPIN_SPEED) % (2.0 * math.pi)
         laser["vx"], laser["vy"] = math.cos(laser["beam"]), math.sin(laser["beam"])
     else:
-        _creep(laser, entities, world, level)
+        _creep(laser, rules, walls, entities)
 
 
-@kernel
-def _shine(laser, entities, world, level):
+@inlined
+def _shine(laser, walls, entities):
     """Compute and store the end of the beam; return the length of the beam in px."""
     x, y, ux, uy = laser["x"], laser["y"], laser["vx"], laser["vy"]
-    length = beam_length(x, y, ux, uy, entities, world, level)
+    length = beam_length(x, y, ux, uy, walls, entities)
     laser["target_x"], laser["target_y"] = x + length * ux, y + length * uy
     return length
 
@@ -87,47 +91,48 @@ def _hits(ninja, laser, length):
     if ray_gap(ninja, laser["x"], laser["y"], laser["vx"], laser["vy"], length) < RADIUS:
         return True
     ex, ey = ninja["x"] - laser["x"], ninja["y"] - laser["y"]
-    return laser["mode"] == SPINNER and abs(laser["beam"] - math.atan2(ey, ex)) % (2.0 * math.pi) <= HALF_STEP
+    aside, ahead = abs(laser["vx"] * ey - laser["vy"] * ex), laser["vx"] * ex + laser["vy"] * ey
+    if laser["mode"] != SPINNER or aside > CLEARLY_ASIDE * ahead:
+        return False  # avoids the arc tangent
+    return abs(laser["beam"] - math.atan2(ey, ex)) % (2.0 * math.pi) <= HALF_STEP
 
 
 @merged
-def _sees(ninja, x, y, entities, world, level):
+def _sees(ninja, x, y, walls, entities):
     """Return True if no segment is between the emitter and the ninja."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
-    return (
-        distance < RADIUS or beam_length(x, y, dx / distance, dy / distance, entities, world, level) > distance - RADIUS
-    )
+    return distance < RADIUS or beam_length(x, y, dx / distance, dy / distance, walls, entities) > distance - RADIUS
 
 
-@kernel
-def beam_length(x, y, ux, uy, entities, world, level):
+@inlined
+def beam_length(x, y, ux, uy, walls, entities):
     """Length in px of a beam; 0.0 if it leaves the stage.  Open doors stop the beam too."""
-    length = ray_length(x, y, ux, uy, RAY_LENGTH, ANY_DOOR, entities, world, level)
+    length = ray_length(x, y, ux, uy, RAY_LENGTH, ANY_DOOR, walls, entities)
     return length if length < RAY_LENGTH else 0.0
 
 
 @kernel
-def _nearest_segment(x, y, entities, world, level):
+def _nearest_segment(x, y, walls, entities):
     """Return (k, result, x, y) of ``nearest_segment`` within SURFACE_REACH; ``result`` is 0 if there is none."""
-    cell_start, first = world.cell_start[level], world.level[level]["segment_first"]
+    segments, cell_start, first = walls
     result, near_x, near_y, _side, _best, _others, _beside, k = nearest_segment(
-        x, y, SURFACE_REACH, world.segments, cell_start, first, entities
+        x, y, SURFACE_REACH, segments, cell_start, first, entities
     )
     return k, result, near_x, near_y
 
 
 @kernel
-def _stand_on(laser, k, x, y, world):
-    """Place the emitter above point (x, y) of segment k: on the open side of a tile, on the same side of a door."""
-    nx, ny = surface_normal(x, y, world.segments[k], laser["x"], laser["y"])
+def _stand_on(laser, segment, x, y):
+    """Place the emitter above point (x, y) of a segment: on the open side of a tile, on the same side of a door."""
+    nx, ny = surface_normal(x, y, segment, laser["x"], laser["y"])
     laser["x"], laser["y"] = x + EMITTER_RADIUS * nx, y + EMITTER_RADIUS * ny
     laser["vx"], laser["vy"] = nx, ny
     laser["flag"] = 0
 
 
 @merged
-def _creep(laser, entities, world, level):
+def _creep(laser, rules, walls, entities):
     """Move along the surface, or turn at a vertex; then attach to the nearest surface or to its end point."""
     nx, ny = laser["vx"], laser["vy"]
     if laser["flag"]:
@@ -137,14 +142,14 @@ def _creep(laser, entities, world, level):
         laser["vx"], laser["vy"] = nx, ny
         laser["x"], laser["y"] = vertex_x + EMITTER_RADIUS * nx, vertex_y + EMITTER_RADIUS * ny
     else:
-        speed = FAST_SURFACE_SPEED if world.level[level]["rules"] & FAST_LASERS else SURFACE_SPEED
+        speed = FAST_SURFACE_SPEED if rules & FAST_LASERS else SURFACE_SPEED
         laser["x"] += speed * (laser["direction"] * -ny)
         laser["y"] += speed * (laser["direction"] * nx)
-    k, result, x, y = _nearest_segment(laser["x"], laser["y"], entities, world, level)
+    k, result, x, y = _nearest_segment(laser["x"], laser["y"], walls, entities)
     if result == 0:
         return
-    if is_beside(laser["x"], laser["y"], world.segments[k]):
-        _stand_on(laser, k, x, y, world)
+    if is_beside(laser["x"], laser["y"], walls.segments[k]):
+        _stand_on(laser, walls.segments[k], x, y)
     else:
         laser["x"], laser["y"] = x + EMITTER_RADIUS * nx, y + EMITTER_RADIUS * ny
         laser["flag"] = 1

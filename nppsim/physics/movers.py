@@ -12,11 +12,30 @@ from nppsim._kernel import inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, TILE
 from nppsim.physics.evil_ninjas import think_evil_ninja
-from nppsim.physics.grid import axis_of, half_cell, is_floor, path_is_free, register, sign_of, step_free, steps_free
+from nppsim.physics.grid import (
+    axis_of,
+    grid_of,
+    half_cell,
+    is_floor,
+    path_is_free,
+    register,
+    sign_of,
+    step_free,
+    steps_free,
+)
 from nppsim.physics.groups import is_drone, is_shooter, is_shooting_drone
 from nppsim.physics.lasers import think_laser
 from nppsim.physics.ninja import is_valid_target
-from nppsim.physics.segments import cell_at, cells_around, clamped_cell, nearest_surface, searches, settles, sweep_to
+from nppsim.physics.segments import (
+    cell_at,
+    cells_around,
+    clamped_cell,
+    nearest_surface,
+    searches,
+    settles,
+    sweep_to,
+    walls_of,
+)
 from nppsim.physics.shooters import CHAINGUN_SPEED, LASER_DRONE_SPEED, WATCHING, think_shooter
 from nppsim.physics.state import (
     CHARGING,
@@ -114,7 +133,7 @@ def _set_along(body, axis, value):
 
 
 @kernel
-def _advance(ninja, mover, axis, sign, step, face, half, entities, world, level):
+def _advance(ninja, mover, axis, sign, step, face, half, grid):
     """Move a thwump by ``step`` px along an axis unless an edge of the half-cell grid stops it; return True if it moved.
 
     sign: sign of the step.
@@ -125,7 +144,7 @@ def _advance(ninja, mover, axis, sign, step, face, half, entities, world, level)
     cell = half_cell(along + face)
     if cell != half_cell(along + step + face):
         low, high = half_cell(across - half), half_cell(across + half)
-        if not step_free(axis, cell, low, high, sign, entities, world, level):
+        if not step_free(axis, cell, low, high, sign, grid):
             return False
     _set_along(mover, axis, along + step)
     _reregister(ninja, mover)
@@ -135,7 +154,7 @@ def _advance(ninja, mover, axis, sign, step, face, half, entities, world, level)
 @kernel
 def move_all(ninja, entities, movers, world, level):
     """Run the move pass of all movers, then apply the boost pads."""
-    record = world.level[level]
+    record, grid = world.level[level], grid_of(entities, world, level)
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         mover = movers[m]
         kind = mover["type"]
@@ -143,17 +162,18 @@ def move_all(ninja, entities, movers, world, level):
         if is_drone(kind):
             if is_shooting_drone(kind) and mover["state"] != WATCHING:
                 continue
-            _move_drone(ninja, mover, entities, world, level)
+            if not _glide(ninja, mover):
+                _turn(ninja, mover, grid)
         elif kind == kinds.BOUNCE_BLOCK:
             _move_block(ninja, mover, world.entity[record["entity_first"] + mover["entity"]])
             continue
         elif kind == kinds.THWUMP:
             if mover["state"] != WAITING:
                 home = world.entity[record["entity_first"] + mover["entity"]]
-                _move_thwump(ninja, mover, home, entities, world, level)
+                _move_thwump(ninja, mover, home, grid)
         elif kind == kinds.FLOOR_GUARD:
             if mover["state"] != 0:
-                _move_guard(ninja, mover, entities, world, level)
+                _move_guard(ninja, mover, grid)
         else:
             continue
         mover["vx"], mover["vy"] = mover["x"] - x, mover["y"] - y
@@ -165,33 +185,33 @@ def move_all(ninja, entities, movers, world, level):
 @kernel
 def think_all(ninja, entities, movers, trail, world, level):
     """Run the think pass of all movers."""
-    record = world.level[level]
+    record, grid, walls = world.level[level], grid_of(entities, world, level), walls_of(world, level)
     target = is_valid_target(ninja)
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         mover = movers[m]
         kind = mover["type"]
         if kind == kinds.FLOOR_GUARD:
-            if target and mover["state"] == 0:
-                _think_guard(ninja, mover, entities, world, level)
+            if target and mover["state"] == 0 and _is_level_with(ninja, mover):
+                _think_guard(ninja, mover, grid)
         elif kind == kinds.THWUMP:
-            if target and mover["state"] == WAITING:
-                _think_thwump(ninja, mover, entities, world, level)
+            if target and mover["state"] == WAITING and _in_sight(ninja, mover):
+                _think_thwump(ninja, mover, grid)
         elif kind == kinds.DEATH_BALL:
-            _think_ball(ninja, m, entities, movers, world, level)
+            _think_ball(ninja, m, movers, record, world.near[level], walls, entities)
         elif kind == kinds.SHOVE_THWUMP:
             mover["vx"], mover["vy"] = 0.0, 0.0
             if mover["state"] != IDLE:
                 home = world.entity[record["entity_first"] + mover["entity"]]
-                _think_shove(ninja, mover, home, entities, world, level)
+                _think_shove(ninja, mover, home, grid)
         elif kind == kinds.LASER:
-            think_laser(ninja, mover, is_valid_target(ninja), entities, world, level)
+            think_laser(ninja, mover, is_valid_target(ninja), record["rules"], walls, entities)
         elif kind == kinds.EVIL_NINJA:
             if mover["state"] != UNTOUCHED:
                 home = world.entity[record["entity_first"] + mover["entity"]]
                 think_evil_ninja(ninja, mover, home, trail, record["trail"])
         elif is_shooter(kind):
             home = world.entity[record["entity_first"] + mover["entity"]]
-            think_shooter(ninja, mover, home, is_valid_target(ninja), entities, world, level)
+            think_shooter(ninja, mover, home, is_valid_target(ninja), record["rules"], walls, entities)
 
 
 # ------------------------------------------------------------------------------------------------------ drones (7.7)
@@ -220,8 +240,9 @@ def _speed_of(drone):
     return CHASE_SPEED if drone["state"] == CHASING else ZAP_SPEED
 
 
-@kernel
-def _move_drone(ninja, mover, entities, world, level):
+@inlined
+def _glide(ninja, mover):
+    """Move a drone ahead by one step; return False, without a move, if the step would pass the next point of its grid."""
     speed, heading = _speed_of(mover), np.int64(mover["direction"])
     x, y = mover["x"], mover["y"]
     sx, sy = speed * _step_x(heading), speed * _step_y(heading)
@@ -229,20 +250,27 @@ def _move_drone(ninja, mover, entities, world, level):
     squared = dx * dx + dy * dy
     after_x, after_y = mover["target_x"] - (x + sx), mover["target_y"] - (y + sy)
     passes = dx * after_x + dy * after_y < 0.0
-    if not passes and (squared > 1e-11 or math.sqrt(squared) >= 1e-6):
-        mover["x"], mover["y"] = x + sx, y + sy
-        if not is_shooting_drone(mover["type"]):  # shooting drones are in no cell, because touching them has no effect
-            _reregister(ninja, mover)
-        return
-    # The step would pass the target: turn there, and continue with the rest of the step.
-    distance = math.sqrt(squared)
+    if passes or not (squared > 1e-11 or math.sqrt(squared) >= 1e-6):
+        return False
+    mover["x"], mover["y"] = x + sx, y + sy
+    if not is_shooting_drone(mover["type"]):  # shooting drones are in no cell, because touching them has no effect
+        _reregister(ninja, mover)
+    return True
+
+
+@kernel
+def _turn(ninja, mover, grid):
+    """Move a drone to the next point of its grid, turn there, and continue with the rest of the step."""
+    speed, heading = _speed_of(mover), np.int64(mover["direction"])
+    dx, dy = mover["target_x"] - mover["x"], mover["target_y"] - mover["y"]
+    distance = math.sqrt(dx * dx + dy * dy)
     mover["x"], mover["y"] = mover["target_x"], mover["target_y"]
-    if mover["type"] == kinds.CHASER_DRONE and _chases(ninja, mover, entities, world, level):
+    if mover["type"] == kinds.CHASER_DRONE and _chases(ninja, mover, grid):
         _leave(mover, np.int64(mover["direction"]), speed - distance)
         return
     for n in range(4):
         direction = (heading + TURNS[mover["mode"], n]) & 3
-        if _drone_passes(mover, direction, entities, world, level):
+        if _drone_passes(mover, direction, grid):
             _leave(mover, direction, speed - distance)
             return
 
@@ -259,23 +287,23 @@ def _leave(drone, direction, rest):
 
 
 @kernel
-def _drone_passes(drone, direction, entities, world, level):
+def _drone_passes(drone, direction, grid):
     """Return True if a drone can move in a direction to the next point of its grid."""
     x, y = drone["x"], drone["y"]
     radius, step = (MINI_RADIUS, MINI_STEP) if drone["type"] == kinds.MINI_DRONE else (ZAP_RADIUS, ZAP_STEP)
     end = y + step * _step_y(direction) if direction & 1 else x + step * _step_x(direction)
-    return path_is_free(x, y, end, radius, direction, entities, world, level)
+    return path_is_free(x, y, end, radius, direction, grid)
 
 
 @merged
-def _chases(ninja, mover, entities, world, level):
+def _chases(ninja, mover, grid):
     """Return True if a chaser at a point of its grid continues or begins a chase; set its direction (section 8.1).
 
     A blocked chase ends; then the chaser looks left, ahead and right for the ninja.
     """
     heading = np.int64(mover["direction"])
     if mover["state"] == CHASING:
-        if _drone_passes(mover, heading, entities, world, level):
+        if _drone_passes(mover, heading, grid):
             return True
         mover["state"] = ROAMING
     if not is_valid_target(ninja):
@@ -285,36 +313,32 @@ def _chases(ninja, mover, entities, world, level):
         direction = (heading + turn) & 3
         ux, uy = _step_x(direction), _step_y(direction)
         aligned = dx * ux + dy * uy > 0.0 and abs(dx * uy - dy * ux) <= CHASE_LATERAL
-        if (
-            aligned
-            and _sees(ninja, mover, direction, entities, world, level)
-            and _drone_passes(mover, direction, entities, world, level)
-        ):
+        if aligned and _sees(ninja, mover, direction, grid) and _drone_passes(mover, direction, grid):
             mover["direction"], mover["state"] = direction, CHASING
             return True
     return False
 
 
 @merged
-def _sees(ninja, chaser, direction, entities, world, level):
+def _sees(ninja, chaser, direction, grid):
     """Return True if no edge of the half-cell grid blocks the chaser's row or column up to the ninja's half-cell."""
     axis, sign = axis_of(direction), sign_of(direction)
     k, end = half_cell(_along(chaser, axis)), half_cell(_along(ninja, axis))
     across = half_cell(_along(chaser, 1 - axis))
-    return steps_free(axis, k, end, across, across, sign, entities, world, level)
+    return steps_free(axis, k, end, across, across, sign, grid)
 
 
 # ------------------------------------------------------------------------------------------------ floor guards (7.8)
 @kernel
-def _move_guard(ninja, mover, entities, world, level):
+def _move_guard(ninja, mover, grid):
     sign = np.int64(mover["state"])
     x, y = mover["x"], mover["y"]
     moved = x + sign * GUARD_SPEED
     column, next_column = half_cell(x + GUARD_RADIUS * sign), half_cell(moved + GUARD_RADIUS * sign)
     if column != next_column:
         row = half_cell(y)
-        free = step_free(np.int64(0), column, row, row, sign, entities, world, level)
-        if not (free and is_floor(next_column, row + 1, world, level)):
+        free = step_free(np.int64(0), column, row, row, sign, grid)
+        if not (free and is_floor(next_column, row + 1, grid)):
             edge = column + 1 if sign > 0 else column
             moved = HALF_CELL * edge - (GUARD_RADIUS + GUARD_GAP) * sign
             mover["state"] = 0
@@ -322,15 +346,18 @@ def _move_guard(ninja, mover, entities, world, level):
     _reregister(ninja, mover)
 
 
+@inlined
+def _is_level_with(ninja, guard):
+    return guard["y"] + GUARD_RADIUS - TILE <= ninja["y"] <= guard["y"] + GUARD_RADIUS
+
+
 @kernel
-def _think_guard(ninja, mover, entities, world, level):
+def _think_guard(ninja, mover, grid):
     x, y = mover["x"], mover["y"]
-    if not (y + GUARD_RADIUS - TILE <= ninja["y"] <= y + GUARD_RADIUS):
-        return
     if ninja["x"] == x:
         return
     sign = 1 if ninja["x"] > x else -1
-    if path_is_free(x, y, ninja["x"], 0.0, 1 - sign, entities, world, level):
+    if path_is_free(x, y, ninja["x"], 0.0, 1 - sign, grid):
         mover["state"] = sign
 
 
@@ -349,7 +376,7 @@ def _move_block(ninja, mover, home):
 
 # ---------------------------------------------------------------------------------------------------- thwumps (7.10)
 @kernel
-def _move_thwump(ninja, mover, home, entities, world, level):
+def _move_thwump(ninja, mover, home, grid):
     axis = 0 if mover["mode"] == HORIZONTAL else 1
     along, start = _along(mover, axis), _along(home, axis)
     sign = mover["direction"] * mover["state"]
@@ -357,16 +384,21 @@ def _move_thwump(ninja, mover, home, entities, world, level):
     if mover["state"] == RETREATING and (along + step - start) * (along - start) < 0.0:
         _set_along(mover, axis, start)
         mover["state"] = WAITING
-    elif not _advance(ninja, mover, axis, sign, step, THWUMP_REACH * sign, THWUMP_REACH, entities, world, level):
+    elif not _advance(ninja, mover, axis, sign, step, THWUMP_REACH * sign, THWUMP_REACH, grid):
         mover["state"] = RETREATING
 
 
+@inlined
+def _in_sight(ninja, thwump):
+    """Return True if the ninja is close enough to a thwump's line of motion."""
+    axis = 0 if thwump["mode"] == HORIZONTAL else 1
+    return abs(_along(thwump, 1 - axis) - _along(ninja, 1 - axis)) < THWUMP_SIGHT
+
+
 @kernel
-def _think_thwump(ninja, mover, entities, world, level):
+def _think_thwump(ninja, mover, grid):
     axis = 0 if mover["mode"] == HORIZONTAL else 1
     along, across = _along(mover, axis), _along(mover, 1 - axis)
-    if not abs(across - _along(ninja, 1 - axis)) < THWUMP_SIGHT:
-        return
     facing = np.int64(mover["direction"])
     cell, wanted = half_cell(along - THWUMP_REACH * facing), half_cell(_along(ninja, axis))
     rest = wanted - cell
@@ -375,7 +407,7 @@ def _think_thwump(ninja, mover, entities, world, level):
     low, high = half_cell(across - THWUMP_REACH), half_cell(across + THWUMP_REACH)
     steps = 0
     while steps < THWUMP_FAR:
-        if not step_free(axis, cell, low, high, facing, entities, world, level):
+        if not step_free(axis, cell, low, high, facing, grid):
             rest = wanted - cell
             break
         cell += facing
@@ -404,14 +436,14 @@ def _boost(ninja, pad, x, y):
 
 # ------------------------------------------------------------------------------------------------ death balls (7.12)
 @kernel
-def _think_ball(ninja, m, entities, movers, world, level):
+def _think_ball(ninja, m, movers, record, near, walls, entities):
     """Accelerate a death ball towards the ninja, move it, and push it away from other balls."""
     ball = movers[m]
     vx, vy = _ball_velocity(ninja, ball)
     if ball["flag"]:
         ball["vx"], ball["vy"] = vx, vy
         return
-    x, y, sum_x, sum_y, end = _move_ball(ball["x"], ball["y"], vx, vy, entities, world, level)
+    x, y, sum_x, sum_y, end = _move_ball(ball["x"], ball["y"], vx, vy, record, near, walls, entities)
     if end != MOVED:
         ball["flag"] = end == STUCK
         ball["x"], ball["y"], ball["vx"], ball["vy"] = x, y, vx, vy
@@ -424,7 +456,7 @@ def _think_ball(ninja, m, entities, movers, world, level):
             factor = 1.0 if math.sqrt(vx * vx + vy * vy) <= BALL_BOUNCE_SPEED else 2.0
             vx, vy = vx - nx * toward * factor, vy - ny * toward * factor
     ball["x"], ball["y"], ball["vx"], ball["vy"] = x, y, vx, vy
-    _part_balls(m, movers, world, level)
+    _part_balls(m, movers, record)
     _reregister(ninja, ball)
 
 
@@ -450,14 +482,14 @@ def _ball_velocity(ninja, ball):
 
 
 @merged
-def _move_ball(x, y, vx, vy, entities, world, level):
+def _move_ball(x, y, vx, vy, record, near, walls, entities):
     """Sweep a ball along its move and push it out of surfaces.
 
     Returns (x, y, sum of the normals' x, sum of their y, MOVED, HALTED or STUCK).
     """
-    if world.near[level, cell_at(x, y)] & NEAR_SEGMENTS == 0 and abs(vx) < BALL_FREE_STEP and abs(vy) < BALL_FREE_STEP:
+    if near[cell_at(x, y)] & NEAR_SEGMENTS == 0 and abs(vx) < BALL_FREE_STEP and abs(vy) < BALL_FREE_STEP:
         return x + 1.0 * vx, y + 1.0 * vy, 0.0, 0.0, MOVED  # no segment in the 3 x 3 cells around the ball
-    segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
+    segments, cell_start, first = walls
     x, y, found = sweep_to(x, y, vx, vy, BALL_SWEEP, BALL_BODY, segments, cell_start, first, entities)
     sum_x, sum_y = 0.0, 0.0
     for push in range(BALL_PUSHES):
@@ -474,7 +506,7 @@ def _move_ball(x, y, vx, vy, entities, world, level):
         if distance == 0.0:
             # The centre is on a surface: in the game the ball's think pass ends here.  On the front face of a tile, every
             # further sweep ends where it begins, so the ball is stuck permanently.
-            no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
+            no_doors = record["doors_first"] == record["switches_end"]
             return x, y, 0.0, 0.0, STUCK if result == 1 and (side == 0.0 or no_doors) else HALTED
         searched = cells_around(x, y, BALL_BODY)
         x += dx / distance * depth
@@ -487,9 +519,8 @@ def _move_ball(x, y, vx, vy, entities, world, level):
 
 
 @merged
-def _part_balls(m, movers, world, level):
+def _part_balls(m, movers, record):
     """Push apart ball m and each later ball in ``movers`` that overlaps it."""
-    record = world.level[level]
     count = record["mover_end"] - record["mover_first"]
     number = 0
     while m - number - 1 >= 0 and movers[m - number - 1]["type"] == kinds.DEATH_BALL:
@@ -513,7 +544,7 @@ def _part_balls(m, movers, world, level):
 
 # ---------------------------------------------------------------------------------------------- shove thwumps (7.13)
 @kernel
-def _think_shove(ninja, mover, home, entities, world, level):
+def _think_shove(ninja, mover, home, grid):
     if mover["state"] == TRIGGERED:
         if mover["flag"]:
             mover["flag"] = 0
@@ -522,20 +553,20 @@ def _think_shove(ninja, mover, home, entities, world, level):
     x, y = mover["x"], mover["y"]
     if mover["state"] == RETURNING:
         if abs(x - home["x"]) + abs(y - home["y"]) >= SHOVE_RETURN:
-            _travel(ninja, mover, SHOVE_RETURN, entities, world, level)
+            _travel(ninja, mover, SHOVE_RETURN, grid)
         else:
             mover["x"], mover["y"] = home["x"], home["y"]
             mover["state"] = IDLE
     elif mover["state"] == LAUNCHING:
-        _travel(ninja, mover, -SHOVE_LAUNCH, entities, world, level)
+        _travel(ninja, mover, -SHOVE_LAUNCH, grid)
     mover["vx"], mover["vy"] = mover["x"] - x, mover["y"] - y
 
 
 @kernel
-def _travel(ninja, mover, speed, entities, world, level):
+def _travel(ninja, mover, speed, grid):
     """Move along the triggered face's normal (backwards for a negative speed); if blocked, begin to return."""
     axis = 0 if mover["push_y"] == 0 else 1
     push = np.int64(mover["push_y"] if axis else mover["push_x"])
     sign = push if speed > 0.0 else -push
-    if not _advance(ninja, mover, axis, sign, push * speed, 0.0, SHOVE_CORE, entities, world, level):
+    if not _advance(ninja, mover, axis, sign, push * speed, 0.0, SHOVE_CORE, grid):
         mover["state"] = RETURNING

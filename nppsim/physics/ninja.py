@@ -139,7 +139,7 @@ def collide(ninja, entities, movers, world, level):
     if has_bodies:
         ninja["crushable"] = 0
         ninja["crush_x"], ninja["crush_y"], ninja["crush_length"] = 0.0, 0.0, 0.0
-        blocks = blocks_near(x, y, movers, world, level)
+        blocks = blocks_near(x, y, movers, world.level[level])
     is_short = abs(x - start_x) < FREE_STEP and abs(y - start_y) < FREE_STEP
     if not blocks and is_short and near[cell_at(x, y)] & (s.NEAR_SEGMENTS | s.NEAR_ONE_WAYS) == 0:
         _fly(ninja, x, y)
@@ -151,7 +151,7 @@ def collide(ninja, entities, movers, world, level):
         if has_bodies:
             if abs(x - checked_x) > BLOCK_MARGIN or abs(y - checked_y) > BLOCK_MARGIN:
                 checked_x, checked_y = x, y
-                blocks = blocks_near(x, y, movers, world, level)
+                blocks = blocks_near(x, y, movers, world.level[level])
             if blocks or near[cell_at(x, y)] & s.NEAR_ONE_WAYS:
                 ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
                 contacts = touch_bodies(ninja, movers, world, level)

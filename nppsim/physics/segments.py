@@ -6,6 +6,7 @@ ignore open doors.
 """
 
 import math
+from collections import namedtuple
 
 from nppsim._kernel import inlined, kernel
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
@@ -35,6 +36,10 @@ SWEEP_MARGIN = 1.0  # px around a swept circle; cells within this margin are sea
 SIDE = float(TILE)  # px, side of a cell
 LEAST_MOVE = 0.0001  # px^2; a move whose squared length is at most this hits nothing
 
+# The segments of one level, see ``nearest_segment``.  Kernels that are called for each mover take this tuple instead of
+# ``world``, because a call costs time for each array of its arguments.
+Walls = namedtuple("Walls", "segments cell_start first")
+
 # Margins of shortcuts, far above any rounding error.
 BOX_MARGIN = 0.01  # px around bounding boxes
 BAND = 1.0  # px above and below a point, see ``nearest_segment``
@@ -55,6 +60,12 @@ def clamped_cell(value, limit):
 def cell_at(x, y):
     """Number of the cell that contains a point in px, clamped to the stage."""
     return clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)
+
+
+@inlined
+def walls_of(world, level):
+    """Return the Walls of a level."""
+    return Walls(world.segments, world.cell_start[level], world.level[level]["segment_first"])
 
 
 @inlined

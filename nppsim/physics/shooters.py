@@ -76,17 +76,20 @@ LASER_DRONE_POSTFIRE = 60  # frames in POSTFIRE
 
 
 @kernel
-def think_shooter(ninja, shooter, home, target, entities, world, level):
-    """Advance a shooter by one frame.  home: its PLACED_DTYPE record.  target: the ninja is a valid target."""
+def think_shooter(ninja, shooter, home, target, rules, walls, entities):
+    """Advance a shooter by one frame.
+
+    home: its PLACED_DTYPE record.  target: the ninja is a valid target.  rules: bits of ``physics.rules``.
+    """
     kind = shooter["type"]
     if kind == kinds.ROCKET_TURRET:
-        _think_rocket(ninja, shooter, home, target, entities, world, level)
+        _think_rocket(ninja, shooter, home, target, rules, walls, entities)
     elif kind == kinds.GAUSS_TURRET:
-        _think_gauss(ninja, shooter, target, entities, world, level)
+        _think_gauss(ninja, shooter, target, rules, walls, entities)
     elif kind == kinds.CHAINGUN_DRONE:
-        _think_chaingun(ninja, shooter, target, entities, world, level)
+        _think_chaingun(ninja, shooter, target, rules, walls, entities)
     else:
-        _think_laser_drone(ninja, shooter, target, entities, world, level)
+        _think_laser_drone(ninja, shooter, target, rules, walls, entities)
 
 
 @merged
@@ -96,26 +99,26 @@ def _enter(shooter, state):
 
 # ------------------------------------------------------------------------------------------------------- sight and shots
 @kernel
-def sees(ninja, x, y, entities, world, level):
+def sees(ninja, x, y, rules, walls, entities):
     """Return True if no tile or closed door is between (x, y) and the ninja."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
     return distance < RADIUS or (
-        _open_length(x, y, dx / distance, dy / distance, distance, entities, world, level) > distance - RADIUS
+        _open_length(x, y, dx / distance, dy / distance, distance, rules, walls, entities) > distance - RADIUS
     )
 
 
 @inlined
-def _open_length(x, y, ux, uy, limit, entities, world, level):
+def _open_length(x, y, ux, uy, limit, rules, walls, entities):
     """Length in px, at most ``limit``, of a line of sight from (x, y) in direction (ux, uy)."""
-    open_doors_block = world.level[level]["rules"] & OPEN_DOORS_BLOCK != 0
-    return ray_length(x, y, ux, uy, limit, open_doors_block, entities, world, level)
+    open_doors_block = rules & OPEN_DOORS_BLOCK != 0
+    return ray_length(x, y, ux, uy, limit, open_doors_block, walls, entities)
 
 
 @kernel
-def _shoot(ninja, shooter, ux, uy, target, entities, world, level):
+def _shoot(ninja, shooter, ux, uy, target, rules, walls, entities):
     """Shoot in direction (ux, uy), store the length of the shot, and kill a ninja that it hits."""
-    length = _open_length(shooter["x"], shooter["y"], ux, uy, RAY_LENGTH, entities, world, level)
+    length = _open_length(shooter["x"], shooter["y"], ux, uy, RAY_LENGTH, rules, walls, entities)
     shooter["beam"] = length
     if target and ray_gap(ninja, shooter["x"], shooter["y"], ux, uy, length) < RADIUS:
         kill(ninja)
@@ -130,9 +133,9 @@ def _unit(dx, dy):
 
 # --------------------------------------------------------------------------------------------------------------- rockets
 @merged
-def _think_rocket(ninja, rocket, home, target, entities, world, level):
+def _think_rocket(ninja, rocket, home, target, rules, walls, entities):
     if rocket["state"] == FIRING:
-        _fly(ninja, rocket, home, target, entities, world, level)
+        _fly(ninja, rocket, home, target, rules, walls, entities)
     elif rocket["state"] == PREFIRE:
         rocket["timer"] += 1
         if not target:
@@ -141,17 +144,17 @@ def _think_rocket(ninja, rocket, home, target, entities, world, level):
             _enter(rocket, FIRING)
             rocket["vx"], rocket["vy"] = _unit(ninja["x"] - rocket["x"], ninja["y"] - rocket["y"])
             register(ninja, rocket, clamped_cell(rocket["x"], CELLS_X), clamped_cell(rocket["y"], CELLS_Y))
-    elif target and sees(ninja, rocket["x"], rocket["y"], entities, world, level):
+    elif target and sees(ninja, rocket["x"], rocket["y"], rules, walls, entities):
         _enter(rocket, PREFIRE)
 
 
 @merged
-def _fly(ninja, rocket, home, target, entities, world, level):
+def _fly(ninja, rocket, home, target, rules, walls, entities):
     """Accelerate, move and steer towards the ninja's expected position; explode at walls and closed doors."""
     rocket["timer"] = min(rocket["timer"] + 1, len(ROCKET_SPEEDS) - 1)
     step = ROCKET_SPEEDS[rocket["timer"]]
     ux, uy = rocket["vx"], rocket["vy"]
-    if ray_length(rocket["x"], rocket["y"], ux, uy, step, CLOSED_DOORS, entities, world, level) < step:
+    if ray_length(rocket["x"], rocket["y"], ux, uy, step, CLOSED_DOORS, walls, entities) < step:
         explode(rocket, home)
         return
     rocket["x"] += step * ux
@@ -165,7 +168,7 @@ def _fly(ninja, rocket, home, target, entities, world, level):
         (ninja["x"] + LEAD * ninja["vx"]) - (rocket["x"] + LEAD * step * ux),
         (ninja["y"] + LEAD * ninja["vy"]) - (rocket["y"] + LEAD * step * uy),
     )
-    if ux * tx + uy * ty <= 0.0 and not world.level[level]["rules"] & ROCKETS_TURN_BACK:
+    if ux * tx + uy * ty <= 0.0 and not rules & ROCKETS_TURN_BACK:
         return
     turn = ROCKET_TURN * (ux * ty - uy * tx)
     rocket["vx"], rocket["vy"] = _unit(ux - turn * uy, uy + turn * ux)
@@ -181,17 +184,17 @@ def explode(rocket, home):
 
 # --------------------------------------------------------------------------------------------------------- gauss turrets
 @merged
-def _think_gauss(ninja, turret, target, entities, world, level):
+def _think_gauss(ninja, turret, target, rules, walls, entities):
     turret["timer"] += 1
     x, y, state = turret["x"], turret["y"], turret["state"]
     if state == WATCHING:
         turret["timer"] = 0
-        if target and sees(ninja, x, y, entities, world, level):
+        if target and sees(ninja, x, y, rules, walls, entities):
             _enter(turret, TARGETING)
             turret["target_x"], turret["target_y"] = x, y
     elif state == TARGETING:
         turret["timer"] -= 1  # ``_aim`` counts half frames instead
-        if target and sees(ninja, x, y, entities, world, level):
+        if target and sees(ninja, x, y, rules, walls, entities):
             _aim(ninja, turret)
         else:
             _enter(turret, WATCHING)
@@ -199,9 +202,9 @@ def _think_gauss(ninja, turret, target, entities, world, level):
         if turret["timer"] >= GAUSS_PREFIRE:
             _enter(turret, POSTFIRE)
             turret["vx"], turret["vy"] = _unit(turret["target_x"] - x, turret["target_y"] - y)
-            _shoot(ninja, turret, turret["vx"], turret["vy"], target, entities, world, level)
+            _shoot(ninja, turret, turret["vx"], turret["vy"], target, rules, walls, entities)
     elif turret["timer"] >= GAUSS_POSTFIRE:
-        _enter(turret, TARGETING if target and sees(ninja, x, y, entities, world, level) else WATCHING)
+        _enter(turret, TARGETING if target and sees(ninja, x, y, rules, walls, entities) else WATCHING)
 
 
 @merged
@@ -222,11 +225,11 @@ def _aim(ninja, turret):
 
 # ---------------------------------------------------------------------------------------------------------------- drones
 @merged
-def _think_chaingun(ninja, drone, target, entities, world, level):
+def _think_chaingun(ninja, drone, target, rules, walls, entities):
     drone["timer"] += 1
     state = drone["state"]
     if state == WATCHING or (state == POSTFIRE and drone["timer"] >= CHAINGUN_POSTFIRE):
-        _enter(drone, PREFIRE if target and sees(ninja, drone["x"], drone["y"], entities, world, level) else WATCHING)
+        _enter(drone, PREFIRE if target and sees(ninja, drone["x"], drone["y"], rules, walls, entities) else WATCHING)
     elif state == PREFIRE and drone["timer"] >= CHAINGUN_PREFIRE:
         _enter(drone, FIRING)
         ux, uy = _unit(ninja["x"] - drone["x"], ninja["y"] - drone["y"])
@@ -235,7 +238,7 @@ def _think_chaingun(ninja, drone, target, entities, world, level):
     elif state == FIRING:
         if drone["timer"] % CHAINGUN_INTERVAL == 0 and drone["timer"] <= CHAINGUN_INTERVAL * CHAINGUN_SHOTS:
             ux, uy = chaingun_direction(drone)
-            _shoot(ninja, drone, ux, uy, target, entities, world, level)
+            _shoot(ninja, drone, ux, uy, target, rules, walls, entities)
         if drone["timer"] >= CHAINGUN_FIRING:
             _enter(drone, POSTFIRE)
 
@@ -249,17 +252,17 @@ def chaingun_direction(drone):
 
 
 @merged
-def _think_laser_drone(ninja, drone, target, entities, world, level):
+def _think_laser_drone(ninja, drone, target, rules, walls, entities):
     drone["timer"] += 1
     state = drone["state"]
     if state == WATCHING or (state == POSTFIRE and drone["timer"] >= LASER_DRONE_POSTFIRE):
         _enter(drone, WATCHING)
-        if target and sees(ninja, drone["x"], drone["y"], entities, world, level):
+        if target and sees(ninja, drone["x"], drone["y"], rules, walls, entities):
             _enter(drone, PREFIRE)
             drone["vx"], drone["vy"] = _unit(ninja["x"] - drone["x"], ninja["y"] - drone["y"])
     elif state == PREFIRE and drone["timer"] >= LASER_DRONE_PREFIRE:
         _enter(drone, FIRING)
     elif state == FIRING:
-        _shoot(ninja, drone, drone["vx"], drone["vy"], target, entities, world, level)
+        _shoot(ninja, drone, drone["vx"], drone["vy"], target, rules, walls, entities)
         if drone["timer"] >= LASER_DRONE_FIRING:
             _enter(drone, POSTFIRE)
