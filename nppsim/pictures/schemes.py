@@ -45,8 +45,11 @@ def painted(scheme: str) -> Iterator[None]:
     """Draw pictures in the colours of a scheme, in this process, until the block ends."""
     usual, chosen = asdict(PALETTE), dict(SCHEMES[scheme])
     if chosen:
-        pairs = zip(chosen["background"], chosen["red"], strict=True)
-        chosen["glow"] = tuple(round((1 - _GLOW) * open_ + _GLOW * red) for open_, red in pairs)
+        red, green, blue = (
+            round((1 - _GLOW) * background + _GLOW * deadly)
+            for background, deadly in zip(chosen["background"], chosen["red"], strict=True)
+        )
+        chosen["glow"] = red, green, blue
     vars(PALETTE).update(chosen)
     try:
         yield

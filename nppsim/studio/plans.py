@@ -45,7 +45,7 @@ class Plans:
         self._preparation = asyncio.create_task(self._prepare(agents))
 
     async def _prepare(self, agents: list[str]) -> None:
-        done = Path(config.CACHE_DIR) / _PREPARED
+        done = Path(config.CACHE_DIR) / _PREPARED  # type: ignore[attr-defined]  # numba sets its options at run time
         if done.exists():
             return
         self._helper = PlannerProcess()
