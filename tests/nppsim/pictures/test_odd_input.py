@@ -69,7 +69,7 @@ def test_entities_outside_the_stage_and_of_unknown_types_change_nothing_else():
 def test_levels_of_random_bytes_are_drawn(seed):
     rng = np.random.default_rng(seed)
     records = rng.integers(0, (40, 256, 256, 256, 256), (60, 5)).astype(np.uint8)
-    records[0] = (0, *rng.integers(0, 256, 4))
+    records[0] = (0, *rng.integers(0, (177, 101, 256, 256)))
     level = nppsim.Level(rng.integers(0, 256, (23, 42)).astype(np.uint8), records, exit_count=int(rng.integers(256)))
     draw_everything(level, rng.integers(0, 16, 40).astype(np.uint8))
 

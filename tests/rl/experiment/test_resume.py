@@ -143,7 +143,7 @@ def test_frames_per_decision_cannot_change(flags, tmp_path, moment):
     config = folder / "config.json"
     write_json(config, json.loads(config.read_text()) | {"frame_skip": 2})  # which no flag does
     with pytest.raises(
-        CheckpointError, match="(unfinished|clone).safetensors: .*4 frames per decision, this run has 2"
+        CheckpointError, match="(unfinished|bc_policy).safetensors: .*4 frames per decision, this run has 2"
     ):
         run(resolve(["--resume-from", str(folder)]), lambda line: None)
 
