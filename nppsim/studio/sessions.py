@@ -77,8 +77,9 @@ class Session:
         if wrong := mismatch(message, {verb: _SHAPES[verb]}):
             raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
         if verb == "start":
+            inputs = _bytes(message.get("inputs", ""))
             self._enter_episode(message["start"], message.get("episode"))
-            return self._start(message["start"], _bytes(message.get("inputs", "")))
+            return self._start(message["start"], inputs)
         if not self._started:
             raise StudioError("no level has been started on this socket")
         handlers: dict[str, Callable[[Any], Document]] = {
@@ -162,15 +163,19 @@ class Session:
         """Return the bank of the level, and the inputs up to a frame at which the run has not ended."""
         if not self._started:
             raise StudioError("no level has been started on this socket")
+        self._check_frame(frame)
         inputs = np.frombuffer(bytes(self._inputs[:frame]), np.uint8)
         if self._game.outcome != UNFINISHED and frame >= len(self._inputs):
             raise StudioError("the run has ended there; give an earlier frame")
         return self._game.bank, inputs
 
+    def _check_frame(self, frame: int) -> None:
+        if not 0 <= frame <= len(self._inputs):
+            raise StudioError(f"cannot go to frame {frame}: give one from 0 to {len(self._inputs)}")
+
     def _return_to(self, frame: int) -> None:
         """Restore the state after a frame and forget the inputs after it."""
-        if not 0 <= frame <= len(self._inputs):
-            raise StudioError(f"cannot rewind to frame {frame}: give one from 0 to {len(self._inputs)}")
+        self._check_frame(frame)
         snapshot = frame // self._every
         again = np.frombuffer(bytes(self._inputs[snapshot * self._every : frame]), np.uint8)
         self._game.restore(self._snapshots[snapshot])
@@ -231,12 +236,13 @@ def _place(game: Game) -> list[float]:
 
 async def _continued(studio: Any, session: Session, message: Any) -> Document:
     """Let the planner or an agent play on from a frame; return {"inputs": base64 of the inputs after it, "name"}."""
-    if wrong := mismatch(message, {"continue": ({"frame": int}, {"frame": int, "agent": str})}):
-        raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
     request = message["continue"]
+    by_agent = isinstance(request, dict) and "agent" in request
+    if wrong := mismatch(message, {"continue": {"frame": int} | ({"agent": str} if by_agent else {})}):
+        raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
     bank, inputs = session.prefix(request["frame"])
     await studio.plans.ready()
-    if "agent" not in request:
+    if not by_agent:
         try:
             found = await studio.plans.process.search(bank.levels[0], inputs=inputs.tobytes())
         except TimeoutError:

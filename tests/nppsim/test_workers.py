@@ -153,24 +153,17 @@ def test_no_worker_outlives_a_killed_parent():
 
 def test_a_script_without_main_guard_is_named(tmp_path):
     script = tmp_path / "mine.py"
-    script.write_text(PARENT.replace("    time.sleep(60)\n", ""))
-    run = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode and f"RuntimeError: {script} starts processes, which import it again" in run.stderr
-    script.write_text(f'if __name__ == "__main__":\n{textwrap.indent(script.read_text(), "    ")}')
-    run = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0 and int(run.stdout)
+
+    def run(text):
+        script.write_text(text)
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        return subprocess.run([sys.executable, str(script)], cwd=ROOT, env=env, capture_output=True, text=True)
+
+    unguarded = PARENT.replace("    time.sleep(60)\n", "")
+    failed = run(unguarded)
+    assert failed.returncode and f"RuntimeError: {script} starts processes, which import it again" in failed.stderr
+    passed = run(f'if __name__ == "__main__":\n{textwrap.indent(unguarded, "    ")}')
+    assert passed.returncode == 0 and int(passed.stdout)
 
 
 GROUP = """

@@ -134,8 +134,8 @@ def test_a_closed_tab_frees_its_simulator(page):
         ('{"step": [16]}', "0 to 15"),
         ('{"step": [-1]}', "0 to 15"),
         (f'{{"step": {[0] * 601}}}', "at most 600"),
-        ('{"rewind": 99}', "rewind to frame 99: give one from 0 to 3"),
-        ('{"rewind": -1}', "rewind to frame -1: give one from 0 to 3"),
+        ('{"rewind": 99}', "go to frame 99: give one from 0 to 3"),
+        ('{"rewind": -1}', "go to frame -1: give one from 0 to 3"),
         ('{"rewind": "x"}', "whole number"),
         ('{"keep": {"label": 5}}', "should be a text"),
         (f'{{"keep": {{"label": "{"x" * 101}"}}}}', "at most 100"),
@@ -224,7 +224,12 @@ def test_edits_replay_the_rest_and_a_fan_changes_nothing(page):
         held = nppsim.simulate(level, np.concatenate([inputs[:50], np.full(60, 2, np.uint8)]))
         assert fan[2]["points"][-1] == pytest.approx(held.position[-1], abs=0.06)
         kept = ask(keep={"label": "all"})["stored"]
-        assert kept["frames"] == part["frames"] and "cannot rewind" in ask(fan=5000)["error"]
+        assert kept["frames"] == part["frames"] and "cannot go to frame 5000" in ask(fan=5000)["error"]
+        for request in ({"frame": -1}, {"frame": 5000, "agent": "0"}):
+            assert "give one from 0 to" in ask(**{"continue": request})["error"]
+        for shape in (5, {"frame": "5"}, {"frame": 5, "agent": 1}):
+            assert "docs/lab/studio.md" in ask(**{"continue": shape})["error"]
+        assert "cannot go to frame -1" in ask(edit={"frame": -1, "inputs": ""})["error"]
         assert "no agent" in ask(**{"continue": {"frame": 5, "agent": "77"}})["error"]
 
 
