@@ -181,8 +181,10 @@ def test_an_episode_is_played_in_one_go_with_one_clock(page, studio):
     page.select_option("[aria-label=Show]", "episodes")
     page.click(".card:has-text('SI-A-00')")
     page.get_by_label("Your name").fill("Ann")
-    clock = 90.0
+    clock, held = 90.0, []
     for number in range(1, 6):
+        if number == 4:
+            page.route("**/api/levels/*/par", lambda route: held.append(route))
         page.wait_for_selector(f".hud:has-text('SI-A-00 · level {number} of 5')")
         page.wait_for_selector(".verdict:has-text('Ready')")
         assert float(page.text_content("#time")) == clock
@@ -195,7 +197,12 @@ def test_an_episode_is_played_in_one_go_with_one_clock(page, studio):
         page.wait_for_timeout(400)
         if number < 5:
             page.keyboard.press("Space")
-    page.wait_for_selector(f".best table:first-of-type tr:has-text('Ann'):has-text('{clock:.3f}')")
+    episode_row = f".best table:first-of-type tr:has-text('Ann'):has-text('{clock:.3f}')"
+    page.wait_for_selector(episode_row)
+    held[-1].continue_()  # a par time that arrives late leaves the episode's best runs on the page
+    page.wait_for_selector("dd.par:not(:has-text('unknown')):has-text('s')")
+    page.wait_for_timeout(300)
+    assert page.locator(episode_row).count() > 0
 
 
 def test_a_page_that_waits_for_compilation_says_so(page, studio):

@@ -170,8 +170,9 @@ export class Play {
     return this.episode.at === this.episode.count - 1;
   }
 
-  /** Show the best runs of the level and of the episode. */
+  /** Show the best runs of the level and of the episode.  episode: its best runs, if they have changed. */
   showBest(best, episode = this.episode?.best) {
+    if (episode) this.episode.best = episode;
     const parts = episode ? [element("h3", { text: `Episode ${this.episode.code}` }), bestTable(episode), element("h3", { text: "This level" })] : [];
     this.bestRuns.replaceChildren(...parts, bestTable(best));
   }
