@@ -8,18 +8,17 @@ from places import ROOT
 PAGE = ROOT / "docs" / "flags.md"
 _PREFACE = """# Flags of `scripts/train_and_compare.py`
 
-Made by `python tests/support/flags_page.py`. No flag is accepted and ignored: one that would do nothing here
-(*Refused*) is refused unless it is left at its default, and so is one that has no effect without another (*needs*), or
-with another that switches it off (`--lr-end-share` with `--no-schedules`). Two exceptions: settings of
-evaluations without any evaluation, and `--returns-from current` and its clips with a single pass over each rollout.
-Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
-`--frame-skip` frames of 1/60 s.
+Made by `python tests/support/flags_page.py`. A flag that would have no effect is an error, unless it has its default
+value: those under *Refused*, those without the flag that they *need*, and those that another flag disables
+(`--lr-end-share` with `--no-schedules`). Two exceptions: settings of evaluations without any evaluation, and
+`--returns-from current` and its clips with a single pass over each rollout. Precedence:
+[configuration.md](configuration.md#sources-and-precedence). A *decision* is one action of `--frame-skip` frames (1/60 s).
 """
 
 _OTHER_NAMES = """
 ## Other command lines, other names
 
-Flags that mean the same are called the same in all command lines. Where one had another name, both are understood:
+Both names are accepted:
 
 | flag | also | where |
 |---|---|---|
@@ -52,10 +51,9 @@ _SYNONYMS = (  # flag, its other name, the command lines that have both
 )
 _OTHER_NOTES = """
 Only `train_and_compare.py`, `ab_compare.py` and `sweep.py` take several seeds. `train_and_compare.py`, `evaluate.py` and
-`pretrain_bc.py` make a folder in `--output-dir`; the others write to that very folder. Outside `pretrain_bc.py`,
+`pretrain_bc.py` create a folder in `--output-dir`; the others write to `--output-dir` itself. Outside `pretrain_bc.py`,
 `--num-eval-episodes` are spread over all categories. In `evaluate.py`, `--stochastic` is `--no-deterministic-eval`.
-`generate_levels.py`, `make_demonstrations.py`, `evaluate.py` and `solve.py` have `--workers N`, processes of this machine,
-and `--cluster ADDRESS`, those of a Ray cluster (distributed.md); neither changes what they write.
+`--workers` and `--cluster`: [long_runs.md](long_runs.md#many-levels-on-a-ray-cluster).
 """
 
 
