@@ -94,6 +94,23 @@ def test_pages_that_are_cited_exist():
             assert (ROOT / page).is_file(), f"{path.relative_to(ROOT)} cites {page}"
 
 
+SOURCE = re.compile(r"\bSources?: (.+?)(?:\n\s*\n|\"\"\")", re.DOTALL)
+PAPER = re.compile(r"(\w+)(?:, \w+)*(?: et al\.| (?:&|and) \w+)? ((?:19|20)\d\d)\b")
+
+
+def test_papers_named_in_docstrings_are_on_the_page_of_references():
+    rows = [line for line in (ROOT / "docs" / "references.md").read_text("utf-8").splitlines() if line.startswith("| ")]
+    listed = {PAPER.match(row, 2).groups() for row in rows if PAPER.match(row, 2)}
+    named = {
+        (paper, path.name)
+        for path in SOURCES
+        for text in SOURCE.findall(path.read_text(encoding="utf-8"))
+        for paper in PAPER.findall(" ".join(text.split()))
+    }
+    assert len(named) > 30
+    assert not sorted(one for one in named if one[0] not in listed)
+
+
 HEADING = re.compile(r"^#+ (\d+(?:\.\d+)*)[. ]", re.MULTILINE)
 CITATION = re.compile(r"docs/physics\.md,? sections? ((?:\d+(?:\.\d+)*(?:, | and | to )?)+)")
 

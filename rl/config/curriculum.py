@@ -13,9 +13,9 @@ CURRICULA = ["uniform", "stages", "learnability", "plr", "learning_progress"]  #
 DEFAULT_STRATEGY = "learnability"  # for --use-curriculum without a strategy; docs/curriculum.md gives the reason
 # Fields of CurriculumConfig that only some strategies have.
 _OF_STAGES = (
-    "start_stage stage_order threshold stage_thresholds stage_gamma stage_learning_rate stage_ent_coef min_episodes "
-    "mixing_share regression_threshold next_share early_advancement early_success trend_advancement trend_rise "
-    "auto_adjustment adjustment_freq adjustment_step min_threshold"
+    "start_stage stage_order threshold stage_thresholds stage_gamma stage_learning_rate stage_ent_coef "
+    "stage_clip_range min_episodes mixing_share regression_threshold next_share early_advancement early_success "
+    "trend_advancement trend_rise auto_adjustment adjustment_freq adjustment_step min_threshold"
 )
 _OF_TWO_AVERAGES = "lp_timescale lp_slow lp_early lp_exploration_bonus lp_success_bonus"
 _OF_LEARNING_PROGRESS = (
@@ -28,12 +28,14 @@ STRATEGIES_WITH = {  # field -> strategies
     **dict.fromkeys(("replay_score", "replay_temperature", "replay_staleness"), ("plr",)),
     "uniform_share": ("learnability", "plr", "learning_progress"),
 }
-STAGE_SETTINGS = ("stage_gamma", "stage_learning_rate", "stage_ent_coef")  # PPO settings of single stages
+# PPO settings of single stages.
+STAGE_SETTINGS = ("stage_gamma", "stage_learning_rate", "stage_ent_coef", "stage_clip_range")
 _STAGE_LIMITS = {  # setting -> (exclusive lower limit, upper limit)
     "stage_thresholds": (0.0, 1.0),
     "stage_gamma": (0.0, 1.0),
     "stage_learning_rate": (0.0, math.inf),
     "stage_ent_coef": (-math.ulp(0.0), math.inf),
+    "stage_clip_range": (0.0, 100.0),
 }
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)(e-?\d+)?")
 _CURRICULUM = "use-curriculum"
@@ -86,6 +88,12 @@ class CurriculumConfig:
         (),
         "weight of the entropy bonus during single stages, as STAGE=X; other stages use --ent-coef-start and "
         "--ent-coef-end",
+        metavar="STAGE=X",
+    )
+    stage_clip_range: tuple[str, ...] = _setting(
+        (),
+        "clip range of the probability ratio during single stages, as STAGE=X; other stages use --clip-range and "
+        "--clip-range-end",
         metavar="STAGE=X",
     )
     min_episodes: int = _setting(300, "number of episodes that must begin in a stage before it can end", low=1)
@@ -239,6 +247,8 @@ class CurriculumConfig:
             changes["learning_rate"] = own["stage_learning_rate"]
         if own["stage_ent_coef"] is not None:
             changes |= dict.fromkeys(("ent_coef_start", "ent_coef_end"), own["stage_ent_coef"])
+        if own["stage_clip_range"] is not None:
+            changes |= dict.fromkeys(("clip_range", "clip_range_end"), own["stage_clip_range"])
         return changes
 
     def _of_stages(self, name: str) -> dict[str, float]:

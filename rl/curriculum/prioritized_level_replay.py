@@ -2,9 +2,9 @@
 
 Levels played before are drawn by the rank of their score (mean error of the critic) and by staleness.  New levels are drawn
 uniformly, with a total probability equal to their share of all levels.
-Source: Jiang et al. 2021 (Prioritized Level Replay), with the score of Jiang et al. 2022 as an option.  Their rank
-temperature of 0.1 gives the first rank 99.9 % of the draws.  That suits scores that change after each episode.  Here, all
-draws between two updates have the same distribution, so a higher temperature is used.
+Source: Jiang et al. 2021 (Prioritized Level Replay); the positive score is from Jiang et al. 2021 (Replay-Guided Adversarial
+Environment Design).  Their rank temperature of 0.1 gives the first rank 99.9 % of the draws.  That suits scores that change
+after each episode.  Here, all draws between two updates have the same distribution, so a higher temperature is used.
 """
 
 from typing import Any, ClassVar

@@ -12,6 +12,7 @@ from rl.doctor.runs import RUN_FILE
 from rl.experiment.artifacts import read_stored
 from rl.experiment.data import Data, Log, Suites
 from rl.policy.architectures import Architecture, get_architecture
+from rl.ppo.logs import OnMetrics
 from rl.upload import Uploader
 
 
@@ -27,6 +28,7 @@ class Job:
     doctor: runs checks during the training, and writes their results to ``doctor.json``.
     previous_checkpoint: resume from the second newest checkpoint instead of the newest.
     ranks: processes that train together, of which this is the first.
+    on_metrics: function that receives PPO's metrics, or None.
     """
 
     config: ExperimentConfig
@@ -45,6 +47,7 @@ class Job:
     doctor: Doctor
     previous_checkpoint: bool = False
     ranks: SingleProcess = SINGLE_PROCESS
+    on_metrics: OnMetrics | None = None
 
 
 def make_jobs(

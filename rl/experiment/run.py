@@ -41,15 +41,22 @@ from rl.experiment.plan import planner
 from rl.experiment.stages import run_stages
 from rl.experiment.viewer import viewed
 from rl.policy.architectures import get_architecture
+from rl.ppo.logs import OnMetrics
 from rl.ppo.recurrent import segment_length
 from rl.upload import Uploader
 
 
-def run(config: ExperimentConfig, log: Log = print, ranks: SingleProcess = SINGLE_PROCESS) -> Path:
+def run(
+    config: ExperimentConfig,
+    log: Log = print,
+    ranks: SingleProcess = SINGLE_PROCESS,
+    on_metrics: OnMetrics | None = None,
+) -> Path:
     """Run or resume an experiment; return its folder.
 
     log: receives messages, which are also written to log.txt.
     ranks: processes that train together, of which this is the first; the others call ``follow``.
+    on_metrics: receives (decisions, metrics by tag) after each update of PPO, for one training after another.
     Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag that resumes the experiment.
     """
     check_packages()
@@ -81,7 +88,7 @@ def run(config: ExperimentConfig, log: Log = print, ranks: SingleProcess = SINGL
             try:
                 with viewed(folder, log_file) if config.visualize_training else nullcontext():
                     for job in jobs:
-                        record = record.with_run(train_or_load(job, config))
+                        record = record.with_run(train_or_load(replace(job, on_metrics=on_metrics), config))
                         write_experiment(record, folder)
             except KeyboardInterrupt as interruption:
                 raise KeyboardInterrupt(*interruption.args, f"resume with --resume-from {folder}") from None

@@ -53,7 +53,7 @@ from rl.policy.weight_map import TransferReport, check_same_policy, transfer
 from rl.ppo import make_ppo, training_state
 from rl.ppo.callbacks import profilers
 from rl.ppo.digests import DigestTrail, read_trail
-from rl.ppo.logs import BOARD, cut_events, speed, write_settings
+from rl.ppo.logs import BOARD, FunctionOutput, cut_events, speed, write_settings
 from rl.ppo.monitor import TrainingMonitor
 from rl.ppo.ppo import PPO
 from rl.ppo.recurrent import segment_length
@@ -311,6 +311,8 @@ def make_agent(training: Training) -> PPO:
 def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
     """Train in all processes, from the newest checkpoint to the end; return immediately if training is finished."""
     finished = monitor.begin(agent, job.previous_checkpoint)
+    if job.on_metrics is not None:
+        agent.logger.output_formats.append(FunctionOutput(job.on_metrics))
     if not agent.updates and not job.previous_checkpoint:
         check_lost_checkpoints(job)
     DevHistory(job.folder).cut(agent.num_timesteps)

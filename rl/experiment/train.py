@@ -23,6 +23,7 @@ from rl.experiment.artifacts import SUMMARY
 from rl.experiment.data import Log
 from rl.experiment.follower import follow
 from rl.experiment.run import dry_run, run
+from rl.ppo.logs import OnMetrics
 
 PYTHON = "Python"  # source of settings given to ``train``
 
@@ -56,12 +57,14 @@ def train(
     config: Sequence[str | Path] = (),
     resume_from: str | Path | None = None,
     log: Log = print,
+    on_metrics: OnMetrics | None = None,
     **settings: Any,
 ) -> Finished:
     """Run an experiment.
 
     recipe, config, resume_from: values of the flags with these names.
     log: receives messages, one line per call.
+    on_metrics: receives the rows of progress.csv as they are written, as (decisions, metrics by tag).
     settings: flags with _ instead of -, or sections as dicts, as in a TOML file (docs/configuration.md).  They override
         the files of ``config``, and those files override the recipe.
     Raises ConfigError for invalid settings, and other UserErrors, e.g. for unusable levels.
@@ -78,7 +81,7 @@ def train(
         given["", "config_files"] = Given(tuple(map(Path, config)), "config", PYTHON)
     if resume_from is not None:
         given["", "resume_from"] = Given(Path(resume_from), "resume_from", PYTHON)
-    folder = run(configured(given), log)
+    folder = run(configured(given), log, on_metrics=on_metrics)
     results = read_json(folder / "results.json", ConfigError, "train again")
     return Finished(folder, results, tuple(sorted(folder.rglob("agent.safetensors"))))
 

@@ -2,7 +2,8 @@
 
     ppo.learn(..., callback=[*profilers(config.profiling, folder), ...])
 
-phases.json          total seconds and share of each phase of training, and of each phase within a step of the simulator
+phases.json          total seconds and share of each phase of training, and of each phase within a step of the simulator;
+                     mean number of busy cores; utilisation and largest memory of a GPU
 phases.csv           seconds of each phase per update
 trace_N.json.gz      trace for chrome://tracing or ui.perfetto.dev
 trace_N.txt          table of the slowest operations in the trace
@@ -15,6 +16,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
@@ -64,6 +66,23 @@ def memory_mib() -> float:
     return int(statm.read_text().split()[1]) * PAGE / MIB if statm.exists() else float("nan")
 
 
+def gpu_utilisation(device: torch.device) -> int | None:
+    """Return the percent of the latest sample period (1/6 to 1 s) in which kernels ran; None if the driver has no answer."""
+    try:
+        from pynvml import NVMLError
+    except ModuleNotFoundError:
+        return None
+    try:
+        return torch.cuda.utilization(device)
+    except NVMLError:  # e.g. a part of a GPU (MIG)
+        return None
+
+
+def gpu_memory_mib(device: torch.device) -> float:
+    """Return the largest memory that PyTorch has reserved on a GPU so far, in MiB."""
+    return torch.cuda.max_memory_reserved(device) / MIB
+
+
 class Profiler(PPOCallback):
     """Base class with a hook ``after_update``, which is called when the next rollout begins.
 
@@ -95,8 +114,9 @@ class Profiler(PPOCallback):
 
 
 class PhaseTimings(Profiler):
-    """Seconds of simulator, inference, update and everything else, per update and in total; number of busy cores.
+    """Seconds of simulator, inference, update and everything else, per update and in total; load of cores and of a GPU.
 
+    The utilisation of the GPU is sampled at the end of each rollout and of each update.
     With ``BatchSimulator.profile``, also seconds of the phases within a step of the simulator, summed over its threads.
     """
 
@@ -106,6 +126,7 @@ class PhaseTimings(Profiler):
         self._totals: dict[str, float] = {}
         self._steps: dict[str, float] = {}
         self._cores = 0.0  # seconds of all cores
+        self._gpu: dict[str, list[int | None]] = {"rollout": [], "update": []}  # percent
 
     def _on_training_start(self) -> None:
         super()._on_training_start()
@@ -124,8 +145,27 @@ class PhaseTimings(Profiler):
             self._steps[phase] = self._steps.get(phase, 0.0) + nanoseconds / 1e9
         return True
 
+    def _on_rollout_end(self) -> None:
+        self._sample_gpu("rollout")
+
+    def _sample_gpu(self, phase: str) -> None:
+        if self.model.device.type == "cuda":
+            self._gpu[phase].append(gpu_utilisation(self.model.device))
+
+    def _gpu_figures(self) -> dict[str, Any]:
+        if self.model.device.type != "cuda":
+            return {}
+        means = {
+            phase: sum(percent) / len(percent)
+            for phase, samples in self._gpu.items()
+            if (percent := [one for one in samples if one is not None])
+        }
+        known: Any = means or "unknown: install nvidia-ml-py, and use a whole GPU"
+        return {"gpu": {"utilisation_percent": known, "peak_memory_mib": gpu_memory_mib(self.model.device)}}
+
     def after_update(self) -> None:
         """Add a row to the table and write the totals."""
+        self._sample_gpu("update")
         ppo, now = self.model, self._clocks()
         seconds = {name: now[name] - self._last[name] for name in now}
         self._last = now
@@ -140,7 +180,7 @@ class PhaseTimings(Profiler):
         busy = self._cores / max(sum(self._totals.values()), 1e-9)  # number of cores in use, averaged over time
         counts = {"updates": ppo.updates, "decisions": ppo.num_timesteps, "busy_cores": busy}
         shares = {"share": _shares(self._totals), "share_of_a_step": _shares(self._steps)}
-        write_json(self.folder / "phases.json", counts | {"seconds": self._totals} | shares)
+        write_json(self.folder / "phases.json", counts | self._gpu_figures() | {"seconds": self._totals} | shares)
 
 
 def _shares(seconds: dict[str, float]) -> dict[str, float]:

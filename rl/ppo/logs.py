@@ -12,7 +12,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +172,23 @@ class ScalarOutput(KVWriter):
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
+
+
+OnMetrics = Callable[[int, dict[str, float]], None]  # function of decisions and metrics by tag
+
+
+class FunctionOutput(KVWriter):
+    """Output of a Logger to a function, which gets the rows of the table when they are written."""
+
+    def __init__(self, on_metrics: OnMetrics):
+        self.on_metrics = on_metrics
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        """Call the function with one row."""
+        self.on_metrics(step, {tag: float(key_values[tag]) for tag in sorted(key_values)})
+
+    def close(self) -> None:
+        """Do nothing, as the function belongs to the caller."""
 
 
 class GrowingTable(KVWriter):

@@ -21,7 +21,7 @@ def loss_weights(ppo: "PPO") -> LossWeights:
     # divided by the variance of the returns, as a simple alternative to PopArt (van Hasselt et al. 2016).
     variance = float(ppo.ranks.all_gather(ppo.rollout_buffer.returns).var())
     return LossWeights(
-        clip_range=config.clip_range_at(progress),
+        clip_range=ppo.active_config.clip_range_at(progress),
         vf_coef=config.vf_coef,
         ent_coef=ppo.active_config.ent_coef_at(progress),
         bc_kl_coef=penalty,

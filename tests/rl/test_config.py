@@ -168,6 +168,7 @@ EXAMPLES = {
     "curriculum-stage-gamma": ["medium=0.99"],
     "curriculum-stage-learning-rate": ["medium=0.0001"],
     "curriculum-stage-ent-coef": ["medium=0"],
+    "curriculum-stage-clip-range": ["medium=0.1"],
     "start-states": [],
     "start-states-share": ["0.1"],
     "start-states-threshold": ["0.3"],

@@ -13,8 +13,10 @@ from nppsim.replays.replay_set import ReplayWriter
 from nppsim.simulate import simulate
 from rl.config.command_line import resolve
 from rl.evaluation.results import load_results
+from rl.events import read_scalars
 from rl.experiment.run import run
 from rl.policy import checkpoint
+from rl.ppo.logs import TABLE, read_table
 
 from programs import load_script
 from worlds import RIGHT, straight
@@ -60,8 +62,18 @@ def flags(folder):
     ]  # fmt: skip
 
 
+def check_metrics(metrics, folder):
+    """``on_metrics`` has received the latest rows of the table, and all tags of PPO's events."""
+    names, *rows = read_table(folder / TABLE)
+    rows = [{name: float(text) for name, text in zip(names, row, strict=True) if text} for row in rows]
+    assert [values for _, values in metrics] == rows[-len(metrics) :]
+    assert [step for step, _ in metrics][:2] == [256, 384]
+    tags = {tag for tag in read_scalars(folder / "tensorboard") if not tag.startswith("bc/")}
+    assert tags <= set(names)
+
+
 def test_an_experiment_with_stacks_resumes_and_ends_with_a_film(tmp_path):
-    messages = []
+    messages, metrics = [], []
 
     def interrupt(line):
         messages.append(line)
@@ -72,7 +84,8 @@ def test_an_experiment_with_stacks_resumes_and_ends_with_a_film(tmp_path):
         run(resolve([*map(str, flags(tmp_path)), "--output-dir", str(tmp_path / "out")]), interrupt)
     assert sum(ADVICE in line for line in messages) == 1
     (folder,) = (tmp_path / "out").glob("tiny_*")
-    run(resolve(["--resume-from", str(folder)]), messages.append)
+    run(resolve(["--resume-from", str(folder)]), messages.append, on_metrics=lambda *row: metrics.append(row))
+    check_metrics(metrics, folder / NAME)
     assert any("resuming from" in line for line in messages)
     assert list(load_results(folder / "results.json")["architectures"]) == [NAME]
     (film,) = folder.rglob("*.mp4")

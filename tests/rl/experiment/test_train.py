@@ -39,8 +39,8 @@ def test_keywords_win_over_files_and_files_over_the_recipe(tmp_path, monkeypatch
     class Stop(Exception):
         pass
 
-    def run(config, log):
-        seen.append(config)
+    def run(config, log, on_metrics):
+        seen.append((config, on_metrics))
         raise Stop
 
     monkeypatch.setattr(module, "run", run)
@@ -49,8 +49,15 @@ def test_keywords_win_over_files_and_files_over_the_recipe(tmp_path, monkeypatch
         (tmp_path / "datasets" / name / "x.replay").touch()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Stop):
-        train(recipe="foresight", config=["mine.toml"], ppo={"gamma": 0.8, "target_kl": None}, seeds=(1, 2))
-    (config,) = seen
+        train(
+            recipe="foresight",
+            config=["mine.toml"],
+            ppo={"gamma": 0.8, "target_kl": None},
+            seeds=(1, 2),
+            on_metrics=print,
+        )
+    ((config, on_metrics),) = seen
+    assert on_metrics is print
     assert config.architectures == ("vision_free_foresight",)
     assert (config.bc.epochs, config.ppo.gamma, config.ppo.target_kl, config.seeds) == (7, 0.8, None, (1, 2))
     assert config.sources["ppo.gamma"] == "Python"

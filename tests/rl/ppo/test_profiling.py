@@ -3,13 +3,15 @@
 import csv
 import gzip
 import json
+import sys
+from types import ModuleType
 
 import pytest
 import torch
 
 from rl.config import ProfilingConfig
 from rl.doctor.divergence import first_divergence
-from rl.ppo.callbacks import FOLDER, profilers
+from rl.ppo.callbacks import FOLDER, gpu_utilisation, profilers
 from rl.ppo.digests import DigestTrail, read_trail
 from rl.ppo.ppo import PHASES
 
@@ -54,7 +56,51 @@ def test_phases_add_up(profiled):
     for phase in (*PHASES, "curriculum", "profilers", "other"):
         assert facts["seconds"][phase] == pytest.approx(sum(float(row[phase]) for row in rows), abs=1e-4)
     assert sum(facts["share"].values()) == pytest.approx(1) == sum(facts["share_of_a_step"].values())
+    assert "gpu" not in facts
     assert facts["share_of_a_step"]["ninja"] > 0 and facts["busy_cores"] > 0
+
+
+class OnGPU:
+    """A PPO that claims to be on a GPU."""
+
+    device = torch.device("cuda")
+
+    def __init__(self, ppo):
+        self._ppo = ppo
+
+    def __getattr__(self, name):
+        return getattr(self._ppo, name)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_gpu_has_its_utilisation_by_phase_and_its_memory(known, tmp_path, monkeypatch):
+    answers = iter([10, 90, 30, 70])
+    pynvml = ModuleType("pynvml")
+    pynvml.NVMLError = type("NVMLError", (Exception,), {})
+
+    def utilization(device):
+        if known:
+            return next(answers)
+        raise pynvml.NVMLError("Not Supported")
+
+    monkeypatch.setitem(sys.modules, "pynvml", pynvml)
+    monkeypatch.setattr(torch.cuda, "utilization", utilization)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: 3 << 20)
+    (timings,) = profilers(ProfilingConfig(phases=True), tmp_path)
+    timings.model = OnGPU(make_ppo()[0])
+    timings._on_training_start()
+    for update in (1, 2):
+        timings._on_rollout_end()
+        timings.model._ppo.updates = update
+        timings._on_rollout_start()
+    gpu = json.loads((tmp_path / FOLDER / "phases.json").read_text())["gpu"]
+    assert gpu["peak_memory_mib"] == 3
+    if known:
+        assert gpu["utilisation_percent"] == {"rollout": 20, "update": 80}
+    else:
+        assert gpu["utilisation_percent"].startswith("unknown")
+        monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
+        assert gpu_utilisation(timings.model.device) is None
 
 
 def test_the_time_of_profilers_is_no_other_time(profiled):

@@ -18,6 +18,7 @@ BY_STAGE = CurriculumConfig(
     stage_gamma=("simpler=0.95",),
     stage_learning_rate=("simpler=3e-5",),
     stage_ent_coef=("simpler=0.02",),
+    stage_clip_range=("simpler=0.1",),
 )
 
 
@@ -36,11 +37,12 @@ def test_training_agrees_with_itself_when_the_stage_changes_and_when_it_changes_
         ppo.update()
         ppo.sampler.update = update
         row = logged(ppo, scalars)
-        found.append((row["train/gamma"], row["train/learning_rate"], row["train/ent_coef"]))
+        found.append(tuple(row[f"train/{name}"] for name in ("gamma", "learning_rate", "ent_coef", "clip_range")))
         assert ppo.gamma == ppo.sim.gamma
     assert [gamma for gamma, *_ in found] == [0.995, 0.95, 0.995]
     assert found[1][1] < 3e-5 < found[0][1] / 10
     assert found[1][2] == 0.02 > found[0][2]
+    assert [clip_range for *_, clip_range in found] == [0.2, 0.1, 0.2]
 
 
 def test_a_resumed_run_has_the_settings_of_its_stage():
@@ -61,6 +63,7 @@ def test_meaningless_stage_settings_are_an_error():
         ("stage_gamma", "simple"),
         ("stage_learning_rate", "simple=0"),
         ("stage_ent_coef", "simple=-1"),
+        ("stage_clip_range", "simple=0"),
     ):
         with pytest.raises(ConfigError, match="give STAGE=X with X "):
             CurriculumConfig(strategy="stages", **{name: (text,)})
