@@ -247,17 +247,13 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
         if section == part and name in names and not getattr(getattr(config, part), switch):
             off = f"--no-{settings[switch].flag}" if settings[switch].switch else settings[switch].option
             raise ConfigError(f"has no effect with {off}; leave one of them out", place)
-    if config.init_from and REPLAYS in (known.flag, known.needs):
-        if given.source == COMMAND_LINE:
-            raise ConfigError("has no effect with --init-from, which replaces imitation; leave one of them out", place)
-        return  # files often contain the settings that trained the agent
     if not known.needs:
         return
     others = [FLAGS[flag] for flag in known.needs.split(" or ")]
     if not any(getattr(getattr(config, part) if part else config, other.name) for part, other in others):
         wanted = " or ".join(other.option for _, other in others)
         raise ConfigError(f"has no effect without {wanted}; add that, or leave this out", place)
-    if known.needs.startswith(REPLAYS) and not config.pretraining and not config.init_from:
+    if known.needs.startswith(REPLAYS) and not config.pretraining and not (known.needs != REPLAYS and config.init_from):
         raise ConfigError("has no effect with --no-pretraining; leave one of them out", place)
 
 

@@ -160,8 +160,8 @@ class ExperimentConfig:
     )
     init_from: Path | None = setting(
         None,
-        "start PPO from this agent, a .safetensors file, without imitation (docs/configuration.md). Policy, value "
-        "and normaliser weights are copied",
+        "start from this agent, a .safetensors file, instead of random weights: imitation of --replay-data-dir, or PPO "
+        "if there is none (docs/configuration.md). Policy, value and normaliser weights are copied",
         flag=INIT_FROM,
         metavar="CHECKPOINT",
         group=IMITATION,
@@ -221,7 +221,7 @@ class ExperimentConfig:
 
     def _check_imitation(self) -> None:
         if self.init_from is not None and (self.test_pretraining or self.teacher.name):
-            advice = "replaces imitation; leave out --test-pretraining and --teacher"
+            advice = "replaces random weights; leave out --test-pretraining and --teacher"
             raise ConfigError(advice, "init_from", self.init_from)
         if self.test_pretraining and not (self.pretraining and self.replay_data_dir):
             advice = "compares training with and without imitation; give --replay-data-dir, not --no-pretraining"
@@ -294,8 +294,6 @@ class ExperimentConfig:
     @property
     def conditions(self) -> tuple[str, ...]:
         """Conditions of each architecture: "with_pretrain", "no_pretrain" or both."""
-        if self.init_from is not None:
-            return ("no_pretrain",)
         if self.test_pretraining:
             return ("no_pretrain", "with_pretrain")
         return ("with_pretrain",) if self.pretraining and self.replay_data_dir else ("no_pretrain",)

@@ -1,9 +1,9 @@
-"""Start of PPO from a trained agent (``--init-from CHECKPOINT``) instead of imitation.
+"""Start of imitation or PPO from a trained agent (``--init-from CHECKPOINT``).
 
     agent = initial_agent_of(config, architecture, folder)
 
-PPO uses the agent's policy, value and normaliser weights.  As after imitation, the optimiser is new, the critic has a
-warm-up, and a KL penalty refers to the agent (``--bc-kl-coef``).
+Imitation, or PPO in a run without imitation, uses the agent's policy, value and normaliser weights.  The optimisers are
+new, PPO's critic has a warm-up, and a KL penalty refers to the agent with which PPO begins (``--bc-kl-coef``).
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ COPY = f"pretrain/initial{checkpoint.SUFFIX}"  # in the run's folder, so that re
 
 @dataclass(frozen=True)
 class InitialAgent:
-    """A trained agent.  fresh: name prefixes of the tensors that PPO's network has and the agent lacks."""
+    """A trained agent.  fresh: name prefixes of the tensors that the network has and the agent lacks."""
 
     policy: NppPolicy
     statistics: ObservationStatistics
@@ -34,7 +34,7 @@ class InitialAgent:
 
 
 def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) -> InitialAgent:
-    """Load an agent to continue with PPO in a network.
+    """Load an agent to train it further in a network.
 
     An agent trained without subtasks fits the same architecture with subtasks; its high-level policy is then random.
     Raises CheckpointError for a missing or damaged file; ConfigError for another frame skip, or if tensors do not fit.
@@ -55,11 +55,17 @@ def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) 
     return InitialAgent(policy, stored["statistics"], fresh)
 
 
+def first_network(config: ExperimentConfig, architecture: Architecture) -> Architecture:
+    """Return the network that is trained first: by imitation, or by PPO in a run without imitation."""
+    return architecture.imitated if "with_pretrain" in config.conditions else architecture
+
+
 def initial_agent_of(config: ExperimentConfig, architecture: Architecture, folder: Path) -> InitialAgent | None:
     """Copy the agent of ``--init-from`` into the run's folder, and load it; None without the flag."""
     if config.init_from is None:
         return None
     copy = folder / COPY
+    architecture = first_network(config, architecture)
     if not copy.is_file():
         load_initial_agent(config.init_from, architecture, config.frame_skip)
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ from rl.experiment.artifacts import (
 )
 from rl.experiment.data import Data, Log, audit_rewards, load_data, load_demonstrations
 from rl.experiment.distill import load_teacher
-from rl.experiment.initial_agent import load_initial_agent
+from rl.experiment.initial_agent import first_network, load_initial_agent
 from rl.experiment.jobs import Job, make_jobs
 from rl.experiment.log_file import LogFile
 from rl.experiment.plan import planner
@@ -131,7 +131,7 @@ def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine)
     for name in config.networks:
         network = get_architecture(name)
         if config.init_from is not None and config.resume_from is None:
-            load_initial_agent(config.init_from, network, config.frame_skip)
+            load_initial_agent(config.init_from, first_network(config, network), config.frame_skip)
         plans[name] = planner(network, config.plan_request, machine)()
         if network.memory:
             segment_length(config.ppo.settled(plans[name]), plans[name].of_each(config.hardware.processes))

@@ -157,11 +157,15 @@ def imitate(training: Training) -> None:
     dataset = load_demonstrations(job.config, job.data, job.architecture.observations, job.seed, job.log)
     dataset = dataset.stacked(job.architecture.stacking)
     write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
-    statistics = dataset.statistics()
+    initial = initial_agent_of(job.config, job.architecture, job.folder)
+    statistics = initial.statistics if initial else dataset.statistics()
     job.doctor.provide(statistics=statistics)
     job.doctor.examine(IMITATION, dataset=dataset)
     torch.manual_seed(job.seed)  # for the initial weights
     policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
+    if initial:
+        report = transfer(initial.policy.state_dict(), policy)
+        job.log(f"imitation starts from {job.config.init_from}; {report}")
     result, before = clone_behaviour(job, policy, dataset, ThreadPool(plan.torch_threads))
     job.log(result.table())
     probe = dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS])
@@ -259,7 +263,7 @@ def make_agent(training: Training) -> PPO:
     Initial weights are also the reference of the KL penalty.
     """
     job, pretrained = training.job, training.pretrained
-    initial = initial_agent_of(job.config, job.architecture, job.folder)
+    initial = None if pretrained else initial_agent_of(job.config, job.architecture, job.folder)
     source = pretrained or initial
     statistics = source.statistics if source else statistics_of_random_play(training.env, job.seed)
     agent = make_ppo(

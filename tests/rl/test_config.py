@@ -910,8 +910,9 @@ def test_the_configuration_of_a_run_is_read_from_its_config_json(folder):
 def test_the_agent_of_a_run_with_imitation_is_trained_further_with_its_configuration(folder):
     config = resolve([*REQUIRED, "--replay-data-dir", "replays", "--bc-epochs", "3"])
     (folder / "old" / "config.json").write_text(json.dumps(config.to_dict()))
-    further = resolve(["--config", "old/config.json", "--init-from", "agent.safetensors"])
-    assert further.conditions == ("no_pretrain",)
+    further = ["--config", "old/config.json", "--init-from", "agent.safetensors"]
+    assert resolve(further).conditions == ("with_pretrain",)
+    assert resolve([*further, "--no-pretraining"]).conditions == ("no_pretrain",)
 
 
 def test_architectures_are_listed_with_parameters_and_inputs(capsys):

@@ -1,4 +1,4 @@
-"""PPO from a trained agent: --init-from."""
+"""Imitation and PPO from a trained agent: --init-from."""
 
 import json
 
@@ -125,8 +125,19 @@ def test_sizes_that_do_not_fit_leave_no_folder_behind(flags, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("more", [["--test-pretraining"], ["--teacher", str(AGENT)], []])
-def test_imitation_and_an_initial_agent_exclude_each_other(flags, more, tmp_path):
+def test_imitation_starts_from_the_agent(flags, tmp_path):
+    """With a tiny learning rate, the BC policy is the agent, with its normaliser."""
+    runs = excerpt(tmp_path / "runs", "simplest", train=4, dev=2, test=1, demonstrations=4) / "demonstrations"
+    imitation = ["--replay-data-dir", str(runs), "--bc-epochs", "1", "--bc-learning-rate", "1e-9", "--seeds", "3"]
+    folder = run(configuration(flags, tmp_path / "out", *imitation), print)
+    (copied,) = folder.rglob(COPY)
+    cloned, agent = checkpoint.load(copied.with_name("bc_best.safetensors")), checkpoint.load(AGENT)
+    assert cloned["statistics"].count == agent["statistics"].count
+    assert all(torch.allclose(cloned["policy"][name], tensor, atol=1e-6) for name, tensor in agent["policy"].items())
+
+
+@pytest.mark.parametrize("more", [["--test-pretraining"], ["--teacher", str(AGENT)]])
+def test_an_initial_agent_excludes_a_comparison_and_a_teacher(flags, more, tmp_path):
     (tmp_path / "a.replay").write_bytes(b"")
     with pytest.raises(ConfigError, match="--init-from"):
         configuration(flags, tmp_path, "--replay-data-dir", str(tmp_path), *more)
