@@ -307,6 +307,12 @@ def _bench(arguments: argparse.Namespace) -> None:
         print(bench.results_table(workloads))
 
 
+def _colours_flag(parser: Parser) -> None:
+    from nppsim.pictures.schemes import CLASSIC, SCHEMES
+
+    parser.add_flag(Setting("colour scheme", flag="colours", kind=str, default=CLASSIC, choices=tuple(SCHEMES)))
+
+
 def _render_flags(parser: Parser) -> None:
     parser.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: only OUT.png")
     parser.add_argument("--replay", metavar="FILE", help="also draw the path of this replay")
@@ -317,12 +323,13 @@ def _render_flags(parser: Parser) -> None:
     count = "maximum number of levels on a sheet; of more levels, evenly spaced ones are drawn"
     parser.add_flag(Setting(count, flag="count", kind=int, default=40, low=1))
     parser.add_flag(Setting("magnification of a single level", flag="scale", kind=float, default=1.0, above=0))
+    _colours_flag(parser)
 
 
 @_command("render", "draw a level, the path of a replay, or a sheet of levels (extra: video)", _render_flags)
 def _render(arguments: argparse.Namespace) -> None:
     errors.needed("PIL", "video")
-    from nppsim.pictures import render
+    from nppsim.pictures.schemes import painted
 
     if arguments.replays and not arguments.sheet:
         raise CommandError("--replays needs --sheet; give --replay FILE to draw the path of one run")
@@ -330,25 +337,36 @@ def _render(arguments: argparse.Namespace) -> None:
         raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
     *level, out = arguments.paths
     _check_picture(out, "OUT.png")
-    if arguments.sheet:
-        from nppsim.replays.notes import level_notes
+    with painted(arguments.colours):
+        if arguments.sheet:
+            _save_and_report(_sheet(arguments), out)
+        else:
+            drawn = Level.load(level[0])
+            _save_and_report(_picture(arguments, drawn), out, f"; support: {drawn.support_line}")
 
-        levels = LevelSet.open(arguments.sheet)
-        count = min(arguments.count, len(levels))
-        shown = [i * len(levels) // count for i in range(count)]
-        notes, outcomes = level_notes([levels[i] for i in shown], [levels.entries[i] for i in shown], arguments.replays)
-        labels = [levels.entries[i].file for i in shown]
-        picture = render.contact_sheet([levels[i] for i in shown], labels, notes=notes, outcomes=outcomes)
-        _save_and_report(picture, out)
-        return
-    drawn = Level.load(level[0])
-    if arguments.replay:
-        run = nppsim.simulate(drawn, Replay.load(arguments.replay).inputs)
-        title = drawn.caption if drawn.id else Path(level[0]).name
-        picture = render.draw_route(drawn, run, arguments.scale, crop=True, title=title)
-    else:
-        picture = render.draw_level(drawn, arguments.scale, crop=True)
-    _save_and_report(picture, out, f"; support: {drawn.support_line}")
+
+def _sheet(arguments: argparse.Namespace) -> "Image":
+    """Draw the levels of a folder."""
+    from nppsim.pictures import render
+    from nppsim.replays.notes import level_notes
+
+    levels = LevelSet.open(arguments.sheet)
+    count = min(arguments.count, len(levels))
+    shown = [i * len(levels) // count for i in range(count)]
+    notes, outcomes = level_notes([levels[i] for i in shown], [levels.entries[i] for i in shown], arguments.replays)
+    labels = [levels.entries[i].file for i in shown]
+    return render.contact_sheet([levels[i] for i in shown], labels, notes=notes, outcomes=outcomes)
+
+
+def _picture(arguments: argparse.Namespace, level: Level) -> "Image":
+    """Draw a level, or the path of a replay on it."""
+    from nppsim.pictures import render
+
+    if not arguments.replay:
+        return render.draw_level(level, arguments.scale, crop=True)
+    run = nppsim.simulate(level, Replay.load(arguments.replay).inputs)
+    title = level.caption if level.id else Path(arguments.paths[0]).name
+    return render.draw_route(level, run, arguments.scale, crop=True, title=title)
 
 
 def _check_picture(path: str, flag: str) -> None:
@@ -402,12 +420,6 @@ def _check_level_file(path: str, flag: str, inputs: Sequence[str] = ()) -> None:
 def _load_level(place: str) -> Level:
     """Load a level from a level file, a replay, or an entry of a replay set."""
     return Replay.load(place).level if is_replay_set(place) else Level.load(place)
-
-
-def _colours_flag(parser: Parser) -> None:
-    from nppsim.pictures.schemes import CLASSIC, SCHEMES
-
-    parser.add_flag(Setting("colour scheme", flag="colours", kind=str, default=CLASSIC, choices=tuple(SCHEMES)))
 
 
 def _film_flags(parser: Parser) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import ConfigError, needed
 from nppsim.generate import CATEGORIES
+from nppsim.pictures.schemes import CLASSIC, SCHEMES
 from nppsim.settings import check_settings, setting
 from rl.seeds import LARGEST_SEED
 
@@ -116,7 +117,9 @@ class VideoConfig:
     video_fps: int = setting(
         30, f"frames per second of films; the game: {FRAMES_PER_SECOND}", needs=_VIDEOS, low=1, high=FRAMES_PER_SECOND
     )
-
+    video_colours: str = setting(
+        CLASSIC, "colour scheme of films and route pictures", needs=_VIDEOS, choices=tuple(SCHEMES)
+    )
     ghost: bool = setting(False, "films also show a run of the planner, if found", flag="video-ghost", needs=_VIDEOS)
 
     def __post_init__(self) -> None:

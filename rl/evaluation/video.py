@@ -22,6 +22,7 @@ from nppsim.files import replacing, write_text
 from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.render import FilmLook
+from nppsim.pictures.schemes import CLASSIC, painted
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.workers import usable_cores
@@ -48,11 +49,13 @@ def record_evaluation(
     frame_skip: int,
     max_per_category: int = 5,
     fps: int = 30,
+    colours: str = CLASSIC,
     ghost: bool = False,
 ) -> list[Film]:
     """Write films and route pictures of a few episodes per category, numbered from 000.
 
     frame_skip: frames per decision in these episodes.
+    colours: colour scheme, a key of ``schemes.SCHEMES``.
     ghost: True to also draw a solution by the planner in pale colours, if the planner finds one.
     Successes and failures alternate, so the file names are not representative.  Files that an earlier call wrote there
     (``videos/written.txt``) are deleted.
@@ -69,7 +72,8 @@ def record_evaluation(
         used.add(name)
         wanted += [(e, name, i) for i, e in enumerate(_chosen(group, max_per_category))]
     _replace_films(out_dir, [file for episode, name, number in wanted for file in _files(episode, name, number)])
-    with ThreadPoolExecutor(usable_cores()) as pool:  # encoding, a third of the time, releases the GIL
+    # Encoding, a third of the time, releases the GIL.
+    with painted(colours), ThreadPoolExecutor(usable_cores()) as pool:
         return list(pool.map(partial(_film, out_dir, frame_skip, fps, ghost), *zip(*wanted, strict=True)))
 
 

@@ -144,6 +144,7 @@ def run(job: Job, video: VideoConfig) -> None:
                 frame_skip=frame_skip,
                 max_per_category=video.max_videos_per_category,
                 fps=video.video_fps,
+                colours=video.video_colours,
                 ghost=video.ghost,
             )
             print(f"films: {len(films)} in {folder / 'videos'}")

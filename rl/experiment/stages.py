@@ -380,6 +380,7 @@ def evaluate(training: Training) -> None:
             frame_skip=job.config.frame_skip,
             max_per_category=video.max_videos_per_category,
             fps=video.video_fps,
+            colours=video.video_colours,
             ghost=video.ghost,
         )
 

@@ -24,6 +24,7 @@ from nppsim.levels.level import MODELLED, UNSUPPORTED, left_out, oddities
 from nppsim.levels.level_set import LevelSetError
 from nppsim.pictures import render
 from nppsim.pictures.film import record
+from nppsim.pictures.schemes import painted
 from nppsim.progress import progress_bar
 from nppsim.replays.diff import compare_replays, difference_text
 from nppsim.replays.replay import Replay
@@ -107,6 +108,7 @@ class Job:
     )
     films: int = setting(1, "largest number of videos per category", flag="films", low=0)
     video_fps: int = same_setting(VideoConfig, "video_fps", needs="")
+    video_colours: str = same_setting(VideoConfig, "video_colours", needs="")
     allow_unsupported: bool = same_setting(ExperimentConfig, "allow_unsupported", group="")
     workers: int | None = same_setting(Workers, "workers")
     cluster: str | None = same_setting(Workers, "cluster")
@@ -240,7 +242,8 @@ def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -
     filmed: list[dict[str, Any]] = []
     for one in solved:
         if one.frames is not None and sum(shown["category"] == one.task.category for shown in filmed) < job.films:
-            filmed.append(film(one, job.out, job.video_fps))
+            with painted(job.video_colours):
+                filmed.append(film(one, job.out, job.video_fps))
     used = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in EXECUTION_SETTINGS}
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in used.items()}
     write_json(job.out / "results.json", {"settings": used, "levels": [one.entry() for one in solved]})

@@ -221,6 +221,7 @@ EXAMPLES = {
     "max-videos-per-category": ["5"],
     "video-ghost": [],
     "video-fps": ["60"],
+    "video-colours": ["neon"],
     "visualize-training": [],
     "vis-render-freq": ["10"],
     "vis-env-idx": ["1"],

@@ -13,6 +13,7 @@ from nppsim.actions import RIGHT
 from nppsim.errors import MissingPackageError
 from nppsim.pictures.film import AGAIN_S, HOLD_S, SLOWER, length, record
 from nppsim.pictures.render import FilmLook, RenderError, film_steps, frames
+from nppsim.pictures.schemes import SCHEMES
 from nppsim.replays.replay import Replay
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.video import _subtasks, record_evaluation
@@ -63,6 +64,13 @@ def test_decoded_frames_equal_the_drawn_ones(tmp_path):
     films = list(frames(level, inputs))
     for drawn, seen in zip(films, pictures[: len(films)], strict=True):
         assert np.abs(drawn.astype(int) - seen).mean() < 4
+
+
+def test_films_of_an_evaluation_have_the_chosen_colours(tmp_path):
+    (film,) = record_evaluation([episode("won")], tmp_path, frame_skip=4, colours="neon")
+    *_, pictures = decoded(tmp_path / film.video)
+    assert np.abs(pictures[0][2, 2].astype(int) - SCHEMES["neon"]["tile"]).max() < 12
+    assert SCHEMES["neon"]["tile"] in {colour for _, colour in Image.open(tmp_path / film.route).getcolors(1 << 20)}
 
 
 def test_films_name_the_active_subtask():
