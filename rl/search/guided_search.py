@@ -7,8 +7,8 @@ of width 1 plays the deterministic actions of the policy.  (The planner, ``nppsi
 **Best-first search** expands the most promising action sequence of any length.  It can leave dead ends in which a beam gets
 stuck.  Sequences are ordered as in PHS* (Orseau and Lelis, "Policy-guided heuristic search with guarantees", AAAI 2021).
 
-Both treat states in the same cell (``nppsim.planner.kernels.cell``) as equal.  The critic is not used: as part of the score
-of the beam it neither solved more levels nor shortened runs.
+Both treat states in the same cell (``nppsim.planner.kernels.cell``) as equal, except beams of width 1.  The critic is not
+used: as part of the score of the beam it neither solved more levels nor shortened runs.
 """
 
 import heapq
@@ -311,7 +311,9 @@ class _Beam(_Search):
         winner = self.play(self.rows[parents], actions, budget)
         if winner is not None:
             return self.actions_to(self.nodes[parents[winner]], int(actions[winner]), winner)
-        chosen = self.fresh(self.ranked(parents, costs), self.settings.width)
+        chosen = self.ranked(parents, costs)
+        if self.settings.width > 1:  # a policy that stands still and waits for a mover stays in one cell
+            chosen = self.fresh(chosen, self.settings.width)
         self.rows, self.frame = self.envs.snapshot(chosen), self.frame + self.frame_skip
         if chosen.size:
             self.covered_there = self.covered(len(parents))[chosen]

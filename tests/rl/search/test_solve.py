@@ -103,6 +103,12 @@ def test_beam_of_width_1_plays_the_deterministic_policy():
     assert solution.evaluated == alone.decisions
 
 
+def test_beam_of_width_1_goes_on_where_the_policy_stands_still():
+    search, budget = search_on(corridor(door=60), untrained(favourite=0)), FrameBudget(10_000)
+    assert search.beam(BeamSettings(1, branching=1), budget) is None
+    assert budget.simulated == search.time_limit
+
+
 def test_wider_beam_finishes_where_the_agent_dies():
     level = corridor(switch=34, door=60, entities=[(kinds.MINE, 26, FLOOR + 1)])
     solution = solve(level, untrained(favourite=RIGHT), SHORT, threads=1)
