@@ -88,7 +88,7 @@ class LevelPaths(NamedTuple):
     effects: np.ndarray  # uint16[D, 81], see ``paths.prepare_level``; doors with a switch of all levels
     effects_first: np.ndarray  # int64[L + 1], row of each level's first effect, and the number of rows
     distance: np.ndarray  # uint16[L, 2, 4539]
-    hop: np.ndarray  # uint8[L, 2, 4539]
+    next_step: np.ndarray  # uint8[L, 2, 4539]
     switch_to_exit: np.ndarray  # int64[L], shortest path length from an exit switch to its exit, in units of 1.2 px
     length: np.ndarray  # float32[L], px from spawn via the switch to the exit; MAX_PATH without a path
     time_limit: np.ndarray  # int32[L], frames after which an episode is truncated
@@ -263,16 +263,18 @@ def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
     effects_first = np.concatenate([[0], np.cumsum(doors)]).astype(np.int64)
     effects = np.empty((effects_first[-1], paths.DOOR_WINDOW**2), np.uint16)
     distance = np.empty((levels, 2, paths.NUM_NODES), np.uint16)
-    hop = np.empty((levels, 2, paths.NUM_NODES), np.uint8)
+    next_step = np.empty((levels, 2, paths.NUM_NODES), np.uint8)
     switch_to_exit = np.empty(levels, np.int64)
     length = np.empty(levels, np.float32)
-    _compute_paths(world, stage, nodes, effects, effects_first, distance, hop, switch_to_exit, length)
+    _compute_paths(world, stage, nodes, effects, effects_first, distance, next_step, switch_to_exit, length)
     limit = np.minimum(TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * length, MAX_TIME_LIMIT)
-    return LevelPaths(nodes, effects, effects_first, distance, hop, switch_to_exit, length, limit.astype(np.int32))
+    return LevelPaths(
+        nodes, effects, effects_first, distance, next_step, switch_to_exit, length, limit.astype(np.int32)
+    )
 
 
 @allocating
-def _compute_paths(world, stage, nodes, effects, effects_first, distance, hop, switch_to_exit, length):
+def _compute_paths(world, stage, nodes, effects, effects_first, distance, next_step, switch_to_exit, length):
     """Fill the path fields of all levels for the initial state of the doors, and the length of each level's path.
 
     If a level has no path, it is prepared again with a higher leniency (``prepare_level``).
@@ -288,7 +290,7 @@ def _compute_paths(world, stage, nodes, effects, effects_first, distance, hop, s
         for leniency in range(paths.MOST_LENIENT + 1):
             paths.prepare_level(world, level, stage[level], leniency, nodes[level], own)
             switch_to_exit[level] = paths.compute_fields(
-                world, nodes[level], own, level, closed, opened, distance[level], hop[level]
+                world, nodes[level], own, level, closed, opened, distance[level], next_step[level]
             )
             length[level] = paths.nearest_node(distance[level, 0], record["spawn_x"], record["spawn_y"])[0]
             if length[level] < paths.MAX_PATH:

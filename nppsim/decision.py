@@ -64,7 +64,8 @@ State = namedtuple("State", "ninja progress terms entities movers trail visited"
 # Path fields of each level with its doors in their initial state, and (``own_...``) of each environment whose doors have
 # changed.  The latter are a cache: they are computed again when ``key``, which encodes the state of the doors, changes.
 Fields = namedtuple(
-    "Fields", "nodes effects effects_first distance hop switch_to_exit key own_distance own_hop own_switch_to_exit"
+    "Fields",
+    "nodes effects effects_first distance next_step switch_to_exit key own_distance own_next_step own_switch_to_exit",
 )
 # Constants: arrays with one row per level, and ``reward``, the reward weights (WEIGHTS_DTYPE[1]).
 Static = namedtuple("Static", "stage solid background time_limit path_length level_ids reward")
@@ -94,11 +95,11 @@ def make_fields(bank: LevelBank, count: int) -> Fields:
         bank.paths.effects,
         bank.paths.effects_first,
         bank.paths.distance,
-        bank.paths.hop,
+        bank.paths.next_step,
         bank.paths.switch_to_exit,
         key=np.full(count, -1, np.int64),
         own_distance=np.zeros((rows, 2, paths.NUM_NODES), np.uint16),
-        own_hop=np.zeros((rows, 2, paths.NUM_NODES), np.uint8),
+        own_next_step=np.zeros((rows, 2, paths.NUM_NODES), np.uint8),
         own_switch_to_exit=np.zeros(rows, np.int64),
     )
 
@@ -117,7 +118,7 @@ def _compute_own_fields(i, state, world, fields):
     level = np.int64(state.ninja[i]["level"])  # the type that ``bank`` uses, so that kernels are compiled only once
     effects = fields.effects[fields.effects_first[level] : fields.effects_first[level + 1]]
     fields.own_switch_to_exit[i] = paths.compute_fields(
-        world, fields.nodes[level], effects, level, closed, opened, fields.own_distance[i], fields.own_hop[i]
+        world, fields.nodes[level], effects, level, closed, opened, fields.own_distance[i], fields.own_next_step[i]
     )
 
 
@@ -323,12 +324,12 @@ def _observe_path(i, row, state, world, fields, views, laps):
     if has_own_fields(i, state, world, fields):
         since = clock.stamp(laps, PHASE.path, since)
         vectors.reachability_features(
-            ninja, fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i], path_start, out
+            ninja, fields.own_distance[i], fields.own_next_step[i], fields.own_switch_to_exit[i], path_start, out
         )
     else:
         since = clock.stamp(laps, PHASE.path, since)
         vectors.reachability_features(
-            ninja, fields.distance[level], fields.hop[level], fields.switch_to_exit[level], path_start, out
+            ninja, fields.distance[level], fields.next_step[level], fields.switch_to_exit[level], path_start, out
         )
     clock.stamp(laps, PHASE.reachability_features, since)
 

@@ -29,9 +29,7 @@ SPACING = 12.0  # px between lattice points
 NODES_X, NODES_Y = LINES_X, LINES_Y  # numbers of lattice points, which are the corners of half-cells
 NUM_NODES = NODES_X * NODES_Y
 BODY = 9.4  # px, radius of the body; less than the ninja's radius, because samples are 3 px apart
-SURFACE_BODY = (
-    8.4  # px, radius of the body with leniency 1 and 2; like the ninja, it fits between diagonals 17 px apart
-)
+SURFACE_BODY = 8.4  # px, radius with leniency 1 and 2; like the ninja, this body fits between diagonals 17 px apart
 SAMPLE = 3  # px between samples
 PER_POINT = 4  # samples from one lattice point to the next
 SAMPLES_X, SAMPLES_Y = PER_POINT * (NODES_X - 1) + 1, PER_POINT * (NODES_Y - 1) + 1
@@ -42,7 +40,7 @@ UNIT = SPACING / STRAIGHT  # px, the unit of stored path lengths
 MAX_PATH = 8000.0  # px; length that stands for "no path"
 UNREACHABLE = 65535  # distance at a free lattice point without a path to a goal
 WALL = 65534  # distance at a blocked lattice point
-NO_HOP = 255  # value of ``hop`` at a goal, and at points without a path
+NO_STEP = 255  # value of ``next_step`` at a goal, and at points without a path
 NOT_SEARCHED = 254  # see ``_on_path``
 # Distances in px at which the ninja's centre touches a goal.
 EXIT_REACH = 22.0
@@ -88,8 +86,8 @@ def prepare_level(world, level, stage, leniency, nodes, effects):
 
     stage: uint8[44, 25], tile ids, x first.
     leniency: 0: the solid parts of tiles block.
-        1: only surfaces block.  This permits two places that the game permits: solid parts that the ninja enters through
-        one-sided tiles, and gaps between diagonals that are narrower than its diameter.
+        1: only surfaces block.  Like the game, this permits paths through solid parts that the ninja enters through one-sided
+        tiles, and through gaps between diagonals that are narrower than its diameter.
         2: in addition, one-ways do not block.  The ninja can pass them at corners, or when a thwump pushes it.
     nodes: uint16[4539], output: bits FREE, MINED and FROM << d of each point, x first, with all doors open.
     effects: uint16[doors, 81], output: for each door with a switch, the bits FREE and FROM << d that it clears at each point
@@ -287,7 +285,7 @@ def _seed(nodes, x, y, reach, offset, distance, marks, queue, tail):
 
 
 @kernel
-def _spread(nodes, distance, hop, marks, queue, tail):
+def _spread(nodes, distance, next_step, marks, queue, tail):
     """Find shortest paths to the queued points over free points, by a label-correcting search with a ring buffer as queue.
 
     marks: uint8[4539], FIXED or 0.
@@ -295,7 +293,7 @@ def _spread(nodes, distance, hop, marks, queue, tail):
     """
     for k in range(tail):
         if marks[queue[k]] != FIXED:
-            hop[queue[k]] = NO_HOP
+            next_step[queue[k]] = NO_STEP
         marks[queue[k]] |= QUEUED
     head = 0
     while head < tail:
@@ -312,7 +310,7 @@ def _spread(nodes, distance, hop, marks, queue, tail):
             length = here + weight * (DIAGONAL if d >= 4 else STRAIGHT)
             if length < distance[other] and length < WALL and not marks[other] & FIXED:
                 distance[other] = length
-                hop[other] = BACK[d]
+                next_step[other] = BACK[d]
                 if not marks[other] & QUEUED:
                     marks[other] |= QUEUED
                     queue[tail % NUM_NODES] = other
@@ -359,39 +357,39 @@ def _nearest(distance, x, y):
 
 
 @kernel
-def _clear(nodes, distance, hop):
+def _clear(nodes, distance, next_step):
     """Reset a field: no point has a path."""
-    hop[:] = NO_HOP
+    next_step[:] = NO_STEP
     for node in range(NUM_NODES):
         distance[node] = UNREACHABLE if nodes[node] & FREE else WALL
 
 
 @allocating
-def _direct_field(nodes, nodes_open, effects, world, level, closed, onward_of, distance, hop, onward):
+def _direct_field(nodes, nodes_open, effects, world, level, closed, length_after, distance, next_step, unlocked):
     """Compute a field (see ``_field``) whose paths may touch any switch."""
     queue = np.empty(NUM_NODES, np.int32)
     marks = np.zeros(NUM_NODES, np.uint8)
-    _clear(nodes, distance, hop)
-    tail = _seed_goals(nodes, world, level, onward_of, distance, marks, queue)
-    _spread(nodes, distance, hop, marks, queue, tail)
+    _clear(nodes, distance, next_step)
+    tail = _seed_goals(nodes, world, level, length_after, distance, marks, queue)
+    _spread(nodes, distance, next_step, marks, queue, tail)
     if len(closed) == 0:
-        for node in range(NUM_NODES):  # Numba takes two seconds to compile ``onward[:] = distance``
-            onward[node] = distance[node]
+        for node in range(NUM_NODES):  # Numba takes two seconds to compile ``unlocked[:] = distance``
+            unlocked[node] = distance[node]
         return
-    no_hop = np.empty(NUM_NODES, np.uint8)
-    _clear(nodes_open, onward, no_hop)
-    tail = _seed_goals(nodes_open, world, level, onward_of, onward, marks, queue)
-    _spread(nodes_open, onward, no_hop, marks, queue, tail)
-    _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, queue, distance, hop)
+    unlocked_step = np.empty(NUM_NODES, np.uint8)
+    _clear(nodes_open, unlocked, unlocked_step)
+    tail = _seed_goals(nodes_open, world, level, length_after, unlocked, marks, queue)
+    _spread(nodes_open, unlocked, unlocked_step, marks, queue, tail)
+    _lead_to_switches(nodes, nodes_open, effects, world, level, closed, unlocked, queue, distance, next_step)
 
 
 @allocating
-def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, queue, distance, hop):
+def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, unlocked, queue, distance, next_step):
     """Extend a field to the points that closed doors separate from the goals, by paths to switches of locked doors.
 
-    An onward path is a path to the goals that would exist if all locked doors were open.  Each round adds the switches
-    whose onward path leads through the door that they open.  If there are none, the round adds all remaining switches
-    with an onward path.
+    unlocked: distances of the paths that would exist if all locked doors were open.  Each round adds the switches whose
+        unlocked path leads through the door that they open.  If there are none, the round adds all remaining switches
+        with an unlocked path.
     """
     first = world.level[level]["switches_first"]
     pending = np.zeros(len(closed), np.uint8)
@@ -400,8 +398,8 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
         pending[k] = door["type"] == kinds.LOCKED_DOOR and closed[k] and door["active"]
     if not pending.any():
         return
-    onward, nodes_open = onward.copy(), nodes_open.copy()  # the doors of a round are closed in later rounds
-    marks, no_hop = np.empty(NUM_NODES, np.uint8), np.empty(NUM_NODES, np.uint8)
+    unlocked, nodes_open = unlocked.copy(), nodes_open.copy()  # the doors of a round are closed in later rounds
+    marks, unlocked_step = np.empty(NUM_NODES, np.uint8), np.empty(NUM_NODES, np.uint8)
     on_path_only = True
     while pending.any() and (distance == UNREACHABLE).any():
         for node in range(NUM_NODES):
@@ -411,9 +409,9 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
         opening = np.zeros(len(closed), np.uint8)
         for k in range(len(closed)):
             door = world.entity[first + k]
-            length = _at(onward, door["x"], door["y"]) if pending[k] else UNREACHABLE
+            length = _at(unlocked, door["x"], door["y"]) if pending[k] else UNREACHABLE
             if length == UNREACHABLE or (
-                on_path_only and not _on_path(nodes_open, door["x"], door["y"], door, effects[k], onward, steps)
+                on_path_only and not _on_path(nodes_open, door["x"], door["y"], door, effects[k], unlocked, steps)
             ):
                 continue
             pending[k], opening[k] = 0, 1
@@ -423,23 +421,23 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, onward, 
                 return
             on_path_only = False
             continue
-        _spread(nodes, distance, hop, marks, queue, tail)
+        _spread(nodes, distance, next_step, marks, queue, tail)
         for k in range(len(closed)):
             if opening[k]:
                 _close_door(nodes_open, world.entity[first + k], effects[k])
         marks[:] = 0
-        tail = _seed_reached(nodes_open, distance, onward, queue)
-        _spread(nodes_open, onward, no_hop, marks, queue, tail)
+        tail = _seed_reached(nodes_open, distance, unlocked, queue)
+        _spread(nodes_open, unlocked, unlocked_step, marks, queue, tail)
 
 
 @kernel
-def _seed_reached(nodes, distance, onward, queue):
+def _seed_reached(nodes, distance, unlocked, queue):
     """Queue all points that have a path, with their distances; return the end of the queue."""
     tail = 0
     for node in range(NUM_NODES):
-        onward[node] = UNREACHABLE if nodes[node] & FREE else WALL
+        unlocked[node] = UNREACHABLE if nodes[node] & FREE else WALL
         if distance[node] < WALL:
-            onward[node] = distance[node]
+            unlocked[node] = distance[node]
             queue[tail] = node
             tail += 1
     return tail
@@ -458,7 +456,7 @@ def _on_path(nodes, x, y, door, effect, distance, steps):
         if steps[node] == NOT_SEARCHED:
             steps[node] = _first_step(nodes, node, distance)
         d = steps[node]
-        if d == NO_HOP:
+        if d == NO_STEP:
             return False
         node += STEP[d]
         a, b = node // NODES_Y - left, node % NODES_Y - top
@@ -469,46 +467,46 @@ def _on_path(nodes, x, y, door, effect, distance, steps):
 
 @kernel
 def _first_step(nodes, node, distance):
-    """First direction of a shortest path from a point; NO_HOP at its end."""
+    """First direction of a shortest path from a point; NO_STEP at its end."""
     for d in range(8):
         other = node + STEP[d]
         if 0 <= other < NUM_NODES and nodes[other] // FROM >> BACK[d] & 1:
             step = (MINE_WEIGHT if nodes[other] & MINED else 1) * (DIAGONAL if d >= 4 else STRAIGHT)
             if np.int64(distance[other]) + step == distance[node]:
                 return d
-    return NO_HOP
+    return NO_STEP
 
 
 @allocating
-def _field(shut, open_, effects, world, level, closed, onward_of, spared, distance, hop, onward):
-    """Compute one field: each point's distance to the goals (uint16, in units), and its next hop.
+def _field(shut, open_, effects, world, level, closed, length_after, avoided, distance, next_step, unlocked):
+    """Compute one field: each point's distance to the goals (uint16, in units), and the direction of its next step.
 
-    onward_of: int64[m], for each exit door and exit switch of the level: length of the path that follows it, in units;
+    length_after: int64[m], for each exit door and exit switch of the level: length of the path after it, in units;
         UNREACHABLE if it is not a goal.
-    spared: uint8[n], 1 for each trap door whose switch the paths avoid.  The caller marks the trap doors that are passed
-        after the goal.  This function adds the trap doors on the path from their own switch.
-    onward: uint16[4539], output: the distances if all locked doors were open.
+    avoided: uint8[n], 1 for each trap door whose switch the paths avoid.  The caller marks the trap doors that the ninja must
+        pass after the goal.  This function adds the trap doors that lie on the path from their own switch.
+    unlocked: uint16[4539], output: the distances if all locked doors were open.
     """
-    _direct_field(shut, open_, effects, world, level, closed, onward_of, distance, hop, onward)
+    _direct_field(shut, open_, effects, world, level, closed, length_after, distance, next_step, unlocked)
     first = world.level[level]["switches_first"]
     steps = np.full(NUM_NODES, NOT_SEARCHED, np.uint8)
     for k in range(len(closed)):
         door = world.entity[first + k]
-        if _can_close(door, closed[k]) and not spared[k]:
-            spared[k] = _on_path(open_, door["x"], door["y"], door, effects[k], onward, steps)
-    if not spared.any():
+        if _can_close(door, closed[k]) and not avoided[k]:
+            avoided[k] = _on_path(open_, door["x"], door["y"], door, effects[k], unlocked, steps)
+    if not avoided.any():
         return
     around, around_open = shut.copy(), open_.copy()
     for k in range(len(closed)):
-        if spared[k]:
+        if avoided[k]:
             door = world.entity[first + k]
             _block_around(around, door["x"], door["y"], DOOR_SWITCH_REACH)
             _block_around(around_open, door["x"], door["y"], DOOR_SWITCH_REACH)
     elsewhere = np.empty(NUM_NODES, np.uint16)
-    _direct_field(around, around_open, effects, world, level, closed, onward_of, distance, hop, elsewhere)
+    _direct_field(around, around_open, effects, world, level, closed, length_after, distance, next_step, elsewhere)
     queue = np.empty(NUM_NODES, np.int32)
-    _extend(shut, world, level, onward_of, queue, distance, hop)
-    _lead_to_switches(shut, open_, effects, world, level, closed, onward, queue, distance, hop)
+    _extend(shut, world, level, length_after, queue, distance, next_step)
+    _lead_to_switches(shut, open_, effects, world, level, closed, unlocked, queue, distance, next_step)
 
 
 @kernel
@@ -518,7 +516,7 @@ def _can_close(door, closed):
 
 
 @merged
-def _extend(nodes, world, level, onward_of, queue, distance, hop):
+def _extend(nodes, world, level, length_after, queue, distance, next_step):
     """Extend a field whose paths avoid some switches to the points that have no such path."""
     marks = np.zeros(NUM_NODES, np.uint8)
     tail = np.int64(0)
@@ -530,24 +528,24 @@ def _extend(nodes, world, level, onward_of, queue, distance, hop):
         elif nodes[node] & FREE:
             distance[node] = UNREACHABLE
     if tail == 0:
-        tail = _seed_goals(nodes, world, level, onward_of, distance, marks, queue)
-    _spread(nodes, distance, hop, marks, queue, tail)
+        tail = _seed_goals(nodes, world, level, length_after, distance, marks, queue)
+    _spread(nodes, distance, next_step, marks, queue, tail)
 
 
 @kernel
-def _seed_goals(nodes, world, level, onward_of, distance, marks, queue):
+def _seed_goals(nodes, world, level, length_after, distance, marks, queue):
     tail = np.int64(0)
     first = world.level[level]["exits_first"]
-    for row in range(len(onward_of)):
-        if onward_of[row] != UNREACHABLE:
+    for row in range(len(length_after)):
+        if length_after[row] != UNREACHABLE:
             goal = world.entity[first + row]
             reach = EXIT_REACH if goal["type"] == kinds.EXIT else SWITCH_REACH
-            tail = _seed(nodes, goal["x"], goal["y"], reach, onward_of[row], distance, marks, queue, tail)
+            tail = _seed(nodes, goal["x"], goal["y"], reach, length_after[row], distance, marks, queue, tail)
     return tail
 
 
 @allocating
-def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
+def compute_fields(world, nodes, effects, level, closed, opened, distance, next_step):
     """Compute the two fields of a level for one state of its doors and exits.
 
     Field 0 leads via an exit switch to the exit of this switch, field 1 to the open exits, or to all exits if none is open.
@@ -555,7 +553,7 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
     closed: uint8[n], 1 for each closed door, of all doors with a switch in type order.
     opened: uint8[m], 1 for each open exit door, of all exit doors and exit switches in type order.
     distance: uint16[2, 4539], output: path length in units of 1.2 px, UNREACHABLE or WALL.
-    hop: uint8[2, 4539], output: direction to the next lattice point, NO_HOP at a goal.
+    next_step: uint8[2, 4539], output: direction of the path, an index into STEP; NO_STEP at a goal and without a path.
     Returns the length of the shortest path from an exit switch to its exit in units, UNREACHABLE if there is none.
     """
     record = world.level[level]
@@ -568,9 +566,9 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
                 _close_door(open_, door, effect)
     first = record["exits_first"]
     rows = record["exits_end"] - first
-    onward_of = np.full(rows, UNREACHABLE, np.int64)
+    length_after = np.full(rows, UNREACHABLE, np.int64)
     to_switch = np.full(rows, UNREACHABLE, np.int64)
-    onward = np.empty(NUM_NODES, np.uint16)
+    unlocked = np.empty(NUM_NODES, np.uint16)
     needed = np.zeros(len(closed), np.uint8)  # trap doors between an exit switch and its exit
     least = UNREACHABLE
     for row in range(rows):  # for each exit, the path from its switch
@@ -578,35 +576,35 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, hop):
         if switch["type"] != kinds.EXIT_SWITCH or not switch["active"]:
             continue
         own_exit = record["entity_first"] + switch["partner"] - first
-        onward_of[own_exit] = 0
-        spared = np.zeros(len(closed), np.uint8)
-        _field(shut, open_, effects, world, level, closed, onward_of, spared, distance[1], hop[1], onward)
-        onward_of[own_exit] = UNREACHABLE
+        length_after[own_exit] = 0
+        avoided = np.zeros(len(closed), np.uint8)
+        _field(shut, open_, effects, world, level, closed, length_after, avoided, distance[1], next_step[1], unlocked)
+        length_after[own_exit] = UNREACHABLE
         to_switch[row] = _at(distance[1], switch["x"], switch["y"])
         if to_switch[row] == UNREACHABLE:
-            to_switch[row] = _at(onward, switch["x"], switch["y"])
+            to_switch[row] = _at(unlocked, switch["x"], switch["y"])
         least = min(least, to_switch[row])
         steps = np.full(NUM_NODES, NOT_SEARCHED, np.uint8)
         for k in range(len(closed)):
             door = world.entity[record["switches_first"] + k]
             if _can_close(door, closed[k]) and not needed[k]:
-                needed[k] = _on_path(open_, switch["x"], switch["y"], door, effects[k], onward, steps)
-    _field(shut, open_, effects, world, level, closed, to_switch, needed, distance[0], hop[0], onward)
+                needed[k] = _on_path(open_, switch["x"], switch["y"], door, effects[k], unlocked, steps)
+    _field(shut, open_, effects, world, level, closed, to_switch, needed, distance[0], next_step[0], unlocked)
     if rows != 2 or least == UNREACHABLE:  # with one exit, the loop has computed field 1
         for row in range(rows):
             if world.entity[first + row]["type"] == kinds.EXIT and (opened[row] or not opened.any()):
-                onward_of[row] = 0
-        spared = np.zeros(len(closed), np.uint8)
-        _field(shut, open_, effects, world, level, closed, onward_of, spared, distance[1], hop[1], onward)
+                length_after[row] = 0
+        avoided = np.zeros(len(closed), np.uint8)
+        _field(shut, open_, effects, world, level, closed, length_after, avoided, distance[1], next_step[1], unlocked)
     return least
 
 
 @kernel
-def waypoint(hop, node, steps):
-    """Lattice point reached from ``node`` after at most ``steps`` hops."""
+def waypoint(next_step, node, steps):
+    """Lattice point reached from ``node`` after at most ``steps`` steps of the path."""
     for _ in range(steps):
-        d = hop[node]
-        if d == NO_HOP:
+        d = next_step[node]
+        if d == NO_STEP:
             break
         node += STEP[d]
     return node

@@ -83,12 +83,12 @@ class Setting:
 
     @property
     def placeholder(self) -> str:
-        """Placeholder of the value in help and documents; "" for a flag without a value."""
+        """Placeholder of the value in help and documentation; "" for a flag without a value."""
         return "" if self.kind is bool else self.metavar or _PLACEHOLDERS.get(self.kind, "NAME")
 
     @property
     def shown_default(self) -> str:
-        """Default as text for help and documents; "off" for a bool without ``switch``: its flag is not given."""
+        """Default as text for help and documentation; "off" for a bool without ``switch``: its flag is not given."""
         if self.default is MISSING:
             return "required"
         if self.default is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from nppsim import errors
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_file, write_json
-from nppsim.generate import FAMILIES
+from nppsim.generate import GENERATORS
 from nppsim.levels.level import Level, LevelError
 from nppsim.measure.machine import conditions
 from nppsim.measure.throughput import side_by_side
@@ -37,9 +37,9 @@ class Configuration:
     observations: tuple[str, ...] = layout.VISION_FREE  # observation keys
 
 
-def family(name: str, **parameters: object) -> Callable[[int, int], list[Level]]:
-    """Return a function that generates levels of a family."""
-    return lambda seed, count: [FAMILIES[name](seed + k, **parameters) for k in range(count)]
+def generated(name: str, **parameters: object) -> Callable[[int, int], list[Level]]:
+    """Return a function that makes levels with a generator of ``nppsim.generate``."""
+    return lambda seed, count: [GENERATORS[name](seed + k, **parameters) for k in range(count)]
 
 
 def mixed(seed: int, count: int) -> list[Level]:
@@ -48,8 +48,8 @@ def mixed(seed: int, count: int) -> list[Level]:
 
 
 CONFIGURATIONS = (
-    Configuration("tiny corridor", family("minimal", width=(3, 8), height=(1, 2))),
-    Configuration("maze without entities", family("maze", width=(20, 30), height=(13, 19))),
+    Configuration("tiny corridor", generated("minimal", width=(3, 8), height=(1, 2))),
+    Configuration("maze without entities", generated("maze", width=(20, 30), height=(13, 19))),
     Configuration("mixed entities", mixed),
     Configuration("mixed entities, foresight and both images", mixed, layout.ALL),
 )

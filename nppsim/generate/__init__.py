@@ -1,9 +1,9 @@
 """Seeded procedural generation of levels.
 
-A *family* (one file each) is a pure function ``family(seed, **parameters) -> Level``.  Most parameters are spans
-(lowest, highest) of a uniform distribution.  A *category* is a list of recipes, each a family with parameters;
+A *generator* (one file each) is a pure function ``generator(seed, **parameters) -> Level``.  Most parameters are spans
+(lowest, highest) of a uniform distribution.  A *category* is a list of recipes, each a generator with parameters;
 ``generate(category, seed)`` picks one of them.  A difficulty narrows these spans.  The index entry of a level is enough to
-generate it again: ``FAMILIES[entry.generator](entry.seed, **entry.parameters)``.
+generate it again: ``GENERATORS[entry.generator](entry.seed, **entry.parameters)``.
 
 Kinds and sizes of the levels of each category follow the generators of the predecessor project.
 """
@@ -25,20 +25,20 @@ from nppsim.generate.maze import maze
 from nppsim.generate.mine_maze import mine_maze
 from nppsim.generate.minimal import minimal
 from nppsim.generate.platforms import platforms
-from nppsim.generate.sketch import generator
+from nppsim.generate.sketch import level_rng
 from nppsim.generate.vertical import vertical
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry
 
-FAMILIES: dict[str, Callable[..., Level]] = {
-    family.__name__: family
-    for family in (minimal, horizontal, corridors, vertical, hills, jump, chamber, maze)
+GENERATORS: dict[str, Callable[..., Level]] = {
+    generator.__name__: generator
+    for generator in (minimal, horizontal, corridors, vertical, hills, jump, chamber, maze)
     + (mine_maze, islands, platforms, chambers, course)
 }
 
 
-def _recipe(family: str, **parameters: Any) -> tuple[str, dict[str, Any]]:
-    return family, parameters
+def _recipe(generator: str, **parameters: Any) -> tuple[str, dict[str, Any]]:
+    return generator, parameters
 
 
 # Category -> recipes, all equally likely.  Sizes in tiles.
@@ -189,7 +189,7 @@ WINDOW = 0.5  # width of a narrowed span relative to the whole span; less at the
 
 
 def recipe(category: str, seed: int, difficulty: float | None = None) -> tuple[str, dict[str, Any]]:
-    """Return the name of the family and the parameters for a category and seed.
+    """Return the name of the generator and the parameters for a category and seed.
 
     difficulty: 0 (easiest) to 1; narrows each span to a window around this position.  None: whole spans.
     Raises ConfigError for an unknown category or a difficulty out of range.
@@ -198,12 +198,12 @@ def recipe(category: str, seed: int, difficulty: float | None = None) -> tuple[s
         advice = f"has no generators; choose from {', '.join(CATEGORIES)}{did_you_mean(category, CATEGORIES)}"
         raise ConfigError(advice, "category", category)
     recipes = RECIPES[category]
-    family, parameters = recipes[generator(category, seed).integers(len(recipes))]
+    generator, parameters = recipes[level_rng(category, seed).integers(len(recipes))]
     if difficulty is None:
-        return family, parameters
+        return generator, parameters
     if not 0 <= difficulty <= 1:
         raise ConfigError("give a number from 0 to 1", "difficulty", difficulty)
-    return family, {
+    return generator, {
         name: _narrow(value, 1 - difficulty if name in LESS_IS_HARDER else difficulty)
         for name, value in parameters.items()
     }
@@ -214,8 +214,8 @@ def generate(category: str, seed: int, difficulty: float | None = None) -> tuple
 
     The level is a pure function of the arguments.  difficulty and errors: see ``recipe``.
     """
-    family, parameters = recipe(category, seed, difficulty)
-    return FAMILIES[family](seed, **parameters), LevelEntry(category, family, parameters, seed)
+    generator, parameters = recipe(category, seed, difficulty)
+    return GENERATORS[generator](seed, **parameters), LevelEntry(category, generator, parameters, seed)
 
 
 def _narrow(value: Any, where: float) -> Any:

@@ -1,9 +1,9 @@
-"""Family "chamber": one room, empty, with an uneven floor, or with an obstacle or gap between the spawn and a goal."""
+"""Generator "chamber": one room, empty, with an uneven floor, or with an obstacle or gap between the spawn and a goal."""
 
 import numpy as np
 
 from nppsim.generate.cave import Cave, level_ground, order_of_goals, sections
-from nppsim.generate.sketch import Rng, Span, draw, generator, place
+from nppsim.generate.sketch import Rng, Span, draw, level_rng, place
 from nppsim.levels.level import Level
 
 SIDE = 3  # minimum number of columns on either side of an obstacle or gap
@@ -17,7 +17,7 @@ def chamber(seed: int, *, width: Span, height: Span, kind: str) -> Level:
     kind: "flat"; "uneven" (floor 0 to 3 tiles high); "obstacle" (a block of 1-3 x 1-3 tiles); "gap" (a pit of 2-4 columns,
         1-3 tiles deep, without mines).
     """
-    rng = generator("chamber", seed)
+    rng = level_rng("chamber", seed)
     columns, rows = draw(rng, width), draw(rng, height)
     if kind in ("flat", "uneven"):
         ground = level_ground(columns) if kind == "flat" else _uneven(rng, columns, rows)

@@ -1,4 +1,4 @@
-"""Family "chambers": a grid of rooms that are connected by corridors and shafts, some with locked doors."""
+"""Generator "chambers": a grid of rooms that are connected by corridors and shafts, some with locked doors."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from nppsim.generate.sketch import (
     Tile,
     draw,
     furnish,
-    generator,
+    level_rng,
     line_with_mines,
     pick,
     place,
@@ -75,7 +75,7 @@ def chambers(
     mines: number of mines on walls, floors and ceilings.
     drones: number of zap and mini drones that circle blocks in rooms without the spawn.
     """
-    rng = generator("chambers", seed)
+    rng = level_rng("chambers", seed)
     across, down = draw(rng, grid[0]), draw(rng, grid[1])
     board = np.full((ROWS, COLUMNS), SOLID, dtype=np.uint8)
     cells = _rooms(rng, across, down, width, height)

@@ -1,10 +1,10 @@
-"""Family "corridors": horizontal corridors joined by shafts that lead down, or up by wall jumps."""
+"""Generator "corridors": horizontal corridors joined by shafts that lead down, or up by wall jumps."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from nppsim.generate.sketch import SIDES, Rng, Span, Tile, add_lining, draw, furnish, generator, place
+from nppsim.generate.sketch import SIDES, Rng, Span, Tile, add_lining, draw, furnish, level_rng, place
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
@@ -35,7 +35,7 @@ def corridors(
     mines, sides: number of mines, and the sides on which they lie (see ``add_lining``).
     Raises ValueError if no chain of these sizes fits the stage.
     """
-    rng = generator("corridors", seed)
+    rng = level_rng("corridors", seed)
     for _ in range(MAX_TRIES):
         owner = np.zeros(BOARD, dtype=np.int16)  # number of the piece (corridor or shaft) at a tile, 0 for solid tiles
         path = _draw_chain(rng, owner, draw(rng, pieces), length, height, shaft, drop, climb)

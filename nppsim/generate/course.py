@@ -1,10 +1,10 @@
-"""Family "course": a cave with stations from left to right, each built around one type of entity."""
+"""Generator "course": a cave with stations from left to right, each built around one type of entity."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 
 from nppsim.generate.cave import Cave, sections
-from nppsim.generate.sketch import DOWN, LEFT, RIGHT, UP, UP_RIGHT, Placed, Rng, Span, draw, generator, pick, place
+from nppsim.generate.sketch import DOWN, LEFT, RIGHT, UP, UP_RIGHT, Placed, Rng, Span, draw, level_rng, pick, place
 from nppsim.levels import kinds as entity
 from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS
@@ -75,7 +75,7 @@ def course(seed: int, *, kinds: Sequence[str], stations: Span, height: Span) -> 
     unknown = set(kinds) - set(STATIONS)
     if unknown:
         raise ValueError(f"unknown stations {', '.join(sorted(unknown))}; choose from {', '.join(STATIONS)}")
-    rng = generator("course", seed)
+    rng = level_rng("course", seed)
     board = _Board(draw(rng, height))
     rests = [board.rest(rng)]
     for _ in range(draw(rng, stations)):

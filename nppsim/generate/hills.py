@@ -1,9 +1,9 @@
-"""Family "hills": a wide cave over hills with gentle, 45-degree and vertical slopes."""
+"""Generator "hills": a wide cave over hills with gentle, 45-degree and vertical slopes."""
 
 import numpy as np
 
 from nppsim.generate.cave import Cave, level_ground, order_of_goals, spread_mines
-from nppsim.generate.sketch import Rng, Span, draw, generator, place
+from nppsim.generate.sketch import Rng, Span, draw, level_rng, place
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS
 
@@ -18,7 +18,7 @@ def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span, mine
     step: height of a hill in tiles, at most 3 (a jump rises 3.2).
     mines: number of mines on level ground.
     """
-    rng = generator("hills", seed)
+    rng = level_rng("hills", seed)
     columns, rows = draw(rng, width), draw(rng, height)
     ground = _valley(rng, draw(rng, (0, 1)))
     for _ in range(draw(rng, hills)):

@@ -1,7 +1,7 @@
-"""Family "horizontal": a straight corridor with bumps on floor and ceiling, steps, and mines."""
+"""Generator "horizontal": a straight corridor with bumps on floor and ceiling, steps, and mines."""
 
 from nppsim.generate.cave import Cave, add_bumps, level_ground, order_of_goals, spread_mines
-from nppsim.generate.sketch import Span, draw, generator, line_with_mines, place
+from nppsim.generate.sketch import Span, draw, level_rng, line_with_mines, place
 from nppsim.levels.level import Level
 
 # Heights in half-tiles at the left and right border of each column.  The ninja walks over bumps, and jumps onto steps.
@@ -40,7 +40,7 @@ def horizontal(
         corridors lower than 3 have no steps and mines.
     hanging: number of mines on the ceiling, where two tiles below them are free.
     """
-    rng = generator("horizontal", seed)
+    rng = level_rng("horizontal", seed)
     columns, rows = draw(rng, width), draw(rng, height)
     ground, ceiling = level_ground(columns), level_ground(columns)
     if rows >= 2:

@@ -1,8 +1,8 @@
-"""Family "islands": a row of islands above a pit full of mines."""
+"""Generator "islands": a row of islands above a pit full of mines."""
 
 import numpy as np
 
-from nppsim.generate.sketch import Placed, Span, Tile, draw, furnish, generator, pick, place
+from nppsim.generate.sketch import Placed, Span, Tile, draw, furnish, level_rng, pick, place
 from nppsim.levels import kinds
 from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
@@ -22,7 +22,7 @@ def islands(
     gap: columns between two islands.
     mines: probability of a mine on an island with at least 4 columns.
     """
-    rng = generator("islands", seed)
+    rng = level_rng("islands", seed)
     columns, rows = min(draw(rng, width), COLUMNS), min(draw(rng, height), ROWS)
     tiles = np.full((rows, columns), OPEN, dtype=np.uint8)
     grounds: list[list[Tile]] = []  # open tiles on each island

@@ -1,9 +1,9 @@
-"""Family "jump": platforms and pits between them, with a few mines."""
+"""Generator "jump": platforms and pits between them, with a few mines."""
 
 import numpy as np
 
 from nppsim.generate.cave import Cave, level_ground, sections, spread_mines
-from nppsim.generate.sketch import Span, draw, generator, place
+from nppsim.generate.sketch import Span, draw, level_rng, place
 from nppsim.levels.level import Level
 
 DEPTH = (2, 4)  # tiles from the lowest platform to the bottom of the pits
@@ -19,7 +19,7 @@ def jump(seed: int, *, width: Span, height: Span, pit: Span, mines: Span = (0, 0
     mines: number of mines per platform.
     deadly: probability that mines cover the bottom of the pits; the ninja can climb out of other pits.
     """
-    rng = generator("jump", seed)
+    rng = level_rng("jump", seed)
     columns, rows = draw(rng, width), draw(rng, height)
     bottom = min(draw(rng, DEPTH), rows - HEADROOM)
     pits = [draw(rng, pit)]

@@ -124,11 +124,11 @@ def _begin_or_resume(path: Path, seed: int, difficulty: float | None, verified: 
             raise GenerateError(
                 f"{path}: level {entry.file} was made {other}, not with --seed {seed}; use that seed, or another folder"
             )
-        family, parameters = recipe(entry.category, entry.seed, difficulty)
-        if family != entry.generator or json.dumps(parameters) != json.dumps(entry.parameters):
+        generator, parameters = recipe(entry.category, entry.seed, difficulty)
+        if generator != entry.generator or json.dumps(parameters) != json.dumps(entry.parameters):
             raise GenerateError(
                 f"{path}: level {entry.file} was made by {entry.generator} with {entry.parameters}; difficulty "
-                f"{difficulty} gives {family} with {parameters}; use the set's own --difficulty, or another folder"
+                f"{difficulty} gives {generator} with {parameters}; use the set's own --difficulty, or another folder"
             )
     if verified and (unproven := [entry.file for entry in entries if entry.par_frames is None]):
         raise GenerateError(

@@ -1,8 +1,8 @@
-"""Family "maze": a maze on a grid of cells, with narrow or wide passages."""
+"""Generator "maze": a maze on a grid of cells, with narrow or wide passages."""
 
 import numpy as np
 
-from nppsim.generate.sketch import Rng, Span, add_lining, draw, furnish, generator, pick, place
+from nppsim.generate.sketch import Rng, Span, add_lining, draw, furnish, level_rng, pick, place
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
@@ -17,7 +17,7 @@ def maze(seed: int, *, width: Span, height: Span, cell: Span = (1, 1), mines: Sp
     cell: width of the passages in tiles.
     mines: number of mines on floors, ceilings and walls (see ``add_lining``); none in passages of one tile.
     """
-    rng = generator("maze", seed)
+    rng = level_rng("maze", seed)
     wide = draw(rng, cell) if cell[1] > 1 else 1
     columns = min(draw(rng, width) // (wide + 1) + 1, (COLUMNS + 1) // (wide + 1))
     rows = min(draw(rng, height) // (wide + 1) + 1, (ROWS + 1) // (wide + 1))

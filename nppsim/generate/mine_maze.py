@@ -1,10 +1,10 @@
-"""Family "mine_maze": a corridor with columns of mines; the ninja passes each column through a gap."""
+"""Generator "mine_maze": a corridor with columns of mines; the ninja passes each column through a gap."""
 
 from itertools import pairwise
 
 from nppsim.generate.cave import Cave, add_bumps, level_ground, order_of_goals
 from nppsim.generate.horizontal import BUMPS
-from nppsim.generate.sketch import Span, draw, generator, place, spot
+from nppsim.generate.sketch import Span, draw, level_rng, place, spot
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 
@@ -21,7 +21,7 @@ def mine_maze(seed: int, *, width: Span, height: Span, spacing: Span, mines: Spa
     spacing: distance in tiles from one column of mines to the next, at least 3.
     mines: number of mines per column; fewer where the gap needs the room.
     """
-    rng = generator("mine_maze", seed)
+    rng = level_rng("mine_maze", seed)
     columns, rows = draw(rng, width), draw(rng, height)
     mined, column = [], draw(rng, (2, 4))
     while column < columns - 2:

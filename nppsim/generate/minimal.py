@@ -1,7 +1,7 @@
-"""Family "minimal": a straight, empty corridor, sometimes with a door across it."""
+"""Generator "minimal": a straight, empty corridor, sometimes with a door across it."""
 
 from nppsim.generate.cave import Cave, level_ground, order_of_goals
-from nppsim.generate.sketch import UPRIGHT, Rng, Sketch, Span, draw, generator, nudge, place
+from nppsim.generate.sketch import UPRIGHT, Rng, Sketch, Span, draw, level_rng, nudge, place
 from nppsim.levels import kinds
 from nppsim.levels.level import STEPS_PER_TILE, Level
 
@@ -13,7 +13,7 @@ def minimal(seed: int, *, width: Span, height: Span, door_share: float = 0.0) ->
     door_share: probability of a locked, regular or trap door between the spawn and the goals, for corridors of height 1
         and width 5 or more.
     """
-    rng = generator("minimal", seed)
+    rng = level_rng("minimal", seed)
     columns, rows = draw(rng, width), draw(rng, height)
     cave = Cave(level_ground(columns), level_ground(columns), rows)
     if rows == 1 and columns >= 5 and rng.random() < door_share:

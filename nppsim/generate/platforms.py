@@ -1,9 +1,9 @@
-"""Family "platforms": a high hall with a chain of platforms from bottom to top, sometimes with mines on its ground."""
+"""Generator "platforms": a high hall with a chain of platforms from bottom to top, sometimes with mines on its ground."""
 
 import numpy as np
 
 from nppsim.generate.islands import floor_of_mines
-from nppsim.generate.sketch import Rng, Span, draw, furnish, generator, pick, place
+from nppsim.generate.sketch import Rng, Span, draw, furnish, level_rng, pick, place
 from nppsim.levels import kinds
 from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
@@ -37,7 +37,7 @@ def platforms(
     under: probability of a mine under each platform.
     deadly: probability that mines cover the ground.
     """
-    rng = generator("platforms", seed)
+    rng = level_rng("platforms", seed)
     columns, rows = min(draw(rng, width), COLUMNS), min(draw(rng, height), ROWS)
     tiles = np.full((rows, columns), OPEN, dtype=np.uint8)
     chain = _chain(rng, tiles, count, rise)

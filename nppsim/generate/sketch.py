@@ -4,7 +4,7 @@ A sketch has its own coordinates: tiles (column, row) and positions in steps of 
 top-left corner.  ``place`` converts it to a level: at a random position, surrounded by solid tiles, and mirrored with
 probability 1/2.
 
-The families rely on the following properties of the ninja, which were measured in the simulator.  Its diameter is 20 px,
+The generators rely on the following properties of the ninja, which were measured in the simulator.  Its diameter is 20 px,
 so it passes gaps of one tile.  A jump from the ground rises 3.2 tiles if jump stays pressed, 1.2 tiles if it is pressed
 for one frame.  A running jump covers up to 14 tiles.  A fall from rest onto flat ground is survived from up to 11 tiles.
 Shafts with a width of 1 to 4 tiles can be climbed by wall jumps.
@@ -85,9 +85,9 @@ class Sketch:
         return self.moved(self.tiles[top : rows.max() + 1, left : columns.max() + 1], -left, -top)
 
 
-def generator(family: str, seed: int) -> Rng:
-    """Return the random generator of one level.  Families have different streams for the same seed."""
-    return np.random.default_rng([zlib.crc32(family.encode()), seed])
+def level_rng(generator: str, seed: int) -> Rng:
+    """Return the random generator of one level.  Generators have different streams for the same seed."""
+    return np.random.default_rng([zlib.crc32(generator.encode()), seed])
 
 
 def draw(rng: Rng, span: Span) -> int:

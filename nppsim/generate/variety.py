@@ -11,7 +11,7 @@ from nppsim.files import table
 from nppsim.levels import kinds
 from nppsim.levels.level import POSITION_UNIT, TYPE, Level, mirror, symmetric_fingerprint
 from nppsim.levels.tiles import SOLID
-from nppsim.paths import NO_HOP, NODES_Y, STEP_X, STEP_Y, nearest_node
+from nppsim.paths import NO_STEP, NODES_Y, STEP_X, STEP_Y, nearest_node
 
 MEASURES = ("path_length_px", "turns", "vertical_moves", "hazards")
 CHUNK = 256  # levels compiled together
@@ -81,13 +81,13 @@ def _layout(level: Level) -> bytes:
 def _moves(levels: Sequence[Level]) -> Iterator[str]:
     """Yield the path through each level as a string of directions L, R, U and D; equal directions in a row are merged."""
     bank = LevelBank([_without_doors(level) for level in levels])
-    for level, distance, hop in zip(levels, bank.paths.distance, bank.paths.hop, strict=True):
+    for level, distance, next_step in zip(levels, bank.paths.distance, bank.paths.next_step, strict=True):
         switches = level.records[level.records[:, TYPE] == kinds.EXIT_SWITCH]
         if len(switches) == 0:
             yield ""
             continue
         x, y = (POSITION_UNIT * float(v) for v in switches[0, 1:3])
-        points = _points(distance[0], hop[0], *level.spawn) + _points(distance[1], hop[1], x, y)
+        points = _points(distance[0], next_step[0], *level.spawn) + _points(distance[1], next_step[1], x, y)
         moves = ""
         for start, end in zip(points[:-STRETCH:STRETCH], points[STRETCH::STRETCH], strict=True):
             dx, dy = end[0] - start[0], end[1] - start[1]
@@ -102,13 +102,13 @@ def _without_doors(level: Level) -> Level:
     return Level(level.tiles, records, name=level.name, exit_count=level.exit_count, ball_count=level.ball_count)
 
 
-def _points(distance: np.ndarray, hop: np.ndarray, x: float, y: float) -> list[tuple[int, int]]:
+def _points(distance: np.ndarray, next_step: np.ndarray, x: float, y: float) -> list[tuple[int, int]]:
     """Follow a path field from a point (px) to its goal; return the lattice points (column, row)."""
     _, node = nearest_node(distance, x, y)
     points = []
     while node >= 0:
         points.append(divmod(int(node), NODES_Y))
-        if hop[node] == NO_HOP:
+        if next_step[node] == NO_STEP:
             break
-        node += STEP_X[hop[node]] * NODES_Y + STEP_Y[hop[node]]
+        node += STEP_X[next_step[node]] * NODES_Y + STEP_Y[next_step[node]]
     return points

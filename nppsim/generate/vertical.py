@@ -1,8 +1,8 @@
-"""Family "vertical": a shaft with ledges at both ends, to fall down or to climb by wall jumps."""
+"""Generator "vertical": a shaft with ledges at both ends, to fall down or to climb by wall jumps."""
 
 import numpy as np
 
-from nppsim.generate.sketch import Position, Rng, Span, Tile, add_lining, draw, furnish, generator, pick, place
+from nppsim.generate.sketch import Position, Rng, Span, Tile, add_lining, draw, furnish, level_rng, pick, place
 from nppsim.levels import kinds
 from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.tiles import OPEN, SOLID
@@ -32,7 +32,7 @@ def vertical(
     mines: number of mines on the walls, in shafts of 3 or more columns.
     lined: number of mines on all walls and floors, in shafts of 2 or more columns (see ``add_lining``).
     """
-    rng = generator("vertical", seed)
+    rng = level_rng("vertical", seed)
     columns, rows = draw(rng, width), draw(rng, height)
     tiles = np.full((rows, columns + 2 * MARGIN), SOLID, dtype=np.uint8)
     shaft = range(MARGIN, MARGIN + columns)

@@ -6,7 +6,7 @@ A folder such as ``datasets/train`` contains ``index.json`` and level files in t
 
     file         path of the level file, relative to the folder, with forward slashes
     category     e.g. "simple"
-    generator    family of the level (``nppsim.generate``); "" if it was not generated
+    generator    name of the generator in ``nppsim.generate``; "" if the level was not generated
     parameters   parameters of the generator, an object
     seed         seed of the generator, or null
     fingerprint  ``Level.fingerprint``, checked whenever the level is read

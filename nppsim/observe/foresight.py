@@ -24,9 +24,9 @@ AHEAD = layout.slots(layout.SPECS["foresight"].components)
 HOLD, RELEASE, OTHER_JUMP, TURN = range(len(layout.CONTINUATIONS))
 NUM_CONTINUATIONS = len(layout.CONTINUATIONS)
 # uint8[continuation, action]: input byte of the continuation.
-ONWARD_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JUMP, ACTION_INPUT[MIRRORED_ACTION]])
+CONTINUATION_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JUMP, ACTION_INPUT[MIRRORED_ACTION]])
 # int64[continuation, action]: the first continuation with the same input byte.
-SAME_AS = np.argmax(ONWARD_INPUT[:, None] == ONWARD_INPUT, axis=1)
+SAME_AS = np.argmax(CONTINUATION_INPUT[:, None] == CONTINUATION_INPUT, axis=1)
 WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # action with the same direction, without jump
 JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame and those of the jump buffer
 PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
@@ -65,7 +65,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     length = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     first = ROWS * i
     _enter(record, ninja, entities, movers, room, first)
-    _go_on(record, trail, world, frame_skip, room, first, no_laps)
+    _continue_branches(record, trail, world, frame_skip, room, first, no_laps)
     # The jump key is held without effect; only a release and a new press could start a jump.
     is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
     in_vain = 0  # bit number ``action`` is set if adding the jump key to ``action`` gives equal results
@@ -89,8 +89,8 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
                 continue
             end = first + END + NUM_CONTINUATIONS * action + continuation
             if room.frames[end] == 0:
-                onward, rest = ONWARD_INPUT[continuation, action], HORIZON - frame_skip
-                more, room.quiet[end] = _play(record, room, after, end, trail, world, onward, rest, no_laps)
+                keys, rest = CONTINUATION_INPUT[continuation, action], HORIZON - frame_skip
+                more, room.quiet[end] = _play(record, room, after, end, trail, world, keys, rest, no_laps)
                 room.frames[end] = frames + more
             _report(ninja, entities, room, end, world, distance, length, room.frames[end], out[action, continuation])
             more, quiet = room.frames[end] - frames, room.quiet[end]
@@ -139,7 +139,7 @@ def _equal(record, room, one, other):
 
 
 @merged
-def _go_on(record, trail, world, frame_skip, room, first, no_laps):
+def _continue_branches(record, trail, world, frame_skip, room, first, no_laps):
     """Continue the branches of the previous decision's executed action; they become HOLD branches of this decision.
 
     All other branches are marked as not simulated.
@@ -155,11 +155,11 @@ def _go_on(record, trail, world, frame_skip, room, first, no_laps):
         source = first + END + NUM_CONTINUATIONS * last + continuation
         if last < 0 or room.frames[source] == 0:
             continue
-        onward = ONWARD_INPUT[continuation, last]
-        action = INPUT_ACTION[onward]
+        keys = CONTINUATION_INPUT[continuation, last]
+        action = INPUT_ACTION[keys]
         end = first + END + NUM_CONTINUATIONS * action + HOLD
         played, quiet = room.frames[source] - frame_skip, room.quiet[source]
-        room.frames[end] = played + _play(record, room, source, end, trail, world, onward, frame_skip, no_laps)[0]
+        room.frames[end] = played + _play(record, room, source, end, trail, world, keys, frame_skip, no_laps)[0]
         room.quiet[end] = max(quiet - frame_skip, 0)
         holding |= 1 << action
     for action in range(NUM_ACTIONS):

@@ -134,7 +134,7 @@ class Graph:
         return len(self.types)
 
     @functools.cached_property
-    def listeners(self) -> tuple[np.ndarray, np.ndarray]:
+    def edges_by_source(self) -> tuple[np.ndarray, np.ndarray]:
         """Indices of edges in the flattened ``neighbours``, sorted by source, int32[E]; edges per source, int32[N]."""
         used = np.flatnonzero(self.neighbours != NONE)
         sources = self.neighbours.reshape(-1)[used]
@@ -199,7 +199,7 @@ class _LevelGraph:
 
     world: the bank's entity tables.
     level: index in the bank.
-    lattice, distance, hop: see ``bank.LevelPaths``, for the initial state of the doors.
+    lattice, distance, next_step: see ``bank.LevelPaths``, for the initial state of the doors.
     number: int32[44, 25], node of each cell, or NONE.
     entity: int64[M], row of ``world.entity`` of each entity node.
     flagged: int64[F], row of ``world.entity`` of each flag of ``graph_state``, ascending.
@@ -211,7 +211,7 @@ class _LevelGraph:
     level: int
     lattice: tuple[np.ndarray, np.ndarray]
     distance: np.ndarray
-    hop: np.ndarray
+    next_step: np.ndarray
     number: np.ndarray
     entity: np.ndarray
     flagged: np.ndarray
@@ -247,8 +247,8 @@ def _prepare(bank: LevelBank, level: int) -> _LevelGraph:
     graph = Graph(features, all_types, neighbours, cell_node)
     nodes, effects = fields.lattice(level)
     lattice = nodes.copy(), effects.copy()  # copies, because the bank may be deleted
-    distance, hop = fields.distance[level].copy(), fields.hop[level].copy()
-    return _LevelGraph(world, level, lattice, distance, hop, number, rows, flagged, start, graph)
+    distance, next_step = fields.distance[level].copy(), fields.next_step[level].copy()
+    return _LevelGraph(world, level, lattice, distance, next_step, number, rows, flagged, start, graph)
 
 
 def _points(values: np.ndarray) -> np.ndarray:
@@ -352,29 +352,29 @@ def _join_partners(
 def _in_state(level: _LevelGraph, state: np.ndarray) -> Graph:
     """Build the graph of a level for a ``graph_state`` int64[8]."""
     set_ = flags(state, level.start)
-    distance, hop = _path_fields(level, set_)
+    distance, next_step = _path_fields(level, set_)
     plain = level.graph
     features, neighbours = plain.features.copy(), plain.neighbours.copy()
     cells = np.argwhere(level.number != NONE)
     _switch(features, level, set_, len(cells))
     _join_cells(neighbours, level.number, cells, np.not_equal(distance[0], paths.WALL))
     for phase in range(2):
-        _add_paths(features, neighbours, plain.cell_node, cells, distance[phase], hop[phase], phase)
+        _add_paths(features, neighbours, plain.cell_node, cells, distance[phase], next_step[phase], phase)
     return Graph(features, plain.types, neighbours, plain.cell_node)
 
 
 def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the path fields for the flagged doors and exits: distance uint16[2, 4539] and hop uint8[2, 4539]."""
+    """Return the path fields for the flagged doors and exits: distance uint16[2, 4539] and next_step uint8[2, 4539]."""
     record = level.world.level[level.level]
     kind = level.world.entity[level.flagged]["type"]
     doors = np.isin(kind, list(kinds.SWITCH_OF_DOOR))
     opened = (set_ & (kind == kinds.EXIT))[: record["exits_end"] - record["exits_first"]]
     if (set_ == level.start)[doors].all() and (len(opened) <= 2 or not opened.any()):
-        return level.distance, level.hop
-    distance, hop = np.empty_like(level.distance), np.empty_like(level.hop)
+        return level.distance, level.next_step
+    distance, next_step = np.empty_like(level.distance), np.empty_like(level.next_step)
     closed = set_[doors].astype(np.uint8)
-    paths.compute_fields(level.world, *level.lattice, level.level, closed, opened.astype(np.uint8), distance, hop)
-    return distance, hop
+    paths.compute_fields(level.world, *level.lattice, level.level, closed, opened.astype(np.uint8), distance, next_step)
+    return distance, next_step
 
 
 def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: int) -> None:
@@ -411,7 +411,7 @@ def _add_paths(
     cell_node: np.ndarray,
     cells: np.ndarray,
     distance: np.ndarray,
-    hop: np.ndarray,
+    next_step: np.ndarray,
     phase: int,
 ) -> None:
     """Write length and direction of each cell's path, and the edge from the cell WAY_STEPS points ahead on this path."""
@@ -426,10 +426,10 @@ def _add_paths(
     here[:, way + 1] = reached
     point = start.copy()
     for step in range(1, WAY_STEPS + 1):
-        onward = hop[point]
-        moves = reached & (onward != paths.NO_HOP)
-        onward = np.where(moves, onward, 0)
-        point += np.where(moves, paths.STEP_X[onward] * paths.NODES_Y + paths.STEP_Y[onward], 0)
+        chosen = next_step[point]
+        moves = reached & (chosen != paths.NO_STEP)
+        chosen = np.where(moves, chosen, 0)
+        point += np.where(moves, paths.STEP_X[chosen] * paths.NODES_Y + paths.STEP_Y[chosen], 0)
         if step == NEXT_STEPS:
             gone = point // paths.NODES_Y - start // paths.NODES_Y, point % paths.NODES_Y - start % paths.NODES_Y
             here[:, direction : direction + 2] = np.stack(gone, axis=1) / NEXT_STEPS

@@ -57,8 +57,8 @@ SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), colu
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
 NO_HAZARD = 2 * WINDOW_REACH  # px: ``dy`` of the rows without a hazard
 BEAM_RADIUS = 0.1  # px, radius of beams, rockets, turrets and shooting drones; not 0, which marks unused rows
-NEAR_STEPS = 3  # hops to the first waypoint: about 36 px
-FAR_STEPS = 10  # hops to the second waypoint: about 120 px
+NEAR_STEPS = 3  # lattice steps to the first waypoint: about 36 px
+FAR_STEPS = 10  # lattice steps to the second waypoint: about 120 px
 BLEND_STEPS = 16  # the window moves in steps of 1 / BLEND_STEPS of a half-cell
 DOOR_POINTS = 5  # points along a closed door; the half-cells that contain them are solid
 
@@ -110,10 +110,10 @@ def game_state(ninja, out):
 
 
 @kernel
-def reachability_features(ninja, distance, hop, switch_to_exit, path_start, out):
+def reachability_features(ninja, distance, next_step, switch_to_exit, path_start, out):
     """Write float32[9], see ``layout``.
 
-    distance, hop: uint16 and uint8 [2, 4539], path fields for the current doors (``nppsim.paths``).
+    distance, next_step: uint16 and uint8 [2, 4539], path fields for the current doors (``nppsim.paths``).
     switch_to_exit: path length from the switch to the exit, units of ``paths.UNIT`` px.
     path_start: path length of the level, px.
     """
@@ -128,8 +128,8 @@ def reachability_features(ninja, distance, hop, switch_to_exit, path_start, out)
     out[PATH.reachable] = 1.0
     out[PATH.path_to_objective] = max(length - (0.0 if phase else switch_to_exit * paths.UNIT), 0.0)
     out[PATH.path_to_exit] = length
-    near = paths.waypoint(hop[phase], node, NEAR_STEPS)
-    far = paths.waypoint(hop[phase], near, FAR_STEPS - NEAR_STEPS)
+    near = paths.waypoint(next_step[phase], node, NEAR_STEPS)
+    far = paths.waypoint(next_step[phase], near, FAR_STEPS - NEAR_STEPS)
     out[PATH.waypoint1_dx] = paths.SPACING * (near // paths.NODES_Y) - ninja["x"]
     out[PATH.waypoint1_dy] = paths.SPACING * (near % paths.NODES_Y) - ninja["y"]
     out[PATH.waypoint2_dx] = paths.SPACING * (far // paths.NODES_Y) - ninja["x"]

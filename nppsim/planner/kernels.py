@@ -114,9 +114,9 @@ def _speed_along(c, node, children, world, fields):
     ninja = children.ninja[c]
     phase = 1 if ninja["switch_taken"] else 0
     if has_own_fields(c, children, world, fields):
-        ahead = waypoint(fields.own_hop[c, phase], node, 3)
+        ahead = waypoint(fields.own_next_step[c, phase], node, 3)
     else:
-        ahead = waypoint(fields.hop[ninja["level"], phase], node, 3)
+        ahead = waypoint(fields.next_step[ninja["level"], phase], node, 3)
     dx, dy = SPACING * (ahead // NODES_Y) - ninja["x"], SPACING * (ahead % NODES_Y) - ninja["y"]
     return (dx * ninja["vx"] + dy * ninja["vy"]) / max(np.sqrt(dx * dx + dy * dy), 1.0)
 

@@ -133,12 +133,14 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
         opened[:, bank.world.entity[record["exits_first"] + row]["partner"] - exits.start] = 1 - active[:, row]
     collected = opened[:, kinds == EXIT].max(axis=1, initial=0)
     state = np.concatenate([doors, opened], axis=1)
-    distance, hop = np.empty_like(bank.paths.distance[0]), np.empty_like(bank.paths.hop[0])
+    distance, next_step = np.empty_like(bank.paths.distance[0]), np.empty_like(bank.paths.next_step[0])
     left = np.empty(run.frames)
     for frame in range(run.frames):
         if frame == 0 or not np.array_equal(state[frame], state[frame - 1]):
             closed = doors[frame].astype(np.uint8)
-            paths.compute_fields(bank.world, *bank.paths.lattice(0), 0, closed, opened[frame].copy(), distance, hop)
+            paths.compute_fields(
+                bank.world, *bank.paths.lattice(0), 0, closed, opened[frame].copy(), distance, next_step
+            )
         left[frame] = paths.nearest_node(distance[int(collected[frame])], *run.position[frame])[0]
     return left
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CACHED_LEVELS = 2048  # LevelTwins in memory
 _FIRST_REPORTS = (1_000, 10_000)  # a line is printed after these numbers of comparisons
 _REPORT_EVERY = 100_000  # a line is also printed after each multiple of this number
-_NO_HOPS = np.empty(0, np.uint8)
+_NO_STEPS = np.empty(0, np.uint8)
 
 
 class Shadow:
@@ -197,37 +197,39 @@ class Shadow:
     ) -> None:
         """Compare all observations.  rows: ninja, entities, movers and trail of the observed state."""
         simulator, now = self._simulator, twin.state_twin(*rows[:3])
-        hop = self._check_paths(i, twin, now)
+        next_step = self._check_paths(i, twin, now)
         for key, values in obs.items():
             if key == "foresight":
                 wanted = foresight(twin, rows, self._branches, simulator.frame_skip)
                 self._check(prefix + key, values[i], wanted, layout.SPECS[key].components)
-            elif key != "reachability_features" or len(hop):  # else the hops are wrong, which is reported already
-                self._check(prefix + key, values[i], VIEWS[key](twin, now, hop), layout.SPECS[key].components)
+            elif key != "reachability_features" or len(next_step):  # if it is empty, a wrong step is reported already
+                self._check(prefix + key, values[i], VIEWS[key](twin, now, next_step), layout.SPECS[key].components)
 
     def _check_paths(self, i: int, twin: LevelTwin, now: StateTwin) -> np.ndarray:
-        """Compare the path fields; return the simulator's hops uint8[2, 4539], or an empty array if unused or wrong."""
+        """Compare the path fields; return ``next_step`` uint8[2, 4539], or an empty array if it is unused or wrong."""
         simulator, config, level = self._simulator, self._simulator.reward_config, now.ninja["level"]
         ended = now.ninja["state"] in (CELEBRATING, DEAD)
         shaped = config.shaping and config.potential == PATH_SHAPING and not ended
         if not shaped and not {"reachability_features", "foresight"} & {*simulator.keys}:
-            return _NO_HOPS
+            return _NO_STEPS
         if twin.touched(now) == twin.at_start:
-            distance, hop = simulator.bank.paths.distance[level], simulator.bank.paths.hop[level]
-            onward = simulator.bank.paths.switch_to_exit[level]
+            distance, next_step = simulator.bank.paths.distance[level], simulator.bank.paths.next_step[level]
+            switch_to_exit = simulator.bank.paths.switch_to_exit[level]
         else:
             fields = simulator._fields
-            distance, hop, onward = fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i]
+            distance, next_step = fields.own_distance[i], fields.own_next_step[i]
+            switch_to_exit = fields.own_switch_to_exit[i]
         wanted = twin.path_fields(now)
         self._check("path distance", distance.reshape(2, COLUMNS, ROWS), wanted.distances.reshape(2, COLUMNS, ROWS))
-        self._check("path from switch to exit", onward, UNREACHED if wanted.onward is None else wanted.onward)
-        wrong = wanted.wrong_hops(hop)
+        length = UNREACHED if wanted.switch_to_exit is None else wanted.switch_to_exit
+        self._check("path from switch to exit", switch_to_exit, length)
+        wrong = wanted.wrong_steps(next_step)
         if len(wrong):
             index = tuple(wrong[0].tolist())
-            got = hop.reshape(2, COLUMNS, ROWS)[index]
-            self._mismatch("path hop", index, "", got, "the direction of a shortest path")
-            return _NO_HOPS
-        return hop
+            got = next_step.reshape(2, COLUMNS, ROWS)[index]
+            self._mismatch("path step", index, "", got, "the direction of a shortest path")
+            return _NO_STEPS
+        return next_step
 
     # ------------------------------------------------------------------------------------------------------- bookkeeping
     def _described(self, i: int, level: int, now: StateTwin) -> str:

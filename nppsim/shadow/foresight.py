@@ -32,12 +32,12 @@ def foresight(
         return out
     now = twin.state_twin(*rows[:3])
     for action, keys in enumerate(ACTION_INPUT.tolist()):
-        for place, continuation in enumerate(layout.CONTINUATIONS):
-            onward = {"hold": keys, "release": 0, "jump": keys ^ JUMP, "turn": _turned(keys)}[continuation]
-            inputs = [keys] * frame_skip + [onward] * (HORIZON - frame_skip)
+        for number, continuation in enumerate(layout.CONTINUATIONS):
+            keys_after = {"hold": keys, "release": 0, "jump": keys ^ JUMP, "turn": _turned(keys)}[continuation]
+            inputs = [keys] * frame_skip + [keys_after] * (HORIZON - frame_skip)
             playback.load(rows)
             frames = playback.play(inputs)
-            out[action, place] = _reported(twin, now, twin.state_twin(*playback.rows[:3]), frames)
+            out[action, number] = _reported(twin, now, twin.state_twin(*playback.rows[:3]), frames)
     return out
 
 

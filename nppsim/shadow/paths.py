@@ -33,8 +33,9 @@ DOOR_SWITCH_REACH = 15.0
 LONGEST = 65533  # units, largest length in the simulator's uint16 arrays.  The next two numbers mark points:
 BLOCKED = 65534
 UNREACHED = 65535
-DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # a hop is an index into this tuple
-NO_HOP = 255
+# Elements of ``next_step`` are indices into this tuple.
+DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
+NO_STEP = 255
 Point = tuple[int, int]  # column and row of the lattice
 Goal = tuple[float, float, float, int]  # x, y, touching distance (px), length of the path from there in units
 
@@ -271,7 +272,7 @@ class Field:
         return None if point is None else int(length / UNIT)
 
     def nearest(self, x: float, y: float) -> tuple[float, Point | None]:
-        """Return (px, first point) of the shortest path that begins at one of the four points around a place.
+        """Return (px, first point) of the shortest path that begins at one of the four points around (x, y).
 
         If all four are blocked, the twelve points around them are tried, too.
         """
@@ -284,29 +285,29 @@ class Field:
                 break
         return math.inf, None
 
-    def wrong_hops(self, hop: np.ndarray) -> np.ndarray:
-        """Return True for points whose hop is not a step of any shortest path: bool[89, 51].
+    def wrong_steps(self, next_step: np.ndarray) -> np.ndarray:
+        """Return True for points whose next step is not part of any shortest path: bool[89, 51].
 
-        hop: uint8[89, 51], index into DIRECTIONS; NO_HOP for goals and points without a path.
+        next_step: uint8[89, 51], index into DIRECTIONS; NO_STEP for goals and points without a path.
         """
-        at_goal = np.zeros(hop.shape, bool)
+        at_goal = np.zeros(next_step.shape, bool)
         for p, length in self.seeds.items():
             at_goal[p] = self.distance[p] == length
-        good = (hop == NO_HOP) & (at_goal | (self.distance < 0))
+        good = (next_step == NO_STEP) & (at_goal | (self.distance < 0))
         for number, ((dx, dy), free) in enumerate(zip(DIRECTIONS, self.lattice.steps, strict=True)):
             after = _moved(self.distance + 1, dx, dy) - 1  # -1 outside
             step = (DIAGONAL if dx and dy else STRAIGHT) * _moved(self.lattice.price, dx, dy)
             shortest = (after >= 0) & (after + step == self.distance)
-            good |= (hop == number) & free & shortest & ~at_goal & (self.distance >= 0)
+            good |= (next_step == number) & free & shortest & ~at_goal & (self.distance >= 0)
         return ~good
 
 
-def follow(hop: np.ndarray, point: Point, steps: int) -> Point:
-    """Return the point after at most ``steps`` hops."""
+def follow(next_step: np.ndarray, point: Point, steps: int) -> Point:
+    """Return the point after at most ``steps`` steps."""
     for _ in range(steps):
-        if hop[point] == NO_HOP:
+        if next_step[point] == NO_STEP:
             break
-        dx, dy = DIRECTIONS[hop[point]]
+        dx, dy = DIRECTIONS[next_step[point]]
         point = (point[0] + dx, point[1] + dy)
     return point
 
@@ -317,8 +318,8 @@ def first_path(field: Field, point: Point) -> Iterator[tuple[Point, int]]:
         for number, ((dx, dy), free) in enumerate(zip(DIRECTIONS, field.lattice.steps, strict=True)):
             other = (point[0] + dx, point[1] + dy)
             length = DIAGONAL if dx and dy else STRAIGHT
-            onward = int(field.distance[other]) if free[point] else -1
-            if onward >= 0 and onward + length * int(field.lattice.price[other]) == field.distance[point]:
+            after = int(field.distance[other]) if free[point] else -1
+            if after >= 0 and after + length * int(field.lattice.price[other]) == field.distance[point]:
                 yield point, number
                 point = other
                 break
@@ -327,7 +328,7 @@ def first_path(field: Field, point: Point) -> Iterator[tuple[Point, int]]:
 
 
 def _on_path(field: Field, x: float, y: float, door: EntityTwin) -> bool:
-    """Return True if the path from a place crosses a door."""
+    """Return True if the path from (x, y) crosses a door."""
     _, point = field.nearest(x, y)
     x1, y1, x2, y2 = door.door
     near = [
@@ -341,18 +342,18 @@ def _on_path(field: Field, x: float, y: float, door: EntityTwin) -> bool:
     return any(not shut[number][p] for p, number in near)
 
 
-def _to_switches(field: Field, onward: Field, closed: list[EntityTwin]) -> Field:
+def _to_switches(field: Field, unlocked: Field, closed: list[EntityTwin]) -> Field:
     """Extend a field to points that closed doors separate from its goals.
 
     The path from such a point leads to the switch of a closed locked door on the path, and from there on as if locked doors
     were open.  If closed doors separate the point from this switch, the rule is applied to the path to the switch.
     """
-    shut, distance, seeds, unlocked = field.lattice, field.distance, dict(field.seeds), onward.lattice
+    shut, distance, seeds, lattice = field.lattice, field.distance, dict(field.seeds), unlocked.lattice
     pending = [e for e in closed if e.kind == kinds.LOCKED_DOOR and e.active]
     on_path_only = True
     while pending and ((distance < 0) & (shut.price > 0)).any():
-        wanted = [(e, units) for e in pending if (units := onward.units(e.x, e.y)) is not None]
-        wanted = [(e, units) for e, units in wanted if not on_path_only or _on_path(onward, e.x, e.y, e)]
+        wanted = [(e, units) for e in pending if (units := unlocked.units(e.x, e.y)) is not None]
+        wanted = [(e, units) for e, units in wanted if not on_path_only or _on_path(unlocked, e.x, e.y, e)]
         pending = [e for e in pending if e not in [door for door, _ in wanted]]
         switches = [(e.x, e.y, DOOR_SWITCH_REACH, units) for e, units in wanted]
         new = {p: units for p, units in seeds_around(shut, switches).items() if distance[p] < 0}
@@ -363,9 +364,9 @@ def _to_switches(field: Field, onward: Field, closed: list[EntityTwin]) -> Field
             continue
         seeds |= new
         distance = dijkstra(shut, new, distance)
-        unlocked = with_doors(unlocked, [door for door, _ in wanted])  # closed until the ninja touches their switches
+        lattice = with_doors(lattice, [door for door, _ in wanted])  # closed until the ninja touches their switches
         reached = _lengths(distance)
-        onward = Field(unlocked, dijkstra(unlocked, reached), reached)
+        unlocked = Field(lattice, dijkstra(lattice, reached), reached)
     return Field(shut, distance, seeds)
 
 
@@ -389,19 +390,19 @@ def field(
 
     If possible, paths do not touch the switch of a trap door that they cross later.
     """
-    shut, unlocked = with_doors(open_, closed), with_doors(open_, [e for e in closed if e.kind == kinds.TRAP_DOOR])
-    onward = _straight_to(unlocked, goals)
-    spared = [e for e in _closing(doors, closed) if e.index in needed or _on_path(onward, e.x, e.y, e)]
-    if not spared:
-        return _to_switches(_straight_to(shut, goals), onward, closed), onward
-    touching = {p for e in spared for p in points_within(e.x, e.y, DOOR_SWITCH_REACH)}
-    elsewhere = _straight_to(without_points(unlocked, touching), goals)
+    shut, open_lattice = with_doors(open_, closed), with_doors(open_, [e for e in closed if e.kind == kinds.TRAP_DOOR])
+    unlocked = _straight_to(open_lattice, goals)
+    avoided = [e for e in _closing(doors, closed) if e.index in needed or _on_path(unlocked, e.x, e.y, e)]
+    if not avoided:
+        return _to_switches(_straight_to(shut, goals), unlocked, closed), unlocked
+    touching = {p for e in avoided for p in points_within(e.x, e.y, DOOR_SWITCH_REACH)}
+    elsewhere = _straight_to(without_points(open_lattice, touching), goals)
     around = _to_switches(_straight_to(without_points(shut, touching), goals), elsewhere, closed)
     if reached := _lengths(around.distance):
         extended = Field(shut, dijkstra(shut, reached, around.distance), around.seeds)
     else:
         extended = _straight_to(shut, goals)
-    return _to_switches(extended, onward, closed), onward
+    return _to_switches(extended, unlocked, closed), unlocked
 
 
 def _closing(doors: list[EntityTwin], closed: list[EntityTwin]) -> list[EntityTwin]:
@@ -415,13 +416,13 @@ class PathFields:
 
     to_switch: paths via an exit switch to its exit.
     to_exit: paths to the open exits, or to all exits if none is open.
-    onward: units of the shortest path from a switch to its exit; None without a path.
-    accepted: bytes of the last array of hops that ``wrong_hops`` found correct.
+    switch_to_exit: units of the shortest path from a switch to its exit; None without a path.
+    accepted: bytes of the last ``next_step`` in which ``wrong_steps`` found no error.
     """
 
     to_switch: Field
     to_exit: Field
-    onward: int | None
+    switch_to_exit: int | None
     accepted: bytes = b""
 
     @functools.cached_property
@@ -433,14 +434,17 @@ class PathFields:
         ]
         return np.stack(parts).astype(np.uint16)
 
-    def wrong_hops(self, hop: np.ndarray) -> np.ndarray:
-        """Return (field, column, row) of hops that are not a step of any shortest path, int64[n, 3].  hop: uint8[2, 4539]."""
-        if hop.tobytes() == self.accepted:
+    def wrong_steps(self, next_step: np.ndarray) -> np.ndarray:
+        """Return (field, column, row) of steps that are not part of any shortest path, int64[n, 3].
+
+        next_step: uint8[2, 4539], of the simulator.
+        """
+        if next_step.tobytes() == self.accepted:
             return np.empty((0, 3), np.int64)
-        tables = hop.reshape(2, COLUMNS, ROWS)
-        wrong = np.argwhere([f.wrong_hops(h) for f, h in zip((self.to_switch, self.to_exit), tables, strict=True)])
+        tables = next_step.reshape(2, COLUMNS, ROWS)
+        wrong = np.argwhere([f.wrong_steps(h) for f, h in zip((self.to_switch, self.to_exit), tables, strict=True)])
         if not len(wrong):
-            self.accepted = hop.tobytes()
+            self.accepted = next_step.tobytes()
         return wrong
 
 

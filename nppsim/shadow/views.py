@@ -1,6 +1,6 @@
 """Twins of the observations, written from ``docs/observations.md``.
 
-Arguments of each twin: the level, the state, and the simulator's hops uint8[2, 4539].
+Arguments of each twin: the level, the state, and the simulator's ``next_step`` uint8[2, 4539].
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from nppsim.shadow.paths import COLUMNS, MAX_PATH, ROWS, SPACING, UNIT, follow
 SQUARE = 12  # px, side of a square of ``surroundings``
 WINDOW_REACH = layout.SURROUNDINGS_SIZE * SQUARE // 2  # px from the ninja to the edge of ``surroundings``
 FINE = 16  # the window moves in steps of 1 / FINE of a square
-WAYPOINT_HOPS = (3, 10)  # hops to the two way-points
+WAYPOINT_STEPS = (3, 10)  # lattice steps to the two way-points
 NINJA_RADIUS = 10  # px
 DORMANT = 1  # state of a mine
 MINE_RADIUS = (4.0, 3.5, 4.5)  # px, by state: armed, dormant, arming
 
 
 # -------------------------------------------------------------------------------------------------------------- vectors
-def game_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
+def game_state(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
     """Return float32[26]."""
     ninja = now.ninja
     names = ("standing", "running", "braking", "jumping", "falling", "wall_sliding")
@@ -38,20 +38,20 @@ def game_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     return np.array([values[name] for name in layout.SPECS["game_state"].components], np.float32)
 
 
-def reachability_features(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """Return float32[9].  hop: the simulator's next step at each lattice point, which decides between shortest paths."""
+def reachability_features(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+    """Return float32[9].  next_step: directions of the simulator, which decide between equally short paths."""
     taken = now.ninja["switch_taken"]
     px, point = twin.path(now)
     if point is None:
         return np.array([MAX_PATH, MAX_PATH, 0, 0, 0, 0, taken, 0, twin.path_start], np.float32)
-    chosen = hop[int(taken)].reshape(COLUMNS, ROWS)
-    places = [follow(chosen, point, hops) for hops in WAYPOINT_HOPS]
-    offsets = [SPACING * place[axis] - now.ninja["xy"[axis]] for place in places for axis in (0, 1)]
-    beyond = 0.0 if taken else (twin.path_fields(now).onward or 0) * UNIT
+    chosen = next_step[int(taken)].reshape(COLUMNS, ROWS)
+    points = [follow(chosen, point, steps) for steps in WAYPOINT_STEPS]
+    offsets = [SPACING * waypoint[axis] - now.ninja["xy"[axis]] for waypoint in points for axis in (0, 1)]
+    beyond = 0.0 if taken else (twin.path_fields(now).switch_to_exit or 0) * UNIT
     return np.array([max(px - beyond, 0.0), px, *offsets, taken, 1.0, twin.path_start], np.float32)
 
 
-def entity_positions(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
+def entity_positions(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
     """Return float32[6]: ninja; switch and door of an open exit, else of the first exit with an active switch, else zeros."""
     opened = [e for e in twin.exits if now.states[e.index].clock]
     left = [e for e in twin.exits if now.states[e.partner].active]
@@ -61,7 +61,7 @@ def entity_positions(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.nda
     return np.array(out, np.float32)
 
 
-def switch_states(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
+def switch_states(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
     """Return float32[25] for five locked doors: switch, middle of the door, open."""
     out = np.zeros((layout.NUM_DOORS, 5), np.float32)
     for i, e in enumerate([e for e in twin.listed if e.kind == kinds.LOCKED_DOOR][: layout.NUM_DOORS]):
@@ -163,7 +163,7 @@ def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
     return None if radius is None else (dx, dy, radius)
 
 
-def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
+def hazards(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
     """Return float32[8, 5]: offset, velocity and radius of the nearest hazards.  Ties: first mines by cell, then movers."""
     found = []
     for e in twin.listed:
@@ -178,7 +178,7 @@ def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     return out
 
 
-def surroundings(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
+def surroundings(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
     """Return uint8[3, 19, 19]: solid shares of 12 px squares, deadly entities, one-ways."""
     size = layout.SURROUNDINGS_SIZE
     solid, deadly, one_way = out = np.zeros((3, size, size), np.int64)
@@ -338,7 +338,7 @@ def _paint_entities(
             _dot(image, np.floor(xs / scale) - left, np.floor(ys / scale) - top, grey)
 
 
-def player_frame(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
+def player_frame(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
     """Return uint8[84, 84, 1], y first: a part of the level's picture with all entities drawn on top."""
     size = layout.PLAYER_FRAME_SIZE
     left, top = (math.floor(now.ninja[axis] / FRAME_SCALE) - size // 2 for axis in "xy")
@@ -349,7 +349,7 @@ def player_frame(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray
     return image[:, :, None]
 
 
-def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
+def global_view(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
     """Return uint8[176, 100, 1], x first: the picture of the level with all entities drawn on top."""
     image = twin.view_picture.copy()
     _paint_entities(image, twin, now, VIEW_SCALE, (0, 0), 0, 0.5)
@@ -358,7 +358,7 @@ def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     return image.T[:, :, None]
 
 
-def graph_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
+def graph_state(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
     """Return int64[8]: the level's number, then one bit per exit, exit switch, door with a switch and toggle mine."""
     identity = f"{twin.level.fingerprint} {twin.completions}".encode()
     bits = 0

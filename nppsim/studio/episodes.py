@@ -133,6 +133,6 @@ class PathFields:
         if key == self._before:
             return None
         self._before = key
-        distance, hop = np.empty_like(self._bank.paths.distance[0]), np.empty_like(self._bank.paths.hop[0])
-        paths.compute_fields(self._bank.world, *self._bank.paths.lattice(0), 0, closed, opened, distance, hop)
+        distance, next_step = np.empty_like(self._bank.paths.distance[0]), np.empty_like(self._bank.paths.next_step[0])
+        paths.compute_fields(self._bank.world, *self._bank.paths.lattice(0), 0, closed, opened, distance, next_step)
         return packed_text(distance[taken].astype("<u2"))

@@ -238,15 +238,13 @@ class ExperimentConfig:
             raise ConfigError(advice, "frame_skip", self.frame_skip)
         if self.hardware.processes > 1 and any(get_architecture(name).subtasks for name in self.networks):
             raise ConfigError("hierarchical PPO trains in one process; leave out --num-processes and --num-gpus")
-        remembering = any(get_architecture(name).memory for name in self.networks)
+        recurrent = any(get_architecture(name).memory for name in self.networks)
         for flag, value in (("segment", self.ppo.memory_segment), ("burn-in", self.ppo.memory_burn_in)):
-            if value and not remembering:
-                advice = f"needs a network with a memory; give NAME+{WITH_MEMORY}"
+            if value and not recurrent:
+                advice = f"needs a recurrent network; give NAME+{WITH_MEMORY}"
                 raise ConfigError(advice, f"--memory-{flag}", value)
-        if self.ppo.prioritised_alpha and remembering:
-            advice = (
-                f"samples single decisions, but networks with a memory (+{WITH_MEMORY}) need sequences; leave it out"
-            )
+        if self.ppo.prioritised_alpha and recurrent:
+            advice = f"samples single decisions, but recurrent networks (+{WITH_MEMORY}) need sequences; leave it out"
             raise ConfigError(advice, "--prioritised-alpha", self.ppo.prioritised_alpha)
         if self.hierarchy.hierarchical and self.hierarchy.from_stage and self.curriculum.chosen != "stages":
             advice = "needs a curriculum with stages; give --curriculum stages, or leave it out"
@@ -255,9 +253,7 @@ class ExperimentConfig:
     def _check_teacher(self) -> None:
         name = self.teacher.name
         if name and any(get_architecture(network).memory for network in self.networks):
-            advice = (
-                f"distillation trains on single decisions; leave it out, or networks with a memory (+{WITH_MEMORY})"
-            )
+            advice = f"distillation trains on single decisions; leave it out, or recurrent networks (+{WITH_MEMORY})"
             raise ConfigError(advice, "--teacher", name)
         if name is None:
             return

@@ -87,13 +87,13 @@ class PPOConfig:
     )
     memory_segment: int | None = setting(
         None,
-        "decisions of truncated backpropagation through time, for networks with a memory (NAME+gru); default: the "
+        "decisions of truncated backpropagation through time, for recurrent networks (NAME+gru); default: the "
         f"largest number up to {MEMORY_SEGMENT} that divides rollouts and minibatches",
         low=1,
     )
     memory_burn_in: int = setting(
         0,
-        "for networks with a memory: decisions replayed before a segment to compute its initial state; 0: use the "
+        "for recurrent networks: decisions replayed before a segment to compute its initial state; 0: use the "
         "stored state",
         low=0,
     )

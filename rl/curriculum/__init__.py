@@ -46,15 +46,15 @@ def make_sampler(
     seed: int,
     *,
     difficulty: np.ndarray | None = None,
-    families: Sequence[str] | None = None,
+    generators: Sequence[str] | None = None,
 ) -> CurriculumManager:
     """Create the curriculum manager with the configured strategy.
 
     categories: category of each of the L levels.
     difficulty: float[L] on any scale; None: unknown.
-    families: generator family of each level; None: unknown.
+    generators: name of each level's generator; None: unknown.
     Raises ConfigError for invalid settings.
     """
-    levels = Levels.of(categories, difficulty, config.stage_order, families)
+    levels = Levels.of(categories, difficulty, config.stage_order, generators)
     rng = np.random.default_rng(seed)
     return CurriculumManager(levels, STRATEGIES[config.chosen](levels, config, rng), config, rng)

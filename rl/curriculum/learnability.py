@@ -1,8 +1,8 @@
 """Strategy "learnability": draw levels in proportion to p (1 - p), where p is the success rate of a level.
 
 Levels that are always won or always lost give no learning signal.  With a few dozen episodes per level, the measured success
-rate of a level is mostly noise.  It is therefore shrunk towards the success rate of a cell: all levels of the same generator
-family and the same third of its difficulty range.  Old outcomes lose weight exponentially.
+rate of a level is mostly noise.  It is therefore shrunk towards the success rate of a cell: all levels of the same category,
+generator and third of the difficulty range.  Old outcomes lose weight exponentially.
 Source: Rutherford et al. 2024 (No Regrets), who estimate p from additional rollouts instead of a posterior.
 """
 

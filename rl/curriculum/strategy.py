@@ -29,7 +29,7 @@ from nppsim.generate import CATEGORIES
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.statistics import unpacked
 
-THIRDS = 3  # number of parts into which the levels of a family are divided by difficulty
+THIRDS = 3  # number of parts of equal size into which the levels of a group are divided by difficulty
 
 
 @dataclass(frozen=True)
@@ -39,22 +39,22 @@ class Levels:
     # Categories, easiest first: in the configured order, then as in ``nppsim.generate``, then by name.
     names: tuple[str, ...]
     category: np.ndarray  # int32[L], index of the category of each level in ``names``
-    family: np.ndarray  # int32[L], number of the generator family of each level, unique over all categories
-    third: np.ndarray  # int8[L], third of its family to which the level belongs by difficulty, 0 (easiest) to 2
+    group: np.ndarray  # int32[L], number of the level's pair (category, generator)
+    third: np.ndarray  # int8[L], third of the group to which the level belongs by difficulty, 0 (easiest) to 2
 
     @staticmethod
     def of(
         categories: Sequence[str],
         difficulty: np.ndarray | None = None,
         order: Sequence[str] = (),
-        families: Sequence[str] | None = None,
+        generators: Sequence[str] | None = None,
     ) -> "Levels":
-        """Group levels by category, family and difficulty.
+        """Group levels by category, generator and difficulty.
 
         categories: category of each of the L levels.
         difficulty: [L] on any scale; None: all levels are in the first third.
         order: some of the categories, easiest first.
-        families: generator family of each level; None: one family per category.
+        generators: name of each level's generator; None: one generator per category.
         Raises ConfigError if there are no levels, and for unknown categories in ``order``.
         """
         given = np.asarray(categories, dtype=str)
@@ -65,18 +65,20 @@ class Levels:
             advice = f"no training level has this category; the categories are {', '.join(sorted(present))}"
             raise ConfigError(advice, "stage_order", absent[0])
         names = tuple(dict.fromkeys((*order, *(name for name in CATEGORIES if name in present), *sorted(present))))
-        place = {name: index for index, name in enumerate(names)}
-        category = np.array([place[name] for name in given.tolist()], np.int32)
-        makers = np.zeros(len(given), np.int64) if families is None else np.unique(families, return_inverse=True)[1]
-        pairs = np.stack([category, makers], axis=1)
-        family = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
+        number = {name: index for index, name in enumerate(names)}
+        category = np.array([number[name] for name in given.tolist()], np.int32)
+        generator = np.zeros(len(given), np.int64)
+        if generators is not None:
+            generator = np.unique(generators, return_inverse=True)[1]
+        pairs = np.stack([category, generator], axis=1)
+        group = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
         third = np.zeros(len(given), np.int8)
         if difficulty is not None:
-            for one in range(int(family.max()) + 1):
-                members = np.flatnonzero(family == one)
+            for one in range(int(group.max()) + 1):
+                members = np.flatnonzero(group == one)
                 easiest = members[np.argsort(np.asarray(difficulty)[members], kind="stable")]
                 third[easiest] = np.arange(len(easiest)) * THIRDS // len(easiest)
-        return Levels(names, category, family, third)
+        return Levels(names, category, group, third)
 
     def __len__(self) -> int:
         return len(self.category)
@@ -88,13 +90,13 @@ class Levels:
 
     @cached_property
     def cell(self) -> np.ndarray:
-        """Number of the cell of each level, int64[L].  A cell is the group of levels with the same family and third."""
-        return self.family.astype(np.int64) * THIRDS + self.third
+        """Number of the cell of each level, int64[L].  Levels of a cell have the same group and third."""
+        return self.group.astype(np.int64) * THIRDS + self.third
 
     @cached_property
     def cells(self) -> int:
         """Number of cells, including empty ones."""
-        return (int(self.family.max()) + 1) * THIRDS
+        return (int(self.group.max()) + 1) * THIRDS
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ class EvaluationSuite:
         # num_envs-th episode, so the assignment does not depend on the lengths of episodes.
         playing = np.arange(sim.num_envs)
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
-        commands: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
+        subtasks: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
         player = player_of(policy, sim.num_envs)
         records: dict[int, EpisodeRecord] = {}
         covered, last_gain = np.zeros(sim.num_envs), np.zeros(sim.num_envs, np.int64)
@@ -144,16 +144,16 @@ class EvaluationSuite:
             actions[active] = player.act(seen, active, deterministic=deterministic, rng=rng)
             for env in active:
                 pressed[env].append(actions[env])
-                if player.commands is not None:
-                    commands[env].append(player.commands[env].copy())
+                if player.subtasks is not None:
+                    subtasks[env].append(player.subtasks[env].copy())
             obs = sim.step(actions, asleep=None if seen is obs else playing >= total)
             ended = sim.finished
             for env in ended:
-                memory = None if player.states is None else player.states[env].copy()
-                record = self._record(playing[env], sim.episode[env], pressed[env], commands[env], memory)
+                recurrent_state = None if player.states is None else player.states[env].copy()
+                record = self._record(playing[env], sim.episode[env], pressed[env], subtasks[env], recurrent_state)
                 done = (1.0, record.decisions) if record.won else (float(covered[env]), int(last_gain[env]))
                 records[playing[env]] = replace(record, covered=done[0], last_gain=done[1])
-                pressed[env], commands[env] = [], []
+                pressed[env], subtasks[env] = [], []
                 playing[env] += sim.num_envs
             covered[ended] = 0.0
             share = self._path_covered()
@@ -188,8 +188,8 @@ class EvaluationSuite:
         number: int,
         episode: np.void,
         actions: list[int],
-        commands: list[np.ndarray],
-        memory: np.ndarray | None,
+        subtasks: list[np.ndarray],
+        recurrent_state: np.ndarray | None,
     ) -> EpisodeRecord:
         frames = int(episode["frames"])
         level = self.bank.levels[episode["level"]]
@@ -205,8 +205,8 @@ class EvaluationSuite:
             ret=float(episode["ret"]),
             gold=int(episode["gold"]),
             path_length=float(self.bank.path_length[episode["level"]]),
-            commands=np.array(commands) if commands else None,
-            memory=memory,
+            subtasks=np.array(subtasks) if subtasks else None,
+            recurrent_state=recurrent_state,
         )
 
 

@@ -121,9 +121,9 @@ def _film(
 
 def _subtasks(episode: EpisodeRecord, frame_skip: int) -> list[str]:
     """Return the name of the active subtask at each frame; [] without subtasks."""
-    if episode.commands is None:
+    if episode.subtasks is None:
         return []
-    names = np.array(SUBTASKS)[episode.commands[:, 0]]
+    names = np.array(SUBTASKS)[episode.subtasks[:, 0]]
     return [f"subtask: {name.replace('_', ' ')}" for name in names[np.arange(episode.frames) // frame_skip]]
 
 

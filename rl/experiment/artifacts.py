@@ -318,7 +318,7 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
 
 
 def _encode_episode(episode: EpisodeRecord) -> dict[str, Any]:
-    left_out = ("level", "commands", "memory")  # only films use commands and memory
+    left_out = ("level", "subtasks", "recurrent_state")  # only films use subtasks and states
     plain = {one.name: getattr(episode, one.name) for one in fields(episode) if one.name not in left_out}
     return plain | {
         "level": episode.level.fingerprint,
@@ -333,7 +333,7 @@ def _decode_episode(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRec
     level = levels[plain["level_index"]]
     if plain["level"] != level.fingerprint:
         raise ValueError(f"level {plain['level_index']} has changed; restore the levels and their order")
-    more = {"inputs": inputs, "level": level, "commands": None, "memory": None}
+    more = {"inputs": inputs, "level": level, "subtasks": None, "recurrent_state": None}
     episode: EpisodeRecord = from_plain(EpisodeRecord, {**plain, **more})
     return episode
 

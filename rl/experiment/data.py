@@ -37,7 +37,7 @@ class Data:
     dev: levels of evaluations during training, on which policies are selected.
     test: levels of the final evaluation only.
     bank: compiled training levels.
-    families: fingerprint of a training level -> generator family, "" if it was not generated.
+    generators: fingerprint of a training level -> name of its generator, "" if it was not generated.
     folders: "train: FOLDER" etc. -> digest of the folder's levels, for each list that comes from several folders.
     """
 
@@ -45,7 +45,7 @@ class Data:
     dev: Pairs
     test: Pairs
     bank: LevelBank
-    families: Mapping[str, str] = field(default_factory=dict)
+    generators: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -53,8 +53,8 @@ class Data:
         return [category for _, category in self.train]
 
     @property
-    def train_families(self) -> list[str]:
-        return [self.families.get(level.fingerprint, "") for level, _ in self.train]
+    def train_generators(self) -> list[str]:
+        return [self.generators.get(level.fingerprint, "") for level, _ in self.train]
 
     @property
     def fingerprints(self) -> dict[str, str]:

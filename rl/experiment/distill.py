@@ -46,8 +46,8 @@ def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
     if stored["frame_skip"] != frame_skip:
         problem = f"{path}: decides every {stored['frame_skip']} frames, the student every {frame_skip}"
         raise DistillationError(f"{problem}; give another teacher or --frame-skip {stored['frame_skip']}")
-    if policy.stacking or policy.commander is not None or policy.memory is not None:
-        problem = f"{path}: {policy.architecture} uses stacked frames, subtasks or a memory"
+    if policy.stacking or policy.high_level is not None or policy.memory is not None:
+        problem = f"{path}: {policy.architecture} uses stacked frames, subtasks or a recurrent state"
         raise DistillationError(f"{problem}, but a teacher must act on single observations; give another")
     return policy.requires_grad_(False)
 

@@ -135,7 +135,7 @@ def make_env(
         curriculum or config.curriculum,
         seed,
         difficulty=data.bank.path_length,
-        families=data.train_families,
+        generators=data.train_generators,
     )
     if ranks.rank:
         sampler.seed(own_seed(seed, ranks.rank))

@@ -15,7 +15,7 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
 
 SUBTASK_OBSERVATIONS = ("reachability_features", "entity_positions", "switch_states", "hazards")
-HIGH_LEVEL = "commander."  # prefix of the tensor names of the high-level policy
+HIGH_LEVEL = "high_level."  # prefix of the tensor names of the high-level policy
 # Bytes per decision in a rollout, for each number of a recurrent state, and for a subtask's data: index and age (16),
 # flags for choice and completion (2), five log-probabilities (20), and value, advantage and return (12).
 STATE_BYTES = 4
@@ -300,7 +300,7 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
             return replace(known, name=full, memory=_memory_size(known))
         if suffix.startswith(WITH_SUBTASKS) and known.memory:
             raise ArchitectureError(
-                f"architecture {name!r}: subtasks and a memory cannot be combined; leave out +{WITH_MEMORY} or +{suffix}"
+                f"architecture {name!r}: subtasks and a GRU cannot be combined; leave out +{WITH_MEMORY} or +{suffix}"
             )
         if suffix.startswith(WITH_SUBTASKS) and not last:
             return replace(known, name=full, subtasks=_decisions(known, suffix))
@@ -314,7 +314,7 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
         raise ArchitectureError(f"architecture {name!r}, suffix: {error}") from error
     raise ArchitectureError(
         f"architecture {name!r}: {suffix!r} is not possible there; suffixes are stacks ({HOW_NAMED}), then deep "
-        f"heads (deepN), then a memory ({WITH_MEMORY}) or subtasks ({WITH_SUBTASKS}K), each once"
+        f"heads (deepN), then a GRU ({WITH_MEMORY}) or subtasks ({WITH_SUBTASKS}K), each once"
     )
 
 

@@ -102,9 +102,9 @@ class GraphBatch:
         neighbours = np.concatenate([graph.neighbours for graph in graphs])
         valid = neighbours != NONE
         neighbours = np.where(valid, neighbours + first[graph_index][:, None], np.arange(len(neighbours))[:, None])
-        edges = np.array([len(graph.listeners[0]) for graph in graphs])
-        receivers = np.concatenate([graph.listeners[0] for graph in graphs]) + NUM_SLOTS * np.repeat(first, edges)
-        counts = np.concatenate([graph.listeners[1] for graph in graphs])
+        edges = np.array([len(graph.edges_by_source[0]) for graph in graphs])
+        receivers = np.concatenate([graph.edges_by_source[0] for graph in graphs]) + NUM_SLOTS * np.repeat(first, edges)
+        counts = np.concatenate([graph.edges_by_source[1] for graph in graphs])
         types = np.concatenate([graph.types for graph in graphs])
 
         def tensor(array: np.ndarray) -> torch.Tensor:

@@ -88,7 +88,7 @@ def check_exportable(policy: NppPolicy) -> None:
     problem = None
     if policy.features_extractor.graph:
         problem = "reads the graph of a level from the simulator, which ONNX cannot: export a network without a graph"
-    if policy.commander:
+    if policy.high_level:
         problem = "has a subtask as state, and ONNX export is stateless: export a network without +subtasks"
     if policy.memory:
         problem = "has a recurrent state, and ONNX export is stateless: export a network without +gru"

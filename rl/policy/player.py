@@ -19,19 +19,19 @@ import torch
 
 from rl import plugins
 from rl.policy.policy import NppPolicy, sample_actions
-from rl.policy.recurrent import initial_states, with_memory
-from rl.policy.subtasks import Commands, with_command
+from rl.policy.recurrent import initial_states, with_recurrent_state
+from rl.policy.subtasks import ActiveSubtasks, with_subtask
 
 
 class Player:
     """Player of a policy without state.
 
     policy: any object with a method ``act`` as in NppPolicy.
-    commands: int64[N, 2], the active subtasks; None without subtasks.
+    subtasks: int64[N, 2], the active subtasks; None without subtasks.
     states: float32[N, size], the recurrent states; None for a feed-forward policy.
     """
 
-    commands: np.ndarray | None = None
+    subtasks: np.ndarray | None = None
     states: np.ndarray | None = None
 
     def __init__(self, policy: Any):
@@ -55,10 +55,10 @@ class HierarchicalPlayer(Player):
 
     def __init__(self, policy: NppPolicy, num_envs: int):
         super().__init__(policy)
-        assert policy.commander is not None
-        self._commands = Commands(num_envs, policy.commander.longest)
+        assert policy.high_level is not None
+        self._subtasks = ActiveSubtasks(num_envs, policy.high_level.longest)
         self._begins = np.ones(num_envs, bool)
-        self.commands = self._commands.now
+        self.subtasks = self._subtasks.now
 
     def begin(self, envs: np.ndarray) -> None:
         self._begins[envs] = True
@@ -67,15 +67,15 @@ class HierarchicalPlayer(Player):
     def act(
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
-        over, _ = self._commands.step(obs, self._begins[envs], envs)
+        over, _ = self._subtasks.step(obs, self._begins[envs], envs)
         if over.any():
             some = {key: values[over] for key, values in obs.items()}
             logits = self.policy.choose_subtasks(self.policy.to_tensors(some))[0].cpu()
             chosen = logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)
-            self._commands.start(envs[over], chosen.numpy(), some)
+            self._subtasks.start(envs[over], chosen.numpy(), some)
         self._begins[envs] = False
-        commanded = with_command(obs, self._commands.now[envs])
-        return self.policy.act(commanded, deterministic=deterministic, rng=rng)
+        conditioned = with_subtask(obs, self._subtasks.now[envs])
+        return self.policy.act(conditioned, deterministic=deterministic, rng=rng)
 
 
 class RecurrentPlayer(Player):
@@ -99,14 +99,14 @@ class RecurrentPlayer(Player):
     def act(
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
-        observed = with_memory(obs, self.states[envs])
+        observed = with_recurrent_state(obs, self.states[envs])
         actions, self.states[envs] = self.policy.act_and_remember(observed, deterministic=deterministic, rng=rng)
         return actions
 
 
 def player_of(policy: Any, num_envs: int) -> Player:
     """Return the player that fits a policy, for N environments at the start of their episodes."""
-    if isinstance(policy, NppPolicy) and policy.commander is not None:
+    if isinstance(policy, NppPolicy) and policy.high_level is not None:
         return HierarchicalPlayer(policy, num_envs)
     if isinstance(policy, NppPolicy) and policy.memory is not None:
         return RecurrentPlayer(policy, num_envs)

@@ -25,8 +25,8 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.spaces import observation_space
 from rl.policy.architectures import get_architecture
 from rl.policy.networks import DeepHeads, Encoder, ObservationError, check_batch
-from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
-from rl.policy.subtasks import COMMAND, Commander
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory
+from rl.policy.subtasks import SUBTASK, HighLevelPolicy
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
@@ -88,7 +88,7 @@ class NppPolicy(ActorCriticPolicy):
     def _build_mlp_extractor(self) -> None:
         """Build the hidden layers of both heads, the high level and the memory."""
         chosen = self._architecture
-        self.commander = Commander(self.features_dim, chosen.subtasks) if chosen.subtasks else None
+        self.high_level = HighLevelPolicy(self.features_dim, chosen.subtasks) if chosen.subtasks else None
         self.memory = Memory(self.features_dim, chosen.memory) if chosen.memory else None
         if chosen.deep is None:
             super()._build_mlp_extractor()
@@ -143,8 +143,8 @@ class NppPolicy(ActorCriticPolicy):
         states = None
         with self._autocast():
             features = self.features_extractor(observations)
-            if self.commander:
-                features = self.commander(features, observations)
+            if self.high_level:
+                features = self.high_level(features, observations)
             if self.memory:
                 features, states = self.memory(features, observations)
             latent_actor, latent_critic = self.mlp_extractor(features)
@@ -163,12 +163,12 @@ class NppPolicy(ActorCriticPolicy):
         follows: bool[N], True for rows that continue the previous row.
         states: float32[N, size], recurrent states, used before rows that begin a sequence; None: zeros.
         """
-        return {**observations, FOLLOWS: follows, **({} if states is None else {MEMORY: states})}
+        return {**observations, FOLLOWS: follows, **({} if states is None else {RECURRENT_STATE: states})}
 
     def choose_subtasks(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return logits float32[N, 5] of the subtasks and values float32[N] of the high level of a hierarchical policy."""
-        assert self.commander is not None
-        return self.commander.choose(self.features(observations), observations)
+        assert self.high_level is not None
+        return self.high_level.choose(self.features(observations), observations)
 
     def may_lack_gradient(self, name: str) -> bool:
         """Return True for the tensors of the high level, which have no gradient if no subtask is chosen."""
@@ -229,7 +229,7 @@ class NppPolicy(ActorCriticPolicy):
         """Convert the network's observations to tensors on its device.  On the CPU, they share the arrays' memory."""
         check_batch(obs, self.observations, self.stacking)
         device = self.device
-        own = [key for key, part in ((COMMAND, self.commander), (MEMORY, self.memory)) if part and key in obs]
+        own = [key for key, part in ((SUBTASK, self.high_level), (RECURRENT_STATE, self.memory)) if part and key in obs]
         return {key: torch.from_numpy(obs[key]).to(device) for key in (*self.observations, *own)}
 
     # Methods of ActorCriticPolicy, overridden as the originals would preprocess observations:

@@ -1,12 +1,12 @@
-"""GRU memory of a recurrent policy, between encoder and heads.
+"""GRU of a recurrent policy, between encoder and heads.
 
     memory = Memory(features=256, size=64)
     features, states = memory(features, observations)       # float[N, 256] for the heads, new states float32[N, 64]
 
-The state before a decision is the observation MEMORY: float32[N, size], zero at the start of an episode.  A rollout stores it
-with each decision, so a decision can be evaluated alone.  The observation FOLLOWS, bool[N], defines sequences.  A row with
-FOLLOWS continues from the state after the previous row, with gradients, instead of MEMORY.  Without MEMORY, sequences start
-with zeros.
+The state before a decision is the observation RECURRENT_STATE: float32[N, size], zero at the start of an episode.  A rollout
+stores it with each decision, so a decision can be evaluated alone.  The observation FOLLOWS, bool[N], defines sequences.  A
+row with FOLLOWS starts from the state after the previous row, with gradients, instead of from RECURRENT_STATE.  Without
+RECURRENT_STATE, sequences start with zeros.
 Source: Cho et al. 2014 (GRU); Kapturowski et al. 2019 (stored states, burn-in).
 """
 
@@ -18,14 +18,14 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-MEMORY = "memory"  # key of the observation: the state before the decision
+RECURRENT_STATE = "recurrent_state"  # key of the observation: the state before the decision
 FOLLOWS = "follows"  # key of the observation: the row continues the previous row
 
 Observations = Mapping[str, torch.Tensor]
 
 
 class Memory(nn.Module):
-    """Adds a projection of the new recurrent state to the features.
+    """GRU that adds a projection of its new state to the features.
 
     features: number of features of the encoder.
     size: size of the recurrent state.
@@ -35,15 +35,19 @@ class Memory(nn.Module):
         super().__init__()
         self.size = size
         self.cell = nn.GRU(features, size, batch_first=True)
-        self.told = nn.Linear(size, features, bias=False)  # projection; its name is part of checkpoints
+        self.projection = nn.Linear(size, features, bias=False)
 
     def forward(self, features: torch.Tensor, observations: Observations) -> tuple[torch.Tensor, torch.Tensor]:
         """Return features for the heads, float[N, F], and the states after each row, float32[N, size]."""
-        states = observations[MEMORY] if MEMORY in observations else features.new_zeros((len(features), self.size))
+        states = (
+            observations[RECURRENT_STATE]
+            if RECURRENT_STATE in observations
+            else features.new_zeros((len(features), self.size))
+        )
         # float32, as rounding errors accumulate over hundreds of steps
         with torch.autocast(features.device.type, enabled=False):
             after = self._after(features.float(), states.float(), observations.get(FOLLOWS))
-        return features + self.told(after), after
+        return features + self.projection(after), after
 
     def _after(self, features: torch.Tensor, states: torch.Tensor, follows: torch.Tensor | None) -> torch.Tensor:
         if follows is None:
@@ -76,9 +80,9 @@ def packed(follows: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, torch.Tenso
     return torch.from_numpy(order), batch_sizes, torch.from_numpy(begins)
 
 
-def with_memory(obs: Mapping[str, np.ndarray], states: np.ndarray) -> dict[str, np.ndarray]:
+def with_recurrent_state(obs: Mapping[str, np.ndarray], states: np.ndarray) -> dict[str, np.ndarray]:
     """Add the recurrent states before the decisions, float32[N, size], to observations."""
-    return {**obs, MEMORY: states}
+    return {**obs, RECURRENT_STATE: states}
 
 
 def initial_states(policy: Any, num_envs: int) -> np.ndarray | None:

@@ -1,14 +1,14 @@
 """Subtasks of a hierarchical policy: the high-level network that chooses them, and the active subtask of each environment.
 
-    commander = Commander(features=256, longest=50)
-    commander(features, observations)                             # features for the low level, float[N, 256]
-    logits, values = commander.choose(features, observations)     # logits float32[N, 5] of the subtasks, values float32[N]
+    high_level = HighLevelPolicy(features=256, longest=50)
+    high_level(features, observations)                            # features for the low level, float[N, 256]
+    logits, values = high_level.choose(features, observations)    # logits float32[N, 5] of the subtasks, values float32[N]
 
-    commands = Commands(num_envs, longest=50)
-    commands.start(envs, chosen, obs)                             # obs: raw observations of the environments envs
-    over, completed = commands.step(obs, ended)                   # after a decision in every environment
+    subtasks = ActiveSubtasks(num_envs, longest=50)
+    subtasks.start(envs, chosen, obs)                             # obs: raw observations of the environments envs
+    over, completed = subtasks.step(obs, ended)                   # after a decision in every environment
 
-The active subtask is the observation COMMAND: int64[N, 2], its index and the number of decisions since it was chosen.  A
+The active subtask is the observation SUBTASK: int64[N, 2], its index and the number of decisions since it was chosen.  A
 rollout stores it with each decision.  With index NO_SUBTASK, the features are those of the network without subtasks.  Without
 this observation, the network uses the most probable subtask with age 0, as at the start of an episode.
 The conditioning weights are initially zero, so the weights of a policy without subtasks act unchanged.
@@ -35,7 +35,7 @@ from nppsim.observe import layout
 
 SUBTASKS = ("exit_switch", "locked_door", "exit", "mine", "explore")
 EXIT_SWITCH, LOCKED_DOOR, EXIT, MINE, EXPLORE = range(len(SUBTASKS))
-COMMAND = "command"  # key of the observation
+SUBTASK = "subtask"  # key of the observation
 NO_SUBTASK = -1  # index if there is no subtask
 NEAR_PX = 120.0  # px, unit of the offsets to targets
 EXPLORED_PX = 144.0  # px, distance that completes ``explore``: six tiles
@@ -54,7 +54,7 @@ _QUANTITIES = np.dtype(
 )
 
 
-class Commander(nn.Module):
+class HighLevelPolicy(nn.Module):
     """High-level policy over subtasks, its value function, and the conditioning of the low level.
 
     features: number of features of the encoder.
@@ -73,14 +73,14 @@ class Commander(nn.Module):
 
     def forward(self, features: torch.Tensor, observations: Observations) -> torch.Tensor:
         """Return features for the low level, float[N, F], which depend on the active subtasks."""
-        if COMMAND in observations:
-            command = observations[COMMAND]
-            if bool((command[:, 0] == NO_SUBTASK).all()):
+        if SUBTASK in observations:
+            subtask = observations[SUBTASK]
+            if bool((subtask[:, 0] == NO_SUBTASK).all()):
                 return features
         else:
             chosen = self.choose(features, observations)[0].argmax(dim=1)
-            command = torch.stack([chosen, torch.zeros_like(chosen)], dim=1)
-        return features + command_features(observations, command, self.longest) @ self.condition.T
+            subtask = torch.stack([chosen, torch.zeros_like(chosen)], dim=1)
+        return features + subtask_features(observations, subtask, self.longest) @ self.condition.T
 
     def choose(self, features: torch.Tensor, observations: Observations) -> tuple[torch.Tensor, torch.Tensor]:
         """Return logits float32[N, 5] of the subtasks (IMPOSSIBLE for those without a target) and values float32[N]."""
@@ -126,19 +126,19 @@ def targets(observations: Observations) -> torch.Tensor:
     return found.masked_fill(~possible(observations)[:, :, None], 0.0)
 
 
-def command_features(observations: Observations, command: torch.Tensor, longest: int) -> torch.Tensor:
+def subtask_features(observations: Observations, subtask: torch.Tensor, longest: int) -> torch.Tensor:
     """Return features float32[N, 25]: 1, age, offset and distance in the columns of the active subtask, 0 elsewhere.
 
-    command: int64[N, 2], the observation COMMAND.
+    subtask: int64[N, 2], the observation SUBTASK.
     longest: number of decisions that is the unit of the age.
     """
-    chosen = command[:, 0].clamp(min=0)
+    chosen = subtask[:, 0].clamp(min=0)
     offset = targets(observations)[torch.arange(len(chosen), device=chosen.device), chosen] / NEAR_PX
     offset = offset / offset.norm(dim=1, keepdim=True).clamp(min=1.0).sqrt()  # compress large distances
     distance = offset.norm(dim=1)
-    time = command[:, 1].float() / longest
+    time = subtask[:, 1].float() / longest
     values = torch.stack([torch.ones_like(time), time, offset[:, 0], offset[:, 1], distance], dim=1)
-    active = nn.functional.one_hot(chosen, len(SUBTASKS)) * (command[:, :1] != NO_SUBTASK)
+    active = nn.functional.one_hot(chosen, len(SUBTASKS)) * (subtask[:, :1] != NO_SUBTASK)
     return (active[:, :, None] * values[:, None]).flatten(1)
 
 
@@ -153,11 +153,11 @@ def _hazards(observations: Observations) -> torch.Tensor:
     return observations["hazards"].reshape(-1, *layout.SPECS["hazards"].shape)
 
 
-class Commands:
+class ActiveSubtasks:
     """Active subtasks of N environments.
 
     longest: largest number of decisions of a subtask.
-    now: int64[N, 2], the observation COMMAND.
+    now: int64[N, 2], the observation SUBTASK.
     begun: [N], result of ``quantities`` at the start of each subtask.
     """
 
@@ -227,6 +227,6 @@ def is_completed(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.
     )
 
 
-def with_command(obs: Mapping[str, np.ndarray], command: np.ndarray) -> dict[str, np.ndarray]:
+def with_subtask(obs: Mapping[str, np.ndarray], subtask: np.ndarray) -> dict[str, np.ndarray]:
     """Add active subtasks int64[N, 2] to observations."""
-    return {**obs, COMMAND: command}
+    return {**obs, SUBTASK: subtask}

@@ -14,8 +14,8 @@ from torch import nn
 from nppsim.errors import UserError
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.policy.recurrent import MEMORY
-from rl.policy.subtasks import COMMAND, SUBTASKS
+from rl.policy.recurrent import RECURRENT_STATE
+from rl.policy.subtasks import SUBTASK, SUBTASKS
 
 State = Mapping[str, torch.Tensor]  # state dict
 TOLERANCE = 1e-5  # largest difference of features and logits, as a share of the largest absolute value
@@ -106,10 +106,10 @@ def _probes(target: NppPolicy, obs: Mapping[str, np.ndarray]) -> list[Mapping[st
     rows = len(next(iter(obs.values())))
     if target.memory is not None:
         states = np.random.default_rng(0).uniform(-1, 1, (rows, target.memory.size)).astype(np.float32)
-        return [obs, {**obs, MEMORY: states}]
-    if target.commander is None:
+        return [obs, {**obs, RECURRENT_STATE: states}]
+    if target.high_level is None:
         return [obs]
-    return [{**obs, COMMAND: np.full((rows, 2), (number, 1))} for number in range(len(SUBTASKS))]
+    return [{**obs, SUBTASK: np.full((rows, 2), (number, 1))} for number in range(len(SUBTASKS))]
 
 
 def _agreement(source: NppPolicy, target: NppPolicy, obs: Mapping[str, np.ndarray]) -> float:

@@ -23,7 +23,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from nppsim.errors import ConfigError
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, sample_actions
-from rl.policy.subtasks import COMMAND, EXIT, SUBTASKS, Commands, with_command
+from rl.policy.subtasks import EXIT, SUBTASK, SUBTASKS, ActiveSubtasks, with_subtask
 from rl.ppo.losses import Losses, LossWeights, Samples, kl_divergence
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
@@ -33,7 +33,13 @@ STATE = "hierarchy"  # key in a checkpoint's training state
 
 # The losses of the low level, then policy gradient loss, value loss, entropy loss and KL divergence of the high level.  Those
 # of the high level are sums over the choices, divided by the number of decisions.
-_FIELDS = (*Losses._fields, "command_gradient_loss", "command_value_loss", "command_entropy_loss", "command_kl")
+_FIELDS = (
+    *Losses._fields,
+    "high_level_gradient_loss",
+    "high_level_value_loss",
+    "high_level_entropy_loss",
+    "high_level_kl",
+)
 HierarchicalLosses = cast(Any, namedtuple("HierarchicalLosses", _FIELDS))
 
 
@@ -42,17 +48,17 @@ class HierarchicalSamples(Samples):
     """B decisions, and the choices of subtasks before some of them.
 
     chooses: bool[B], True if a subtask was chosen before the decision; the other fields are valid only for these decisions.
-    command_log_probs: float32[B, 5], log-probabilities of all subtasks under the rollout policy.
-    command_advantages, command_returns: float32[B]; the advantages are normalised over the choices.
+    high_level_log_probs: float32[B, 5], log-probabilities of all subtasks under the rollout policy.
+    high_level_advantages, high_level_returns: float32[B]; the advantages are normalised over the choices.
     """
 
     chooses: torch.Tensor
-    command_log_probs: torch.Tensor
-    command_advantages: torch.Tensor
-    command_returns: torch.Tensor
+    high_level_log_probs: torch.Tensor
+    high_level_advantages: torch.Tensor
+    high_level_returns: torch.Tensor
 
 
-class CommandLosses:
+class HighLevelLosses:
     """Losses of the high level, added to those of PPO.  kind: named tuple class of the result."""
 
     kind = HierarchicalLosses
@@ -71,18 +77,18 @@ class CommandLosses:
             zero = torch.zeros((), device=samples.chooses.device)
             return HierarchicalLosses(*losses, *[zero] * 4)
         logits, values = policy.choose_subtasks({key: tensor[rows] for key, tensor in observations.items()})
-        choices, chosen = samples.take(rows), observations[COMMAND][rows, :1]
+        choices, chosen = samples.take(rows), observations[SUBTASK][rows, :1]
         importance = 1.0 if choices.weights is None else choices.weights
         log_probs = F.log_softmax(logits, dim=1)
-        ratio = (log_probs - choices.command_log_probs).gather(1, chosen)[:, 0].exp()
+        ratio = (log_probs - choices.high_level_log_probs).gather(1, chosen)[:, 0].exp()
         clipped = ratio.clamp(1 - weights.clip_range, 1 + weights.clip_range)
-        gain = torch.min(choices.command_advantages * ratio, choices.command_advantages * clipped)
+        gain = torch.min(choices.high_level_advantages * ratio, choices.high_level_advantages * clipped)
         share = len(samples.chooses)
         policy_loss = -(importance * gain).sum() / share
-        value_loss = (importance * (values - choices.command_returns).square()).sum() / share
+        value_loss = (importance * (values - choices.high_level_returns).square()).sum() / share
         entropy_loss = (importance * (log_probs.exp() * log_probs).sum(dim=1)).sum() / share
         with torch.no_grad():
-            kl = (importance * kl_divergence(choices.command_log_probs, log_probs)).sum() / share
+            kl = (importance * kl_divergence(choices.high_level_log_probs, log_probs)).sum() / share
         added = weights.vf_coef / weights.return_variance * value_loss
         if not weights.critic_only:
             added = added + policy_loss + weights.ent_coef * entropy_loss
@@ -101,19 +107,19 @@ def normalized_choices(advantages: torch.Tensor, chooses: torch.Tensor) -> torch
 class HierarchicalBuffer(RolloutBuffer):
     """A rollout with the active subtasks and the choices of subtasks.
 
-    obs[COMMAND]: int64[T, N, 2], the active subtask and the number of decisions since it was chosen, before the decision.
+    obs[SUBTASK]: int64[T, N, 2], the active subtask and the number of decisions since it was chosen, before the decision.
     chooses: bool[T, N], True if the subtask was chosen immediately before the decision.
-    command_log_probs: float32[T, N, 5], log-probabilities of all subtasks; 0 without a choice.
-    command_values, command_advantages, command_returns: float32[T, N]; 0 without a choice.
+    high_level_log_probs: float32[T, N, 5], log-probabilities of all subtasks; 0 without a choice.
+    high_level_values, high_level_advantages, high_level_returns: float32[T, N]; 0 without a choice.
     completed: bool[T, N], True if the decision completed its subtask.
     """
 
     def __init__(self, *arguments: Any, **keywords: Any):
         super().__init__(*arguments, **keywords)
-        self.obs[COMMAND] = torch.zeros((*self.shape, 2), dtype=torch.int64, device=self.device)
+        self.obs[SUBTASK] = torch.zeros((*self.shape, 2), dtype=torch.int64, device=self.device)
         self.chooses, self.completed = torch.zeros((2, *self.shape), dtype=torch.bool, device=self.device)
-        self.command_log_probs = torch.zeros((*self.shape, len(SUBTASKS)), device=self.device)
-        self.command_values, self.command_advantages, self.command_returns = torch.zeros(
+        self.high_level_log_probs = torch.zeros((*self.shape, len(SUBTASKS)), device=self.device)
+        self.high_level_values, self.high_level_advantages, self.high_level_returns = torch.zeros(
             (3, *self.shape), device=self.device
         )
 
@@ -123,14 +129,14 @@ class HierarchicalPPO(PPO):
 
     architecture: name of an architecture with subtasks.
     from_stage: stage of the curriculum at which subtasks begin; None: immediately.
-    commanding: True after subtasks have begun.
-    commands: the active subtasks.
+    high_level_active: True after subtasks have begun.
+    active_subtasks: the active subtasks.
     Raises ConfigError for an unknown stage.
     """
 
     rollout_buffer: HierarchicalBuffer
     buffer_class = HierarchicalBuffer
-    command_losses = CommandLosses()
+    high_level_losses = HighLevelLosses()
 
     def __init__(self, env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any):
         if from_stage is not None and from_stage not in env.sampler.stages:
@@ -138,28 +144,28 @@ class HierarchicalPPO(PPO):
             raise ConfigError(advice, "--hierarchical-from-stage", from_stage)
         super().__init__(env, architecture, *arguments, **keywords)
         self.from_stage = from_stage
-        self.commanding = False
+        self.high_level_active = False
         count = self.sim.num_envs
-        self.commands = Commands(count, get_architecture(architecture).subtasks)
+        self.active_subtasks = ActiveSubtasks(count, get_architecture(architecture).subtasks)
         self._chosen = np.zeros(count, bool)  # True if a subtask was chosen before the next decision
         self._log_probs = torch.zeros(count, len(SUBTASKS))  # log-probabilities of the subtasks at the latest choice
-        self._command_values = torch.zeros(count)
+        self._high_level_values = torch.zeros(count)
 
     # Rollout
 
     @property
     def observations(self) -> Mapping[str, np.ndarray]:
-        return with_command(self.sim.obs, self.commands.now)
+        return with_subtask(self.sim.obs, self.active_subtasks.now)
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
         """Add the subtask of decision t, whose age has grown by one decision."""
-        command = self.rollout_buffer.obs[COMMAND][t].cpu().numpy().copy()
-        command[:, 1] += command[:, 0] >= 0
-        return with_command(final_obs, command)
+        subtask = self.rollout_buffer.obs[SUBTASK][t].cpu().numpy().copy()
+        subtask[:, 1] += subtask[:, 0] >= 0
+        return with_subtask(final_obs, subtask)
 
     def collect_rollouts(self, callback: BaseCallback) -> bool:
-        if not self.commanding and self._stage_is_reached():
-            self.commanding = True
+        if not self.high_level_active and self._stage_is_reached():
+            self.high_level_active = True
             self._choose(np.arange(self.sim.num_envs))
         return super().collect_rollouts(callback)
 
@@ -176,23 +182,23 @@ class HierarchicalPPO(PPO):
         obs = {key: values[envs] for key, values in self.sim.obs.items()}
         logits, values = self.policy.choose_subtasks(self.policy.to_tensors(obs))
         logits, rows = logits.cpu(), torch.from_numpy(envs)
-        self._log_probs[rows], self._command_values[rows] = F.log_softmax(logits, dim=1), values.cpu()
-        self.commands.start(envs, sample_actions(logits, self.action_rng).numpy(), obs)
+        self._log_probs[rows], self._high_level_values[rows] = F.log_softmax(logits, dim=1), values.cpu()
+        self.active_subtasks.start(envs, sample_actions(logits, self.action_rng).numpy(), obs)
 
     def _act(self, t: int) -> np.ndarray:
         buffer, chosen = self.rollout_buffer, torch.from_numpy(self._chosen)
         buffer.chooses[t] = chosen.to(self.device)
-        buffer.command_log_probs[t] = (self._log_probs * chosen[:, None]).to(self.device)
-        buffer.command_values[t] = (self._command_values * chosen).to(self.device)
+        buffer.high_level_log_probs[t] = (self._log_probs * chosen[:, None]).to(self.device)
+        buffer.high_level_values[t] = (self._high_level_values * chosen).to(self.device)
         return super()._act(t)
 
     def after_decision(self, t: int) -> None:
         """Let the high level replace finished subtasks."""
-        if not self.commanding:
+        if not self.high_level_active:
             return
         ended = self.sim.terminated | self.sim.truncated
-        won = self.rollout_buffer.wins[t].cpu().numpy() & (self.commands.now[:, 0] == EXIT)
-        over, completed = self.commands.step(self.sim.obs, ended)
+        won = self.rollout_buffer.wins[t].cpu().numpy() & (self.active_subtasks.now[:, 0] == EXIT)
+        over, completed = self.active_subtasks.step(self.sim.obs, ended)
         self.rollout_buffer.completed[t] = torch.from_numpy(completed | won).to(self.device)
         self._chosen[:] = False
         self._choose(np.flatnonzero(over))
@@ -202,10 +208,10 @@ class HierarchicalPPO(PPO):
         buffer = self.rollout_buffer
         chosen = torch.from_numpy(self._chosen)
         values = self.predict_values(self.observations)
-        last = torch.where(chosen.to(self.device), self._command_values.to(self.device), values)
-        buffer.command_advantages, buffer.command_returns = semi_markov(
+        last = torch.where(chosen.to(self.device), self._high_level_values.to(self.device), values)
+        buffer.high_level_advantages, buffer.high_level_returns = semi_markov(
             buffer.rewards,
-            buffer.command_values,
+            buffer.high_level_values,
             buffer.chooses,
             buffer.episode_ends,
             last,
@@ -226,9 +232,9 @@ class HierarchicalPPO(PPO):
         return HierarchicalSamples(
             **vars(super().samples(weights)),
             chooses=chooses,
-            command_log_probs=buffer.flat("command_log_probs"),
-            command_advantages=normalized_choices(buffer.flat("command_advantages"), chooses),
-            command_returns=buffer.flat("command_returns"),
+            high_level_log_probs=buffer.flat("high_level_log_probs"),
+            high_level_advantages=normalized_choices(buffer.flat("high_level_advantages"), chooses),
+            high_level_returns=buffer.flat("high_level_returns"),
         )
 
     # Checkpoints
@@ -236,21 +242,21 @@ class HierarchicalPPO(PPO):
     def extra_state(self) -> dict[str, Any]:
         return {
             STATE: {
-                "commanding": self.commanding,
-                "commands": self.commands.state(),
+                "high_level_active": self.high_level_active,
+                "active_subtasks": self.active_subtasks.state(),
                 "chosen": self._chosen.copy(),
                 "log_probs": self._log_probs.clone(),
-                "values": self._command_values.clone(),
+                "values": self._high_level_values.clone(),
             }
         }
 
     def load_extra_state(self, training: Mapping[str, Any]) -> None:
         state = training[STATE]
-        self.commanding = bool(state["commanding"])
-        self.commands.load(state["commands"])
+        self.high_level_active = bool(state["high_level_active"])
+        self.active_subtasks.load(state["active_subtasks"])
         self._chosen[:] = state["chosen"]
         self._log_probs.copy_(state["log_probs"])
-        self._command_values.copy_(state["values"])
+        self._high_level_values.copy_(state["values"])
 
 
 def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[str, float]:
@@ -262,8 +268,8 @@ def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[st
     episode.  The mean number of decisions and the completed share refer to subtasks that ended in the rollout.  With
     fewer than 3 choices per episode, the high level has little influence.
     """
-    command, ends = buffer.obs[COMMAND].cpu().numpy(), buffer.episode_ends.cpu().numpy()
-    subtask, age = command[..., 0], command[..., 1]
+    stored, ends = buffer.obs[SUBTASK].cpu().numpy(), buffer.episode_ends.cpu().numpy()
+    subtask, age = stored[..., 0], stored[..., 1]
     if (subtask < 0).any():
         return {}
     over = np.vstack([buffer.chooses.cpu().numpy()[1:], chosen[None]])

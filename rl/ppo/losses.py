@@ -155,7 +155,7 @@ def set_gradients(
     samples: Samples,
     minibatches: Sequence[torch.Tensor],
     weights: LossWeights,
-    command_losses: Any = None,
+    high_level_losses: Any = None,
     segment: int = 1,
 ) -> Any:
     """Set the gradients of one optimiser step; return the losses as floats.
@@ -167,7 +167,7 @@ def set_gradients(
     samples: all decisions of the rollout.
     minibatches: indices int64[B] of the decisions of each pass through the network; the gradients are accumulated.
     weights: coefficients of the losses.
-    command_losses: losses of a high level (``rl.ppo.hierarchical.CommandLosses``), or None.
+    high_level_losses: losses of a high level (``rl.ppo.hierarchical.HighLevelLosses``), or None.
     segment: number of consecutive decisions that must stay together; it must divide each B.
     """
     # While the critic is trained alone, the shared encoder must not change, as the actor depends on it.
@@ -186,8 +186,8 @@ def set_gradients(
             obs, part = observations(of[rows]), samples.take(of[rows])
             logits, values = policy.logits_and_values(obs)
             losses = ppo_losses(logits, values, part, weights)
-            if command_losses is not None:
-                losses = command_losses(losses, policy, obs, part, weights)
+            if high_level_losses is not None:
+                losses = high_level_losses(losses, policy, obs, part, weights)
             return losses.loss, torch.stack(losses)
 
         begins = np.arange(0, len(minibatch), segment) if segment > 1 else None
@@ -198,7 +198,7 @@ def set_gradients(
             if gradient is not None:
                 gradient = gradient if share == 1 else share * gradient
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-    return (Losses if command_losses is None else command_losses.kind)(*total.tolist())
+    return (Losses if high_level_losses is None else high_level_losses.kind)(*total.tolist())
 
 
 def clip_gradients(policy: NppPolicy, max_norm: float, separately: bool = False) -> torch.Tensor:

@@ -71,7 +71,7 @@ class PPO:
 
     buffer_class: type[RolloutBuffer] = RolloutBuffer
     buffer_settings: Mapping[str, Any] = MappingProxyType({})  # additional arguments of the buffer
-    command_losses: Any = None  # losses of a high level, see ``rl.ppo.hierarchical``
+    high_level_losses: Any = None  # losses of a high level, see ``rl.ppo.hierarchical``
 
     def __init__(
         self,
@@ -417,7 +417,7 @@ class PPO:
             samples,
             index.split(self.batch_size),
             weights,
-            self.command_losses,
+            self.high_level_losses,
             self.rollout_buffer.segment,
         )
         gradients = [parameter.grad for parameter in self.policy.parameters() if parameter.grad is not None]

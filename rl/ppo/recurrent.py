@@ -20,26 +20,26 @@ from nppsim.errors import ConfigError
 from rl.config.ppo import MEMORY_SEGMENT, PPOConfig
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.policy.recurrent import FOLLOWS, MEMORY, with_memory
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, with_recurrent_state
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 
-STATE = "memory"  # key in a checkpoint's training state
+STATE = "recurrent_states"  # key in a checkpoint's training state
 
 
 class RecurrentBuffer(RolloutBuffer):
     """A rollout with recurrent states, divided into segments.
 
-    obs[MEMORY]: float32[T, N, size], the state before each decision.
+    obs[RECURRENT_STATE]: float32[T, N, size], the state before each decision.
     segments: int64[S, L], indices of the decisions of each segment; ``set_segment_length`` sets it.
     ``observations`` adds FOLLOWS, True for decisions that follow another decision of the same segment and episode.
     """
 
     segments: torch.Tensor
 
-    def __init__(self, *arguments: Any, memory: int, **keywords: Any):
+    def __init__(self, *arguments: Any, state_size: int, **keywords: Any):
         super().__init__(*arguments, **keywords)
-        self.obs[MEMORY] = torch.zeros((*self.shape, memory), device=self.device)
+        self.obs[RECURRENT_STATE] = torch.zeros((*self.shape, state_size), device=self.device)
 
     def set_segment_length(self, length: int) -> None:
         """Divide the rollout into segments of ``length`` decisions, which must divide the length of the rollout."""
@@ -96,7 +96,7 @@ class RecurrentPPO(PPO):
 
     def __init__(self, env: Any, architecture: str, config: PPOConfig, plan: Plan, **keywords: Any):
         size = get_architecture(architecture).memory
-        self.buffer_settings = {"memory": size}
+        self.buffer_settings = {"state_size": size}
         self.states = np.zeros((env.sim.num_envs, size), np.float32)
         self._after = np.zeros_like(self.states)  # states after the latest decision, before resets
         super().__init__(env, architecture, config, plan, **keywords)
@@ -106,11 +106,11 @@ class RecurrentPPO(PPO):
 
     @property
     def observations(self) -> Mapping[str, np.ndarray]:
-        return with_memory(self.sim.obs, self.states)
+        return with_recurrent_state(self.sim.obs, self.states)
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
         """Add the recurrent state after decision t."""
-        return with_memory(final_obs, self._after)
+        return with_recurrent_state(final_obs, self._after)
 
     def policy_outputs(self, t: int, rows: slice, obs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         logits, values, states = self.policy.step(obs)
@@ -139,7 +139,7 @@ class RecurrentPPO(PPO):
         states = policy.step(earlier)[2]
         assert states is not None
         ended = buffer.flat("episode_ends")[begins - self.sim.num_envs]
-        found[MEMORY][where] = states[last] * ~ended[:, None]
+        found[RECURRENT_STATE][where] = states[last] * ~ended[:, None]
         return found
 
     # Checkpoints

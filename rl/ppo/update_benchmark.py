@@ -36,7 +36,7 @@ from nppsim.workers import OtherPrograms
 from rl.config.ppo import MEMORY_SEGMENT
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy
-from rl.policy.recurrent import FOLLOWS, MEMORY
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE
 from rl.ppo.losses import LossWeights, Samples, set_gradients
 
 ROUNDS = 6  # updates per candidate; only the fastest counts, as other programs may interfere
@@ -125,7 +125,7 @@ class UpdateBenchmark:
         index = torch.arange(size, device=device)
         obs = _observations(network.observations, size, device, network.stacking)
         if network.memory:
-            obs[MEMORY] = torch.zeros((size, network.memory), device=device)
+            obs[RECURRENT_STATE] = torch.zeros((size, network.memory), device=device)
             obs[FOLLOWS] = index % MEMORY_SEGMENT != 0
         return _Minibatch(obs, samples, index, MEMORY_SEGMENT if network.memory else 1)
 

@@ -53,7 +53,7 @@ class Agent:
         if policy.memory is not None:
             raise CheckpointError(
                 f"{path}: {policy.architecture} is recurrent, and a search evaluates states out of order; give an agent "
-                "without recurrent memory"
+                "without +gru"
             )
         return cls(policy, stored["frame_skip"])
 
@@ -62,8 +62,8 @@ class Agent:
         """Largest number of frames simulated for the observation ``foresight`` of one state; 0 if it is not observed."""
         if "foresight" not in self.policy.observations:
             return 0
-        onward = np.count_nonzero(np.arange(len(SAME_AS))[:, None] == SAME_AS)
-        return NUM_ACTIONS * self.frame_skip + int(onward) * (HORIZON - self.frame_skip)
+        continuations = np.count_nonzero(np.arange(len(SAME_AS))[:, None] == SAME_AS)
+        return NUM_ACTIONS * self.frame_skip + int(continuations) * (HORIZON - self.frame_skip)
 
     @torch.no_grad()
     def action_costs(self, observations: dict[str, np.ndarray], count: int) -> np.ndarray:

@@ -193,7 +193,7 @@ def _independent_copy(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxP
 
 def _note(player: Player) -> str:
     """Return the name of the active subtask, or "" for a policy without subtasks."""
-    return "" if player.commands is None else SUBTASKS[player.commands[0, 0]].replace("_", " ")
+    return "" if player.subtasks is None else SUBTASKS[player.subtasks[0, 0]].replace("_", " ")
 
 
 def _rewards(config: dict) -> tuple[RewardSettings, float, str]:

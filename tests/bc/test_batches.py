@@ -1,4 +1,4 @@
-"""Demonstrations as sequences, for a policy with a memory: what each row is shown, and that such a policy learns by it."""
+"""Demonstrations as sequences, for a recurrent policy: what each row is shown, and that such a policy learns by it."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from bc.batches import EVALUATION_BATCH, SEGMENT, Batches, Segments, Sequences, 
 from bc.dataset import GRAPH
 from bc.train import BCConfig, evaluate, pretrain
 from hardware.thread_pool import ThreadPool
-from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LENGTHS = (5, 32, 40, 70, 100, 900, 300)
@@ -24,14 +24,14 @@ class Counter(torch.nn.Module):
     memory = torch.nn.Identity()
 
     def step(self, observations):
-        count, states = [], observations.get(MEMORY)
+        count, states = [], observations.get(RECURRENT_STATE)
         for row, goes_on in enumerate(observations[FOLLOWS].tolist()):
             count.append((count[-1] if goes_on else 0.0 if states is None else float(states[row])) + 1)
         return torch.zeros(len(count), 6), torch.zeros(len(count)), torch.tensor(count)[:, None]
 
     @staticmethod
     def in_sequences(observations, follows, states=None):
-        return {**observations, FOLLOWS: follows, **({} if states is None else {MEMORY: states})}
+        return {**observations, FOLLOWS: follows, **({} if states is None else {RECURRENT_STATE: states})}
 
 
 class Remembering(torch.nn.Module):
@@ -65,7 +65,9 @@ def test_every_row_is_used_once_and_segments_begin_with_their_states():
         age, follows = observations["game_state"][:, 2], observations[FOLLOWS]
         assert (actions.numpy() == dataset.actions[batch]).all()
         assert (follows == (age % SEGMENT != 0)).all()
-        assert (observations[MEMORY][~follows, 0] == age[~follows]).all(), "one is remembered for each decision before"
+        assert (observations[RECURRENT_STATE][~follows, 0] == age[~follows]).all(), (
+            "one is remembered for each decision before"
+        )
         assert (batches.begins(batch) == np.flatnonzero(~follows.numpy())).all()
         assert (Counter().step(observations)[2][:, 0] == age + 1).all()
 
@@ -121,5 +123,5 @@ def test_imitation_trains_the_memory_with_any_number_of_threads():
     for mine, theirs in zip(*(policy.parameters() for policy in pair), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-3)
     with torch.no_grad():
-        without_memory.memory.told.weight.zero_()
+        without_memory.memory.projection.weight.zero_()
     assert (evaluate(without_memory, dataset, dataset.rows(validation=True)).loss or 0) > math.log(2) / 2

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 from rl.policy.player import RecurrentPlayer
-from rl.policy.recurrent import MEMORY
-from rl.policy.subtasks import COMMAND, Commands
-from rl.ppo.hierarchical import CommandLosses, HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO
+from rl.policy.recurrent import RECURRENT_STATE
+from rl.policy.subtasks import SUBTASK, ActiveSubtasks
+from rl.ppo.hierarchical import HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO, HighLevelLosses
 from rl.ppo.recurrent import RecurrentBuffer, RecurrentPPO
 from tests.mutation.mutation import Patch, mutation
 
@@ -24,7 +24,7 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     def others(original, buffer, index, keys=None):
         found = original(buffer, index, keys)
-        return {**found, MEMORY: found[MEMORY].roll(1, dims=0)} if keys is None else found
+        return {**found, RECURRENT_STATE: found[RECURRENT_STATE].roll(1, dims=0)} if keys is None else found
 
     patch.wrap(RecurrentBuffer, "observations", others)
 
@@ -86,7 +86,7 @@ def _(patch: Patch) -> None:
         "observations",
         lambda original, buffer, index, *keys: {
             **original(buffer, index, *keys),
-            COMMAND: buffer.obs[COMMAND][-1, :1].expand(len(index), 2),
+            SUBTASK: buffer.obs[SUBTASK][-1, :1].expand(len(index), 2),
         },
     )
 
@@ -97,7 +97,7 @@ def _(patch: Patch) -> None:
         original(commands, envs, chosen, obs)
         commands.now[:, 0] = commands.now[0, 0]
 
-    patch.wrap(Commands, "start", give)
+    patch.wrap(ActiveSubtasks, "start", give)
 
 
 @mutation("the high level is in no loss", tests=("tests/rl/ppo/test_hierarchical.py",))
@@ -105,7 +105,7 @@ def _(patch: Patch) -> None:
     def changed(original, further, parts, *rest):
         return HierarchicalLosses(*parts, *[torch.zeros(())] * 4)
 
-    patch.wrap(CommandLosses, "__call__", changed)
+    patch.wrap(HighLevelLosses, "__call__", changed)
 
 
 @mutation("subtask inputs start at random weights", tests=("tests/rl/ppo/test_hierarchical.py",))
@@ -113,6 +113,6 @@ def _(patch: Patch) -> None:
     def made(original, ppo, *arguments, **named):
         original(ppo, *arguments, **named)
         with torch.no_grad():
-            ppo.policy.commander.condition.normal_()
+            ppo.policy.high_level.condition.normal_()
 
     patch.wrap(HierarchicalPPO, "__init__", made)

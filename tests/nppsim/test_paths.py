@@ -17,22 +17,22 @@ from nppsim.levels.level import Level
 from nppsim.outcomes import NAMES, WON
 from nppsim.paths import MAX_PATH
 from nppsim.shadow.level_twin import LevelTwin
-from nppsim.shadow.paths import NO_HOP, follow
+from nppsim.shadow.paths import NO_STEP, follow
 
 from worlds import corridor, mixed_level, random_level, tiles
 
 
 def compiled_fields(bank, closed=None, index=0):
-    """(distance, hop, units from switch to exit); closed: indices of the closed doors, None: as at the start."""
+    """(distance, next_step, units from switch to exit); closed: indices of the closed doors, None: as at the start."""
     level = bank.world.level[index]
     if closed is None:
-        return bank.paths.distance[index], bank.paths.hop[index], int(bank.paths.switch_to_exit[index])
+        return bank.paths.distance[index], bank.paths.next_step[index], int(bank.paths.switch_to_exit[index])
     rows = range(level["switches_first"], level["switches_end"])
     flags = np.array([k - level["entity_first"] in closed for k in rows], np.uint8)
-    distance, hop = np.empty((2, paths.NUM_NODES), np.uint16), np.empty((2, paths.NUM_NODES), np.uint8)
+    distance, next_step = np.empty((2, paths.NUM_NODES), np.uint16), np.empty((2, paths.NUM_NODES), np.uint8)
     opened = np.zeros(level["exits_end"] - level["exits_first"], np.uint8)
-    units = paths.compute_fields(bank.world, *bank.paths.lattice(index), index, flags, opened, distance, hop)
-    return distance, hop, int(units)
+    units = paths.compute_fields(bank.world, *bank.paths.lattice(index), index, flags, opened, distance, next_step)
+    return distance, next_step, int(units)
 
 
 def test_who_only_plays_levels_searches_no_ways(monkeypatch):
@@ -72,11 +72,11 @@ def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed
     bank, twin = LevelBank([level]), LevelTwin(level)
     rng = np.random.default_rng(seed)
     for closed in (None, tuple(e.index for e in twin.doors if rng.integers(2))):
-        distance, hop, units = compiled_fields(bank, closed)
+        distance, next_step, units = compiled_fields(bank, closed)
         fields = twin.fields_for(*(twin.at_start if closed is None else (closed, ())))
         np.testing.assert_array_equal(distance, fields.distances)
-        assert len(fields.wrong_hops(hop)) == 0
-        assert units == (paths.UNREACHABLE if fields.onward is None else fields.onward)
+        assert len(fields.wrong_steps(next_step)) == 0
+        assert units == (paths.UNREACHABLE if fields.switch_to_exit is None else fields.switch_to_exit)
     assert bank.path_length[0] == twin.path_start
     assert bool(bank.reachable[0]) == (twin.path_start < MAX_PATH)
 
@@ -84,14 +84,14 @@ def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed
 def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
     level = corridor(20, 60, 120)
     fields = LevelTwin(level).fields_for((), ())
-    hop = LevelBank([level]).paths.hop[0].copy()
-    assert len(fields.wrong_hops(hop)) == 0
+    next_step = LevelBank([level]).paths.next_step[0].copy()
+    assert len(fields.wrong_steps(next_step)) == 0
     goal = next(point for point, length in fields.to_switch.seeds.items() if fields.to_switch.distance[point] == length)
     beside = (15, 23)  # in the corridor, 180 px left of the switch
-    for (column, row), wrong in ((beside, 1), (beside, 7), (beside, NO_HOP), (goal, 0), ((5, 5), 0)):
-        broken = hop.copy()
+    for (column, row), wrong in ((beside, 1), (beside, 7), (beside, NO_STEP), (goal, 0), ((5, 5), 0)):
+        broken = next_step.copy()
         broken[0, column * paths.NODES_Y + row] = wrong
-        assert fields.wrong_hops(broken).tolist() == [[0, column, row]]
+        assert fields.wrong_steps(broken).tolist() == [[0, column, row]]
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -99,7 +99,7 @@ def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
 def test_hops_and_the_way_from_a_place_are_followed_alike(seed):
     level = random_level(seed, 0.3)
     bank, twin = LevelBank([level]), LevelTwin(level)
-    distance, hop, _ = compiled_fields(bank)
+    distance, next_step, _ = compiled_fields(bank)
     fields = twin.fields_for(*twin.at_start)
     rng = np.random.default_rng(seed)
     for x, y in rng.uniform((24, 24), (1032, 576), (100, 2)).tolist():
@@ -108,8 +108,8 @@ def test_hops_and_the_way_from_a_place_are_followed_alike(seed):
             way, point = field.path(x, y)
             assert (length, node) == (way, -1 if point is None else point[0] * paths.NODES_Y + point[1])
             for steps in (0, 1, 3, 10) if point else ():
-                got = divmod(int(paths.waypoint(hop[phase], node, steps)), paths.NODES_Y)
-                assert got == follow(hop[phase].reshape(paths.NODES_X, paths.NODES_Y), point, steps)
+                got = divmod(int(paths.waypoint(next_step[phase], node, steps)), paths.NODES_Y)
+                assert got == follow(next_step[phase].reshape(paths.NODES_X, paths.NODES_Y), point, steps)
 
 
 def test_the_way_along_a_corridor_is_its_length():
@@ -134,9 +134,9 @@ def test_a_closed_locked_door_leads_the_way_to_its_switch_first():
     bank = LevelBank([wall_with_door("locked", (20, 46))])
     ways = {}
     for name, closed in (("shut", None), ("open", [])):
-        distance, hop, _ = compiled_fields(bank, closed)
+        distance, next_step, _ = compiled_fields(bank, closed)
         ways[name], node = paths.nearest_node(distance[0], 240.0, 276.0)
-        waypoint = 12 * (paths.waypoint(hop[0], node, 3) // paths.NODES_Y)
+        waypoint = 12 * (paths.waypoint(next_step[0], node, 3) // paths.NODES_Y)
         assert waypoint < 240 if name == "shut" else waypoint > 240
     # To the door's switch, on to the exit switch and to the exit; touched from 15, 16 and 22 px.
     assert ways["shut"] == pytest.approx(120 + 600 + 120, abs=60)
@@ -285,11 +285,11 @@ def test_a_path_does_not_touch_the_switch_of_a_trap_door_on_it_if_there_is_anoth
     level = Level.build(grid, (40, 46), exits=[((120, 46), (130, 46))], trap_doors=doors)
     bank = LevelBank([level])
     assert bank.reachable[0]
-    distance, hop, _ = compiled_fields(bank)
+    distance, next_step, _ = compiled_fields(bank)
     _, node = paths.nearest_node(distance[0], 240.0, 276.0)
     gaps = []
-    while hop[0, node] != NO_HOP:
-        node = paths.waypoint(hop[0], node, 1)
+    while next_step[0, node] != NO_STEP:
+        node = paths.waypoint(next_step[0], node, 1)
         column, row = divmod(int(node), paths.NODES_Y)
         gaps.append(np.hypot(12 * column - 420, 12 * row - 276))
     assert (min(gaps) < paths.DOOR_SWITCH_REACH) == touches
@@ -367,7 +367,7 @@ def test_more_switches_of_locked_doors_than_lattice_points_still_lead_to_the_exi
     bank, twin = LevelBank([few]), LevelTwin(few)  # the twin takes a minute with all of them
     fields = twin.fields_for(*twin.at_start)
     np.testing.assert_array_equal(bank.paths.distance[0], fields.distances)
-    assert len(fields.wrong_hops(bank.paths.hop[0])) == 0
+    assert len(fields.wrong_steps(bank.paths.next_step[0])) == 0
 
 
 def test_each_of_many_exits_that_opens_changes_the_way():

@@ -498,10 +498,10 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             [*REQUIRED, "--architectures", "vision_free+gru", "--teacher", "mlp_baseline"],
             "--teacher mlp_baseline: distillation trains on single decisions",
         ),
-        ([*REQUIRED, "--memory-burn-in", "4"], "--memory-burn-in 4: needs a network with a memory; give NAME.gru"),
+        ([*REQUIRED, "--memory-burn-in", "4"], "--memory-burn-in 4: needs a recurrent network; give NAME.gru"),
         (
             ["--experiment-name", "x", "--architectures", "vision_free+gru", "--prioritised-alpha", "0.5"],
-            "--prioritised-alpha 0.5: samples single decisions, but networks with a memory",
+            "--prioritised-alpha 0.5: samples single decisions, but recurrent networks",
         ),
         ([*REQUIRED, "--enable-state-stacking", "--state-stack-size", "13"], "--state-stack-size 13: .* from 1 to 12"),
         (

@@ -13,7 +13,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
 from rl.policy.graph_network import TypedLinear
 from rl.policy.policy import build_policy
-from rl.policy.recurrent import MEMORY
+from rl.policy.recurrent import RECURRENT_STATE
 from rl.ppo.update_benchmark import graph_states
 
 # Every suffix after a +, alone and combined, for networks with and without images and graph.
@@ -54,7 +54,7 @@ def remembering(policy, tensors):
         return tensors
     rows = len(next(iter(tensors.values())))
     states = torch.empty(rows, policy.memory.size).uniform_(-1, 1, generator=torch.Generator().manual_seed(0))
-    return {**tensors, MEMORY: states}
+    return {**tensors, RECURRENT_STATE: states}
 
 
 def dataset_of(name, levels, rows=32):

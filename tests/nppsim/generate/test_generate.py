@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nppsim.__main__ import main
 from nppsim.bank import LevelBank
-from nppsim.generate import CATEGORIES, FAMILIES, LESS_IS_HARDER, RECIPES, generate, recipe
+from nppsim.generate import CATEGORIES, GENERATORS, LESS_IS_HARDER, RECIPES, generate, recipe
 from nppsim.generate import make as dataset_module
 from nppsim.generate.cave import Cave, level_ground, sections
 from nppsim.generate.chamber import chamber
@@ -105,7 +105,7 @@ def test_a_level_can_be_made_again_from_its_entry(category, seed, difficulty):
     level, entry = generate(category, seed, difficulty)
     assert (entry.category, entry.seed) == (category, seed)
     np.random.seed(seed % 1000)  # a generator that used the global stream would differ now
-    assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level
+    assert GENERATORS[entry.generator](entry.seed, **entry.parameters) == level
     assert generate(category, seed, difficulty)[0] == level
 
 
@@ -121,8 +121,8 @@ def spans(parameters):
 @given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 1000), easy=st.floats(0, 1), hard=st.floats(0, 1))
 def test_a_difficulty_narrows_spans_towards_their_harder_end(category, seed, easy, hard):
     easy, hard = sorted((easy, hard))
-    families, parameters = zip(*(recipe(category, seed, d) for d in (None, easy, hard)), strict=True)
-    assert len(set(families)) == 1
+    generators, parameters = zip(*(recipe(category, seed, d) for d in (None, easy, hard)), strict=True)
+    assert len(set(generators)) == 1
     for whole, low, high in zip(*map(spans, parameters), strict=True):
         if len(whole) == 2:
             assert whole == low == high, "single values stay unchanged"
@@ -136,7 +136,7 @@ def test_a_difficulty_narrows_spans_towards_their_harder_end(category, seed, eas
 
 
 def test_each_end_of_a_span_is_reached_by_a_difficulty():
-    assert recipe("medium", 0)[0] != recipe("medium", 1)[0], "the seeds below stand for several families"
+    assert recipe("medium", 0)[0] != recipe("medium", 1)[0], "the seeds below stand for several generators"
     for seed in range(50):
         whole, easy, hard = (list(spans(recipe("medium", seed, d)[1])) for d in (None, 0, 1))
         for (name, *span), (_, *low), (_, *high) in zip(whole, easy, hard, strict=True):
@@ -166,7 +166,7 @@ def test_a_difficulty_out_of_range_is_an_error(tmp_path, difficulty):
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_the_levels_of_a_category_are_varied(category):
     made = [generate(category, seed) for seed in range(300)]
-    assert {entry.generator for _, entry in made} == {family for family, _ in RECIPES[category]}
+    assert {entry.generator for _, entry in made} == {generator for generator, _ in RECIPES[category]}
     assert len({symmetric_fingerprint(level) for level, _ in made}) > 290
     assert len({level.spawn for level, _ in made}) > 200
 
@@ -242,7 +242,7 @@ def test_an_unknown_station_is_an_error_that_lists_the_known_ones():
 
 
 def test_every_family_is_used():
-    assert {family for recipes in RECIPES.values() for family, _ in recipes} == set(FAMILIES)
+    assert {generator for recipes in RECIPES.values() for generator, _ in recipes} == set(GENERATORS)
 
 
 def test_simplest_levels_have_no_mines_and_no_deep_falls():
@@ -307,7 +307,7 @@ def test_a_level_set_holds_distinct_levels_of_each_category(tmp_path):
     assert len({symmetric_fingerprint(level) for level in level_set}) == 120
     assert all(entry.par_frames is None for entry in level_set.entries)
     entry = level_set.entries[17]  # parameters were written to JSON and read back
-    assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level_set[17]
+    assert GENERATORS[entry.generator](entry.seed, **entry.parameters) == level_set[17]
 
 
 def test_an_interrupted_level_set_is_completed_as_if_nothing_had_happened(tmp_path):
@@ -350,7 +350,7 @@ def test_a_folder_made_with_another_seed_is_refused(tmp_path):
 def test_a_folder_made_with_another_difficulty_is_refused(tmp_path):
     level_set = make_level_set(tmp_path / "set", ["simple"], 3, seed=0, difficulty=0.2)
     entry = level_set.entries[0]
-    assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level_set[0]
+    assert GENERATORS[entry.generator](entry.seed, **entry.parameters) == level_set[0]
     assert make_level_set(tmp_path / "set", ["simple"], 3, seed=0, difficulty=0.2).entries == level_set.entries
     for other in (None, 0.8):
         with pytest.raises(
@@ -391,7 +391,7 @@ def test_a_worker_that_dies_is_an_error_and_no_endless_wait(tmp_path):
 
 def test_a_category_that_runs_out_of_levels_is_an_error_and_what_was_made_stays(tmp_path, monkeypatch):
     monkeypatch.setitem(RECIPES, "simplest", (("seven", {}),))
-    monkeypatch.setitem(FAMILIES, "seven", lambda seed: minimal(seed % 7, width=(3, 8), height=(1, 2)))
+    monkeypatch.setitem(GENERATORS, "seven", lambda seed: minimal(seed % 7, width=(3, 8), height=(1, 2)))
     monkeypatch.setattr(dataset_module, "PATIENCE", 20)
     with pytest.raises(GenerateError, match=r"'simplest' has only 7 of 10 distinct levels: .* in 20"):
         make_level_set(tmp_path / "set", ["simplest"], 10, seed=0)

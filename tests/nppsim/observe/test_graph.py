@@ -109,14 +109,14 @@ def test_cells_are_joined_where_a_point_of_the_lattice_between_them_is_free(seed
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_lists_of_listeners_are_the_edges_by_source(seed):
+def test_edges_by_source_are_all_edges(seed):
     graph, _ = graph_at_start(mixed_level(seed))
-    places, counts = graph.listeners
-    assert counts.sum() == len(places) == (graph.neighbours != NONE).sum()
-    assert (graph.neighbours.reshape(-1)[places] == np.repeat(np.arange(len(graph)), counts)).all()
+    indices, counts = graph.edges_by_source
+    assert counts.sum() == len(indices) == (graph.neighbours != NONE).sum()
+    assert (graph.neighbours.reshape(-1)[indices] == np.repeat(np.arange(len(graph)), counts)).all()
     links, types = graph.edges
-    assert links.shape == (len(places), 2)
-    assert types.shape == (len(places),)
+    assert links.shape == (len(indices), 2)
+    assert types.shape == (len(indices),)
     assert np.isfinite(graph.features).all()
     assert np.abs(graph.features).max() <= 5
     present = {NODE_TYPES[t] for t in np.unique(graph.types)}

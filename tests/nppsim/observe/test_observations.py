@@ -55,10 +55,10 @@ def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exit
     rng = np.random.default_rng(seed)
     for _ in range(3):
         obs, now = play_to(sim, rng, rng.integers(0, 15)), present(sim)
-        hop = sim.bank.paths.hop[0] if twin.touched(now) == twin.at_start else sim._fields.own_hop[0]
-        assert len(twin.path_fields(now).wrong_hops(hop)) == 0
+        next_step = sim.bank.paths.next_step[0] if twin.touched(now) == twin.at_start else sim._fields.own_next_step[0]
+        assert len(twin.path_fields(now).wrong_steps(next_step)) == 0
         for key, view in VIEWS.items():
-            np.testing.assert_array_equal(obs[key][0], view(twin, now, hop), key)
+            np.testing.assert_array_equal(obs[key][0], view(twin, now, next_step), key)
         rows = (sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0], sim.state.trail[0])
         wanted = foresight(twin, rows, Playback(sim.bank), sim.frame_skip)
         np.testing.assert_array_equal(obs["foresight"][0], wanted)
@@ -84,7 +84,9 @@ def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage_and_beyon
     sim.observe()
     for _ in range(3):
         for key in ("hazards", "surroundings", "player_frame", "global_view"):
-            np.testing.assert_array_equal(sim.obs[key][0], VIEWS[key](twin, present(sim), sim.bank.paths.hop[0]), key)
+            np.testing.assert_array_equal(
+                sim.obs[key][0], VIEWS[key](twin, present(sim), sim.bank.paths.next_step[0]), key
+            )
         sim.step(np.array([3]))
 
 

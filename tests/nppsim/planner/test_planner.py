@@ -58,13 +58,13 @@ def test_a_state_anywhere_along_an_episode_can_be_planned_from():
         if played % 6:
             continue
         begun = PlanStart.of(simulator, 0)
-        onward = plan(level, start=begun)
-        assert onward.frames == len(onward.inputs) < plan(level).frames + 60
-        assert polish(level, onward, start=begun, budget=100_000).frames <= onward.frames
+        continued = plan(level, start=begun)
+        assert continued.frames == len(continued.inputs) < plan(level).frames + 60
+        assert polish(level, continued, start=begun, budget=100_000).frames <= continued.frames
         other = BatchSimulator(padded, 1)
         other.reset(np.array([1]))
         other.restore(0, simulator.snapshot(0))
-        for i, decision in enumerate(onward.actions):
+        for i, decision in enumerate(continued.actions):
             assert not other.terminated[0], i
             other.step(np.array([decision]))
         assert other.terminated[0]

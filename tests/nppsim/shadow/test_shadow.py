@@ -195,15 +195,15 @@ def test_a_broken_value_is_reported_with_its_place(monkeypatch, capsys, change, 
 def test_a_broken_path_is_counted_in_every_environment_and_reported_once(monkeypatch, capsys):
     def change(sim):
         sim.bank.paths.distance[0, 1, 30 * 51 + 23] += 1
-        sim.bank.paths.hop[0, 0, 5 * 51 + 23] ^= 1
+        sim.bank.paths.next_step[0, 0, 5 * 51 + 23] ^= 1
 
     sim = broken(monkeypatch, change, observations=("reachability",))
-    assert sim.shadow.kinds == {"path distance": 3, "path hop": 3}
+    assert sim.shadow.kinds == {"path distance": 3, "path step": 3}
     assert sim.shadow.mismatches_of.tolist() == [2, 2, 2]
     printed = capsys.readouterr().err
     assert printed.count("first mismatch of path distance: environment 0") == 1
     assert "index (1, 30, 23): simulator " in printed
-    assert "first mismatch of path hop: environment 0, level 'win', frame 12, index (0, 5, 23): simulator 1" in printed
+    assert "first mismatch of path step: environment 0, level 'win', frame 12, index (0, 5, 23): simulator 1" in printed
 
 
 def test_a_broken_path_behind_an_open_door_is_found():

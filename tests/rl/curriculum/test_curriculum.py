@@ -67,8 +67,8 @@ def test_thirds_are_of_each_category_by_difficulty():
 
 
 def test_cells_are_the_thirds_of_each_family_of_a_category():
-    levels = Levels.of(["a"] * 6 + ["b"] * 3, np.arange(9), families=["x", "y", "x", "y", "x", "y", "x", "x", "x"])
-    assert levels.family.tolist() == [0, 1, 0, 1, 0, 1, 2, 2, 2]
+    levels = Levels.of(["a"] * 6 + ["b"] * 3, np.arange(9), generators=["x", "y", "x", "y", "x", "y", "x", "x", "x"])
+    assert levels.group.tolist() == [0, 1, 0, 1, 0, 1, 2, 2, 2]
     assert levels.third.tolist() == [0, 0, 1, 1, 2, 2, 0, 1, 2]
     assert len(set(levels.cell.tolist())) == levels.cells == 9
 

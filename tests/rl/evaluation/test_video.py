@@ -75,12 +75,12 @@ def test_films_of_an_evaluation_have_the_chosen_colours(tmp_path):
 
 def test_films_name_the_active_subtask():
     won = episode("won")
-    commands = np.array([[i % 2, 0] for i in range(won.decisions + 1)])
-    commanded = replace(won, decisions=won.decisions + 1, commands=commands)
-    notes = _subtasks(commanded, 4)
+    subtasks = np.array([[i % 2, 0] for i in range(won.decisions + 1)])
+    conditioned = replace(won, decisions=won.decisions + 1, subtasks=subtasks)
+    notes = _subtasks(conditioned, 4)
     assert len(notes) == won.frames
     assert notes[:5] == ["subtask: exit switch"] * 4 + ["subtask: locked door"]
-    short = replace(commanded, inputs=commanded.inputs[:9], frames=9, decisions=3)
+    short = replace(conditioned, inputs=conditioned.inputs[:9], frames=9, decisions=3)
     assert _subtasks(short, 4) == notes[:9]
     assert _subtasks(won, 4) == []
     plain = list(frames(won.level, won.inputs))

@@ -266,7 +266,7 @@ def test_families_of_generated_levels_are_known(folders, tmp_path):
     LevelSet.write(tmp_path / "made", made)
     config = replace(configuration(folders), train_dataset=(tmp_path / "made", folders / "train"))
     data = load_data(config, quiet)
-    families = {level.fingerprint: entry.generator for level, entry in made}
-    assert len(set(families.values())) > 1
-    assert data.train_families == [families.get(level.fingerprint, "") for level, _ in data.train]
-    assert "" in data.train_families, "what was not generated belongs to no family"
+    generators = {level.fingerprint: entry.generator for level, entry in made}
+    assert len(set(generators.values())) > 1
+    assert data.train_generators == [generators.get(level.fingerprint, "") for level, _ in data.train]
+    assert "" in data.train_generators, "what was not generated belongs to no generator"

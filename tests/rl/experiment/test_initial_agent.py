@@ -96,7 +96,7 @@ def test_every_kind_of_network_fits_its_own_agent(name, tmp_path):
 
 def test_a_network_with_subtasks_starts_from_an_agent_without(tmp_path):
     path = agent_of(tmp_path, "vision_free")
-    assert load_initial_agent(path, get_architecture("vision_free+subtasks50"), 4).fresh == ("commander.",)
+    assert load_initial_agent(path, get_architecture("vision_free+subtasks50"), 4).fresh == ("high_level.",)
 
 
 def test_what_does_not_fit_is_named_before_a_folder_is_made(flags, tmp_path):

@@ -20,7 +20,7 @@ from networks import EVERY_NAME, WITH_PARTS, dataset_of, number_formats, observe
 from worlds import mixed_level, random_level
 
 # Layers that compute in float32 whatever the policy's precision: outputs, choices of subtasks, what is remembered.
-ALWAYS_FLOAT32 = ("action_net", "value_net", "commander.policy_net.", "commander.value_net.", "memory.cell")
+ALWAYS_FLOAT32 = ("action_net", "value_net", "high_level.policy_net.", "high_level.value_net.", "memory.cell")
 
 # Every kind of layer and of graph network: the other names put the same parts together in another way.
 ONE_PER_KIND = sorted({"vision_free_foresight", "full_hgt_frame_stacked", "simplified_hgt", "gat", "gcn", *WITH_PARTS})

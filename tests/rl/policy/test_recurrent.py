@@ -11,7 +11,7 @@ from rl.policy import checkpoint
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.networks import ObservationError
 from rl.policy.player import RecurrentPlayer, player_of
-from rl.policy.recurrent import FOLLOWS, MEMORY, Memory, packed
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory, packed
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
 
 from networks import made_up_policy
@@ -40,19 +40,19 @@ def test_sequences_are_those_of_a_cell_stepped_by_hand(seed, rows, share):
     )
     follows = torch.rand(rows) < share
     follows[0] = False
-    found, after = memory(features, {MEMORY: states, FOLLOWS: follows})
+    found, after = memory(features, {RECURRENT_STATE: states, FOLLOWS: follows})
     wanted = naive(memory, features, states, follows)
     torch.testing.assert_close(after, wanted)
-    torch.testing.assert_close(found, features + memory.told(wanted))
+    torch.testing.assert_close(found, features + memory.projection(wanted))
     mine, theirs = (torch.autograd.grad(x.sin().sum(), [features, states]) for x in (after, wanted))
     torch.testing.assert_close(mine, theirs)
 
 
 def test_a_row_alone_is_a_step_and_without_a_state_an_episode_begins():
     memory, features, states = Memory(5, 3), torch.randn(4, 5), torch.randn(4, 3)
-    alone = memory(features, {MEMORY: states})[1]
+    alone = memory(features, {RECURRENT_STATE: states})[1]
     torch.testing.assert_close(alone, naive(memory, features, states, torch.zeros(4, dtype=torch.bool)))
-    assert torch.equal(memory(features, {})[1], memory(features, {MEMORY: torch.zeros(4, 3)})[1])
+    assert torch.equal(memory(features, {})[1], memory(features, {RECURRENT_STATE: torch.zeros(4, 3)})[1])
 
 
 def test_a_batch_that_begins_in_the_middle_of_a_sequence_is_refused():
@@ -75,7 +75,7 @@ def test_names_with_a_memory(name, tmp_path):
     policy, obs = made_up_policy(name, rows=3)
     checkpoint.save(tmp_path / "agent.safetensors", policy, frame_skip=4)
     loaded, _ = checkpoint.load_policy(tmp_path / "agent.safetensors")
-    remembered = {**obs, MEMORY: torch.randn(3, 64)}
+    remembered = {**obs, RECURRENT_STATE: torch.randn(3, 64)}
     for mine, theirs in zip(policy.step(remembered), loaded.step(remembered), strict=True):
         assert torch.equal(mine, theirs)
 
@@ -83,7 +83,7 @@ def test_names_with_a_memory(name, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vision_free+gru+subtasks5", "subtasks and a memory cannot be combined"),
+        ("vision_free+gru+subtasks5", "subtasks and a GRU cannot be combined"),
         ("vision_free+subtasks5+gru", "'gru' is not possible there"),
         ("vision_free+gru+gru", "'gru' is not possible there"),
         ("vision_free+gru+deep2", "'deep2' is not possible there"),
@@ -130,7 +130,7 @@ def test_a_player_carries_states_and_resets_them_with_episodes():
         seen = {key: np.ascontiguousarray(values[t, envs]) for key, values in rows.items()}
         actions = player.act(seen, envs, deterministic=True, rng=None)
         with torch.no_grad():
-            logits, _, states[envs] = policy.step({**policy.to_tensors(seen), MEMORY: states[envs]})
+            logits, _, states[envs] = policy.step({**policy.to_tensors(seen), RECURRENT_STATE: states[envs]})
         assert (actions == logits.argmax(1).numpy()).all()
         np.testing.assert_array_equal(player.states, states.numpy())
 

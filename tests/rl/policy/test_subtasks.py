@@ -11,7 +11,6 @@ from rl.config import ExperimentConfig, HierarchyConfig
 from rl.config.curriculum import CurriculumConfig
 from rl.policy.architectures import SUBTASK_OBSERVATIONS, ArchitectureError, get_architecture
 from rl.policy.subtasks import (
-    COMMAND,
     EXIT,
     EXIT_SWITCH,
     EXPLORE,
@@ -19,12 +18,13 @@ from rl.policy.subtasks import (
     LOCKED_DOOR,
     MINE,
     NO_SUBTASK,
+    SUBTASK,
     SUBTASKS,
-    Commands,
-    command_features,
+    ActiveSubtasks,
     is_completed,
     possible,
     quantities,
+    subtask_features,
     targets,
 )
 
@@ -47,11 +47,11 @@ def can(sim):
 
 def follow(sim, subtask, action, longest=1000):
     """(decisions until the subtask was over, whether it was completed)."""
-    commands = Commands(1, longest)
-    commands.start(np.array([0]), np.array([subtask]), sim.obs)
+    subtasks = ActiveSubtasks(1, longest)
+    subtasks.start(np.array([0]), np.array([subtask]), sim.obs)
     for count in range(1, 400):
         sim.step(np.array([action]))
-        over, completed = commands.step(sim.obs, sim.terminated | sim.truncated)
+        over, completed = subtasks.step(sim.obs, sim.terminated | sim.truncated)
         if over[0]:
             return count, bool(completed[0])
     raise AssertionError("it never ends")
@@ -115,20 +115,20 @@ def test_targets_are_offsets_to_entities():
 def test_the_low_level_observes_only_its_subtask():
     sim = start(LOCKED)
     obs = {key: torch.from_numpy(values) for key, values in sim.obs.items()}
-    found = command_features(obs, torch.tensor([[LOCKED_DOOR, 10]]), longest=20)[0].view(len(SUBTASKS), -1)
+    found = subtask_features(obs, torch.tensor([[LOCKED_DOOR, 10]]), longest=20)[0].view(len(SUBTASKS), -1)
     assert found[LOCKED_DOOR].tolist() == [1.0, 0.5, 0.5, 0.0, 0.5]  # given, half its time, half of 120 px away
     assert not found[[EXIT_SWITCH, EXIT, MINE, EXPLORE]].any()
-    assert not command_features(obs, torch.tensor([[NO_SUBTASK, 0]]), longest=20).any()
+    assert not subtask_features(obs, torch.tensor([[NO_SUBTASK, 0]]), longest=20).any()
 
 
-def test_commands_are_restored():
-    sim, commands = start(LOCKED), Commands(1, 50)
-    commands.start(np.array([0]), np.array([LOCKED_DOOR]), sim.obs)
-    commands.step(sim.obs, np.array([False]))
-    other = Commands(1, 50)
-    other.load(commands.state())
+def test_active_subtasks_are_restored():
+    sim, subtasks = start(LOCKED), ActiveSubtasks(1, 50)
+    subtasks.start(np.array([0]), np.array([LOCKED_DOOR]), sim.obs)
+    subtasks.step(sim.obs, np.array([False]))
+    other = ActiveSubtasks(1, 50)
+    other.load(subtasks.state())
     assert (other.now == [[LOCKED_DOOR, 1]]).all()
-    assert (other.begun == commands.begun).all()
+    assert (other.begun == subtasks.begun).all()
 
 
 # ------------------------------------------------------------------ names and flags
@@ -139,7 +139,7 @@ def test_names_of_networks_with_subtasks():
     assert (network.name, network.subtasks) == ("attention+deep2+subtasks50", 50)
     assert network.imitated == get_architecture("attention+deep2")
     assert get_architecture("vision_free").imitated.name == "vision_free"
-    assert COMMAND not in network.observations
+    assert SUBTASK not in network.observations
 
 
 @pytest.mark.parametrize(

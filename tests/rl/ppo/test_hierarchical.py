@@ -14,7 +14,7 @@ from rl.config.curriculum import CurriculumConfig
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
-from rl.policy.subtasks import COMMAND, EXPLORE, NO_SUBTASK, SUBTASKS
+from rl.policy.subtasks import EXPLORE, NO_SUBTASK, SUBTASK, SUBTASKS
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
 from rl.ppo import schedules, training_state
 from rl.ppo.hierarchical import semi_markov
@@ -133,23 +133,23 @@ def test_all_ratios_are_1_before_the_first_step():
     roll_out(ppo)
     ppo.update()
     roll_out(ppo)
-    ppo.commands.now[:] = (EXPLORE, 3)
+    ppo.active_subtasks.now[:] = (EXPLORE, 3)
     samples = ppo.samples(schedules.loss_weights(ppo))
     rows = torch.arange(4, len(ppo.rollout_buffer))  # choices before the first decisions are older than the weights
     seen, some = ppo.rollout_buffer.observations(rows), samples.take(rows)
     logits, values = ppo.policy.logits_and_values(seen)
     weighing = LossWeights(clip_range=0.2, vf_coef=0.0, ent_coef=0.0)
     nothing = Losses(*torch.zeros(len(Losses._fields)))
-    losses = ppo.command_losses(nothing, ppo.policy, seen, some, weighing)
-    assert abs(float(losses.command_kl)) < 1e-6
+    losses = ppo.high_level_losses(nothing, ppo.policy, seen, some, weighing)
+    assert abs(float(losses.high_level_kl)) < 1e-6
     torch.testing.assert_close(torch.log_softmax(logits, 1), some.log_probs, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(values, ppo.rollout_buffer.flat("values")[rows], atol=1e-5, rtol=1e-5)
-    gradient = torch.autograd.grad(losses.loss, ppo.policy.commander.policy_net[2].bias)[0]
+    gradient = torch.autograd.grad(losses.loss, ppo.policy.high_level.policy_net[2].bias)[0]
     chosen = some.chooses.nonzero()[:, 0]
     with torch.no_grad():
         probs = ppo.policy.choose_subtasks({key: tensor[chosen] for key, tensor in seen.items()})[0].softmax(1)
-    picked = torch.nn.functional.one_hot(seen[COMMAND][chosen, 0], len(SUBTASKS))
-    wanted = -(some.command_advantages[chosen, None] * (picked - probs)).sum(0) / len(rows)  # the score function's
+    picked = torch.nn.functional.one_hot(seen[SUBTASK][chosen, 0], len(SUBTASKS))
+    wanted = -(some.high_level_advantages[chosen, None] * (picked - probs)).sum(0) / len(rows)  # the score function's
     torch.testing.assert_close(gradient, wanted, atol=1e-6, rtol=1e-4)
 
 
@@ -161,7 +161,7 @@ def test_shares_and_durations_are_logged():
     assert sum(row[f"hierarchy/share/{name}"] for name in SUBTASKS) == pytest.approx(1)
     assert row["hierarchy/share/locked_door"] == 0  # no level has one
     assert 1 <= row["hierarchy/decisions/explore"] <= 5
-    assert row["train/command_value_loss"] > 0
+    assert row["train/high_level_value_loss"] > 0
 
 
 def test_a_run_resumes_bit_for_bit():
@@ -177,8 +177,8 @@ def test_a_run_resumes_bit_for_bit():
         ppo.update()
     for mine, theirs in zip(ours.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs)
-    assert torch.equal(ours.rollout_buffer.obs[COMMAND], other.rollout_buffer.obs[COMMAND])
-    assert (ours.commands.now == other.commands.now).all()
+    assert torch.equal(ours.rollout_buffer.obs[SUBTASK], other.rollout_buffer.obs[SUBTASK])
+    assert (ours.active_subtasks.now == other.active_subtasks.now).all()
 
 
 # ------------------------------------------------------------------ from plain PPO, and from imitation
@@ -193,30 +193,32 @@ def test_before_its_stage_it_is_plain_ppo_and_the_start_of_subtasks_changes_no_a
         ppo.update()
         return probe, logged(ppo, scalars)
 
-    fresh = weights(ppo.policy.commander)
+    fresh = weights(ppo.policy.high_level)
     for _ in range(2):
         probe, row = once()
-        assert (probe[COMMAND][:, 0] == NO_SUBTASK).all()
+        assert (probe[SUBTASK][:, 0] == NO_SUBTASK).all()
         assert "hierarchy/share/explore" not in row
-    assert all(torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.commander).items())
+    assert all(torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.high_level).items())
     plain = build_policy("vision_free", statistics())
-    plain.load_state_dict({name: one for name, one in weights(ppo.policy).items() if not name.startswith("commander.")})
+    plain.load_state_dict(
+        {name: one for name, one in weights(ppo.policy).items() if not name.startswith("high_level.")}
+    )
     with torch.no_grad():
         wanted = plain.logits_and_values(probe)
         for number in (NO_SUBTASK, *range(len(SUBTASKS))):  # plain, and under every subtask
-            commanded = {**probe, COMMAND: torch.tensor([[number, 2]]).repeat(64, 1)}
-            for one, other in zip(ppo.policy.logits_and_values(commanded), wanted, strict=True):
+            conditioned = {**probe, SUBTASK: torch.tensor([[number, 2]]).repeat(64, 1)}
+            for one, other in zip(ppo.policy.logits_and_values(conditioned), wanted, strict=True):
                 assert torch.equal(one, other)
     assert check_same_policy(plain, ppo.policy, {key: values.numpy() for key, values in probe.items()}) == 1.0
     ppo.sampler.strategy.place = 1  # the curriculum has come to the stage
     probe, row = once()
-    assert ppo.commanding
-    assert (probe[COMMAND][:, 0] != NO_SUBTASK).all()
+    assert ppo.high_level_active
+    assert (probe[SUBTASK][:, 0] != NO_SUBTASK).all()
     assert "hierarchy/share/explore" in row
-    assert all(not torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.commander).items())
+    assert all(not torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.high_level).items())
     other, _ = hierarchical(from_stage="simpler", curriculum=STAGES)
     training_state.load_training_state(other, ppo.policy.state_dict(), training_state.training_state(ppo))
-    assert other.commanding
+    assert other.high_level_active
 
 
 def test_an_unknown_stage_is_an_error():
@@ -230,10 +232,10 @@ def test_a_bc_policy_fills_the_low_level_and_other_tensors_are_fresh():
     with torch.no_grad():
         clone.action_net.weight.mul_(100)
     ppo, _ = hierarchical(critic_warmup_min_updates=1, critic_warmup_max_updates=1)
-    moved = transfer(clone.state_dict(), ppo.policy, fresh=("commander.",))
+    moved = transfer(clone.state_dict(), ppo.policy, fresh=("high_level.",))
     assert moved.tensors + len(moved.fresh) == len(ppo.policy.state_dict())
-    assert moved.fresh[0] == "commander.condition"
-    with pytest.raises(WeightTransferError, match=r"neither filled nor fresh: commander\.condition"):
+    assert moved.fresh[0] == "high_level.condition"
+    with pytest.raises(WeightTransferError, match=r"neither filled nor fresh: high_level\.condition"):
         transfer(clone.state_dict(), ppo.policy)
     probe = {key: values.copy() for key, values in ppo.sim.obs.items()}
     assert check_same_policy(clone, ppo.policy, probe) == 1.0
@@ -243,9 +245,9 @@ def test_a_bc_policy_fills_the_low_level_and_other_tensors_are_fresh():
         ppo.update()
         ppo.logger.dump()
     other, _ = hierarchical()
-    transfer(clone.state_dict(), other.policy, fresh=("commander.",))
+    transfer(clone.state_dict(), other.policy, fresh=("high_level.",))
     with torch.no_grad():
-        other.policy.commander.condition[:, 5] += 1.0  # under one subtask of the five
+        other.policy.high_level.condition[:, 5] += 1.0  # under one subtask of the five
     with pytest.raises(WeightTransferError, match="logits of the two policies differ"):
         check_same_policy(clone, other.policy, probe)
 
@@ -260,7 +262,7 @@ def test_evaluation_uses_subtasks(tmp_path):
         ppo.update()
     checkpoint.save(tmp_path / "agent.safetensors", ppo.policy, frame_skip=4)
     policy, _ = checkpoint.load_policy(tmp_path / "agent.safetensors")
-    assert (policy.architecture, policy.commander.longest) == (NAME, 5)
+    assert (policy.architecture, policy.high_level.longest) == (NAME, 5)
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
     suite = EvaluationSuite(
         levels, episodes_per_category=2, seed=1, frame_skip=4, observations=policy.observations, num_envs=6
@@ -270,18 +272,18 @@ def test_evaluation_uses_subtasks(tmp_path):
         again = suite.run(policy, deterministic=deterministic)
         for one, other in zip(episodes, again, strict=True):
             assert (one.inputs == other.inputs).all()
-            assert (one.commands == other.commands).all()
-            assert len(one.commands) == one.decisions
-            subtask, age = one.commands.T
+            assert (one.subtasks == other.subtasks).all()
+            assert len(one.subtasks) == one.decisions
+            subtask, age = one.subtasks.T
             assert age[0] == 0
             assert age.max() < 5
             changed = subtask[1:] != subtask[:-1]
             assert (age[1:][changed] == 0).all()
             assert ((age[1:] == 0) | (age[1:] == age[:-1] + 1)).all()
-    assert len({tuple(episode.commands[:, 0]) for episode in episodes}) > 1
+    assert len({tuple(episode.subtasks[:, 0]) for episode in episodes}) > 1
 
 
-def test_without_a_command_the_most_probable_subtask_is_used():
+def test_without_a_subtask_observation_the_most_probable_subtask_is_used():
     """As at the start of an episode: for tools that look at single states, such as the search of ``solve``."""
     ppo, _ = hierarchical(learning_rate=3e-2, target_kl=None)
     roll_out(ppo)
@@ -289,7 +291,7 @@ def test_without_a_command_the_most_probable_subtask_is_used():
     seen = ppo.rollout_buffer.observations(torch.arange(32))
     with torch.no_grad():
         chosen = ppo.policy.choose_subtasks(seen)[0].argmax(1)
-        commanded = {**seen, COMMAND: torch.stack([chosen, torch.zeros_like(chosen)], 1)}
-        alone = {key: values for key, values in seen.items() if key != COMMAND}
-        pairs = zip(ppo.policy.logits_and_values(alone), ppo.policy.logits_and_values(commanded), strict=True)
+        conditioned = {**seen, SUBTASK: torch.stack([chosen, torch.zeros_like(chosen)], 1)}
+        alone = {key: values for key, values in seen.items() if key != SUBTASK}
+        pairs = zip(ppo.policy.logits_and_values(alone), ppo.policy.logits_and_values(conditioned), strict=True)
         assert all(itertools.starmap(torch.equal, pairs))

@@ -1,4 +1,4 @@
-"""PPO with a memory: what is stored and learned from against steps by hand, burn-in, resumption, evaluation, the audit."""
+"""PPO with a recurrent policy: stored states and learning against steps by hand, burn-in, resumption, evaluation, audit."""
 
 import copy
 
@@ -12,7 +12,7 @@ from rl.config.ppo import PPOConfig
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy.player import RecurrentPlayer
 from rl.policy.policy import NppPolicy
-from rl.policy.recurrent import FOLLOWS, MEMORY
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE
 from rl.ppo import schedules, training_state
 from rl.ppo.losses import ppo_losses, set_gradients
 from rl.ppo.off_policy import evaluate
@@ -49,7 +49,7 @@ def outputs_step_by_step(
     logits, values = [], []
     for step in range(length):
         index = segments[:, step]
-        some_logits, some_values, after = policy.step({**_alone(ppo, index), MEMORY: state})
+        some_logits, some_values, after = policy.step({**_alone(ppo, index), RECURRENT_STATE: state})
         assert after is not None
         state = after * ~ends[index][:, None]
         logits.append(some_logits)
@@ -62,11 +62,11 @@ def outputs_step_by_step(
 def _begun_with(ppo: RecurrentPPO, policy: NppPolicy, begins: torch.Tensor, burn_in: int) -> torch.Tensor:
     """States float32[S, size] before segments, by this policy with this burn-in."""
     buffer, envs = ppo.rollout_buffer, ppo.sim.num_envs
-    ends, stored = buffer.flat("episode_ends"), buffer.flat_obs(MEMORY)
+    ends, stored = buffer.flat("episode_ends"), buffer.flat_obs(RECURRENT_STATE)
     carried = stored[(begins - burn_in * envs).clamp(min=0)]
     for back in range(burn_in, 0, -1):
         index = (begins - back * envs).clamp(min=0)
-        after = policy.step({**_alone(ppo, index), MEMORY: carried})[2]
+        after = policy.step({**_alone(ppo, index), RECURRENT_STATE: carried})[2]
         assert after is not None
         carried = after * ~ends[index][:, None]
     return torch.where((begins // envs < burn_in)[:, None], stored[begins], carried)
@@ -95,8 +95,8 @@ def test_states_are_stored_and_reset_at_the_start_of_episodes():
         roll_out(ppo)
         buffer = ppo.rollout_buffer
         for t in range(64):
-            torch.testing.assert_close(buffer.obs[MEMORY][t], torch.from_numpy(player.states))
-            seen = {key: values[t].numpy() for key, values in buffer.obs.items() if key != MEMORY}
+            torch.testing.assert_close(buffer.obs[RECURRENT_STATE][t], torch.from_numpy(player.states))
+            seen = {key: values[t].numpy() for key, values in buffer.obs.items() if key != RECURRENT_STATE}
             player.act(seen, all_envs, deterministic=True, rng=None)
             player.begin(np.flatnonzero(buffer.episode_ends[t].numpy()))
         ends += int(buffer.episode_ends.sum())
@@ -168,21 +168,21 @@ def test_burn_in_computes_states_with_the_current_weights():
     ppo.update()
     buffer = ppo.rollout_buffer
     for t, env in ((13, 2), (31, 3)):
-        buffer.episode_ends[t, env], buffer.obs[MEMORY][t + 1, env] = True, 0
+        buffer.episode_ends[t, env], buffer.obs[RECURRENT_STATE][t + 1, env] = True, 0
     shown = ppo.training_observations(ppo.policy, buffer.evaluation_order())
-    stored = buffer.flat_obs(MEMORY)[buffer.evaluation_order()]
-    changed = (shown[MEMORY] != stored).any(1)
+    stored = buffer.flat_obs(RECURRENT_STATE)[buffer.evaluation_order()]
+    changed = (shown[RECURRENT_STATE] != stored).any(1)
     steps = buffer.evaluation_order() // 4
     assert set(steps[changed].tolist()) == {16, 32, 48}
     for place in torch.nonzero((steps % 16 == 0) & (steps > 0))[:, 0].tolist():
         t, env = divmod(int(buffer.evaluation_order()[place]), 4)
-        state = buffer.obs[MEMORY][t - 5, env]
+        state = buffer.obs[RECURRENT_STATE][t - 5, env]
         for back in range(t - 5, t):
             seen = {key: values[back, env][None] for key, values in buffer.obs.items()}
             with torch.no_grad():
-                state = ppo.policy.step({**seen, MEMORY: state[None]})[2][0]
+                state = ppo.policy.step({**seen, RECURRENT_STATE: state[None]})[2][0]
             state = state * ~buffer.episode_ends[back, env]
-        torch.testing.assert_close(shown[MEMORY][place], state)
+        torch.testing.assert_close(shown[RECURRENT_STATE][place], state)
 
 
 @pytest.mark.parametrize(
@@ -237,14 +237,14 @@ def test_a_run_resumes_bit_for_bit_within_an_episode():
         ppo.update()
     for mine, theirs in zip(ours.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs)
-    assert torch.equal(ours.rollout_buffer.obs[MEMORY], other.rollout_buffer.obs[MEMORY])
+    assert torch.equal(ours.rollout_buffer.obs[RECURRENT_STATE], other.rollout_buffer.obs[RECURRENT_STATE])
     assert (ours.states == other.states).all()
 
 
 def test_evaluation_carries_the_recurrent_state():
     policy = recurrent().policy
     with torch.no_grad():
-        policy.memory.told.weight.mul_(30)  # so that the state matters
+        policy.memory.projection.weight.mul_(30)  # so that the state matters
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
     seen = {"frame_skip": 4, "observations": policy.observations}
     suite = EvaluationSuite(levels, episodes_per_category=2, seed=1, num_envs=4, **seen)
