@@ -168,12 +168,12 @@ def analyse(
     """
     known, forbidden = _entries(levels, "levels", progress), _entries(held_out, "held-out levels", progress)
     played = load_demonstrations(files, frame_skip, folder=folder, progress=lambda files: progress(files, "playback"))
-    found, bank, place = with_bank(played)
+    found, bank, level_index = with_bank(played)
     demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
     config, states = DatasetConfig(frame_skip=frame_skip, observations=(STATE,)), []
     for start in progress(range(0, len(demonstrations), _WAVE), "states"):
         wave = demonstrations[start : start + _WAVE]
-        states.append(record(bank, [place[d.level] for d in wave], wave, config)[STATE])
+        states.append(record(bank, [level_index[d.level] for d in wave], wave, config)[STATE])
     decisions = _Decisions(demonstrations, np.concatenate(states))
     symmetric = {level: symmetric_fingerprint(level) for level in bank.levels}
     content = [symmetric[d.level] for d in demonstrations]

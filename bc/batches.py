@@ -133,9 +133,9 @@ class Sequences(Segments):
         self._states = {}
         for part in self.parts(rows):
             states = self.policy.step(self.observe_whole(part)[0])[2]
-            for place in self.begins(part).tolist():
-                begins = self._age[part[place]] == 0
-                self._states[int(part[place])] = torch.zeros_like(states[0]) if begins else states[place - 1]
+            for row in self.begins(part).tolist():
+                begins = self._age[part[row]] == 0
+                self._states[int(part[row])] = torch.zeros_like(states[0]) if begins else states[row - 1]
 
 
 def batches_of(policy: Any, dataset: BCDataset, device: str | torch.device) -> Batches:

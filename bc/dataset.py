@@ -35,11 +35,11 @@ from bc.demonstrations import (
     Demonstration,
     DemonstrationSet,
     LeftOut,
-    Places,
+    Paths,
     ReplayFile,
     find_replays,
     load_demonstrations,
-    places_text,
+    paths_text,
 )
 from bc.images import StoredImages
 from nppsim import hdf5
@@ -103,7 +103,7 @@ class DatasetConfig:
 
 
 def load_or_build(
-    folder: Places,
+    folder: Paths,
     cache_folder: str | Path,
     config: DatasetConfig | None = None,
     *,
@@ -127,7 +127,7 @@ def load_or_build(
     key = content_key(files, config, unwanted)
     path = Path(cache_folder) / f"demonstrations-{key}.h5"
     if path.exists():
-        log(f"demonstrations of {places_text(folder)}: using {path}")
+        log(f"demonstrations of {paths_text(folder)}: using {path}")
         dataset = BCDataset.open(path, available_bytes=available_bytes)
         if dataset.key != key:
             raise DatasetError(f"{path}: has key {dataset.key}, which differs from the key in its name; {REBUILD}")
@@ -174,7 +174,7 @@ def write_dataset(
     Raises DatasetError if the dataset is too large or its levels cannot be split.  Raises DemonstrationError if no
     demonstration is left.
     """
-    found, bank, place = with_bank(found)
+    found, bank, level_index = with_bank(found)
     columns = sample_columns(config.observations, BatchSimulator(bank, 1).snapshot(0).size)
     bytes_each = sum(column.itemsize for column in columns.values())
     demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
@@ -189,7 +189,7 @@ def write_dataset(
             write_levels(file, bank.levels)
         row = 0
         for wave in _waves(demonstrations, _WAVE_BYTES // bytes_each):
-            recorded = record(bank, [place[d.level] for d in wave], wave, config)
+            recorded = record(bank, [level_index[d.level] for d in wave], wave, config)
             for name, values in recorded.items():
                 file["observations"][name][row : row + len(values)] = values
             row += sum(len(d.actions) for d in wave)
@@ -413,17 +413,17 @@ class BCDataset:
         drawn = self.images.keys if self.images else ()
         found: dict[str, np.ndarray] = {}
         for frames in {self.stacking.frames(key) for key in (*self.observations, *drawn)}:
-            places, padded = self._places(rows, frames)
-            part = {k: values[places] for k, values in self.observations.items() if self.stacking.frames(k) == frames}
+            sources, padded = self._stacked_rows(rows, frames)
+            part = {k: values[sources] for k, values in self.observations.items() if self.stacking.frames(k) == frames}
             if self.images and self.stacking.visual == frames:
-                part |= self.images.draw(places)
+                part |= self.images.draw(sources)
             if self.stacking.padding == "zero":
                 for values in part.values():
                     values[padded] = 0
             found |= {key: values.reshape(len(rows), *self.stacking.shape(key)) for key, values in part.items()}
         return found
 
-    def _places(self, rows: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
+    def _stacked_rows(self, rows: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows int64[n * frames] of stacked frames, oldest first, and bool[n * frames], True for padding."""
         age = rows - self._first[self.demonstration[rows]]
         back, padded = frames_back(np.arange(frames - 1, -1, -1), age[:, None])
@@ -506,17 +506,19 @@ def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, LevelBank, dic
 
     Raises DemonstrationError if no demonstration is left.
     """
-    place = {level: i for i, level in enumerate(dict.fromkeys(d.level for d in found.require_some().demonstrations))}
-    bank = LevelBank(list(place), known=found.compiled)
+    level_index = {
+        level: i for i, level in enumerate(dict.fromkeys(d.level for d in found.require_some().demonstrations))
+    }
+    bank = LevelBank(list(level_index), known=found.compiled)
     used, left_out = [], list(found.left_out)
     for d in found.demonstrations:
-        limit = int(bank.time_limit[place[d.level]])
+        limit = int(bank.time_limit[level_index[d.level]])
         if (len(d.actions) - 1) * found.frame_skip < limit:  # an episode is truncated only after a decision
             used.append(d)
         else:
             detail = f"{len(d.inputs)} frames, the level's time limit is {limit}"
             left_out.append(LeftOut(d.name, d.category, "longer than the time limit", detail, d.mirrored))
-    return replace(found, demonstrations=tuple(used), left_out=tuple(left_out)).require_some(), bank, place
+    return replace(found, demonstrations=tuple(used), left_out=tuple(left_out)).require_some(), bank, level_index
 
 
 def _waves(demonstrations: Iterable[Demonstration], limit: int) -> Iterator[list[Demonstration]]:

@@ -39,7 +39,7 @@ from nppsim.replays.replay import (
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 
-Places = str | Path | Sequence[str | Path]  # one or several folders of replays, or files
+Paths = str | Path | Sequence[str | Path]  # one or several folders of replays, or files
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
 INDEX_FORMAT = "nppsim demonstrations"  # an index with another format, e.g. of a level set, is ignored
 _RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # a_train_very_simple_1
@@ -198,17 +198,17 @@ class DemonstrationSet:
         return self
 
 
-def places_of(where: Places) -> tuple[Path, ...]:
+def paths_of(where: Paths) -> tuple[Path, ...]:
     """Return one or several folders of replays, or files, as paths."""
     return (Path(where),) if isinstance(where, (str, Path)) else tuple(map(Path, where))
 
 
-def places_text(where: Places) -> str:
+def paths_text(where: Paths) -> str:
     """Return the text for messages that names one or several folders or files."""
-    return " and ".join(map(str, places_of(where)))
+    return " and ".join(map(str, paths_of(where)))
 
 
-def find_replays(where: Places) -> tuple[ReplayFile, ...]:
+def find_replays(where: Paths) -> tuple[ReplayFile, ...]:
     """Find all replays in ``*.replay`` files and replay sets (``*.h5``) below folders, sorted by name.
 
     With several folders, each name begins with the name of its folder, plus a number if two folders have the same name.
@@ -216,16 +216,16 @@ def find_replays(where: Places) -> tuple[ReplayFile, ...]:
     CATEGORY of a file name ``*_train_CATEGORY_NUMBER`` (or ``test``); the name of the sub-folder; "uncategorised".
     Raises DemonstrationError if a folder or file is missing or unreadable.
     """
-    places = places_of(where)
-    if len(places) == 1:
-        return _find_replays(places[0])
+    paths = paths_of(where)
+    if len(paths) == 1:
+        return _find_replays(paths[0])
     called: Counter[str] = Counter()
     found: list[ReplayFile] = []
-    for place in places:
-        name = place.resolve().stem
+    for path in paths:
+        name = path.resolve().stem
         called[name] += 1
         prefix = name if called[name] == 1 else f"{name}-{called[name]}"
-        found += [replace(file, name=f"{prefix}/{file.name}") for file in _find_replays(place)]
+        found += [replace(file, name=f"{prefix}/{file.name}") for file in _find_replays(path)]
     return tuple(found)
 
 
@@ -248,7 +248,7 @@ def load_demonstrations(
     files: Sequence[ReplayFile],
     frame_skip: int,
     *,
-    folder: Places = "",
+    folder: Paths = "",
     mirror: bool = False,
     max_per_category: int | None = None,
     seed: int = 0,
@@ -278,7 +278,7 @@ def load_demonstrations(
             results.append(_unless_duplicate(converter.mirrored(result), used))
         left_out += [one for one in results if isinstance(one, LeftOut)]
     compiled = {level: converter.compiled[level] for level, _ in used}
-    return DemonstrationSet(places_text(folder), frame_skip, tuple(used.values()), tuple(left_out), compiled)
+    return DemonstrationSet(paths_text(folder), frame_skip, tuple(used.values()), tuple(left_out), compiled)
 
 
 def _unless_duplicate(

@@ -221,9 +221,9 @@ def _episodes(
     """Play the demonstrations and yield Minari's EpisodeBuffer of each."""
     from minari.data_collector import EpisodeBuffer  # Minari is an optional package
 
-    place = {level: i for i, level in enumerate(env.simulator.bank.levels)}
+    level_index = {level: i for i, level in enumerate(env.simulator.bank.levels)}
     for number, demonstration in enumerate(progress(demonstrations)):
-        yield EpisodeBuffer(**_episode(env, place[demonstration.level], demonstration, number))
+        yield EpisodeBuffer(**_episode(env, level_index[demonstration.level], demonstration, number))
 
 
 def _episode(env: NppEnv, level: int, demonstration: Demonstration, number: int) -> dict:
@@ -282,16 +282,19 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
     return tuple(files)
 
 
-def _replay(episode: h5py.Group, place: str) -> tuple[str, Replay]:
-    """Read the name and the replay of an episode.  Raises DemonstrationError or one of hdf5.DAMAGE."""
+def _replay(episode: h5py.Group, label: str) -> tuple[str, Replay]:
+    """Read the name and the replay of an episode; messages begin with ``label``.
+
+    Raises DemonstrationError or one of hdf5.DAMAGE.
+    """
     actions = episode["actions"]
     try:
         options = {name: episode.attrs[f"options/{name}"] for name in ("level", "name", "frame_skip", "frames")}
         frames = int(options["frames"])
         if actions.dtype.kind not in "iu" or not actions.size <= frames <= MAX_BYTES:
             raise ValueError(f"{actions.size} actions, {actions.dtype}, in {frames} frames")
-        level = Level.from_bytes(inflate(base64.b64decode(options["level"], validate=True), MAX_BYTES), place)
+        level = Level.from_bytes(inflate(base64.b64decode(options["level"], validate=True), MAX_BYTES), label)
         inputs = to_inputs(actions[()].reshape(-1), int(options["frame_skip"]), frames)
     except (KeyError, TypeError, ValueError) as error:
-        raise DemonstrationError(f"{place}: no valid level or inputs ({error}); export it again") from error
-    return str(options["name"]), Replay(level, inputs, True, place)
+        raise DemonstrationError(f"{label}: no valid level or inputs ({error}); export it again") from error
+    return str(options["name"]), Replay(level, inputs, True, label)

@@ -417,9 +417,9 @@ def _check_level_file(path: str, flag: str, inputs: Sequence[str] = ()) -> None:
     check_output_file(path, flag, inputs=inputs)
 
 
-def _load_level(place: str) -> Level:
+def _load_level(path: str) -> Level:
     """Load a level from a level file, a replay, or an entry of a replay set."""
-    return Replay.load(place).level if is_replay_set(place) else Level.load(place)
+    return Replay.load(path).level if is_replay_set(path) else Level.load(path)
 
 
 def _film_flags(parser: Parser) -> None:

@@ -148,7 +148,7 @@ class _Module:
         """List the dependencies (file, name) of a name; ``*`` stands for all names of a module."""
         names = self.imports.keys() | self.definitions.keys() if name == "*" else {name}
         own = [node for name in names for node in self.definitions.get(name, ())]
-        found = [place for name in names for place in self.imports.get(name, ())]
+        found = [file for name in names for file in self.imports.get(name, ())]
         used = self.common.union(*(_names(node, ast.Load) for node in own))
         found += [(self.path, name) for name in used if name in self.imports or name in self.definitions]
         return found

@@ -40,7 +40,7 @@ LEVEL_DTYPE = np.dtype(
         ("toggles_first", "i8"), ("toggles_end", "i8"),  # toggle mines
         ("mover_first", "i8"), ("mover_end", "i8"),  # exits and moving entities
         ("first_moving", "i8"),  # number of exits, which come first among the movers
-        ("moves", "u1"),  # 1 if there are movers other than exits, or boost pads
+        ("moves", "u1"),  # 1 if there are boost pads, or movers other than exits
         ("grid", "i8"),  # row in ``World.grid``, if any entity needs the half-cell grid
         ("registrations", "i4"),  # number of entities registered in cells at the start
         ("ball_count", "i4"),  # number of death balls that the file states
@@ -52,7 +52,7 @@ LEVEL_DTYPE = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-# One entity as placed in the level.  ``active``, ``state`` and ``closed`` are the initial values of these fields in
+# One entity at its position in the level.  ``active``, ``state`` and ``closed`` are the initial values of the fields in
 # ENTITY_DTYPE, which contains what changes during an episode.
 PLACED_DTYPE = np.dtype(
     [

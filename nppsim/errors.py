@@ -59,8 +59,8 @@ class ConfigError(UserError, ValueError):
 
     def __str__(self) -> str:
         value = " ".join(map(str, self.value)) if isinstance(self.value, (tuple, list)) else self.value
-        place = " ".join(str(part) for part in (self.field, value) if part not in ("", None))
-        return f"{place}: {self.advice}" if place else self.advice
+        subject = " ".join(str(part) for part in (self.field, value) if part not in ("", None))
+        return f"{subject}: {self.advice}" if subject else self.advice
 
     def named(self, flag: str) -> "ConfigError":
         """Return the same error with the flag as the name of the setting."""
@@ -137,8 +137,8 @@ def _user_message(error: Exception) -> str:
 
 def _full_folders() -> str:
     """List the folders that libraries write to and whose disk is full."""
-    places = {os.environ.get("NUMBA_CACHE_DIR", ""), tempfile.gettempdir(), os.curdir}
-    return ", ".join(sorted(p for p in places if os.path.isdir(p) and shutil.disk_usage(p).free < 1_000_000))
+    folders = {os.environ.get("NUMBA_CACHE_DIR", ""), tempfile.gettempdir(), os.curdir}
+    return ", ".join(sorted(p for p in folders if os.path.isdir(p) and shutil.disk_usage(p).free < 1_000_000))
 
 
 def _print_and_flush(message: str) -> None:

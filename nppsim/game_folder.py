@@ -37,5 +37,5 @@ def expanded(argument: str) -> str:
     if not os.path.isdir(folder):
         raise ConfigError(f"this folder does not exist; correct it in {FILE}", "folder", folder)
     item = match[2]
-    place = os.path.join(folder, item) if ".txt" in item.lower() else f"{folder}#{item}" if item else folder
-    return (match[1] or "") + place
+    address = os.path.join(folder, item) if ".txt" in item.lower() else f"{folder}#{item}" if item else folder
+    return (match[1] or "") + address

@@ -71,27 +71,27 @@ def _check_contents(file: h5py.File, limit_bytes: int) -> None:
     while pending:
         group = pending.pop()
         for name in group:
-            place = f"{group.name.rstrip('/')}/{name}"
+            full_name = f"{group.name.rstrip('/')}/{name}"
             objects += 1
             if objects > _MAX_OBJECTS:
                 raise UnsafeFileError(f"it contains more than {_MAX_OBJECTS:,} names")
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise UnsafeFileError(f"{place} is a soft or external link")
+                raise UnsafeFileError(f"{full_name} is a soft or external link")
             found = group[name]
             address = h5py.h5o.get_info(found.id).addr
             if address in seen:
-                raise UnsafeFileError(f"{place} is a hard link to an object that has another name")
+                raise UnsafeFileError(f"{full_name} is a hard link to an object that has another name")
             seen.add(address)
             if isinstance(found, h5py.Group):
                 pending.append(found)
             elif isinstance(found, h5py.Dataset):
-                declared += _checked_bytes(place, found)
+                declared += _checked_bytes(full_name, found)
                 stored += found.id.get_storage_size()
                 if stored > file_bytes:
-                    raise UnsafeFileError(f"{place} lies beyond the end of the file, {file_bytes:,} bytes")
+                    raise UnsafeFileError(f"{full_name} lies beyond the end of the file, {file_bytes:,} bytes")
                 if declared > limit_bytes:
                     raise UnsafeFileError(
-                        f"{place} declares {found.dtype}{list(found.shape)}, so that the file exceeds the limit of "
+                        f"{full_name} declares {found.dtype}{list(found.shape)}, so that the file exceeds the limit of "
                         f"{limit_bytes:,} bytes"
                     )
 

@@ -99,15 +99,15 @@ def read_object(path: str | Path, error: type[UserError], remedy: str, limit: in
     return found
 
 
-def parse_json(data: bytes, place: object, error: type[UserError], remedy: str) -> Any:
-    """Parse JSON.  Raise ``error`` for invalid JSON; its message begins with ``place`` and ends with ``remedy``."""
+def parse_json(data: bytes, source: object, error: type[UserError], remedy: str) -> Any:
+    """Parse JSON.  Raise ``error`` for invalid JSON; its message begins with ``source`` and ends with ``remedy``."""
     try:
         return json.loads(data)
     except (
         ValueError,
         RecursionError,
     ) as problem:  # ValueError also for invalid UTF-8 and for integers of over 4,300 digits
-        raise error(f"{place}: not JSON ({problem}); {remedy}") from problem
+        raise error(f"{source}: not JSON ({problem}); {remedy}") from problem
 
 
 def read_toml(path: str | Path, error: type[UserError], limit: int, remedy: str) -> dict[str, Any]:
@@ -132,36 +132,36 @@ def inflate(data: bytes, limit: int) -> bytes:
     return unpacked
 
 
-def mismatch(value: Any, shape: Any, place: str = "") -> str:
+def mismatch(value: Any, shape: Any, where: str = "") -> str:
     """Compare a JSON value with a shape.  Return the first mismatch (path and expected type), or "" if there is none.
 
     shape: a type or None; a tuple of alternative shapes; [shape] for a list; {key: shape} for an object, where the key
         ``...`` stands for every key.  Keys that the shape lacks are ignored.  Types are str, bool, int (excludes bool)
         and float (finite numbers, also integers).
-    place: path of the value within the data, for the message.
+    where: path of the value within the data, for the message.
     """
     if isinstance(shape, tuple):
-        found = [mismatch(value, one, place) for one in shape]
+        found = [mismatch(value, one, where) for one in shape]
         return "" if "" in found else found[0]
     if isinstance(shape, list):
         if not isinstance(value, list):
-            return f"{place or 'the value'} should be a list"
-        return next(filter(None, (mismatch(item, shape[0], f"{place}[{i}]") for i, item in enumerate(value))), "")
+            return f"{where or 'the value'} should be a list"
+        return next(filter(None, (mismatch(item, shape[0], f"{where}[{i}]") for i, item in enumerate(value))), "")
     if isinstance(shape, dict):
         if not isinstance(value, dict):
-            return f"{place or 'the value'} should be an object"
+            return f"{where or 'the value'} should be an object"
         wanted = dict.fromkeys(value, shape[...]) if ... in shape else shape
         if absent := [name for name in wanted if name not in value]:
-            return f"{', '.join(absent)} missing" + (f" in {place}" if place else "")
-        names = ((name, f"{place}.{name}" if place else name) for name in wanted)
+            return f"{', '.join(absent)} missing" + (f" in {where}" if where else "")
+        names = ((name, f"{where}.{name}" if where else name) for name in wanted)
         return next(filter(None, (mismatch(value[name], wanted[name], full) for name, full in names)), "")
     if shape is None:
-        return "" if value is None else f"{place} should be null"
+        return "" if value is None else f"{where} should be null"
     if shape is float:
         fits = (type(value) is int and abs(value) < 1 << 1023) or (type(value) is float and math.isfinite(value))
     else:
         fits = type(value) is shape
-    return "" if fits else f"{place or 'the value'} should be {_NAMES[shape]}"
+    return "" if fits else f"{where or 'the value'} should be {_NAMES[shape]}"
 
 
 _NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -171,56 +171,56 @@ class PlainError(UserError, ValueError):
     """A value has the wrong type; the message contains its path in the data."""
 
 
-def from_plain(kind: Any, data: object, place: str = "") -> Any:
+def from_plain(kind: Any, data: object, where: str = "") -> Any:
     """Convert plain JSON values to a value of type ``kind``.  For dataclasses, this is the inverse of ``asdict``.
 
     kind: a dataclass, another type, or a generic such as ``int | None``, ``tuple[str, ...]``, ``Mapping[str, float]``.
     data: dictionaries, lists or tuples, strings, numbers, booleans, None.
-    place: origin of the data, for the error message.
+    where: origin of the data, for the error message.
     Raises PlainError for a wrong type, and for missing and unknown fields of a dataclass.
     """
     origin, parts = get_origin(kind), get_args(kind)
     if kind in (Any, object):
         return data
     if origin in (Union, UnionType):
-        return _one_of(parts, data, place)
+        return _one_of(parts, data, where)
     if is_dataclass(kind) and isinstance(data, Mapping):
-        return _record(kind, data, place)
+        return _record(kind, data, where)
     if origin is tuple and isinstance(data, Sequence) and not isinstance(data, str):
         kinds = [parts[0]] * len(data) if parts[1:] == (...,) else parts
         if len(kinds) == len(data):
-            return tuple(from_plain(*pair, f"{place}[{i}]") for i, pair in enumerate(zip(kinds, data, strict=True)))
+            return tuple(from_plain(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(kinds, data, strict=True)))
     if (kind is list or origin in (list, Sequence)) and isinstance(data, (list, tuple)):
-        return [from_plain(parts[0] if parts else Any, item, f"{place}[{i}]") for i, item in enumerate(data)]
+        return [from_plain(parts[0] if parts else Any, item, f"{where}[{i}]") for i, item in enumerate(data)]
     if (kind is dict or origin in (dict, Mapping)) and isinstance(data, Mapping):
-        return {name: from_plain(parts[1] if parts else Any, item, f"{place}.{name}") for name, item in data.items()}
+        return {name: from_plain(parts[1] if parts else Any, item, f"{where}.{name}") for name, item in data.items()}
     if kind is Path and isinstance(data, str) and "\0" not in data:
         return Path(data)
     if kind is float and type(data) is int and abs(data) < 1 << 1023:  # larger integers overflow float64
         return float(data)
     if isinstance(kind, type) and isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
         return data
-    raise PlainError(f"{place or 'value'}: {data!r} is not of type {getattr(kind, '__name__', kind)}")
+    raise PlainError(f"{where or 'value'}: {data!r} is not of type {getattr(kind, '__name__', kind)}")
 
 
-def _one_of(kinds: tuple[Any, ...], data: object, place: str) -> Any:
+def _one_of(kinds: tuple[Any, ...], data: object, where: str) -> Any:
     if data is None and NoneType in kinds:
         return None
     errors = []
     for kind in kinds:
         if kind is not NoneType:
             try:
-                return from_plain(kind, data, place)
+                return from_plain(kind, data, where)
             except PlainError as error:
                 errors.append(error)
     raise errors[0]
 
 
-def _record(kind: Any, data: Mapping, place: str) -> Any:
+def _record(kind: Any, data: Mapping, where: str) -> Any:
     hints = get_type_hints(kind)
     known = [field.name for field in fields(kind) if field.init]
     odd = sorted(set(known) ^ set(data))
     if odd:
         state = "is missing" if odd[0] in known else "is unknown"
-        raise PlainError(f"{place or kind.__name__}: {odd[0]} {state}")
-    return kind(**{name: from_plain(hints[name], data[name], f"{place}.{name}".lstrip(".")) for name in known})
+        raise PlainError(f"{where or kind.__name__}: {odd[0]} {state}")
+    return kind(**{name: from_plain(hints[name], data[name], f"{where}.{name}".lstrip(".")) for name in known})

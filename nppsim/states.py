@@ -73,16 +73,16 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
 
 
 def _outside(
-    place: str, values: np.ndarray, bounds: dict[str, tuple], there: np.ndarray | bool = True
+    prefix: str, values: np.ndarray, bounds: dict[str, tuple], there: np.ndarray | bool = True
 ) -> Iterator[str]:
     """Yield a description of each field with a value out of bounds (default: -FAR to FAR) where ``there`` is True."""
     for name in values.dtype.names or ("",):
         column = values[name] if name else values
         low, high = bounds.get(name, (-FAR, FAR))
-        yield from _where(f"{place}.{name}".rstrip("."), column, ~((column >= low) & (column <= high)) & there)
+        yield from _where(f"{prefix}.{name}".rstrip("."), column, ~((column >= low) & (column <= high)) & there)
 
 
 def _where(name: str, values: np.ndarray, wrong: np.ndarray) -> Iterator[str]:
     if wrong.any():
-        place = tuple(np.argwhere(wrong)[0].tolist())
-        yield f"{name} of environment {place[0]} is {values[place]}"
+        index = tuple(np.argwhere(wrong)[0].tolist())
+        yield f"{name} of environment {index[0]} is {values[index]}"

@@ -134,12 +134,12 @@ def verify(traces_path: str | Path) -> dict[str, ThemeResult]:
     return results
 
 
-def _check(trace: dict[str, np.ndarray], place: str) -> None:
+def _check(trace: dict[str, np.ndarray], case: str) -> None:
     rows = {name: values.shape[0] if values.ndim else 0 for name, values in trace.items()}
     more = (("entities", "entity_state"), ("movers", "mover_pos"))
     needed = _DATASETS | {named for given, named in more if rows.get(given)}
     if missing := needed - trace.keys():
-        raise TraceError(f"{place} lacks {', '.join(sorted(missing))}: this is not a trace file")
+        raise TraceError(f"{case} lacks {', '.join(sorted(missing))}: this is not a trace file")
     shapes: dict[str, tuple[str, tuple[int | None, ...]]] = {  # dataset -> (dtype kinds, shape); None: any length
         "map": ("u", (None,)),
         "inputs": ("u", (None,)),
@@ -156,8 +156,8 @@ def _check(trace: dict[str, np.ndarray], place: str) -> None:
         fits = found.ndim == len(expected) and all(n in (None, m) for n, m in zip(expected, found.shape, strict=True))
         if not fits or found.dtype.kind not in kinds:
             form = ", ".join("any" if n is None else str(n) for n in expected)
-            raise TraceError(f"{place}: {name} is {found.dtype}{list(found.shape)}, should be numbers [{form}]")
+            raise TraceError(f"{case}: {name} is {found.dtype}{list(found.shape)}, should be numbers [{form}]")
     if rows["inputs"] > rows["frames"] + _MORE_INPUTS:
-        raise TraceError(f"{place}: {rows['inputs']} inputs for {rows['frames']} frames")
+        raise TraceError(f"{case}: {rows['inputs']} inputs for {rows['frames']} frames")
     if rows.get("movers") and not {*map(tuple, trace["movers"].tolist())} <= {*map(tuple, trace["entities"].tolist())}:
-        raise TraceError(f"{place}: the dataset 'movers' contains entities that 'entities' lacks")
+        raise TraceError(f"{case}: the dataset 'movers' contains entities that 'entities' lacks")

@@ -111,8 +111,8 @@ def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> 
 
     check_output_file(arguments.write_reference, "--write-reference", ".json")
     runs = [run for side in sides for run in side]
-    places = [run.folder.resolve() for run in runs]
-    if twice := [place for place in places if places.count(place) > 1]:
+    folders = [run.folder.resolve() for run in runs]
+    if twice := [folder for folder in folders if folders.count(folder) > 1]:
         raise ConfigError("is given twice and would be counted twice; give it once", "RUN", twice[0])
     write_json(arguments.write_reference, make_reference(runs))
     print(f"written: {arguments.write_reference}")

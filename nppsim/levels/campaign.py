@@ -119,15 +119,15 @@ def locate(path: str | Path) -> tuple[Path, int] | None:
     ``FOLDER#ID`` and ``FOLDER#TITLE`` search all campaign files of a folder.  An id may omit the tab (``SI.txt#A-00-00``).
     Raises LevelError if there is no such level, or if several levels match.
     """
-    place = os.fspath(path)
-    if match := _ITEM.fullmatch(place):
+    address = os.fspath(path)
+    if match := _ITEM.fullmatch(address):
         files, item = [Path(match[1])], match[2]
         number = int(item) if item.isdecimal() else -1
         if number in _lines(files[0]):
             return files[0], number
     else:
-        folder, hash_sign, item = place.partition("#")
-        if not hash_sign or not os.path.isdir(folder) or os.path.exists(place):
+        folder, hash_sign, item = address.partition("#")
+        if not hash_sign or not os.path.isdir(folder) or os.path.exists(address):
             return None
         files = sorted(filter(is_campaign_file, Path(folder).iterdir()))
     for matches in (_has_id, _has_title, _has_title_in_any_case):
@@ -163,8 +163,8 @@ def load_level(path: str | Path) -> Level | None:
     Returns None for files of other formats.  Raises LevelError if the level is missing or damaged, or if the number is
     missing and the file has several levels.
     """
-    place = locate(path)
-    if place is None:
+    line = locate(path)
+    if line is None:
         if not is_campaign_file(path):
             return None
         numbers = level_numbers(path)
@@ -172,8 +172,8 @@ def load_level(path: str | Path) -> Level | None:
             raise LevelError(
                 f"{path}: a campaign file with {len(numbers)} levels; give one, such as {path}#{numbers[0]}"
             )
-        place = Path(path), numbers[0]
-    return _read_level(*place)
+        line = Path(path), numbers[0]
+    return _read_level(*line)
 
 
 def _read_level(file: Path, number: int) -> Level:
@@ -280,22 +280,22 @@ def _records_of(data: bytes, label: str) -> np.ndarray:
         raise cut("the tiles")
     if data[: _TILES.start] != _ZEROS:
         raise LevelError(f"{label}: the data begin with {data[:4].hex()} instead of 00000000: this is not a level")
-    place = _TILES.stop
+    offset = _TILES.stop
     records: list[tuple[int, ...]] = []
     for kind, size in RECORD_BYTES.items():
         name = kinds.ENTITY_NAMES[kind]
-        if place + 2 > len(data):
+        if offset + 2 > len(data):
             raise cut(f"the number of records of type {kind} ({name})")
-        count = int.from_bytes(data[place : place + 2], "big")
-        place += 2
-        if place + count * size > len(data):
+        count = int.from_bytes(data[offset : offset + 2], "big")
+        offset += 2
+        if offset + count * size > len(data):
             raise cut(f"the {count} records of type {kind} ({name})")
-        rows = [tuple(data[i : i + size]) for i in range(place, place + count * size, size)]
-        place += count * size
+        rows = [tuple(data[i : i + size]) for i in range(offset, offset + count * size, size)]
+        offset += count * size
         records += _in_map_layout(kind, rows)
-    if data[place:] != _ZEROS:
+    if data[offset:] != _ZEROS:
         raise LevelError(
-            f"{label}: {len(data) - place} bytes follow the records at byte {place}, expected 4 zero bytes: "
+            f"{label}: {len(data) - offset} bytes follow the records at byte {offset}, expected 4 zero bytes: "
             "the counts of the records are damaged"
         )
     return np.array(records, np.uint8).reshape(-1, RECORD_SIZE)

@@ -53,7 +53,7 @@ def level_id(file: str, number: int, count: int) -> str:
     tab = TABS.get(file.upper())
     if tab is None or tab.levels != count:
         return f"{file}-{number:03d}"
-    episode, place = divmod(number, LEVELS_OF_EPISODE) if tab.episodes else (number, 0)
+    episode, position = divmod(number, LEVELS_OF_EPISODE) if tab.episodes else (number, 0)
     regular = count // (LEVELS_OF_EPISODE if tab.episodes else 1)
     regular = regular * len(ROWS) // (len(ROWS) + 1) if tab.last_row else regular
     if episode < regular:
@@ -61,7 +61,7 @@ def level_id(file: str, number: int, count: int) -> str:
         found = f"{tab.code}-{ROWS[row]}-{column:02d}"
     else:
         found = f"{tab.code}-{LAST_ROW}-{episode - regular:02d}"
-    return f"{found}-{place:02d}" if tab.episodes else found
+    return f"{found}-{position:02d}" if tab.episodes else found
 
 
 def episode_of(level_id: str) -> str:

@@ -330,8 +330,8 @@ def container_suffix(path: str | Path) -> str:
 
     ``FOLDER#SI-A-00-00`` has the suffix ".txt", because it refers to the campaign files of the folder.
     """
-    place = str(path)
-    if ".txt#" in place.lower() or ("#" in place and os.path.isdir(place.partition("#")[0])):
+    address = str(path)
+    if ".txt#" in address.lower() or ("#" in address and os.path.isdir(address.partition("#")[0])):
         return ".txt"
     return Path(path).suffix.lower().partition("#")[0]
 
@@ -495,12 +495,12 @@ def _settled_count(given: int, records: np.ndarray, kind: int, label: str, warni
 
 
 def _check_tiles(tiles: np.ndarray, warnings: list[str]) -> None:
-    places = np.argwhere(tiles >= NUM_TILE_SHAPES)
-    if len(places):
-        row, column = places[0]
+    invalid = np.argwhere(tiles >= NUM_TILE_SHAPES)
+    if len(invalid):
+        row, column = invalid[0]
         warnings.append(
             f"byte {TILES_OFFSET + COLUMNS * row + column}: tile id {tiles[row, column]} at column {column}, row {row} "
-            f"(the first of {len(places)}); ids above {NUM_TILE_SHAPES - 1} have no geometry"
+            f"(the first of {len(invalid)}); ids above {NUM_TILE_SHAPES - 1} have no geometry"
         )
 
 

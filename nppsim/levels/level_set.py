@@ -95,21 +95,21 @@ class LevelSet(Sequence[Level]):
         return cls(path, entries)
 
     @classmethod
-    def at(cls, place: str | Path) -> "LevelSet":
+    def at(cls, path: str | Path) -> "LevelSet":
         """Open a folder, a campaign file, or a single level (also ``.replay`` or ``S.txt#12``) as a set of one level.
 
         The category of a single level is ``SINGLE``.  Raises LevelSetError.
         """
         try:
-            if campaign.is_campaign_file(place):
-                return cls(Path(place).parent, _campaign_entries(Path(place), Path(place).stem))
-            if line := campaign.locate(place):
+            if campaign.is_campaign_file(path):
+                return cls(Path(path).parent, _campaign_entries(Path(path), Path(path).stem))
+            if line := campaign.locate(path):
                 file, number = line
                 return cls(file.parent, [LevelEntry(SINGLE, file=f"{file.name}#{number}")])
         except LevelError as error:
             raise LevelSetError(str(error)) from error
-        place = Path(place)
-        return cls(place.parent, [LevelEntry(SINGLE, file=place.name)]) if place.is_file() else cls.open(place)
+        path = Path(path)
+        return cls(path.parent, [LevelEntry(SINGLE, file=path.name)]) if path.is_file() else cls.open(path)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -216,10 +216,10 @@ def check_disjoint(*splits: Sequence[LevelSet]) -> None:
 
 def _check_apart(earlier: LevelSet, later: LevelSet, levels: Sequence[Level]) -> None:
     """Raise LevelSetError if two sets share a level.  levels: the levels of ``later``."""
-    place = {earlier.fingerprint(i): i for i in range(len(earlier))}
+    index = {earlier.fingerprint(i): i for i in range(len(earlier))}
     shared = []
     for i, level in enumerate(levels):
-        twin = place.get(level.fingerprint, place.get(mirror(level).fingerprint))
+        twin = index.get(level.fingerprint, index.get(mirror(level).fingerprint))
         if twin is not None:
             shared.append(f"{later.entries[i].file} = {earlier.entries[twin].file}")
     if shared:
@@ -301,18 +301,18 @@ def _read_index(path: Path) -> list[LevelEntry]:
     return levels
 
 
-def _check_entry(entry: dict, place: str) -> None:
-    """Raise LevelSetError, with ``place`` in the message, for an invalid index entry."""
+def _check_entry(entry: dict, where: str) -> None:
+    """Raise LevelSetError, with ``where`` in the message, for an invalid index entry."""
     if wrong := mismatch(entry, _ENTRY):
-        raise LevelSetError(f"{place}: {wrong}; generate the set again")
+        raise LevelSetError(f"{where}: {wrong}; generate the set again")
     if unknown := entry.keys() - _ENTRY.keys():
-        raise LevelSetError(f"{place} has the unknown field {min(unknown)!r}; remove it")
+        raise LevelSetError(f"{where} has the unknown field {min(unknown)!r}; remove it")
     if not entry["category"]:
-        raise LevelSetError(f"{place} has an empty category; give it a name, such as {UNCATEGORISED!r}")
+        raise LevelSetError(f"{where} has an empty category; give it a name, such as {UNCATEGORISED!r}")
     place_of_files = f"{entry['category']}/{entry['file']}"  # default file names begin with the category
     if not {"", ".", ".."}.isdisjoint(place_of_files.split("/")) or {"\\", "\0"} & {*place_of_files}:
         raise LevelSetError(
-            f"{place}: category is {entry['category']!r}, file is {entry['file']!r}; expected relative paths that "
+            f"{where}: category is {entry['category']!r}, file is {entry['file']!r}; expected relative paths that "
             "stay inside the folder"
         )
 

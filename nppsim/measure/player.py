@@ -33,7 +33,7 @@ class FramePlayer:
         self._advance(0, 0, 0, True)  # compiles the kernel before several threads call it
 
     def play(self, frames: int, *, restart: bool = True) -> int:
-        """Advance every environment by ``frames`` frames; return the frames of all environments together.
+        """Advance every environment by ``frames`` frames; return the total number of simulated frames.
 
         restart: restart a level at the end of its inputs, at a death and at a win; if False, the inputs must suffice.
         """
@@ -76,7 +76,7 @@ class DecisionPlayer:
         self.observations = simulator.reset(start)
 
     def play(self, rows: int) -> int:
-        """Play the next rows of actions; return the number of decisions of all environments together."""
+        """Play the next rows of actions; return the total number of decisions."""
         simulator = self.simulator
         for row in range(self.row, self.row + rows):
             t = row % len(self.actions)

@@ -54,7 +54,7 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
 
     phase: label of the result, such as "before".
     Keys: "format", "version", "phase", "date", the keys of ``conditions``, "settings" (``Workload.key``), "coverage"
-    (``Workload.coverage``), "decisions_per_round" (all environments together), "round_s" and "calibration" (lists with an
+    (``Workload.coverage``), "decisions_per_round" (sum over environments), "round_s" and "calibration" (lists with an
     entry per round), "summary" (``Summary`` of the rounds), "decisions_per_s" and its standard deviation
     "decisions_per_s_sd", "cv" and "stability" (see ``Summary``).
     """

@@ -183,9 +183,9 @@ def _graph_of(state: bytes) -> Graph:
 @functools.lru_cache(CACHED_LEVELS)
 def _level_of(level_id: int) -> "_LevelGraph":
     for bank in list(_banks):
-        place = np.flatnonzero(bank.level_ids == level_id)
-        if len(place):
-            return _prepare(bank, int(place[0]))
+        rows = np.flatnonzero(bank.level_ids == level_id)
+        if len(rows):
+            return _prepare(bank, int(rows[0]))
     raise GraphError(
         f"graph_state names level {level_id:#x}, which no LevelBank of this process contains: keep the simulator or "
         "dataset that produced the observation"
@@ -229,9 +229,9 @@ def _prepare(bank: LevelBank, level: int) -> _LevelGraph:
     features = np.zeros((len(cells) + len(rows), len(FEATURES)), np.float32)
     all_types = np.concatenate([np.full(len(cells), CELL), types]).astype(np.int8)
     features[np.arange(len(features)), all_types] = 1
-    place = np.concatenate([cells * TILE + TILE / 2, xy])
-    features[:, _COLUMN["x"]] = place[:, 0] / (STAGE_WIDTH / 2) - 1
-    features[:, _COLUMN["y"]] = place[:, 1] / (STAGE_HEIGHT / 2) - 1
+    centres = np.concatenate([cells * TILE + TILE / 2, xy])
+    features[:, _COLUMN["x"]] = centres[:, 0] / (STAGE_WIDTH / 2) - 1
+    features[:, _COLUMN["y"]] = centres[:, 1] / (STAGE_HEIGHT / 2) - 1
     _describe_cells(features, cells, bank.stage[level], fields.nodes[level])
     _describe_entities(features[len(cells) :], world.entity[rows], types)
     neighbours = np.full((len(features), NUM_SLOTS), NONE, np.int32)
@@ -379,11 +379,11 @@ def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.n
 
 def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: int) -> None:
     """Write feature ``on`` of flagged entities: exit open, switch not taken, door closed, door switch unused, mine armed."""
-    place = np.searchsorted(level.flagged, level.entity)
-    place = np.minimum(place, max(len(level.flagged) - 1, 0))
-    changes = level.flagged[place] == level.entity if len(level.flagged) else np.zeros(len(place), bool)
+    flag = np.searchsorted(level.flagged, level.entity)
+    flag = np.minimum(flag, max(len(level.flagged) - 1, 0))
+    changes = level.flagged[flag] == level.entity if len(level.flagged) else np.zeros(len(flag), bool)
     types = level.graph.types[cells:]
-    now, first = (np.where(changes, values[place] if len(values) else False, True) for values in (set_, level.start))
+    now, first = (np.where(changes, values[flag] if len(values) else False, True) for values in (set_, level.start))
     on = np.where(types == SWITCH, ~now, now)
     on = np.where(types == DOOR_SWITCH, now == first, on)
     part = features[cells:]

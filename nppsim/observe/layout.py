@@ -114,8 +114,8 @@ def slots(names: Sequence[str]) -> Any:
 
     Assign the result to a module global: Numba treats globals as constants, so kernels can use components by name.
     """
-    places: Any = namedtuple("slots", names)  # type: ignore[misc]  # mypy requires literal names
-    return places(*range(len(names)))
+    slots_type: Any = namedtuple("slots", names)  # type: ignore[misc]  # mypy requires literal names
+    return slots_type(*range(len(names)))
 
 
 def observation_keys(observations: Iterable[str]) -> tuple[str, ...]:

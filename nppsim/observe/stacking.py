@@ -128,8 +128,8 @@ class Stacks:
         """Shift the stacks by one frame, before a decision."""
         for key, frames in self._frames.items():
             stack = self.obs[key]
-            for place in range(frames - 1):
-                stack[envs, place] = stack[envs, place + 1]
+            for frame in range(frames - 1):
+                stack[envs, frame] = stack[envs, frame + 1]
 
     def end(self, envs: np.ndarray) -> None:
         """Write ``final_obs`` of environments whose episode ended."""

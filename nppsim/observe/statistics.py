@@ -129,8 +129,8 @@ class ObservationStatistics:
                     raise StatisticsError(f"{field} of {key} has shape {values.shape}, expected {shape}")
                 bad = ~np.isfinite(values) if field == "mean" else ~(np.isfinite(values) & (values >= 0))
                 if bad.any():
-                    place = tuple(np.argwhere(bad)[0])
-                    raise StatisticsError(f"{field} of {_name(key, place)} is {values[place]}: measure them again")
+                    index = tuple(np.argwhere(bad)[0])
+                    raise StatisticsError(f"{field} of {_name(key, index)} is {values[index]}: measure them again")
             result._mean[key] = np.array(data["mean"][key], dtype=np.float64)
             result._squares[key] = np.square(np.asarray(data["std"][key], dtype=np.float64)) * result.count
         return result
@@ -151,15 +151,15 @@ class ObservationStatistics:
             raise StatisticsError(f"{key} has shape {values.shape}, expected (N, {', '.join(map(str, shape))})")
         bad = ~np.isfinite(values)
         if bad.any():
-            place = tuple(np.argwhere(bad)[0])
+            index = tuple(np.argwhere(bad)[0])
             raise StatisticsError(
-                f"{_name(key, place[1:])} is {values[place]} in row {place[0]}: observations must be finite; simulate "
+                f"{_name(key, index[1:])} is {values[index]} in row {index[0]}: observations must be finite; simulate "
                 "that level alone to find the cause"
             )
         return values
 
 
-def _name(key: str, place: tuple[int, ...]) -> str:
+def _name(key: str, index: tuple[int, ...]) -> str:
     """Return the name of a component for messages: "game_state.vx", or "hazards[3].dx" for a key with several axes."""
-    rows = "".join(f"[{index}]" for index in place[:-1])
-    return f"{key}{rows}.{layout.SPECS[key].components[place[-1]]}"
+    rows = "".join(f"[{i}]" for i in index[:-1])
+    return f"{key}{rows}.{layout.SPECS[key].components[index[-1]]}"

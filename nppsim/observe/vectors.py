@@ -253,16 +253,16 @@ def _insert(hazards, gaps, found, dx, dy, vx, vy, radius):
     gap = dx * dx + dy * dy
     if found == NUM_HAZARDS and gap >= gaps[found - 1]:
         return found
-    place = found if found < NUM_HAZARDS else NUM_HAZARDS - 1
-    while place > 0 and gaps[place - 1] > gap:
-        gaps[place] = gaps[place - 1]
+    slot = found if found < NUM_HAZARDS else NUM_HAZARDS - 1
+    while slot > 0 and gaps[slot - 1] > gap:
+        gaps[slot] = gaps[slot - 1]
         for component in range(hazards.shape[1]):
-            hazards[place, component] = hazards[place - 1, component]
-        place -= 1
-    gaps[place] = gap
-    hazards[place, HAZARD.dx], hazards[place, HAZARD.dy] = dx, dy
-    hazards[place, HAZARD.vx], hazards[place, HAZARD.vy] = vx, vy
-    hazards[place, HAZARD.radius] = radius
+            hazards[slot, component] = hazards[slot - 1, component]
+        slot -= 1
+    gaps[slot] = gap
+    hazards[slot, HAZARD.dx], hazards[slot, HAZARD.dy] = dx, dy
+    hazards[slot, HAZARD.vx], hazards[slot, HAZARD.vy] = vx, vy
+    hazards[slot, HAZARD.radius] = radius
     return min(found + 1, NUM_HAZARDS)
 
 

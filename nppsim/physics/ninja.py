@@ -43,7 +43,7 @@ STILL = 0.1  # px per frame along the floor; a slower ninja that does not run is
 # At horizontal surfaces, x is 0.  The following functions then skip square root and division, which gives the same result.
 @inlined
 def length_of(x, y):
-    """Return sqrt(x^2 + y^2).  The vector is 0, or long enough that its square does not underflow to 0."""
+    """Return sqrt(x^2 + y^2).  A vector other than 0 must be so long that x^2 does not underflow to 0."""
     return abs(y) if x == 0.0 else math.sqrt(x * x + y * y)
 
 

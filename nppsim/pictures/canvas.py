@@ -49,10 +49,10 @@ FADED = 0.55  # weight of the background colour at the start of a route
 
 def route_colour(t: float) -> Colour:
     """Return the colour of a route at time ``t``: 0 is its start, 1 its end."""
-    place = min(max(t, 0.0), 1.0) * (len(ROUTE_COLOURS) - 1)
-    i = min(int(place), len(ROUTE_COLOURS) - 2)
+    position = min(max(t, 0.0), 1.0) * (len(ROUTE_COLOURS) - 1)
+    i = min(int(position), len(ROUTE_COLOURS) - 2)
     red, green, blue = (
-        round(a + (b - a) * (place - i)) for a, b in zip(ROUTE_COLOURS[i], ROUTE_COLOURS[i + 1], strict=True)
+        round(a + (b - a) * (position - i)) for a, b in zip(ROUTE_COLOURS[i], ROUTE_COLOURS[i + 1], strict=True)
     )
     return red, green, blue
 

@@ -153,7 +153,7 @@ class LivePicture:
     def _lay(self, picture: np.ndarray, entity: DrawnEntity, look: EntityLook) -> None:
         """Draw the sprite of a moving entity onto a picture."""
         scene = self._stage.scene
-        (column, dx), (row, dy) = (divmod(round(v * OVERSAMPLE), OVERSAMPLE) for v in scene.place(look.at))
+        (column, dx), (row, dy) = (divmod(round(v * OVERSAMPLE), OVERSAMPLE) for v in scene.to_picture(look.at))
         sprite = self._sprite(entity, look, dx, dy)
         x, y = column + sprite.left, row + sprite.top
         height, width = sprite.rest.shape[:2]

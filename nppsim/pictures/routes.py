@@ -78,7 +78,7 @@ def draw_two_routes(
     canvas.ring(level.spawn, 6.2, 2.4, PALETTE.ink)
     if parted is not None:
         canvas.ring(runs[0].position[parted - 1], 10.0, 2.4, PALETTE.amber)
-    picture = with_time_marks(canvas.finish(), marks, scene.place)
+    picture = with_time_marks(canvas.finish(), marks, scene.to_picture)
     return with_two_labels(picture, runs, labels, parted)
 
 

@@ -183,7 +183,7 @@ class Scene:
 
     def box_of(self, area: Area) -> Box | None:
         """Return the box of pixels that an area touches; None if the area is outside the picture."""
-        (left, top), (right, bottom) = self.place(area[:2]), self.place(area[2:])
+        (left, top), (right, bottom) = self.to_picture(area[:2]), self.to_picture(area[2:])
         low, high = (math.floor(left), math.floor(top)), (math.ceil(right), math.ceil(bottom))
         box = (max(low[0], 0), max(low[1], 0), min(high[0], self.width), min(high[1], self.height))
         return box if box[0] < box[2] and box[1] < box[3] else None
@@ -201,7 +201,7 @@ class Scene:
         draw(canvas)
         picture.paste(needed("PIL.Image", "video").blend(before, canvas.finish(), opacity), box[:2])
 
-    def place(self, at: Point) -> Point:
+    def to_picture(self, at: Point) -> Point:
         """Convert a level position to a position in the picture (px)."""
         k = self.ppt / TILE
         return (at[0] - self.region[0] * TILE) * k, (at[1] - self.region[1] * TILE) * k
@@ -267,7 +267,7 @@ def level_entities(level: Level) -> list[DrawnEntity]:
     entities: list[DrawnEntity] = []
     counts: dict[int, int] = {}
     records = level.records.tolist()
-    places = [(float(POSITION_UNIT * x), float(POSITION_UNIT * y)) for _, x, y, _, _ in records]
+    positions = [(float(POSITION_UNIT * x), float(POSITION_UNIT * y)) for _, x, y, _, _ in records]
     for row, (kind, _, _, orientation, _) in enumerate(records):
         if kind == kinds.EXIT_SWITCH or kind not in LAYER:  # exit switches are created with their exits
             continue
@@ -275,8 +275,8 @@ def level_entities(level: Level) -> list[DrawnEntity]:
         counts[kind] = index + 1
         switch_row = row + level.exit_count if kind == kinds.EXIT else row + 1
         has_switch = kind == kinds.EXIT or kind in kinds.SWITCH_OF_DOOR
-        switch = places[switch_row] if has_switch and switch_row < len(records) else None
-        entities.append(DrawnEntity(kind, index, places[row], orientation, switch))
+        switch = positions[switch_row] if has_switch and switch_row < len(records) else None
+        entities.append(DrawnEntity(kind, index, positions[row], orientation, switch))
         if kind == kinds.EXIT and switch is not None:
             entities.append(DrawnEntity(kinds.EXIT_SWITCH, index, switch))
     return sorted(entities, key=lambda e: (LAYER[e.kind], e.kind))
@@ -336,14 +336,14 @@ def touched(entity: DrawnEntity, look: EntityLook) -> Area:
     return around([entity.at] if entity.switch is None else [entity.at, entity.switch], REACH)
 
 
-def _aims(types: np.ndarray, places: np.ndarray, rows: np.ndarray) -> list[Aim]:
+def _aims(types: np.ndarray, positions: np.ndarray, rows: np.ndarray) -> list[Aim]:
     """Return all aims except NO_AIM.
 
-    types, places: type and position (px) of each laser and shooter.  rows: output of ``write_aims``, float64[A, 3].
+    types, positions: type and position (px) of each laser and shooter.  rows: output of ``write_aims``, float64[A, 3].
     """
     return [
         Aim(kind, (at[0], at[1]), (x, y), int(sign))
-        for kind, at, (x, y, sign) in zip(types.tolist(), places.tolist(), rows.tolist(), strict=True)
+        for kind, at, (x, y, sign) in zip(types.tolist(), positions.tolist(), rows.tolist(), strict=True)
         if sign != NO_AIM
     ]
 

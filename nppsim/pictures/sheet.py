@@ -57,8 +57,8 @@ def contact_sheet(
     )
     pen, top = pen_on(page), _GAP
     for row, height, below in zip(rows, pictures, texts, strict=True):
-        for place, i in enumerate(row):
-            left = _GAP + place * (width + _GAP)
+        for column, i in enumerate(row):
+            left = _GAP + column * (width + _GAP)
             scene = Scene(levels[i], ppt, regions[i])
             picture = scene.picture(scene.looks, NinjaLook(levels[i].spawn), scene.aims)
             page.paste(PALETTE.tile, (left, top, left + width, top + height))

@@ -102,15 +102,15 @@ class TimeMark(NamedTuple):
     above: bool
 
 
-def with_time_marks(picture: "Image", marks: Sequence[TimeMark], place: Callable[[Point], Point]) -> "Image":
+def with_time_marks(picture: "Image", marks: Sequence[TimeMark], to_picture: Callable[[Point], Point]) -> "Image":
     """Draw time marks onto a picture, except marks that would overlap others, and return the picture.
 
-    place: converts a position in level px to picture px.
+    to_picture: converts a position in level px to picture px.
     """
     pen, face = pen_on(picture), font(13)
     taken: list[Point] = []
     for mark in marks:
-        x, y = place(mark.at)
+        x, y = to_picture(mark.at)
         y += -13 if mark.above else 13
         if all(abs(x - a) > 12 or abs(y - b) > 13 for a, b in taken):
             taken.append((x, y))

@@ -10,15 +10,15 @@ from nppsim.replays.score import time_text
 
 
 def level_notes(
-    levels: Sequence[Level], entries: Sequence[LevelEntry], place: str | None
+    levels: Sequence[Level], entries: Sequence[LevelEntry], path: str | None
 ) -> tuple[list[str], list[str]]:
     """Return two lists: a note per level, and the outcome of each level's best run ("won", "died", or "" without runs).
 
-    place: path of a replay set with runs of the levels, or None to report only the par times.
+    path: path of a replay set with runs of the levels, or None to report only the par times.
     """
     played: dict[str, list[int | None]] = {}  # fingerprint of a level -> frames of each run, None unless it wins
-    if place is not None:
-        with ReplaySet(place) as replays:
+    if path is not None:
+        with ReplaySet(path) as replays:
             for one in map(replays.entry, range(len(replays))):
                 played.setdefault(one.level_fingerprint, []).append(one.frames if one.success else None)
     notes, outcomes = [], []
@@ -29,7 +29,7 @@ def level_notes(
         if runs:
             best = f", {time_text(min(wins))}" if wins else ""
             parts.append(f"finished {len(wins)} of {len(runs)}{best}")
-        elif place is not None:
+        elif path is not None:
             parts.append("not played")
         notes.append(", ".join(parts))
         outcomes.append(NAMES[WON] if wins else NAMES[DIED] if runs else "")

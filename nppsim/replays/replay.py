@@ -182,9 +182,9 @@ class Replay:
         write_bytes(path, self.to_bytes(format))
 
 
-def is_replay_set(place: str | Path) -> bool:
+def is_replay_set(path: str | Path) -> bool:
     """Return True if a path names a replay set or one of its replays (``SET.h5#7``)."""
-    return container_suffix(place) == REPLAY_SET_SUFFIX
+    return container_suffix(path) == REPLAY_SET_SUFFIX
 
 
 def load_level(path: str | Path) -> Level:
@@ -238,8 +238,8 @@ def to_decisions(inputs: np.ndarray, frame_skip: int) -> np.ndarray:
         )
     decisions = inputs[::frame_skip]
     if np.any(decisions > 7):
-        place = int(np.argmax(decisions > 7)) * frame_skip
-        raise ReplayError(f"input {place} is {inputs[place]}: self-destruct is not an action; cut the inputs before it")
+        frame = int(np.argmax(decisions > 7)) * frame_skip
+        raise ReplayError(f"input {frame} is {inputs[frame]}: self-destruct is not an action; cut the inputs before it")
     return INPUT_ACTION[decisions]
 
 
@@ -326,9 +326,9 @@ def _check_inputs(name: str, inputs: np.ndarray, highest: int, start: int | None
     bad = (inputs < 0) | (inputs > highest)
     if bad.any():
         index = int(np.argmax(bad))
-        place = "" if start is None else f" (file byte {start + index})"
+        position = "" if start is None else f" (file byte {start + index})"
         bits = "1 jump, 2 right, 4 left, 8 self-destruct" + (" (not in compact files)" if highest == 7 else "")
-        _fail(name, f"input {index}{place} is {inputs[index]}, expected 0 to {highest}; the bits are {bits}")
+        _fail(name, f"input {index}{position} is {inputs[index]}, expected 0 to {highest}; the bits are {bits}")
 
 
 def _check_frame_skip(frame_skip: int) -> None:

@@ -71,12 +71,12 @@ class ReplayWriter:
         metadata: further properties, such as the source.  Raises ReplayError unless they are JSON values.
         Control characters in name and category are escaped.
         """
-        place = f"{self.path}: {replay.name!r}"
+        where = f"{self.path}: {replay.name!r}"
         try:
             about = {"name": _escaped(replay.name), "category": _escaped(category), "metadata": metadata}
             packed = json.dumps(about, sort_keys=True, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
-            raise ReplayError(f"{place}: the metadata are not JSON values: {error}; convert them") from error
+            raise ReplayError(f"{where}: the metadata are not JSON values: {error}; convert them") from error
         self._pending.append((replay, packed))
 
     def flush(self) -> None:
@@ -257,13 +257,15 @@ class ReplaySet(Sequence[Replay]):
         self.close()
 
 
-def load_one(place: str) -> Replay:
+def load_one(address: str) -> Replay:
     """Read replay 7 for ``SET.h5#7``, or the only replay for ``SET.h5``.  Raises ReplayError."""
-    file, mark, number = place.rpartition("#") if not place.lower().endswith(".h5") else (place, "", "")
+    file, mark, number = address.rpartition("#") if not address.lower().endswith(".h5") else (address, "", "")
     with ReplaySet(file) as replays:
         index = int(number) if number.isdecimal() else 0
         if index >= len(replays) or not (number.isdecimal() or (not mark and len(replays) == 1)):
-            raise ReplayError(f"{place}: the set has {len(replays)} replays, numbered from {file}#0; give one of them")
+            raise ReplayError(
+                f"{address}: the set has {len(replays)} replays, numbered from {file}#0; give one of them"
+            )
         return replays[index]
 
 

@@ -65,7 +65,7 @@ class Shadow:
         self.mismatches_of = np.zeros(simulator.num_envs, np.int64)
         self.kinds: Counter[str] = Counter()
         self._found: set[str] = set()  # kinds of mismatches in the current comparison
-        self._place = ""  # environment, level and frame of the current comparison, for messages
+        self._described_state = ""  # environment, level and frame of the current comparison, for messages
         report.register(self.summary)
 
     @property
@@ -136,7 +136,7 @@ class Shadow:
             if ninja["state"] in (DEAD, CELEBRATING):
                 break
         now = frames[-1]
-        self._place = self._described(i, level, now)
+        self._described_state = self._described(i, level, now)
         values = ledger.decide(frames)
         won, died = now.ninja["state"] == CELEBRATING, now.ninja["state"] == DEAD
         truncated = not (won or died) and now.ninja["frame"] >= simulator.time_limit[level]
@@ -164,7 +164,7 @@ class Shadow:
         twin = self._twin(level)
         rows = state.ninja[i], state.entities[i], state.movers[i], state.trail[i]
         now = twin.state_twin(*rows[:3])
-        self._place = self._described(i, level, now)
+        self._described_state = self._described(i, level, now)
         if started_on >= 0:
             ninja, entities = np.zeros(1, NINJA_DTYPE), np.zeros((1, simulator.bank.max_entities), ENTITY_DTYPE)
             movers = np.zeros((1, simulator.bank.max_movers), MOVER_DTYPE)
@@ -257,7 +257,7 @@ class Shadow:
         if kind not in self.kinds and kind not in self._found:
             where = f"index {index}" + (f" ({name})" if name else "")
             print(
-                f"shadow: first mismatch of {kind}: {self._place}, {where}: simulator {got}, twin {wanted}",
+                f"shadow: first mismatch of {kind}: {self._described_state}, {where}: simulator {got}, twin {wanted}",
                 file=sys.stderr,
                 flush=True,
             )

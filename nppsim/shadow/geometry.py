@@ -108,7 +108,7 @@ def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], partial[np.n
 
 
 def raster(level: Level, points: int) -> np.ndarray:
-    """Sample each tile at points x points places; return bool[25 * points, 44 * points], y first, True if solid."""
+    """Sample each tile at points x points positions; return bool[25 * points, 44 * points], y first, True if solid."""
     centre = (np.arange(points) + 0.5) * TILE / points
     x, y = np.meshgrid(centre, centre)
     tiles, index = np.unique(stage(level).T, return_inverse=True)
@@ -134,7 +134,7 @@ class EntityTwin:
     """One entity of a level in its initial state.
 
     x, y: position, px; for a door with a switch, that of the switch.
-    place: index in file order.
+    order: index in file order.
     index: index in type order.
     door: segment (x1, y1, x2, y2) of a door, px.
     partner: index of an exit's switch or a switch's exit.
@@ -144,7 +144,7 @@ class EntityTwin:
     kind: int
     x: float
     y: float
-    place: int
+    order: int
     index: int = -1
     active: int = 1
     closed: int = 0

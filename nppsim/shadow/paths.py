@@ -53,13 +53,13 @@ def _samples_near(tile: int) -> np.ndarray:
 
 
 def _gap(point: Point, x: float, y: float) -> float:
-    """Return the distance of a lattice point from a place, px, rounded as in the kernels, unlike ``math.hypot``."""
+    """Return the distance of a lattice point from (x, y), px, rounded as in the kernels, unlike ``math.hypot``."""
     dx, dy = SPACING * point[0] - x, SPACING * point[1] - y
     return math.sqrt(dx * dx + dy * dy)
 
 
 def _around(x: float, y: float, ring: int) -> list[Point]:
-    """Return the four lattice points around a place and ``ring`` rings of points around these."""
+    """Return the four lattice points around (x, y) and ``ring`` rings of points around these."""
     i, j = int(x / SPACING), int(y / SPACING)
     return [
         (a, b)
@@ -69,7 +69,7 @@ def _around(x: float, y: float, ring: int) -> list[Point]:
 
 
 def points_within(x: float, y: float, reach: float) -> dict[Point, float]:
-    """Return {lattice point: distance in px} for the points nearer than ``reach`` px to a place."""
+    """Return {lattice point: distance in px} for the points nearer than ``reach`` px to (x, y)."""
     gaps = {p: _gap(p, x, y) for p in _around(x, y, int(reach / SPACING))}
     return {p: gap for p, gap in gaps.items() if gap < reach}
 
@@ -262,12 +262,12 @@ class Field:
     seeds: dict[Point, int]
 
     def path(self, x: float, y: float) -> tuple[float, Point | None]:
-        """Return (px, first point) of the path from a place, at most MAX_PATH - UNIT px; (MAX_PATH, None) without a path."""
+        """Return (px, first point) of the path from (x, y), at most MAX_PATH - UNIT px; (MAX_PATH, None) without a path."""
         length, point = self.nearest(x, y)
         return (MAX_PATH, None) if point is None else (min(length, MAX_PATH - UNIT), point)
 
     def units(self, x: float, y: float) -> int | None:
-        """Return the length of the path from a place in whole units; None without a path."""
+        """Return the length of the path from (x, y) in whole units; None without a path."""
         length, point = self.nearest(x, y)
         return None if point is None else int(length / UNIT)
 

@@ -169,7 +169,7 @@ def hazards(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarra
     for e in twin.listed:
         if hazard := _hazard(e, now):
             dx, dy, radius = hazard
-            order = (0, clamped_cell(*position(e, now)), e.place) if e.kind in kinds.MINES else (1, (), e.index)
+            order = (0, clamped_cell(*position(e, now)), e.order) if e.kind in kinds.MINES else (1, (), e.index)
             found.append((dx * dx + dy * dy, order, (dx, dy, *velocity(e, now), radius)))
     out = np.zeros(layout.SPECS["hazards"].shape, np.float32)
     out[:, 1] = 2 * WINDOW_REACH  # no hazard
@@ -362,8 +362,8 @@ def graph_state(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.nd
     """Return int64[8]: the level's number, then one bit per exit, exit switch, door with a switch and toggle mine."""
     identity = f"{twin.level.fingerprint} {twin.completions}".encode()
     bits = 0
-    for place, is_set in enumerate(_flags(twin, now)):
-        bits |= is_set << place
+    for bit, is_set in enumerate(_flags(twin, now)):
+        bits |= is_set << bit
     number = hashlib.sha256(identity).digest()[:8]
     words = number + (bits % (1 << 64 * (layout.GRAPH_WORDS - 1))).to_bytes(8 * (layout.GRAPH_WORDS - 1), "little")
     return np.frombuffer(words, "<i8")

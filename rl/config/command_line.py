@@ -127,9 +127,9 @@ def configured(given: Settings) -> ExperimentConfig:
     if ("", "plugins") in given:
         plugins.load(given["", "plugins"].value)
     single = given.get(("", "single_level"))
-    datasets = [given["", name].place for name in _DATASETS if ("", name) in given]
+    datasets = [given["", name].location for name in _DATASETS if ("", name) in given]
     if single and single.value is not None and datasets:
-        raise ConfigError(f"replaces all datasets; leave out {' and '.join(datasets)}", single.place)
+        raise ConfigError(f"replaces all datasets; leave out {' and '.join(datasets)}", single.location)
     config = _resumed(given) if ("", "resume_from") in given else _begun(given)
     for (section, name), one in given.items():
         _check_effect(config, section, name, one)
@@ -178,7 +178,7 @@ def _built(owner: type[Part], section: str, given: Settings, **more: Any) -> Par
         return owner(**values, **more)
     except ConfigError as error:
         options = {known.name: known.option for known in _settings_of(section) if known.flag}
-        options |= {name: one.place for (part, name), one in given.items() if part == section}
+        options |= {name: one.location for (part, name), one in given.items() if part == section}
         raise (error.named(options[error.field]) if error.field in options else error) from None
 
 
@@ -187,10 +187,10 @@ def _resumed(given: Settings) -> ExperimentConfig:
     overrides = given.get(("", "resume_override"))
     stored = stored_config(given["", "resume_from"].value)
     config = overridden(stored, overrides.value if overrides else ())
-    for place in (place for place, source in config.sources.items() if source != stored.sources.get(place)):
-        section, _, name = place.rpartition(".")
+    for location in (location for location, source in config.sources.items() if source != stored.sources.get(location)):
+        section, _, name = location.rpartition(".")
         value = getattr(getattr(config, section) if section else config, name)
-        _check_effect(config, section, name, Given(value, f"{OVERRIDDEN} {place}", OVERRIDDEN))
+        _check_effect(config, section, name, Given(value, f"{OVERRIDDEN} {location}", OVERRIDDEN))
     return resumed_config(with_settings(config, given))
 
 
@@ -238,7 +238,7 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
     Settings from recipes and earlier runs, and default values in files, are exempt.
     """
     settings = {one.name: one for one in _settings_of(section)}
-    known, place = settings[name], given.place
+    known, location = settings[name], given.location
     if given.source.startswith(("recipe ", "run ")) or (given.source != COMMAND_LINE and given.value == known.default):
         return
     if name == "ent_coef_end" and given.value == config.ppo.ent_coef_start:
@@ -246,15 +246,15 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
     for (part, switch), names in _SWITCHED_OFF.items():
         if section == part and name in names and not getattr(getattr(config, part), switch):
             off = f"--no-{settings[switch].flag}" if settings[switch].switch else settings[switch].option
-            raise ConfigError(f"has no effect with {off}; leave one of them out", place)
+            raise ConfigError(f"has no effect with {off}; leave one of them out", location)
     if not known.needs:
         return
     others = [FLAGS[flag] for flag in known.needs.split(" or ")]
     if not any(getattr(getattr(config, part) if part else config, other.name) for part, other in others):
         wanted = " or ".join(other.option for _, other in others)
-        raise ConfigError(f"has no effect without {wanted}; add that, or leave this out", place)
+        raise ConfigError(f"has no effect without {wanted}; add that, or leave this out", location)
     if known.needs.startswith(REPLAYS) and not config.pretraining and not (known.needs != REPLAYS and config.init_from):
-        raise ConfigError("has no effect with --no-pretraining; leave one of them out", place)
+        raise ConfigError("has no effect with --no-pretraining; leave one of them out", location)
 
 
 # Flags that --help lists; --help-all lists all flags.

@@ -148,7 +148,10 @@ class CurriculumConfig:
         None, "learning_progress: rate of the fast average, per episode; default: set by the preset", above=0, high=1
     )
     lp_slow: float | None = _setting(
-        None, "learning_progress: rate of the slow average / fast rate; default: set by the preset", above=0, below=1
+        None,
+        "learning_progress: rate of the slow average, divided by that of the fast average; default: set by the preset",
+        above=0,
+        below=1,
     )
     lp_early: float | None = _setting(
         None,

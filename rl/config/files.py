@@ -38,10 +38,14 @@ _TRUTH = {"on": True, "true": True, "off": False, "false": False}
 
 
 class Given(NamedTuple):
-    """A value of a setting.  place: flag, or file and key, for error messages.  source: origin of the value, for run.json."""
+    """A value of a setting.
+
+    location: flag, or file and key, for error messages.
+    source: origin of the value, for run.json.
+    """
 
     value: Any
-    place: str
+    location: str
     source: str
 
 
@@ -69,10 +73,10 @@ def run_settings(path: Path) -> Settings:
     return found
 
 
-def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> ExperimentConfig:
+def config_from_dict(data: Mapping[str, Any], location: str = "config.json") -> ExperimentConfig:
     """Make a configuration from the result of ``ExperimentConfig.to_dict``; other entries of config.json are ignored.
 
-    place: name of the file, for error messages.
+    location: name of the file, for error messages.
     Raises ConfigError for missing, unknown and invalid settings.
     """
     known = {one.name for one in fields(ExperimentConfig)}
@@ -81,10 +85,10 @@ def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> Exp
         plugins.load([str(one) for one in named] if isinstance(named, list) else ())
         config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in known})
     except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from error
+        raise ConfigError(f"{location}: {error}") from error
     except PlainError as error:
         advice = "if it is from another version of the project, use that version, or give flags"
-        raise ConfigError(f"{place}: missing or unknown settings ({error}); {advice}") from error
+        raise ConfigError(f"{location}: missing or unknown settings ({error}); {advice}") from error
     return config
 
 
@@ -133,25 +137,25 @@ def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
     return found
 
 
-def read_text(known: Setting, text: str, place: str) -> Any:
+def read_text(known: Setting, text: str, location: str) -> Any:
     """Convert a text to the value that a TOML file would contain."""
     if text.lower() in ("none", "null", "") and (known.optional or known.many):
         return "none"
     if known.many:
-        return [_read_one(known, one, place) for one in text.strip("[]").split(",")]
-    return _read_one(known, text, place)
+        return [_read_one(known, one, location) for one in text.strip("[]").split(",")]
+    return _read_one(known, text, location)
 
 
-def _read_one(known: Setting, text: str, place: str) -> Any:
+def _read_one(known: Setting, text: str, location: str) -> Any:
     text = text.strip().strip("\"'")
     if known.kind is bool:
         if text.lower() not in _TRUTH:
-            raise ConfigError("give on or off", place)
+            raise ConfigError("give on or off", location)
         return _TRUTH[text.lower()]
     try:
         return known.read(text) if known.kind in (int, float) else text
     except ValueError as error:
-        raise ConfigError(str(error), place) from error
+        raise ConfigError(str(error), location) from error
 
 
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
@@ -167,11 +171,11 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
         if part and part not in SECTIONS:
             raise ConfigError(f"is not a section of the configuration{_near(part, SECTIONS)}", f"{file}: [{part}]")
         for name, one in (value if part else {key: value}).items():
-            place = f"{file}: {f'[{part}] ' if part else ''}{name}"
-            section, known = find_setting(part, name, place)
+            location = f"{file}: {f'[{part}] ' if part else ''}{name}"
+            section, known = find_setting(part, name, location)
             if (section, known.name) in found:
-                raise ConfigError(f"sets the same setting as {found[section, known.name].place}", place)
-            found[section, known.name] = Given(_value(known, one, place), place, source)
+                raise ConfigError(f"sets the same setting as {found[section, known.name].location}", location)
+            found[section, known.name] = Given(_value(known, one, location), location, source)
             if name in known.aliases and known.name == "ent_coef_start":  # sets start and end, like the flag --ent-coef
                 ends = found[section, known.name]
     if ends:
@@ -189,11 +193,11 @@ def toml_value(value: Any) -> str:
     return repr(value)
 
 
-def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
+def find_setting(part: str, name: str, location: str) -> tuple[str, Setting]:
     """Find a setting; return (section, setting).
 
     part: TOML table that contains the name, "" for the top level.
-    place: flag, or file and key, for error messages.
+    location: flag, or file and key, for error messages.
     """
     names: dict[str, tuple[str, Setting]] = {}
     for usual, section, known in known_settings():
@@ -202,10 +206,10 @@ def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
             for one in (usual, *known.aliases, *own):
                 names.setdefault(one, (section, known))
     if name not in names:
-        raise ConfigError(f"is not a setting{_near(name, names)}", place)
+        raise ConfigError(f"is not a setting{_near(name, names)}", location)
     section, known = names[name]
     if known.refusal:
-        raise ConfigError(known.refusal, place)
+        raise ConfigError(known.refusal, location)
     return section, known
 
 
@@ -221,23 +225,23 @@ def initials(name: str) -> str:
     return "".join(part[0] for part in name.split("_") if part) if "_" in name else ""
 
 
-def _value(known: Setting, value: Any, place: str) -> Any:
+def _value(known: Setting, value: Any, location: str) -> Any:
     """Convert a value of a TOML file; ConfigError for a wrong type or a value outside the limits."""
     if value == "none" and known.optional:
         return None
     if value == "none" and known.many:
         return ()
     if known.many:
-        taken: Any = tuple(_one(known, one, place) for one in (value if isinstance(value, list) else [value]))
+        taken: Any = tuple(_one(known, one, location) for one in (value if isinstance(value, list) else [value]))
     else:
-        taken = _one(known, value, place)
+        taken = _one(known, value, location)
     advice = known.problem(taken)
     if advice:
-        raise ConfigError(advice, place, value)
+        raise ConfigError(advice, location, value)
     return taken
 
 
-def _one(known: Setting, value: Any, place: str) -> Any:
+def _one(known: Setting, value: Any, location: str) -> Any:
     if known.kind is float and type(value) is int and abs(value) < 1 << 1023:  # within the range of float
         return float(value)
     if known.kind is int and type(value) is float and value.is_integer():  # 1e6 is a float in TOML
@@ -247,4 +251,4 @@ def _one(known: Setting, value: Any, place: str) -> Any:
     if type(value) is known.kind:
         return value
     wanted = {int: "a whole number", float: "a number", bool: "true or false"}.get(known.kind, "a text in quotes")
-    raise ConfigError(f"give {wanted}{', or a list of them' if known.many else ''}", place, value)
+    raise ConfigError(f"give {wanted}{', or a list of them' if known.many else ''}", location, value)

@@ -80,8 +80,8 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
     stored = config
     wanted = text_settings(overrides, OVERRIDDEN, OVERRIDDEN)
     for key, one in wanted.items():
-        if (place := dotted(*key)) in FIXED and changes(stored, with_settings(stored, {key: one})):
-            raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", one.place)
+        if (location := dotted(*key)) in FIXED and changes(stored, with_settings(stored, {key: one})):
+            raise ConfigError(f"cannot change within a run: {FIXED[location]}; begin a new run", one.location)
     sources = stored.sources | {dotted(*key): OVERRIDDEN for key in wanted}
     config = replace(with_settings(stored, wanted), sources=sources)
     if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
@@ -106,8 +106,8 @@ def with_settings(config: ExperimentConfig, wanted: Settings) -> ExperimentConfi
         own = values.pop("", {})
         return replace(config, **own, **{part: replace(getattr(config, part), **some) for part, some in values.items()})
     except ConfigError as error:
-        places = {name: one.place for (_, name), one in wanted.items()}
-        raise (error.named(places[error.field]) if error.field in places else error) from None
+        locations = {name: one.location for (_, name), one in wanted.items()}
+        raise (error.named(locations[error.field]) if error.field in locations else error) from None
 
 
 def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:

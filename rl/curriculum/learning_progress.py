@@ -34,7 +34,7 @@ BASIC_RATE = 0.2  # update rate of the two averages of the basic variant: of suc
 class Preset:
     """Parameters of the strategy.
 
-    The basic variant (``basic_progress``: the score is the standard deviation of success) uses only the last five.
+    The basic variant (``basic_progress``: the score is the standard deviation of success) uses only the last five of them.
     """
 
     timescale: float = 0.1  # update rate of the fast average, per episode
@@ -155,10 +155,10 @@ class LearningProgress(Strategy):
         first = np.flatnonzero(np.diff(keys >> 32, prepend=-1))  # index of the first episode of each level
         touched, added = keys[first] >> 32, np.diff(first, append=len(keys))
         row = np.repeat(np.arange(len(touched)), added)  # for each episode, index of its level in ``touched``
-        place = np.arange(len(levels)) - first[row]  # number of the episode within its level
-        remaining = added[row] - 1 - place  # number of later episodes of the level
+        number = np.arange(len(levels)) - first[row]  # number of the episode within its level
+        remaining = added[row] - 1 - number  # number of later episodes of the level
         samples, played = self.preset.min_samples, self.played[touched]
-        ordinal = played[row] + place
+        ordinal = played[row] + number
         total = self.first[touched] * np.minimum(played, samples)
         total += np.bincount(row, np.where(ordinal < samples, value, 0.0))
         self.first[touched] = total / np.minimum(played + added, samples)

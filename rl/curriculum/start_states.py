@@ -270,9 +270,9 @@ class StartStates:
         """Update runs and start states.  ended: EPISODE_DTYPE[k], records of the environments ``sim.finished``."""
         envs, tracks = sim.finished, self.tracks
         further = tracks.known[envs] & (tracks.best[envs] > self._unit * self._needed_progress[ended["level"]])
-        for place in np.flatnonzero(further | (self.began[envs] > 0) | self._at_level_start[ended["level"]]).tolist():
-            env, name = int(envs[place]), self._fingerprints[ended["level"][place]]
-            won = bool(ended["outcome"][place] == WON)
+        for row in np.flatnonzero(further | (self.began[envs] > 0) | self._at_level_start[ended["level"]]).tolist():
+            env, name = int(envs[row]), self._fingerprints[ended["level"][row]]
+            won = bool(ended["outcome"][row] == WON)
             if self.began[env]:
                 self.episodes += 1
                 self._recent.append(won)
@@ -285,9 +285,7 @@ class StartStates:
             if won and self.began[env] and (run is None or not run.wins):
                 self._store(env, name, int(tracks.length[env]), wins=True)
             elif (
-                not won
-                and further[place]
-                and tracks.best[env] > self._unit * self._needed_progress[ended["level"][place]]
+                not won and further[row] and tracks.best[env] > self._unit * self._needed_progress[ended["level"][row]]
             ):
                 self._store(env, name, int(tracks.best_at[env]), wins=False)
 

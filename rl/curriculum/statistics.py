@@ -31,8 +31,8 @@ class Windows:
         ends = np.cumsum(count)
         for one in np.flatnonzero(count).tolist():
             new = values[order[ends[one] - min(count[one], self.size) : ends[one]]]
-            place = (self._next[one] + np.arange(len(new))) % self.size
-            self._values[one, place] = new
+            slot = (self._next[one] + np.arange(len(new))) % self.size
+            self._values[one, slot] = new
             self._next[one] = (self._next[one] + len(new)) % self.size
             self.counts[one] = min(self.size, self.counts[one] + len(new))
 
@@ -70,7 +70,7 @@ def gini(values: np.ndarray) -> float:
     total, n = float(values.sum()), len(values)
     if total <= 0:
         return 0.0
-    if values.dtype.kind == "i" and values.max() <= 4 * n:  # counts need no sorting
+    if values.dtype.kind == "i" and values.max() <= 4 * n:  # small integers are counted instead of sorted
         size = np.bincount(values).astype(np.float64)  # number of entries with each value
         ranks = size * (2 * np.cumsum(size) - size + 1) / 2  # sum of the ranks of entries with each value
         weighted = ranks @ np.arange(len(size))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bc.dataset import BCDataset
-from bc.demonstrations import Places, find_replays, places_text
+from bc.demonstrations import Paths, find_replays, paths_text
 from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -56,7 +56,7 @@ def exits_can_be_reached(bank: LevelBank, suites: Mapping[str, EvaluationSuite])
 
 
 @check(BEFORE)
-def replays_reach_the_exit(replays: Places) -> str:
+def replays_reach_the_exit(replays: Paths) -> str:
     """Check that at least half of the examined replays win when they are played back."""
     files = [file for file in find_replays(replays) if file.replay.success is not False]
     chosen = files[:: max(1, len(files) // REPLAYS_PLAYED)][:REPLAYS_PLAYED]
@@ -70,7 +70,7 @@ def replays_reach_the_exit(replays: Places) -> str:
         f"{len(lost)} of {len(chosen)} do not win, e.g. {next(iter(lost.items()), '')}",
         "they were recorded with other physics or other levels: run python -m bc check FOLDER",
     )
-    return f"{len(chosen) - len(lost)} of {len(chosen)} win; there are {len(files)} in {places_text(replays)}"
+    return f"{len(chosen) - len(lost)} of {len(chosen)} win; there are {len(files)} in {paths_text(replays)}"
 
 
 @check(IMITATION)
@@ -118,7 +118,7 @@ def planned_runs_earn_every_reward(config: ExperimentConfig, env: BatchVecEnv) -
 
 
 @check(IMITATION)
-def demonstrations_earn_every_reward(dataset: BCDataset, replays: Places, env: BatchVecEnv) -> str:
+def demonstrations_earn_every_reward(dataset: BCDataset, replays: Paths, env: BatchVecEnv) -> str:
     """Check that demonstrations receive every reward with a non-zero weight, except for deaths, and more than idling."""
     wanted = {name: i for i, name in enumerate(dataset.names)}
     step = max(1, len(wanted) // DEMONSTRATIONS_PLAYED)
@@ -129,7 +129,7 @@ def demonstrations_earn_every_reward(dataset: BCDataset, replays: Places, env: B
         if i is not None and same and not i % step and len(levels) < DEMONSTRATIONS_PLAYED:
             levels[i] = file.replay.level
     if not levels:
-        raise CheckSkipped(f"no demonstration of the dataset has the name of a replay in {places_text(replays)}")
+        raise CheckSkipped(f"no demonstration of the dataset has the name of a replay in {paths_text(replays)}")
     actions = [dataset.actions[dataset.demonstration == i] for i in levels]
     return _require_rewards(env.sim, LevelBank(list(levels.values())), actions)
 

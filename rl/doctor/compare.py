@@ -4,7 +4,7 @@
     print(comparison.text())
     comparison.different        # True if there is a difference beyond the tolerance
 
-Divergences are found in digest trails, which have hashes of each update (``rl.ppo.digests``).
+Divergences are found in digest files, which have hashes of each update (``rl.ppo.digests``).
 Learning is measured by success on the dev levels.  Differences are paired by level and seed, and confidence intervals are
 over levels and seeds.
 """
@@ -35,22 +35,24 @@ class Tolerance:
 
     success: float = 0.0  # difference of the success rate on the dev levels (0 to 1), even if it is significant
     speed: float = 0.1  # relative difference of the time per decision
-    exact: bool = False  # if True, each training also needs one in the other group with an equal digest trail
+    exact: bool = False  # if True, each training also needs one in the other group with the same digests
 
 
 @dataclass(frozen=True)
 class SeedTrail:
-    """Comparison of the digest trails of two trainings."""
+    """Comparison of the digest files of two trainings."""
 
     seed: int | None  # common seed; None if the seeds differ
-    updates: int  # number of records that both trails have, including the state before training; 0 if one has no trail
+    updates: (
+        int  # number of lines that both digest files have, including the state before training; 0 if one is missing
+    )
     divergence: Divergence | None  # first difference, or None
     because: str  # explanation of the divergence
-    alone: int = 0  # number of records that are in only one of the two trails
+    alone: int = 0  # number of lines that only one of the two digest files has
 
     @property
     def same(self) -> bool:
-        """True if both trails are equal to the end."""
+        """True if both digest files have the same lines."""
         return self.updates > 0 and self.divergence is None and not self.alone
 
     def __str__(self) -> str:
@@ -80,7 +82,7 @@ class RunsComparison:
 
     label: str
     seeds: int  # number of pairs of trainings
-    trails: list[SeedTrail]  # comparison of the digest trails of each pair
+    trails: list[SeedTrail]  # comparison of the digest files of each pair
     learning: dict[str, Comparison]  # name -> comparison of success on dev levels, B minus A
     curves: dict[str, tuple[float, float, Estimate]]  # name -> (A, B, B minus A), paired by seed only
     speed: list[SpeedRow]  # total, followed by the phases
@@ -107,7 +109,7 @@ class RunsComparison:
 
     @property
     def decided(self) -> bool:
-        """True if learning was compared, or need not be because all digest trails are equal."""
+        """True if learning was compared, or need not be because all digests are equal."""
         return DELIVERED in self.learning or all(trail.same for trail in self.trails)
 
     @property

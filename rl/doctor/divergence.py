@@ -1,4 +1,4 @@
-"""First difference between two digest trails, which have hashes of each update of a run (``rl.ppo.digests``).
+"""First difference between two digest files, which have hashes of each update of a run (``rl.ppo.digests``).
 
 print(first_divergence(read_trail(one), read_trail(other)))     # update 137, decision 12: log_probs
 """
@@ -11,7 +11,7 @@ from rl.ppo.digests import PARTS, STEP_DIGITS, Row
 
 @dataclass(frozen=True)
 class Divergence:
-    """First difference between two digest trails."""
+    """First difference between two digest files."""
 
     update: int  # number of the update; 0: state before training
     part: str  # first of PARTS that differs
@@ -20,12 +20,12 @@ class Divergence:
     schedule: dict[str, tuple[float, float]]  # name -> values in both runs, of scheduled settings that differ
 
     def __str__(self) -> str:
-        place = "before training" if self.update == 0 else f"update {self.update}"
-        return f"{place}{f', decision {self.decision}' if self.decision else ''}: {self.part}"
+        moment = "before training" if self.update == 0 else f"update {self.update}"
+        return f"{moment}{f', decision {self.decision}' if self.decision else ''}: {self.part}"
 
 
 def first_divergence(a: Sequence[Row], b: Sequence[Row]) -> Divergence | None:
-    """Return the first difference in the updates and parts that both trails have, or None."""
+    """Return the first difference in the updates and parts that both files have, or None."""
     theirs = {row["update"]: row for row in b}
     for row in a:
         other = theirs.get(row["update"])

@@ -67,7 +67,7 @@ class Run:
 
     @cached_property
     def trail(self) -> list[Row]:
-        """Digest trail, or [] if there is none."""
+        """Lines of the digest file, or [] if there is none."""
         return read_trail(self.folder)
 
     @cached_property
@@ -79,8 +79,8 @@ class Run:
     def scalars(self) -> dict[str, Scalars]:
         """Scalars by tag; {} without event files."""
         own = self.folder / "tensorboard"  # not all event files below the folder, which may belong to other seeds
-        place = own if own.is_dir() else self.folder
-        return read_scalars(place) if event_folders(place) else {}
+        folder = own if own.is_dir() else self.folder
+        return read_scalars(folder) if event_folders(folder) else {}
 
     @property
     def finished(self) -> bool:
@@ -99,17 +99,17 @@ def find_runs(folder: Path) -> list[Run]:
     if not folder.is_dir():
         raise ResultsError(f"{folder}: no such folder; give the folder of an experiment, or of one training in it")
     folder = folder.absolute()
-    root = next((place for place in (folder, *folder.parents[:3]) if (place / "config.json").is_file()), None)
+    root = next((one for one in (folder, *folder.parents[:3]) if (one / "config.json").is_file()), None)
     if root is None:
         raise ResultsError(f"{folder}: no config.json in it or in a folder above; give the folder of an experiment")
     config = _read_json(root / "config.json")
     marks = ("progress.csv", "tensorboard", RUN_FILE)  # a training has at least one of these
-    places = (*sorted(folder.rglob("*")), folder)
-    found = [place for place in places if any((place / mark).exists() for mark in marks)]
+    folders = (*sorted(folder.rglob("*")), folder)
+    found = [one for one in folders if any((one / mark).exists() for mark in marks)]
     if not found:
         raise ResultsError(f"{folder}: no training has begun in it; give the folder of another experiment")
     try:
-        return [_read(root, place, config) for place in found]
+        return [_read(root, one, config) for one in found]
     except (TypeError, KeyError, AttributeError) as error:
         raise ResultsError(
             f"{root}: damaged files of an experiment ({type(error).__name__}: {error}); use another run"
@@ -175,7 +175,7 @@ _ARITHMETIC = tuple(f"settings.{name}" for name in ("plan.precision", "plan.devi
 )
 _START = ("settings.architecture", "settings.seed")
 _RETURNS = ("settings.ppo.gae_lambda", "settings.ppo.gamma")
-# Part of a digest trail -> prefixes of the names of metadata that can change it first, in order of probability.
+# Part of a digest file -> prefixes of the names of metadata that can change it first, in order of probability.
 CAUSES = {
     "observations": (*_START, "settings.frame_skip", *_SIZES, "data.train", "settings.curriculum."),
     "log_probs": (*_START, *_ARITHMETIC, *_SIZES),

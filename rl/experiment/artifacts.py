@@ -478,7 +478,7 @@ def write_experiment(record: ExperimentRecord, folder: Path) -> None:
 
 
 def config_view(record: ExperimentRecord) -> dict:
-    """Return the content of config.json: configuration, data, versions and circumstances."""
+    """Return the content of config.json: configuration, data, versions, host, environment and command."""
     begun = {"created": record.created.isoformat(timespec="seconds"), "resumed": list(record.resumed)}
     settings = record.config.to_dict() | {"data": record.fingerprints}
     return settings | begun | _where(record) | record.circumstances

@@ -64,19 +64,19 @@ def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
     if STAGE not in scalars:
         return []
     names = stage_names(scalars)
-    steps, places = scalars[STAGE]
-    begin = np.flatnonzero(np.diff(places, prepend=-1))
-    return [Stage(int(steps[i]), names[int(places[i])]) for i in begin if places[i] < len(names)]
+    steps, stages = scalars[STAGE]
+    begin = np.flatnonzero(np.diff(stages, prepend=-1))
+    return [Stage(int(steps[i]), names[int(stages[i])]) for i in begin if stages[i] < len(names)]
 
 
 def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
     """Return the names of all stages of the curriculum, in their order."""
-    places = {
+    positions = {
         tag.removeprefix(_STAGES).removesuffix(_PLACE): line.values[-1]
         for tag, line in scalars.items()
         if tag.startswith(_STAGES) and tag.endswith(_PLACE)
     }
-    return sorted(places, key=lambda name: places[name])
+    return sorted(positions, key=lambda name: positions[name])
 
 
 def curve_chart(

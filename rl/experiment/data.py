@@ -79,7 +79,7 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     skip = config.skip_bad_levels
     given = {"train": config.train_dataset, "dev": config.dev_dataset, "test": config.test_dataset}
     bad: list[str] = []
-    sets = {name: [readable(LevelSet.at(place), bad) for place in places] for name, places in given.items()}
+    sets = {name: [readable(LevelSet.at(path), bad) for path in paths] for name, paths in given.items()}
     if bad and not skip:  # so that the message of ``leave_out`` names all bad levels
         bad += without_path(LevelBank([level for one in sets["train"] for level in one]))
     leave_out(bad, skip, log)
@@ -102,10 +102,10 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         advice = "as stages they come last, in this order (--curriculum-stage-order sets another)"
         log(f"categories of unknown difficulty: {', '.join(unknown)}; {advice}")
     folders = {
-        f"{name}: {place}": _digest(map(one.fingerprint, range(len(one))))
+        f"{name}: {path}": _digest(map(one.fingerprint, range(len(one))))
         for name, split in sets.items()
         if len(split) > 1
-        for place, one in zip(given[name], split, strict=True)
+        for path, one in zip(given[name], split, strict=True)
     }
     entries = [(one.fingerprint(i), entry.generator) for one in sets["train"] for i, entry in enumerate(one.entries)]
     return Data(train, dev, test, bank, dict(reversed(entries)), folders)  # of duplicates, the first counts

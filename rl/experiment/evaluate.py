@@ -273,10 +273,10 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
     return policy.to(device), stored["frame_skip"]
 
 
-def levels_of(places: Sequence[Path], skip_bad_levels: bool, allow_unsupported: bool) -> list[tuple[Level, str]]:
+def levels_of(paths: Sequence[Path], skip_bad_levels: bool, allow_unsupported: bool) -> list[tuple[Level, str]]:
     """Read levels with their categories from folders and files, without duplicates; LevelSetError for unreadable levels."""
     bad: list[str] = []
-    sets = [readable(LevelSet.at(place), bad) for place in places]
+    sets = [readable(LevelSet.at(path), bad) for path in paths]
     leave_out(bad, skip_bad_levels, print)
     return joined(sets, print, allow_unsupported=allow_unsupported)
 

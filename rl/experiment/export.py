@@ -53,7 +53,7 @@ class Job:
     license: str | None = setting(None, "licence on the model card, e.g. MIT; default: none", flag="license")
     results: Path | None = setting(
         None,
-        "results.json of its experiment or of evaluate.py, for the figures on the card; default: none",
+        "results.json of the agent's experiment, or of evaluate.py, for the figures on the card; default: none",
         flag="results",
     )
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")

@@ -94,6 +94,6 @@ def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, s
     """
     parent = root / name / condition if len(config.conditions) > 1 else root / name
     usual = parent / f"seed_{seed}" if len(config.seeds) > 1 else parent
-    places = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]
+    folders = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]
     wanted = {"seed": seed, "pretrained": condition == "with_pretrain"}
-    return next((place for place in places if wanted.items() <= read_stored(place / RUN_FILE).items()), usual)
+    return next((one for one in folders if wanted.items() <= read_stored(one / RUN_FILE).items()), usual)

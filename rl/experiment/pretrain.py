@@ -16,7 +16,7 @@ import torch
 
 import hardware
 from bc.dataset import DatasetConfig, load_or_build
-from bc.demonstrations import places_text
+from bc.demonstrations import paths_text
 from bc.train import BCConfig, Hooks, pretrain
 from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
@@ -138,14 +138,14 @@ def train(job: Job, folder: Path, best: Path) -> None:
         write_json(folder / "results.json", results)
     print(result.table())
     if tables:
-        print(f"\nheld-out levels of {places_text(job.test_dataset)}\n{format_table(tables)}")
+        print(f"\nheld-out levels of {paths_text(job.test_dataset)}\n{format_table(tables)}")
     print(f"weights of epoch {result.best_epoch}: {best}")
 
 
 def held_out_suite(job: Job) -> EvaluationSuite:
     """Make the evaluation suite of the levels of --test-dataset."""
     return EvaluationSuite(
-        joined([LevelSet.at(place) for place in job.test_dataset], print),
+        joined([LevelSet.at(path) for path in job.test_dataset], print),
         episodes_per_category=job.episodes_per_category,
         seed=job.seed,
         frame_skip=job.dataset.frame_skip,

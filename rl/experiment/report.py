@@ -205,7 +205,7 @@ def _scalars(architectures: Architectures, folder: Path) -> tuple[dict[str, dict
             notes.append(f"{name}: not run")
             continue
         try:
-            runs[name] = read_scalars(_place(folder, tensorboard))
+            runs[name] = read_scalars(_resolved(folder, tensorboard))
         except EventsError as error:
             notes.append(f"{name}: {error}")
     return runs, notes
@@ -311,7 +311,7 @@ def _speed(speed: Mapping, wall_time_s: float | None) -> dict[str, Any] | None:
 
 def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
     """Return category -> films, with link, preview picture and replay player if their files exist."""
-    base = _place(folder, paths.get("run") or "")
+    base = _resolved(folder, paths.get("run") or "")
     groups: dict[str, list[dict[str, Any]]] = {}
     for film in paths.get("films") or ():
         route, video = base / film["route"], base / film["video"]
@@ -326,7 +326,7 @@ def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
     return groups
 
 
-def _place(folder: Path, path: str) -> Path:
+def _resolved(folder: Path, path: str) -> Path:
     """Return a path relative to the report's folder if it exists there, else unchanged."""
     inside = folder / path
     return inside if inside.exists() else Path(path)

@@ -70,13 +70,13 @@ def read_space(texts: Sequence[str], file: Path | None = None) -> Space:
     given = [(text, *_parted(text)) for text in texts]
     if file is not None:
         given += [(f"{file}: {name}", name, value) for name, value in _read_file(file)]
-    space = tuple(_dimension(name, value, place) for place, name, value in given)
+    space = tuple(_dimension(name, value, location) for location, name, value in given)
     if not space:
         if file is not None:
             raise ConfigError(f"contains no settings; {_REMEDY}", "--sweep-file", file)
         raise ConfigError("nothing to sweep; give --sweep NAME=VALUES, or --sweep-file")
     swept = [(one.known.name, one.known.flag) for one in space]
-    if doubled := [place for i, (place, *_) in enumerate(given) if swept[i] in swept[:i]]:
+    if doubled := [location for i, (location, *_) in enumerate(given) if swept[i] in swept[:i]]:
         raise ConfigError("sweeps a setting twice; give each once", "--sweep", doubled[0])
     return space
 
@@ -107,24 +107,24 @@ def _text(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _dimension(name: str, value: str, place: str) -> Dimension:
+def _dimension(name: str, value: str, location: str) -> Dimension:
     part, _, field = name.rpartition(".")
-    _, known = find_setting(part, field, f"--sweep {place}")
+    _, known = find_setting(part, field, f"--sweep {location}")
     low, dots, rest = value.partition("..")
     if not dots:
         texts = tuple(one.strip() for one in value.split(","))
         if len(set(texts)) != len(texts):
-            raise ConfigError("names a value twice", "--sweep", place)
+            raise ConfigError("names a value twice", "--sweep", location)
         return Dimension(name, known, texts)
     high, colon, scale = rest.partition(":")
     if known.kind not in (int, float) or known.many or (colon and scale != "log"):
-        raise ConfigError(f"is not a valid range; {_FORM}", "--sweep", place)
+        raise ConfigError(f"is not a valid range; {_FORM}", "--sweep", location)
     try:
         ends = known.read(low), known.read(high)
     except ValueError as error:
-        raise ConfigError(f"{error}; {_FORM}", "--sweep", place) from error
+        raise ConfigError(f"{error}; {_FORM}", "--sweep", location) from error
     if None in ends or not ends[0] < ends[1] or (colon and ends[0] <= 0):
-        raise ConfigError(f"give two numbers, the lower one first{', above 0' if colon else ''}", "--sweep", place)
+        raise ConfigError(f"give two numbers, the lower one first{', above 0' if colon else ''}", "--sweep", location)
     return Dimension(name, known, ends, is_range=True, log=bool(colon))
 
 

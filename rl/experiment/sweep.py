@@ -245,7 +245,7 @@ class _Trial:
             found = [by_seed[name] for seed in self.sweep.seeds if (name := f"seed_{seed}") in by_seed]
         else:
             found = list(by_seed.values())
-        return [history for place in found if (history := read_history(place))]
+        return [history for path in found if (history := read_history(path))]
 
     @cached_property
     def config(self) -> ExperimentConfig:
@@ -260,7 +260,7 @@ class _Trial:
         return float(history.delivered(self.config.evaluation.retention_guard).mean())
 
     def evaluations(self) -> Iterator[tuple[int, float]]:
-        """Yield (step, success) of each evaluation for the pruner; success is the mean over the evaluated and earlier seeds.
+        """Yield (step, success) of each evaluation for the pruner; success is the mean over this seed and earlier ones.
 
         Within a seed, a step is the number of evaluations that were due, which is comparable between trials with different
         batch sizes.

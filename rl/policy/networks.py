@@ -46,8 +46,8 @@ class NormalizeObservations(nn.Module):
     float64[D], ``count`` int64, and ``fingerprint`` uint8[16], the hex digits of the layout's fingerprint.  ``forward``
     raises StatisticsError until ``set_statistics`` or a state dict fills them.
 
-    places: slice of each key in the output.
-    columns: slice of each key in the statistics; the same as in ``places`` without stacking.
+    output_slices: slice of each key in the output.
+    columns: slice of each key in the statistics; the same as in ``output_slices`` without stacking.
     newest: int64[D], index in the output of the newest frame of each column of the statistics.
     """
 
@@ -63,10 +63,10 @@ class NormalizeObservations(nn.Module):
         self.keys = keys
         self.float_keys = tuple(key for key in keys if layout.SPECS[key].dtype == "float32")
         self.columns = _slices({key: layout.SPECS[key].shape for key in self.float_keys})
-        self.places = _slices({key: stacking.shape(key) for key in self.float_keys})
+        self.output_slices = _slices({key: stacking.shape(key) for key in self.float_keys})
         self.size = stop = max((columns.stop for columns in self.columns.values()), default=0)
         stacked = bool(stacking.stacked(self.float_keys))
-        ends = [(columns, self.places[key].stop) for key, columns in self.columns.items()]
+        ends = [(columns, self.output_slices[key].stop) for key, columns in self.columns.items()]
         self.newest = np.concatenate([np.arange(s.start - s.stop, 0) + end for s, end in ends])
         columns = [np.tile(np.arange(s.start, s.stop), stacking.frames(key)) for key, s in self.columns.items()]
         # Column of the statistics for each number of the output; None if output and statistics have the same order.
@@ -154,7 +154,8 @@ class ByteLinear(nn.Linear):
 class _BytesByWeights(torch.autograd.Function):
     """Product of uint8[R, I] and float32[O, I], plus float32[O]: float[R, O].
 
-    The pixels of a batch exceed the cache as floats, so they are converted in parts, and again in the backward pass.
+    Converted to floats, the pixels of a batch do not fit into the cache.  They are therefore converted in parts, in the
+    forward pass and again in the backward pass.
     """
 
     @staticmethod
@@ -360,7 +361,7 @@ class Encoder(BaseFeaturesExtractor):
         self.fusion = mlp(TOKEN * len(widths) if chosen.attention else sum(widths), chosen.fusion)
 
     def _columns(self, keys: tuple[str, ...]) -> slice:
-        slices = [self.normalize.places[key] for key in keys]
+        slices = [self.normalize.output_slices[key] for key in keys]
         for left, right in pairwise(slices):
             if left.stop != right.start:
                 raise ArchitectureError(

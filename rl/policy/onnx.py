@@ -180,14 +180,14 @@ class OnnxPolicy:
     """Inference with an ONNX file on the CPU.
 
     data: content of the file.
-    place: name of the file, for messages.
+    file_name: name of the file, for messages.
     metadata: metadata of the file.
     Raises ExportError for a file that is damaged, that this project has not written, or that has another observation layout.
     Raises MissingPackageError without the extra ``onnx``.
     """
 
-    def __init__(self, data: bytes, place: object = "the network"):
-        self._made_of = data, place
+    def __init__(self, data: bytes, file_name: object = "the network"):
+        self._made_of = data, file_name
         ort = needed("onnxruntime", "onnx")
         options = ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
@@ -199,13 +199,13 @@ class OnnxPolicy:
             found = {one.name: (_TYPES.get(one.type), tuple(one.shape[1:])) for one in inputs}
         except _errors_of(ort) as error:
             first = next(iter(str(error).splitlines()), "")
-            raise ExportError(f"{place}: no ONNX file, or damaged ({first[:200]}): {_REMEDY}") from error
-        self.metadata, self.stacking = _metadata(metadata, place)
+            raise ExportError(f"{file_name}: no ONNX file, or damaged ({first[:200]}): {_REMEDY}") from error
+        self.metadata, self.stacking = _metadata(metadata, file_name)
         self.observations = self.metadata.observations
         wanted = {key: (layout.SPECS[key].dtype, self.stacking.shape(key)) for key in self.observations}
         wanted[MASK] = ("bool", (NUM_ACTIONS,))
         if found != wanted or outputs != list(OUTPUTS):
-            raise ExportError(f"{place}: its inputs or outputs differ from its metadata: {_REMEDY}")
+            raise ExportError(f"{file_name}: its inputs or outputs differ from its metadata: {_REMEDY}")
 
     @classmethod
     def load(cls, path: Path) -> "OnnxPolicy":
@@ -251,15 +251,15 @@ def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
     return (*(one for one in found if isinstance(one, type) and issubclass(one, Exception)), UnicodeDecodeError)
 
 
-def _metadata(text: str | None, place: object) -> tuple[NetworkMetadata, Stacking]:
+def _metadata(text: str | None, file_name: object) -> tuple[NetworkMetadata, Stacking]:
     """Parse the metadata.  Raises ExportError for damaged metadata, another format version or observation layout."""
     if text is None:
-        raise ExportError(f"{place}: an ONNX file, but not of this project: {_REMEDY}")
+        raise ExportError(f"{file_name}: an ONNX file, but not of this project: {_REMEDY}")
     try:
         fields = json.loads(text)
         if fields["format_version"] != FORMAT_VERSION:
             raise ExportError(
-                f"{place}: export format {fields['format_version']}, this version of the project reads {FORMAT_VERSION}: "
+                f"{file_name}: export format {fields['format_version']}, this version of the project reads {FORMAT_VERSION}: "
                 f"export the checkpoint again"
             )
         metadata = NetworkMetadata(
@@ -272,10 +272,12 @@ def _metadata(text: str | None, place: object) -> tuple[NetworkMetadata, Stackin
     except ExportError:
         raise
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ExportError(f"{place}: its metadata are damaged ({type(error).__name__}: {error}): {_REMEDY}") from error
+        raise ExportError(
+            f"{file_name}: its metadata are damaged ({type(error).__name__}: {error}): {_REMEDY}"
+        ) from error
     if metadata.layout != layout.fingerprint(metadata.observations):
         raise ExportError(
-            f"{place}: reads observation layout {metadata.layout} ({', '.join(metadata.observations)}), this version of the "
-            f"project has {layout.fingerprint(metadata.observations)}: use the version that wrote it, or export again"
+            f"{file_name}: reads observation layout {metadata.layout} ({', '.join(metadata.observations)}), this version of "
+            f"the project has {layout.fingerprint(metadata.observations)}: use the version that wrote it, or export again"
         )
     return metadata, stacking

@@ -129,8 +129,8 @@ class Shipped:
     @classmethod
     def of(cls, policy: Any, own: Iterable[str] = ()) -> "Shipped":
         """Pickle a policy.  own: plug-ins of the policy, whose files must have the same paths on all machines."""
-        places = (str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in own)
-        return cls(pickle.dumps(policy), tuple(places))
+        names = (str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in own)
+        return cls(pickle.dumps(policy), tuple(names))
 
     def unpack(self) -> Any:
         """Return the policy, which each process unpickles once.  Raises ConfigError for a missing plug-in.

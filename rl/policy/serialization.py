@@ -26,34 +26,34 @@ class PackingError(ValueError):
     """Data of an unsupported type, or invalid packed data."""
 
 
-def pack(value: Any, place: str) -> tuple[Any, dict[str, torch.Tensor]]:
+def pack(value: Any, prefix: str) -> tuple[Any, dict[str, torch.Tensor]]:
     """Return JSON data and tensors by name; the tensors are copies on the CPU.
 
     value: nested dicts, lists and tuples of tensors, numpy arrays, numbers, texts, bytes and None; numpy scalars become
         Python numbers.
-    place: name of the value, with which the names of its tensors begin.
+    prefix: name of the value, with which the names of its tensors begin.
     Raises PackingError for other types.
     """
     tensors: dict[str, torch.Tensor] = {}
-    return _pack(value, place, tensors), tensors
+    return _pack(value, prefix, tensors), tensors
 
 
-def _pack(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
+def _pack(value: Any, prefix: str, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided or value.is_quantized:
-            raise PackingError(f"{place} is a sparse or quantised tensor: save a dense one")
-        return {"$tensor": _add(value.detach().cpu().clone(memory_format=torch.contiguous_format), place, tensors)}
+            raise PackingError(f"{prefix} is a sparse or quantised tensor: save a dense one")
+        return {"$tensor": _add(value.detach().cpu().clone(memory_format=torch.contiguous_format), prefix, tensors)}
     if isinstance(value, np.ndarray):
-        return {"$array": _pack_array(value, place, tensors)}
+        return {"$array": _pack_array(value, prefix, tensors)}
     if isinstance(value, Mapping):
         if all(type(key) is str and not key.startswith("$") for key in value):
-            return {key: _pack(item, f"{place}.{key}", tensors) for key, item in value.items()}
-        pairs = [[_pack(key, f"a key of {place}", tensors), value[key]] for key in value]
-        return {"$dict": [[key, _pack(item, f"{place}.{key}", tensors)] for key, item in pairs]}
+            return {key: _pack(item, f"{prefix}.{key}", tensors) for key, item in value.items()}
+        pairs = [[_pack(key, f"a key of {prefix}", tensors), value[key]] for key in value]
+        return {"$dict": [[key, _pack(item, f"{prefix}.{key}", tensors)] for key, item in pairs]}
     if type(value) in (list, tuple):
-        items = [_pack(item, f"{place}[{i}]", tensors) for i, item in enumerate(value)]
+        items = [_pack(item, f"{prefix}[{i}]", tensors) for i, item in enumerate(value)]
         return items if type(value) is list else {"$tuple": items}
     if type(value) is bytes:
         return {"$bytes": value.hex()}
@@ -61,22 +61,22 @@ def _pack(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
         return {"$float": str(value)}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    raise PackingError(f"{place} is a {type(value).__name__}: convert it to numbers, texts, arrays or dicts")
+    raise PackingError(f"{prefix} is a {type(value).__name__}: convert it to numbers, texts, arrays or dicts")
 
 
-def _pack_array(array: np.ndarray, place: str, tensors: dict[str, torch.Tensor]) -> Any:
+def _pack_array(array: np.ndarray, prefix: str, tensors: dict[str, torch.Tensor]) -> Any:
     dtype = array.dtype
     if dtype.hasobject:
-        raise PackingError(f"{place} is an array of Python objects: save numbers")
+        raise PackingError(f"{prefix} is an array of Python objects: save numbers")
     if dtype.kind in _TENSOR_KINDS and dtype.isnative and dtype.itemsize <= 8:
-        return _add(torch.from_numpy(np.array(array, order="C")), place, tensors)
-    name = _add(torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy()), place, tensors)
-    return [name, _pack(np.lib.format.dtype_to_descr(dtype), place, tensors), list(array.shape)]
+        return _add(torch.from_numpy(np.array(array, order="C")), prefix, tensors)
+    name = _add(torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy()), prefix, tensors)
+    return [name, _pack(np.lib.format.dtype_to_descr(dtype), prefix, tensors), list(array.shape)]
 
 
-def _add(tensor: torch.Tensor, place: str, tensors: dict[str, torch.Tensor]) -> str:
-    """Add a tensor under a unique name that begins with ``place``; return the name."""
-    name = place
+def _add(tensor: torch.Tensor, prefix: str, tensors: dict[str, torch.Tensor]) -> str:
+    """Add a tensor under a unique name that begins with ``prefix``; return the name."""
+    name = prefix
     while name in tensors:
         name += "'"
     tensors[name] = tensor

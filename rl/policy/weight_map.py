@@ -1,7 +1,7 @@
 """Strict transfer of weights between networks.
 
 A policy that received only a part of the weights would train without an error, but lack pretraining.  So each source
-tensor must be used, and each target tensor must be filled or listed in ``fresh``.
+tensor must be used, and each target tensor must be copied or listed in ``fresh``.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -57,8 +57,8 @@ def transfer(source_state: State, target_module: nn.Module, *, fresh: Iterable[s
     new = tuple(sorted(name for name in target_state if any(_fits(name, pattern) for pattern in fresh)))
     if problems := _problems(source_state, target_state, new):
         raise WeightTransferError(
-            "no weights were transferred:\n  " + "\n  ".join(problems) + "\nGive the network and weights of one "
-            "architecture, or list intended differences in fresh.",
+            "no weights were transferred:\n  " + "\n  ".join(problems) + "\nUse weights and a network of the same "
+            "architecture, or list the tensors that shall keep their initial values in ``fresh``.",
             problems,
         )
     # load_state_dict instead of copy_, so that the normaliser checks its fingerprint
@@ -73,14 +73,16 @@ def _fits(name: str, pattern: str) -> bool:
 def _problems(source: State, target: State, fresh: Collection[str]) -> list[str]:
     found = {
         "not in the target": [name for name in source if name not in target],
-        "filled and fresh": [name for name in source if name in fresh],
-        "in the target, but neither filled nor fresh": [n for n in target if n not in source and n not in fresh],
+        "copied, but listed in fresh": [name for name in source if name in fresh],
+        "in the new network, but neither copied nor listed in fresh": [
+            n for n in target if n not in source and n not in fresh
+        ],
     }
     problems = [f"{problem}: {', '.join(names)}" for problem, names in found.items() if names]
     for name in source.keys() & target.keys():
-        value, place = source[name], target[name]
-        if value.shape != place.shape or value.dtype != place.dtype:
-            kinds = f"{tuple(value.shape)} {value.dtype} does not fit {tuple(place.shape)} {place.dtype}"
+        value, parameter = source[name], target[name]
+        if value.shape != parameter.shape or value.dtype != parameter.dtype:
+            kinds = f"{tuple(value.shape)} {value.dtype} does not fit {tuple(parameter.shape)} {parameter.dtype}"
             problems.append(f"{name}: {kinds}")
         elif not torch.isfinite(value).all():
             problems.append(f"{name}: values are not finite")

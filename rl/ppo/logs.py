@@ -213,9 +213,9 @@ class GrowingTable(KVWriter):
         values = filter_excluded_keys(key_values, key_excluded, "csv")
         if values.keys() - set(self._columns):
             before, stored = self._columns, self._read()[1] if self.rows else []
-            self._columns = sorted({*before, *values}, key=_place)
-            place = [before.index(name) if name in before else -1 for name in self._columns]
-            self._rewrite([row[at] if at >= 0 else "" for at in place] for row in stored)
+            self._columns = sorted({*before, *values}, key=_sort_key)
+            order = [before.index(name) if name in before else -1 for name in self._columns]
+            self._rewrite([row[at] if at >= 0 else "" for at in order] for row in stored)
         row = [getattr(value, "item", lambda value=value: value)() for value in map(values.get, self._columns)]
         append_text(self.path, _lines([row]))
         self.rows += 1
@@ -244,7 +244,7 @@ def read_table(path: Path) -> list[list[str]]:
         raise EventsError(f"{path}: damaged ({error}); {_REMEDY}") from error
 
 
-def _place(column: str) -> tuple[int, str]:
+def _sort_key(column: str) -> tuple[int, str]:
     group = column.partition("/")[0]
     return (GROUPS.index(group) if group in GROUPS else len(GROUPS)), column
 

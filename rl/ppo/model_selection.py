@@ -86,7 +86,7 @@ class Candidate:
 
     @property
     def weights(self) -> dict[str, Any]:
-        """Arguments of ``PPO.restore``, not copied."""
+        """Arguments of ``PPO.restore``; the tensors are those of this object, not copies."""
         return {
             "policy": self.policy.state_dict(),
             "optimizer": self.policy.optimizer.state_dict(),

@@ -123,9 +123,9 @@ class RolloutBuffer:
         """Return stacks [B, frames, *shape] of the flattened samples ``index``, int64[B], the oldest frame first."""
         frames, envs = self._frames[key], self.shape[1]
         back = torch.arange(frames - 1, -1, -1, device=self.device)
-        places, padded = frames_back(back, self.ages.view(-1)[index].long()[:, None])
+        offsets, padded = frames_back(back, self.ages.view(-1)[index].long()[:, None])
         # The newest frame of sample t * N + n is in row (t + frames - 1) * N + n; the previous frame is N rows before.
-        rows = (index + (frames - 1) * envs)[:, None] - envs * places
+        rows = (index + (frames - 1) * envs)[:, None] - envs * offsets
         found = self._stored[key].flatten(0, 1)[rows]
         if self._pads_with_zeros:
             found[padded] = 0

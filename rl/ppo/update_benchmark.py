@@ -190,8 +190,8 @@ def stored_timings(benchmark: UpdateBenchmark, machine: Machine, measure: bool =
 
     def timings_of(minibatch_size: int, candidates: list[Candidate]) -> Timings:
         names = ", ".join(f"{candidate.precision} by {candidate.threads}" for candidate in candidates)
-        place = f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}"
-        key = f"{benchmark.name}, update of {minibatch_size}: {names}; {place}, code {code_digest()}"
+        hardware = f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}"
+        key = f"{benchmark.name}, update of {minibatch_size}: {names}; {hardware}, code {code_digest()}"
         if key not in (known := known_timings(FILE)) or measure:
             made = benchmark.benchmark(minibatch_size, candidates)._replace(date=datetime.date.today().isoformat())
             known = known_timings(FILE) | {key: made._asdict()}  # another process may have added timings meanwhile

@@ -129,7 +129,7 @@ class GuidedSearch:
         self.spawn = self.playing_envs(1).snapshot(0)  # uint8[B], snapshot of the initial state, B bytes
 
     def playing_envs(self, count: int) -> BatchSimulator:
-        """Return environments for simulation.  They compute only those observations of which frames are stacked."""
+        """Return environments that only simulate; they compute no observations except those that the policy stacks."""
         policy = self.agent.policy
         return self._simulator(count, tuple(policy.stacking.stacked(policy.observations)) or ("game_state",))
 

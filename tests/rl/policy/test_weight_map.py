@@ -69,10 +69,10 @@ def test_a_fresh_actor_acts_differently():
     ("source", "target", "arguments", "message"),
     [
         (small(a=(2, 2), b=(2, 2)), small(a=(2, 2)), {}, "not in the target: b.weight, b.bias"),
-        (small(a=(2, 2)), small(a=(2, 2), b=(2, 2)), {}, "neither filled nor fresh: b.weight, b.bias"),
+        (small(a=(2, 2)), small(a=(2, 2), b=(2, 2)), {}, "neither copied nor listed in fresh: b.weight, b.bias"),
         (small(a=(2, 3)), small(a=(3, 2)), {}, r"a.weight: \(3, 2\) torch.float32 does not fit \(2, 3\)"),
         (small(a=(2, 2)).double(), small(a=(2, 2)), {}, "torch.float64 does not fit"),
-        (small(a=(2, 2)), small(a=(2, 2)), {"fresh": ["a.bias"]}, "filled and fresh: a.bias"),
+        (small(a=(2, 2)), small(a=(2, 2)), {"fresh": ["a.bias"]}, "copied, but listed in fresh: a.bias"),
     ],
 )
 def test_any_deviation_is_an_error_that_lists_the_tensors_and_changes_nothing(source, target, arguments, message):

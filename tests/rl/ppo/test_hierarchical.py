@@ -235,7 +235,7 @@ def test_a_bc_policy_fills_the_low_level_and_other_tensors_are_fresh():
     moved = transfer(clone.state_dict(), ppo.policy, fresh=("high_level.",))
     assert moved.tensors + len(moved.fresh) == len(ppo.policy.state_dict())
     assert moved.fresh[0] == "high_level.condition"
-    with pytest.raises(WeightTransferError, match=r"neither filled nor fresh: high_level\.condition"):
+    with pytest.raises(WeightTransferError, match=r"neither copied nor listed in fresh: high_level\.condition"):
         transfer(clone.state_dict(), ppo.policy)
     probe = {key: values.copy() for key, values in ppo.sim.obs.items()}
     assert check_same_policy(clone, ppo.policy, probe) == 1.0
