@@ -61,6 +61,7 @@ inlined = _compiled(_nrt=False, forceinline=True)
 merged = _compiled(_nrt=False, inline="always")
 allocating = _compiled(_nrt=True)  # explicit, because a callee inherits the setting of its caller
 
-# Numba's annotations are wrong: callers of an intrinsic do not pass its typing context, and settings are attributes.
+# These types replace Numba's annotations, which are wrong: callers of an intrinsic do not pass its typing context, and the
+# attributes of ``numba.config`` are not declared.
 intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
 numba_config: Any = numba.config

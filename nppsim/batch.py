@@ -257,14 +257,14 @@ class BatchSimulator:
         actions: np.ndarray,
         next_level: np.ndarray,
         every_end: bool,
-        resting: np.ndarray | None = None,
+        restarting: np.ndarray | None = None,
         asleep: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """Advance by one decision.
 
         next_level: int32[N]; -1 for environments that do not restart.
         every_end: see ``step``.
-        resting: bool[N], environments that restart instead of making a decision.  Not allowed together with ``asleep``.
+        restarting: bool[N], environments that restart instead of making a decision.  Not allowed together with ``asleep``.
         """
         actions = np.asarray(actions)  # no dtype argument, which would truncate floats
         if (
@@ -275,7 +275,7 @@ class BatchSimulator:
         ):
             raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
         actions = np.ascontiguousarray(actions, np.int64)
-        idle = resting if asleep is None else asleep
+        idle = restarting if asleep is None else asleep
         if idle is not None:
             actions = np.where(idle, RESTING if asleep is None else ASLEEP, actions)
             self.rewards[idle], self.terminated[idle], self.truncated[idle] = 0.0, False, False
@@ -289,7 +289,9 @@ class BatchSimulator:
         if self._stacks:
             self._stacks.end(self.finished)
             self._stacks.show()
-            self._stacks.begin(np.flatnonzero((ended if resting is None else ended | resting) & (next_level >= 0)))
+            self._stacks.begin(
+                np.flatnonzero((ended if restarting is None else ended | restarting) & (next_level >= 0))
+            )
         if self.shadow:
             self.shadow.after(ended & (next_level >= 0) if every_end else self.truncated)
         return self.obs

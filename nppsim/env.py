@@ -74,15 +74,15 @@ class GymSimulator(BatchSimulator):
             self._static = self._static._replace(time_limit=limit)
         self.shown, self.graphs = shown_keys(observations), GRAPH in observations
 
-    def decide(self, actions: np.ndarray, resting: np.ndarray | None = None) -> Observations:
+    def decide(self, actions: np.ndarray, restarting: np.ndarray | None = None) -> Observations:
         """Advance by one decision; return observations in the shapes of the spaces, valid until the next call.
 
         An environment whose ``next_level`` is NO_RESTART stays in the last state of its episode.
-        resting: bool[N], environments that ignore their action and start an episode on their ``next_level``.
+        restarting: bool[N], environments that ignore their action and start an episode on their ``next_level``.
         """
         if not self._started:
             raise ResetNeeded("there is no running episode: call reset() before step()")
-        return flatten_vectors(self._step(actions, self.next_level, every_end=True, resting=resting))
+        return flatten_vectors(self._step(actions, self.next_level, every_end=True, restarting=restarting))
 
     def begin(self, levels: np.ndarray) -> Observations:
         """Start episodes (``BatchSimulator.reset``); return observations in the shapes of the spaces."""

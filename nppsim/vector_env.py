@@ -165,16 +165,16 @@ class NppVectorEnv(EnvProperties, VectorEnv):
         empty unless an episode ended or began.
         """
         simulator, same_step = self.simulator, self.autoreset_mode is AutoresetMode.SAME_STEP
-        resting = self._ended.copy()
-        if resting.any() and self.autoreset_mode is AutoresetMode.DISABLED:
+        restarting = self._ended.copy()
+        if restarting.any() and self.autoreset_mode is AutoresetMode.DISABLED:
             raise ResetNeeded(
-                f"the episode of environment {int(np.argmax(resting))} has ended; call "
+                f"the episode of environment {int(np.argmax(restarting))} has ended; call "
                 "reset(options={'reset_mask': ...}) before the next step"
             )
-        simulator.next_level[:] = self._drawn if same_step else np.where(resting, self._drawn, NO_RESTART)
-        observations = simulator.decide(actions, resting if resting.any() else None)
+        simulator.next_level[:] = self._drawn if same_step else np.where(restarting, self._drawn, NO_RESTART)
+        observations = simulator.decide(actions, restarting if restarting.any() else None)
         infos: dict[str, Any] = {}
-        for i in np.flatnonzero(resting).tolist():
+        for i in np.flatnonzero(restarting).tolist():
             infos = self._begun(infos, i)
         for i in simulator.finished.tolist():
             info = simulator.episode_info(i)
@@ -186,7 +186,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
         if not same_step:
             self._ended[:] = False
             self._ended[simulator.finished] = True
-        self._record(actions, resting)
+        self._record(actions, restarting)
         return (
             simulator.rows(observations, self.copy),
             simulator.rewards.astype(np.float64),
@@ -201,11 +201,11 @@ class NppVectorEnv(EnvProperties, VectorEnv):
         self._draw(i)
         return infos
 
-    def _record(self, actions: np.ndarray, resting: np.ndarray) -> None:
+    def _record(self, actions: np.ndarray, restarting: np.ndarray) -> None:
         """Pass the step to the renderer."""
         if self.render_mode is None:
             return
-        restarted = resting.copy()
+        restarted = restarting.copy()
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             restarted[self.simulator.finished] = True
         for i, action in enumerate(np.asarray(actions).tolist()):

@@ -4,8 +4,8 @@ import os
 
 from hardware.malloc import keep_freed_memory
 
-# Before torch loads OpenMP: its waiting threads sleep and do not spin.  Alone on the machine that costs 4 %; with another
-# busy process on one of two cores, spinning costs a factor of 3.5.
+# Waiting OpenMP threads sleep instead of spinning; must be set before torch loads OpenMP.  Sleeping costs 4 % of the speed on
+# an idle machine.  Spinning makes training 3.5 times as slow if another process uses one of two cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-keep_freed_memory()  # likewise before there are threads
+keep_freed_memory()  # must also be called before threads start

@@ -55,7 +55,9 @@ class Work:
     unit: str  # unit of the work, such as "frames"
     run: Callable[[], int]  # does a portion of the work and returns the number of units done
     observations: tuple[str, ...] = ()  # observation keys
-    phases: Callable[[], dict[str, float]] | None = None  # profiles the work: name of a phase -> nanoseconds per unit
+    phases: Callable[[], dict[str, float]] | None = (
+        None  # returns a profile: name of a phase -> nanoseconds per unit of work
+    )
 
 
 def benchmark(

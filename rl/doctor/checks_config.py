@@ -49,7 +49,7 @@ def wins_are_within_the_discount_horizon(
     longest = max(rows, key=lambda row: row.win_frames)
     decisions = -(-longest.win_frames // config.frame_skip)
     left = settings.gamma**decisions
-    found = f"{longest.category}: {decisions} decisions before a win, its discounted reward is {left:.1%} of its reward"
+    found = f"{longest.category}: {decisions} decisions before a win; discounting reduces its reward to {left:.1%}"
     if left < MIN_DISCOUNT:
         raise CheckWarned(found, f"raise --gamma from {settings.gamma:g} towards 1, or train on shorter levels")
     return found

@@ -118,6 +118,6 @@ def test_a_rocket_leaves_its_turret_where_it_is():
     view = env._renderer._views[0]
     stage = view._stage
     (rocket,) = stage.scene.aims_now(view._geometry, env.simulator.state.movers[0])
-    x, y = (stage.left, stage.top) + np.round(stage.scene.place((516.0, 252.0))).astype(int)
+    x, y = (stage.left, stage.top) + np.round(stage.scene.to_picture((516.0, 252.0))).astype(int)
     assert np.hypot(rocket.at[0] - 516, rocket.at[1] - 252) > 40
     np.testing.assert_array_equal(env.render()[y - 5 : y + 6, x - 5 : x + 6], before[y - 5 : y + 6, x - 5 : x + 6])

@@ -147,7 +147,7 @@ def test_two_routes_are_cropped_and_have_a_mark_for_each_second():
     assert picture.shape[1] == (region[2] - region[0]) * ppt and picture.shape[1] > 14 * 24
     scene = Scene(level, ppt, region)
     reach = [np.abs(picture[y - 12 : y + 13, x - 1 : x + 2] - TWO_COLOURS[0]).max(axis=2) < 60
-             for x, y in (map(round, scene.place(run.position[frame])) for frame in (40, 59))]  # fmt: skip
+             for x, y in (map(round, scene.to_picture(run.position[frame])) for frame in (40, 59))]  # fmt: skip
     assert reach[1].sum() > 1.5 * reach[0].sum(), "the way is thicker where a second ends"
 
 

@@ -98,10 +98,14 @@ def test_every_frame_is_normalised_as_one_alone():
     found = many(obs)
     for frame in range(3):
         alone = plain(obs | {"game_state": obs["game_state"][:, frame]})
-        begin = many.places["game_state"].start + 26 * frame
-        torch.testing.assert_close(found[:, begin : begin + 26], alone[:, plain.places["game_state"]], rtol=0, atol=0)
+        begin = many.output_slices["game_state"].start + 26 * frame
+        torch.testing.assert_close(
+            found[:, begin : begin + 26], alone[:, plain.output_slices["game_state"]], rtol=0, atol=0
+        )
     for key in set(statistics.float_keys) - {"game_state"}:
-        torch.testing.assert_close(found[:, many.places[key]], alone[:, plain.places[key]], rtol=0, atol=0)
+        torch.testing.assert_close(
+            found[:, many.output_slices[key]], alone[:, plain.output_slices[key]], rtol=0, atol=0
+        )
     assert many.state_dict().keys() == plain.state_dict().keys()
 
 
