@@ -149,6 +149,10 @@ async def _levels(request: Request) -> JSONResponse:
     return await respond(levels)
 
 
+async def _film(request: Request) -> JSONResponse:
+    return await respond(lambda: {"run": _studio(request).library.film()})
+
+
 async def _level(request: Request) -> JSONResponse:
     def level() -> Any:
         studio, id = _studio(request), request.path_params["id"]
@@ -264,6 +268,7 @@ routes: list[BaseRoute] = [
     Route("/api/levels/{id}/best", _best),
     Route("/api/levels/{id}/par", _par),
     Route("/api/episodes/{code}", _episode),
+    Route("/api/film", _film),
     Route("/api/open", _open_file, methods=["POST"]),
     Route("/api/replays", _replays),
     Route("/api/replays/{number:int}/run", _replay_run),

@@ -30,6 +30,7 @@ from nppsim.studio.errors import StudioError
 MAX_LEVELS = 20_000  # levels in a gallery
 MAX_REPLAYS = 20_000
 MAX_OPENED = 5_000  # levels opened or created in the page; the oldest are dropped
+FILM = Path(__file__).parent / "static" / "film.replay"  # run of the shipped agent on a level shipped with nppsim
 _BANKS = 32  # compiled levels in memory
 _NOT_FOUND = 404
 LEVEL_FORMATS = {"map": ".map", "text": ".level"}  # download format of a level -> file suffix
@@ -215,6 +216,14 @@ class Library:
         replay = Replay.load(place)
         self.add(replay.level, label)
         return replay, label
+
+    def film(self) -> Document | None:
+        """Return the run document of the shipped agent's run that the gallery plays; None if its level is not shown."""
+        film = Replay.load(FILM)
+        with self._lock:
+            self._cards  # noqa: B018  # computes self._places
+            shown = film.level.fingerprint in self._places
+        return self.run(film.level, film.inputs, "the shipped agent") if shown else None
 
     def run(self, level: Level, inputs: np.ndarray, label: str) -> Document:
         """Return the run document of inputs (uint8[frames]) on a level of the library."""

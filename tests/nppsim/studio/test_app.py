@@ -35,6 +35,12 @@ def test_the_gallery_lists_the_levels_of_the_folders(page):
     assert "no such level" in page.get("levels/0123", 404).json()["error"]
 
 
+def test_the_film_of_the_gallery_is_a_win_on_a_level_shipped_with_nppsim(page):
+    film = Library().film()
+    assert film["outcome"] == "won" and film["level"] in [card["id"] for card in Library().levels()["levels"]]
+    assert page.get("film").json() == {"run": None}  # the gallery has other levels
+
+
 def test_campaign_files_level_files_and_empty_folders_are_opened(pack, tmp_path):
     (tmp_path / "own").mkdir()
     moving_level().save(tmp_path / "lone.level")

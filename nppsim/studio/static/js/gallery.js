@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
 import { onThemeChange } from "./pen.js";
+import { Player } from "./player.js";
 import { Scene } from "./scene.js";
 
 const PAGE = 120; // cards created at a time
@@ -10,6 +11,7 @@ const ORDERS = {
   "as in the folder": () => 0,
   "par time": (a, b) => (a.par ?? Infinity) - (b.par ?? Infinity),
   size: (a, b) => a.extent[0] * a.extent[1] - b.extent[0] * b.extent[1],
+  variety: (a, b) => kindsOf(b) - kindsOf(a) || b.extent[0] * b.extent[1] - a.extent[0] * a.extent[1],
   name: (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }),
 };
 const SIZES = { any: () => true, small: (area) => area < 60, middling: (area) => area >= 60 && area < 300, large: (area) => area >= 300 };
@@ -21,23 +23,30 @@ const SUCCESS = { any: () => true, "never finished": (runs) => runs && !runs.won
 const SHOWN = ["levels", "episodes"];
 const GRADES = { any: "as in the game or not", exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
 
-const chosen = { shown: "levels", search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // survives a change of the view
+const chosen = { shown: "levels", search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: null, top: 0 }; // survives a change of the view
 
 /** Return a level's category; levels opened or created in the page have none. */
 function categoryOf({ category }) {
   return category ?? "opened here";
 }
 
+/** Return the number of kinds of entities in a level. */
+function kindsOf({ entities }) {
+  return Object.keys(entities).length;
+}
+
 /** The view; see app.js.  #/levels/NAME shows one category. */
 export async function show(root, studio, category) {
-  const { levels, problems } = await get("levels");
-  if (category) Object.assign(chosen, { search: "", support: "any", entity: "", size: "any", par: "any", success: "any", category, top: 0 });
+  const [{ levels, problems }, { run: film }] = await Promise.all([get("levels"), get("film")]);
+  if (category) Object.assign(chosen, { search: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", category, top: 0 });
   if (!levels.length) {
     root.append(element("div", { class: "notice" }, element("h1", { text: "No levels yet" }),
       element("p", {}, "Drop level or campaign files here, or ", element("a", { href: "#/edit", text: "draw a level" }), " and save it in the folder.")));
     return undefined;
   }
-  const gallery = new Gallery(root, studio, levels, problems, await success(studio));
+  chosen.order ??= film ? "variety" : "as in the folder"; // the film's level is one of those shipped with nppsim
+  const level = film && await get(`levels/${film.level}`);
+  const gallery = new Gallery(root, studio, levels, problems, await success(studio), film && { run: film, level });
   return () => gallery.destroy();
 }
 
@@ -56,7 +65,8 @@ async function success(studio) {
 }
 
 class Gallery {
-  constructor(root, studio, levels, problems, runs) {
+  /** film: {run, level} that is played above the levels, or null. */
+  constructor(root, studio, levels, problems, runs, film) {
     [this.studio, this.levels, this.runs] = [studio, levels, runs];
     this.shown = [];
     this.painter = new Painter();
@@ -64,8 +74,10 @@ class Gallery {
     this.more = element("div", { class: "more" }); // more cards are created when it becomes visible
     this.count = element("p", { class: "muted small", role: "status" });
     this.observer = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && this.add());
-    root.append(element("div", { class: "page" }, this.bar(), problems.map((text) => element("p", { class: "warn small", text })),
-      this.count, this.cards, this.more));
+    const page = element("div", { class: "page" }, this.bar(), problems.map((text) => element("p", { class: "warn small", text })),
+      this.count, this.cards, this.more);
+    root.append(page);
+    this.film = film && new Film(page, film);
     this.observer.observe(this.more);
     this.keys = (event) => this.key(event);
     document.addEventListener("keydown", this.keys);
@@ -82,6 +94,7 @@ class Gallery {
     document.removeEventListener("keydown", this.keys);
     this.observer.disconnect();
     this.painter.destroy();
+    this.film?.destroy();
   }
 
   bar() {
@@ -128,6 +141,7 @@ class Gallery {
     if (ofEpisodes) this.shown = first;
     this.make = ofEpisodes ? (card) => this.episodeCard(card) : (card) => this.card(card);
     this.count.textContent = this.shown.length ? `${this.shown.length} of ${ofEpisodes ? `${all.length} episodes` : `${this.levels.length} levels`}` : "Nothing matches: widen the filters.";
+    if (this.film) this.film.root.hidden = this.shown.length < this.levels.length;
     this.cards.replaceChildren();
     this.made = 0;
     this.add();
@@ -171,7 +185,7 @@ class Gallery {
 
   /** Handle keys: / focuses the search, arrows move between cards. */
   key(event) {
-    if (takesKeys(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.defaultPrevented || takesKeys(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/") {
       event.preventDefault();
       this.search.focus();
@@ -184,6 +198,32 @@ class Gallery {
     if (!step || !cards.length) return;
     event.preventDefault();
     cards[Math.min(Math.max(at < 0 ? 0 : at + step, 0), cards.length - 1)].focus();
+  }
+}
+
+/* A run that plays at the head of the page while it is visible. */
+class Film {
+  constructor(page, { run, level }) {
+    const place = element("div");
+    this.root = element("section", { class: "film" }, place, element("div", {},
+      element("h1", { text: "Levels with the exact physics of N++" }),
+      element("p", { text: `Here ${run.label} plays one of the levels below. It learned from recorded runs, then from its own tries.` }),
+      element("div", { class: "bar" },
+        element("a", { class: "button primary", href: `#/play/${level.id}`, text: "Beat it" }),
+        element("a", { class: "button", href: `#/watch/${level.id}`, text: "Watch how it decides" }),
+        element("a", { class: "button", href: "#/edit", text: "Draw a level" })),
+      element("p", { class: "muted small", text: "Drop level files, replays or attract files anywhere on the page to open them." })));
+    page.prepend(this.root); // the player measures its place
+    this.player = new Player(place, { level, runs: [run] });
+    this.player.repeats = true;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.observer = new IntersectionObserver(([{ isIntersecting }]) => (isIntersecting && !still ? this.player.play() : this.player.pause()));
+    this.observer.observe(place);
+  }
+
+  destroy() {
+    this.observer.disconnect();
+    this.player.destroy();
   }
 }
 

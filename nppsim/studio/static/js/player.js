@@ -5,7 +5,7 @@
  *     player.extend(0, parts);                             // appends run parts to a run in progress
  *
  * overlay: function (frame) -> further fields for Scene.draw, such as under and over.  growing: true if more frames may be
- * appended; playback then waits for them at the end.
+ * appended; playback then waits for them at the end.  repeats: true if playback begins again at the end.
  *
  * The studio, `nppsim page` and reports use it.  Keys, while it has the focus: space, arrows (with shift: ten frames), home,
  * end, + - 0 for the view, 1 to 9 to follow a run.
@@ -25,7 +25,7 @@ export class Player {
     this.level = level;
     this.runs = []; // [{recording, colour, chip, end}]
     [this.frame, this.rate, this.playing, this.main] = [0, 1, false, 0];
-    [this.overlay, this.growing] = [() => ({}), false];
+    [this.overlay, this.growing, this.repeats] = [() => ({}), false, false];
     this.build(root);
     this.scene = new Scene(this.canvas);
     this.scene.setLevel(level);
@@ -128,6 +128,7 @@ export class Player {
       before = now;
       if (Math.floor(next) !== Math.floor(this.frame)) this.seek(next);
       else this.frame = next; // no new frame to draw
+      if (this.frame >= this.last && this.repeats) this.seek(0);
       if (this.frame >= this.last && !this.growing) this.pause();
       else this.request = requestAnimationFrame(tick);
     };
