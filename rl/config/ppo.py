@@ -64,6 +64,13 @@ class PPOConfig:
     gradient_accumulation: int = setting(
         1, "number of minibatches per optimiser step; the gradient equals that of one large minibatch", low=1
     )
+    gradient_zeroing: str = setting(
+        "step",
+        "zero gradients before each optimiser step or, for comparisons only, before each minibatch, so that the last "
+        "minibatch of --gradient-accumulation alone counts",
+        choices=("step", "minibatch"),
+        needs="gradient-accumulation",
+    )
     returns_from: str = setting(
         "collected",
         "values for advantages and returns: those collected in the rollout, or current ones before each further pass",

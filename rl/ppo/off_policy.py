@@ -1,11 +1,11 @@
-"""Optional off-policy corrections of PPO.
+"""Optional off-policy corrections of PPO, and variants of its update for comparisons.
 
 With ``returns_from="current"``, the current critic re-estimates the targets, optionally with V-trace.  With
-``prioritised_alpha``, minibatches prefer large advantages.
+``prioritised_alpha``, minibatches prefer large advantages.  With ``gradient_zeroing="minibatch"``, accumulation is lost.
 Source: Espeholt et al. 2018 (V-trace), Schaul et al. 2016 (prioritised replay).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -123,6 +123,15 @@ def prioritized(ppo: "PPO", samples: Samples) -> tuple[Samples, Iterator[torch.T
     chances = priorities(samples.advantages, config.prioritised_alpha)
     weights = importance_weights(chances, config.prioritised_beta).to(device)
     return replace(samples, weights=weights), (rows.to(device) for rows in draw(chances, ppo.batch_size, ppo.rng))
+
+
+def step_rows(group: Sequence[torch.Tensor], gradient_zeroing: str) -> torch.Tensor:
+    """Return the decisions, int64[B], whose gradients an optimiser step uses.
+
+    group: decisions of each accumulated minibatch.
+    gradient_zeroing: "minibatch" if each minibatch discards the gradients of those before it.
+    """
+    return group[-1] if gradient_zeroing == "minibatch" or len(group) == 1 else torch.cat([*group])
 
 
 def priorities(advantages: torch.Tensor, alpha: float) -> np.ndarray:

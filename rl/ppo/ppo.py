@@ -402,7 +402,7 @@ class PPO:
             else:
                 minibatches = buffer.minibatches(self.batch_size, self.rng)
             while group := list(islice(minibatches, config.gradient_accumulation)):
-                yield samples, group[0] if len(group) == 1 else torch.cat(group)
+                yield samples, off_policy.step_rows(group, config.gradient_zeroing)
 
     def training_observations(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the observations of the decisions ``index``, int64[B]; subclasses add states that ``policy`` computes."""

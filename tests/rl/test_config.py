@@ -121,6 +121,7 @@ EXAMPLES = {
     "clip-range-vf-end": ["0.5"],
     "schedules": ["--no-schedules"],
     "gradient-accumulation": ["2"],
+    "gradient-zeroing": ["minibatch"],
     "returns-from": ["current"],
     "vtrace-rho-clip": ["1"],
     "vtrace-c-clip": ["0.9"],

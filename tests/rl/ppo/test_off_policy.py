@@ -3,6 +3,7 @@ twin, and off by default."""
 
 import copy
 import functools
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -163,6 +164,21 @@ def test_an_update_of_accumulated_minibatches_is_that_of_larger_ones():
         return {int(state["step"]) for state in ppo.policy.optimizer.state.values()}
 
     assert steps(accumulating) == steps(large) == {4} and steps(other) == {16}
+
+
+def test_gradients_zeroed_before_each_minibatch_leave_those_of_the_last_one():
+    def trained(last_only=False, **options):
+        ppo, _ = make_ppo(n_epochs=1, seed=3, minibatch_size=16, target_kl=None, **options)
+        roll_out(ppo)
+        if last_only:  # a twin: it never sees the minibatches whose gradients are discarded
+            minibatches = ppo.rollout_buffer.minibatches
+            ppo.rollout_buffer.minibatches = lambda *arguments: islice(minibatches(*arguments), 3, None, 4)
+        ppo.update()
+        return torch.cat([parameter.flatten() for parameter in ppo.policy.parameters()])
+
+    zeroing = trained(gradient_accumulation=4, gradient_zeroing="minibatch")
+    assert torch.equal(zeroing, trained(last_only=True))
+    assert not torch.equal(zeroing, trained(gradient_accumulation=4))
 
 
 def test_minibatches_are_drawn_in_proportion_to_the_advantages():
