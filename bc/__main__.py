@@ -68,10 +68,12 @@ def _parser() -> Parser:
         default=layout.VISION_FREE,
         help=f"observations in the dataset, as keys or short names (default: {' '.join(layout.VISION_FREE)})",
     )
-    export.add_argument("--author", required=True, help="name of the author, for the metadata")
-    export.add_argument("--author-email", required=True, help="e-mail address of the author, for the metadata")
+    export.add_argument("--author", type=str, required=True, help="name of the author, for the metadata")
     export.add_argument(
-        "--code-permalink", required=True, help="URL of the code that made the replays, with its version"
+        "--author-email", type=str, required=True, help="e-mail address of the author, for the metadata"
+    )
+    export.add_argument(
+        "--code-permalink", type=str, required=True, help="URL of the code that made the replays, with its version"
     )
     load = commands.add_parser("minari-import", help="write the replays of an exported Minari dataset into a folder")
     load.set_defaults(run=_import)

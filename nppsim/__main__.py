@@ -426,7 +426,9 @@ def _film_flags(parser: Parser) -> None:
     parser.add_argument("replay", metavar="REPLAY", help="a replay, or an entry of a set (SET.h5#7)")
     parser.add_argument("out", metavar="OUT.mp4", help="video file to write")
     parser.add_argument("--level", metavar="LEVEL", help="play the inputs on this level (default: the replay's level)")
-    parser.add_argument("--title", metavar="TEXT", help="text below the picture; default: file name of the replay")
+    parser.add_argument(
+        "--title", type=str, metavar="TEXT", help="text below the picture; default: file name of the replay"
+    )
     text = "also show this run, in a pale colour; without REPLAY: a run found by the planner"
     parser.add_argument("--ghost", nargs="?", const="planner", metavar="REPLAY", help=text)
     parser.add_flag(Setting("pictures per second, 1 to 60", flag="fps", kind=int, default=30, low=1, high=60))
@@ -461,7 +463,7 @@ def _film(arguments: argparse.Namespace) -> None:
 def _page_flags(parser: Parser) -> None:
     parser.add_argument("replays", nargs="+", metavar="REPLAY", help="replays, or entries of replay sets (SET.h5#7)")
     parser.add_argument("--out", metavar="OUT.html", default="run.html", help="page to write; default: %(default)s")
-    parser.add_argument("--title", metavar="TEXT", help="title of the page; default: the title of the level")
+    parser.add_argument("--title", type=str, metavar="TEXT", help="title of the page; default: the title of the level")
 
 
 @_command("page", "write one HTML file that plays runs in any browser, without Python", _page_flags)

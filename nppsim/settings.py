@@ -307,8 +307,10 @@ class Parser(argparse.ArgumentParser):
                 raise ConfigError(advice, flag.option, value)
         for action in self._actions:
             value = getattr(given, action.dest, None)
-            if action.type is Path and is_remote(value):
-                raise ConfigError(Setting("", kind=Path).problem(value), str(action.metavar or action.dest), value)
+            remote = [one for one in (value if isinstance(value, list) else [value]) if is_remote(one)]
+            if remote and action.type in (Path, None):  # other texts have the type str
+                name = action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)
+                raise ConfigError(Setting("", kind=Path).problem(remote[0]), name, remote[0])
         return given, unknown
 
     def nothing_is_required(self) -> None:

@@ -182,5 +182,8 @@ def test_a_url_is_no_path(url):
     parser.add_argument("--author", type=str)
     with pytest.raises(ConfigError, match="out .*: is not on this machine"):
         parser.parse_args(["--out", url])
+    parser.add_argument("replays", nargs="*", metavar="REPLAY")
+    with pytest.raises(ConfigError, match="REPLAY .*: is not on this machine"):
+        parser.parse_args(["mine.replay", url])
     assert parser.parse_args(["--out", "s3", "--author", url]).author == url
     assert brew("--pot", "tr:out/s3:").pot == Path("tr:out/s3:")

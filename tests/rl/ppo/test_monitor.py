@@ -107,7 +107,7 @@ def test_a_checkpoint_that_differs_from_its_update_is_set_aside(fault, tmp_path,
     trail = DigestTrail(monitor.folder)
     trail.model = ppo
     trail._append(state_digests(ppo), {})
-    ppo.num_timesteps += 1  # name of the file
+    monitor.num_timesteps += 1  # name of the file
     write = monitor._write
 
     def writing(path, policy, training):
