@@ -389,6 +389,15 @@ def _(patch: Patch) -> None:
     patch.everywhere(off_policy.reestimate, changed)
 
 
+@mutation("actions are drawn with the same random numbers in each rollout", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    def changed(original, ppo, callback):
+        ppo.action_rng.manual_seed(0)
+        return original(ppo, callback)
+
+    patch.wrap(PPO, "collect_rollouts", changed)
+
+
 @mutation("the order of decisions does not come from the seed", tests=("tests/rl/ppo/test_gradients.py",))
 def _(patch: Patch) -> None:
     patch.wrap(

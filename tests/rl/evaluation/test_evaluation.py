@@ -12,6 +12,7 @@ import torch
 
 import nppsim
 from nppsim.actions import INPUT_ACTION
+from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
@@ -83,7 +84,7 @@ class Undecided:
 
 
 def test_figures_of_episodes_are_those_of_their_inputs_played_again_alone():
-    """Outcome, frames, gold and return, from a simulator with one environment; a time-out lasts as long as its limit."""
+    """Outcome, frames, gold, return and path length, from a simulator of one environment; time-outs last to the limit."""
     gold = (corridor(entities=[(kinds.GOLD, 24, FLOOR)], name="gold"), "gold")
     levels = [*LEVELS, gold]
     outcomes = set()
@@ -97,6 +98,9 @@ def test_figures_of_episodes_are_those_of_their_inputs_played_again_alone():
         outcomes.add(record.outcome)
         assert len(sim.finished) == 1 and record.outcome == NAMES[again["outcome"]]
         assert (record.frames, record.gold) == (again["frames"], again["gold"])
+        assert (
+            record.path_length == sim.bank.path_length[0] == LevelBank([levels[record.level_index][0]]).path_length[0]
+        )
         assert record.ret == pytest.approx(float(again["ret"]), abs=1e-6)
         if record.outcome == "timeout":
             assert record.frames >= sim.bank.time_limit[0]

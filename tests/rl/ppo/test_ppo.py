@@ -144,6 +144,36 @@ def test_the_sampler_and_the_logs_get_every_episode():
     assert sum(terms) == pytest.approx(row["reward/return"], abs=1e-4)
 
 
+@pytest.mark.parametrize("reseeded", [False, True])
+def test_draws_are_as_independent_between_rollouts_as_within_one(reseeded):
+    """Actions of a uniform policy, and orders of minibatches; a generator that is reseeded would repeat both."""
+    ppo, _ = make_ppo(num_envs=16, minibatch_size=128)
+    played, orders, minibatches = [], [], ppo.rollout_buffer.minibatches
+
+    def remember(*arguments):
+        drawn = [*minibatches(*arguments)]
+        orders.append(torch.cat(drawn))
+        return iter(drawn)
+
+    ppo.rollout_buffer.minibatches = remember
+    for _ in range(2):
+        for parameter in ppo.policy.action_net.parameters():
+            torch.nn.init.zeros_(parameter)
+        if reseeded:
+            ppo.action_rng.manual_seed(0)
+            ppo.rng = np.random.default_rng(0)
+        roll_out(ppo)
+        played.append(ppo.rollout_buffer.actions.clone())
+        ppo.update()
+
+    def alike(one, other):
+        return float((one == other).float().mean())
+
+    assert alike(played[0][1:], played[0][:-1]) == pytest.approx(1 / 6, abs=0.08)
+    assert alike(*played) == pytest.approx(1 if reseeded else 1 / 6, abs=0.08)
+    assert alike(*orders) == pytest.approx(1 if reseeded else 1 / 512, abs=0.02)
+
+
 def test_the_logged_speed_is_decisions_over_the_seconds_of_the_rollout():
     ours, scalars = make_ppo()
     roll_out(ours)

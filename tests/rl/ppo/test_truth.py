@@ -26,7 +26,7 @@ from rl.ppo.losses import LossWeights, Samples, normalized, set_gradients
 from rl.ppo.ppo import compute_gae
 from rl.ppo.rollout_buffer import RolloutBuffer
 
-from learners import AT_ONCE, logged, make_ppo, roll_out, statistics
+from learners import AT_ONCE, CATEGORIES, logged, make_ppo, roll_out, statistics
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -281,6 +281,9 @@ def test_logged_figures_are_means_over_episodes():
     assert row["reward/return"] == pytest.approx(np.mean(returns), rel=1e-5)
     assert row["sim/wins"] == sum(wins)
     assert row["sim/distinct_levels"] == len({int(record["level"]) for record in ended})
+    for index, category in enumerate(CATEGORIES):
+        of = [float(record["ret"]) for record in ended if record["level"] == index]
+        assert row[f"env_task_reward/{category}"] == pytest.approx(np.mean(of[-100:]), rel=1e-5)
     for i, name in enumerate(TERMS_OF_REWARD):
         assert row[f"reward/{name}"] == pytest.approx(
             np.mean([record["terms"][i] for record in ended]), rel=1e-5, abs=1e-7
