@@ -113,7 +113,7 @@ def checklist(folder: Path) -> list[Item]:
         try:
             items.append(Item(criterion, *evaluate(curves)))
         except KeyError as missing:
-            items.append(Item(criterion, None, f"no {missing.args[0]}"))
+            items.append(Item(criterion, None, f"this run has no curve {missing.args[0]}"))
     return items
 
 

@@ -5,7 +5,6 @@
 ``experiment`` is the content of ``experiment.json``.  All keys are optional:
 
     name, created         texts for the heading
-    config                dict: configuration
     machine               text, or dict with "name"
     versions              dict: name -> text
     architectures         dict: architecture, with condition and seed if there are several -> dict with
@@ -53,6 +52,22 @@ _ACCURACIES = {
     "validation_change_accuracy": "validation, on changes",
 }
 THUMBNAIL_WIDTH = 640  # px
+_SPEED = {  # key of speed figures -> label
+    "decisions": "decisions",
+    "ppo_time_s": "PPO with evaluations, s",
+    "decisions_per_s": "decisions per second of rollouts and updates",
+    "cores_used": "busy cores",
+    "wall_time_s": "whole training, s",
+}
+_TRANSFER = {"tensors": "copied tensors", "values": "copied values", "fresh": "tensors that start at random values"}
+_AUDIT = {  # field of ``nppsim.reward.AuditRow`` -> label
+    "path_px": "path of the longest tenth, px",
+    "win_frames": "frames of a slow win",
+    "win_return": "return of a slow win",
+    "timeout_return": "of a time-out",
+    "death_return": "of an early death",
+    "approach": "reward per decision towards the goal, at least",
+}
 
 Architectures = Mapping[str, Mapping[str, Any]]  # name -> entry, see the docstring of this module
 
@@ -76,6 +91,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         title=str(experiment.get("name") or "experiment"),
         summary=[text for text in (experiment.get("created"), machine_name) if text],
         verdicts=_verdicts(experiment, architectures),
+        agent=_best_run(architectures, folder),
         results=_results({name: entry.get("results") for name, entry in architectures.items()}),
         all_seeds=_results(experiment.get("all_seeds") or {}),
         comparisons=_comparisons(experiment, architectures),
@@ -86,7 +102,6 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         ledgers=_ledgers(runs),
         parts=_parts(sections),
         players=players if any(film["player"] for film in films) else None,
-        config=experiment.get("config"),
         machine=machine,
         versions=experiment.get("versions"),
     )
@@ -99,7 +114,11 @@ def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
         "settings": _settings(entry.get("settings") or {}),
         "films": _films(entry.get("paths") or {}, folder),
         "speed": _speed(entry.get("speed") or {}, entry.get("wall_time_s")),
-        **{key: entry.get(key) for key in ("checklist", "doctor", "events", "audit", "transfer", "plan")},
+        "events": list(map(_event, entry.get("events") or ())),
+        "audit": _renamed(entry.get("audit"), _AUDIT),
+        "plan": _plan(entry.get("plan")),
+        "transfer": _renamed(entry.get("transfer"), _TRANSFER),
+        **{key: entry.get(key) for key in ("checklist", "doctor")},
     }
 
 
@@ -127,6 +146,52 @@ def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]
         "chosen": [row for row, default in zip(rows, is_default, strict=True) if not default],
         "defaults": [row for row, default in zip(rows, is_default, strict=True) if default],
     }
+
+
+def _renamed(item: Any, labels: Mapping[str, str]) -> Any:
+    """Return a list of rows, or a dict, with labels in place of known keys; other items unchanged."""
+    if isinstance(item, Mapping):
+        return {labels.get(key, key): value for key, value in item.items()}
+    return [_renamed(row, labels) for row in item] if isinstance(item, list) else item
+
+
+def _event(event: Mapping) -> dict[str, Any]:
+    """Return an event of training or of the curriculum as a table row."""
+    if "event" in event:  # of the curriculum
+        after = f"{event['episode']:,} episodes" if "episode" in event else None
+        return {"after": after, "event": event["event"], "details": f"{event.get('stage')}: {event.get('reason')}"}
+    ((what, details),) = [(key, value) for key, value in event.items() if key != "at"]
+    if isinstance(details, Mapping):
+        details = ", ".join(f"{name} {_percent(success)}" for name, success in sorted(details.items(), key=_all_first))
+    return {"after": f"{event['at']:,} decisions", "event": what.replace("_", " "), "details": details}
+
+
+def _all_first(row: tuple[str, Any]) -> bool:
+    return row[0] != ALL
+
+
+def _plan(plan: Any) -> Any:
+    """Return the sizes of a hardware plan with their sources, and its memory; text unchanged."""
+    if not isinstance(plan, Mapping) or "settings" not in plan:
+        return plan
+    memory = {
+        f"memory of the {place}": f"{plan[f'{key}_bytes'] / 1e9:.1f} of {plan[f'{key}_budget'] / 1e9:.1f} GB"
+        for place, key in (("machine", "host"), ("GPU", "device"))
+        if plan.get(f"{key}_budget")
+    }
+    total = {"decisions per update": plan["batch_size"], "updates": plan["updates"]}
+    warnings = {"warnings": plan["warnings"]} if plan["warnings"] else {}
+    return {"sizes": plan["settings"], **total, **memory, **warnings}
+
+
+def _best_run(architectures: Architectures, folder: Path) -> str | None:
+    """Return the folder of the run with the most successful agent, as it is named in the record; None without an agent."""
+    runs = {}
+    for entry in architectures.values():
+        run, stats = (entry.get("paths") or {}).get("run"), ((entry.get("results") or {}).get("ppo") or {}).get(ALL)
+        if run and (_place(folder, run) / "agent.safetensors").is_file():
+            runs[run] = stats["success"] if stats and stats["episodes"] else 0.0
+    return max(runs, key=lambda run: runs[run], default=None)
 
 
 def _verdicts(experiment: Mapping, architectures: Architectures) -> list[str]:
@@ -306,7 +371,7 @@ def _speed(speed: Mapping, wall_time_s: float | None) -> dict[str, Any] | None:
     figures = {key: value for key, value in speed.items() if key != "share"}
     if wall_time_s is not None:
         figures["wall_time_s"] = wall_time_s
-    return {"figures": figures, "shares": list(coloured(speed.get("share") or {}))}
+    return {"figures": _renamed(figures, _SPEED), "shares": list(coloured(speed.get("share") or {}))}
 
 
 def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:

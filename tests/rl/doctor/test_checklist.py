@@ -77,7 +77,7 @@ def test_a_missing_scalar_is_named(tmp_path, tag):
     curves = sound()
     del curves[tag]
     write(tmp_path, curves)
-    assert any(f"no {tag}" in item.figure for item in checklist(tmp_path))
+    assert any(f"no curve {tag}" in item.figure for item in checklist(tmp_path))
 
 
 def test_falling_returns_after_a_change_of_stage_are_undecided(tmp_path):

@@ -63,7 +63,7 @@ def experiment(tmp_path):
         ]},
     }  # fmt: skip
     return {
-        "name": "first <try>", "config": {"ppo": {"gamma": 0.995}}, "machine": {"name": "two cores"},
+        "name": "first <try>", "machine": {"name": "two cores"},
         "versions": {"numpy": "2.4.6"}, "architectures": {"mlp_baseline": mlp, "vision_free": {}},
         "comparisons": [comparison("mlp_baseline", "vision_free", 0.01, [-0.02, 0.04])],
         "all_seeds": {"mlp_baseline, all seeds": {"ppo": table(280, 300)}},
@@ -75,7 +75,7 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
     for text in (
         "first &lt;try&gt;", "93.0 %", "[86.3, 96.6]", "52.0 %", "1.0 %", "100 episodes · 7 died", "123 frames", "87.6 %",
         "65.4 %", "trivial: repeat", "81.5 %", "environment 12.5 %", "51,234", "611.5", "num_envs 512", "41",
-        "value_head.bias", "0.995", "two cores", "2.4.6", "per episode",
+        "value_head.bias", "two cores", "2.4.6", "per episode",
         "l &lt;1&gt;", "1.500 s", "film missing: gone.mp4",
     ):  # fmt: skip
         assert text in page, text
@@ -86,6 +86,33 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
     assert "mlp_baseline after PPO finishes 41.0 points more than before PPO" in page
     assert "<b>+41.0 [31.0, 50.0]</b>" in page and "<td>+1.0 [-2.0, 4.0]</td>" in page
     assert "vision_free: not evaluated after PPO." in page
+
+
+def test_the_report_names_the_next_step_and_condenses_events_and_plan(tmp_path, experiment):
+    page = write_report(experiment, tmp_path / "report.html").read_text()
+    assert "Next:" not in page  # there is no agent
+    (tmp_path / "mlp" / "agent.safetensors").touch()
+    entry = experiment["architectures"]["mlp_baseline"]
+    entry["events"] = [
+        {"at": 2000, "evaluation": {"simple": 0.25, "all": 0.5}},
+        {"at": 4000, "rolled_back": "to the BC policy"},
+        {"event": "advance", "stage": "simple", "reason": "early", "update": 7, "episode": 1234},
+    ]
+    entry["plan"] = {
+        "settings": {"num_envs": {"value": 512, "source": "default", "note": ""}}, "batch_size": 8192, "updates": 489,
+        "host_bytes": 1.8e9, "host_budget": 20.2e9, "device_bytes": 0, "device_budget": 0, "warnings": [], "gpus": 0,
+    }  # fmt: skip
+    page = texts(write_report(experiment, tmp_path / "report.html").read_text())
+    assert "python scripts/evaluate.py mlp/agent.safetensors --levels LEVELS --record-eval-videos" in page
+    for row in (
+        ["2,000 decisions", "evaluation", "all 50.0 %, simple 25.0 %"],
+        ["4,000 decisions", "rolled back", "to the BC policy"],
+        ["1,234 episodes", "advance", "simple: early"],
+        ["updates", "489"],
+        ["memory of the machine", "1.8 of 20.2 GB"],
+    ):
+        begin = page.index(row[0], page.index("Next:")) if row[0] != "updates" else page.index("489") - 1
+        assert page[begin : begin + len(row)] == row
 
 
 def texts(page):
