@@ -189,7 +189,7 @@ def _best_run(architectures: Architectures, folder: Path) -> str | None:
     runs = {}
     for entry in architectures.values():
         run, stats = (entry.get("paths") or {}).get("run"), ((entry.get("results") or {}).get("ppo") or {}).get(ALL)
-        if run and (_place(folder, run) / "agent.safetensors").is_file():
+        if run and (_resolved(folder, run) / "agent.safetensors").is_file():
             runs[run] = stats["success"] if stats and stats["episodes"] else 0.0
     return max(runs, key=lambda run: runs[run], default=None)
 
