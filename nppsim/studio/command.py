@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import webbrowser
@@ -11,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_folder
@@ -84,13 +83,12 @@ def _common_flags(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Serve the studio until Ctrl-C.  Raises UserError for invalid folders and files, and for a port in use."""
     check_packages()
-    from nppsim.env import STARTER_LEVELS
     from nppsim.levels.level import Level
-    from nppsim.levels.level_set import LevelSet
     from nppsim.studio.app import Studio, create_app
-    from nppsim.studio.game import Game
+    from nppsim.studio.game import play_one_frame
     from nppsim.studio.leaderboard import FILE, Leaderboard, data_folder
     from nppsim.studio.library import Library
+    from nppsim.studio.plans import prepared_file
     from nppsim.studio.roster import Roster
 
     check_output_folder(arguments.demonstrations, "--demonstrations")
@@ -107,7 +105,9 @@ def run(arguments: argparse.Namespace) -> None:
         view = "#/run"
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
-        Game(LevelSet.open(STARTER_LEVELS)[0]).play(np.zeros(1, np.uint8))  # compiles the kernels on the first start
+        if not prepared_file().exists():  # compiling in this process would leave 230 MB allocated
+            subprocess.run([sys.executable, "-m", "nppsim.studio.game"], check=False)
+        play_one_frame()
         every = arguments.host in EVERY_ADDRESS
         address = address_of(listener, LOOPBACK if every else arguments.host, access) + view
         print(f"the studio is at {address} (Ctrl-C ends it)", flush=True)

@@ -182,11 +182,12 @@ def main() -> None:
 
 
 def _play_agent(files: list[str]) -> None:
-    """Let the first agent play an episode, if there is one."""
+    """Let the first agent play episodes one by one and together, if there is one."""
     from nppsim.studio.roster import Roster
 
     with suppress(UserError):  # pages report it when an agent is needed
-        for _ in Roster(files).agent("0").play(_first_level()):
+        agent = Roster(files).agent("0")
+        for _ in (*agent.play(_first_level()), *agent.tries([_first_level()], 1)):
             pass
 
 

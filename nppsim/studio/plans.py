@@ -18,7 +18,11 @@ from nppsim.studio.leaderboard import PLANNER, Leaderboard
 from nppsim.studio.planner_process import PlannerError, PlannerProcess
 
 _ANSWERS = 1000  # answers in memory
-_PREPARED = "studio-prepared"  # file in the kernel cache, written when all kernels of the studio are in it
+
+
+def prepared_file() -> Path:
+    """Return the file that exists if all kernels of the studio are in the cache."""
+    return Path(config.CACHE_DIR) / "studio-prepared"  # type: ignore[attr-defined]  # numba sets its options at run time
 
 
 class Plans:
@@ -45,13 +49,12 @@ class Plans:
         self._preparation = asyncio.create_task(self._prepare(agents))
 
     async def _prepare(self, agents: list[str]) -> None:
-        done = Path(config.CACHE_DIR) / _PREPARED  # type: ignore[attr-defined]  # numba sets its options at run time
-        if done.exists():
+        if prepared_file().exists():
             return
         self._helper = PlannerProcess()
         try:
             await self._helper.prepare(agents)
-            done.touch()
+            prepared_file().touch()
         except (OSError, PlannerError):  # kernels are then compiled when they are needed
             pass
         finally:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
 SNAPSHOT_EVERY = 60  # minimum number of frames between snapshots
-SNAPSHOT_BYTES = 64 << 20  # limit per session; the longest run needs a third of this on common levels
+SNAPSHOT_BYTES = 16 << 20  # limit per session
 MAX_STEP = 600  # maximum number of frames that a message may request
 MAX_SESSIONS = 64
 MAX_LABEL = 100  # characters

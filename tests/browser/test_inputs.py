@@ -117,6 +117,7 @@ def test_an_agent_continues(editor):
     pytest.importorskip("torch")
     page = editor
     page.mouse.click(*at(page, 10))
+    page.get_by_role("button", name="Agents …").click()
     page.get_by_role("button", name=re.compile("vision_free")).click()
     until(page, lambda: len(stored(page)) == 2)
     says(page, "won after")

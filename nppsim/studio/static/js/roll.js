@@ -18,8 +18,8 @@ const KEYS = "1 2 3: left, jump, right · insert, delete · arrows: cursor, with
 
 /** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/recordings/3 adds that run as one. */
 export async function show(root, studio, id, kind, number) {
-  const [level, run, { agents }] = await Promise.all([get(`levels/${id}`), kind ? get(`${kind}/${number}/run`) : null, get("agents")]);
-  const view = new Roll(root, studio, level, agents);
+  const [level, run] = await Promise.all([get(`levels/${id}`), kind ? get(`${kind}/${number}/run`) : null]);
+  const view = new Roll(root, studio, level);
   if (run) view.branches.push({ name: run.label || "run", inputs: bytes(run.inputs) });
   if (!view.branches.length) view.branches.push({ name: "branch 1", inputs: new Uint8Array(BLANK) });
   await view.open(view.branches.length - 1);
@@ -27,8 +27,8 @@ export async function show(root, studio, id, kind, number) {
 }
 
 class Roll {
-  constructor(root, studio, level, agents) {
-    [this.studio, this.level, this.agents] = [studio, level, agents];
+  constructor(root, studio, level) {
+    [this.studio, this.level] = [studio, level];
     this.branches = stored(level.id);
     [this.cursor, this.selection, this.anchor, this.clipboard, this.fan, this.compared] = [0, null, 0, new Uint8Array(), null, null];
     this.build(root);
@@ -336,7 +336,11 @@ class Roll {
     this.rows = element("div");
     this.undo = button("Undo", "ctrl+Z", () => this.history("undo", "redo"));
     this.redo = button("Redo", "ctrl+Y", () => this.history("redo", "undo"));
-    const agents = this.agents.map(({ id, name }) => button(name, `let ${name} play on from the cursor`, (made) => this.proceed({ agent: id }, made)));
+    const loadAgents = async (made) => { // only on demand, since it takes seconds and memory
+      const { agents, why_none: whyNone } = await get("agents");
+      if (!agents.length) this.studio.toast(whyNone);
+      made.replaceWith(...agents.map(({ id, name }) => button(name, `let ${name} play on from the cursor`, (chosen) => this.proceed({ agent: id }, chosen))));
+    };
     root.replaceChildren(element("div", { class: "split inputs" },
       element("div", { class: "field" }, this.stage, this.place, this.says),
       element("div", { class: "panels" },
@@ -345,7 +349,8 @@ class Roll {
           ...LANES.map(([label, bit]) => button(label, `toggle ${label}`, () => this.toggle(bit)))), element("p", { class: "small muted", text: KEYS })),
         panel("Branches", this.rows, element("div", { class: "bar" }, button("Branch from this", "B", () => this.fork()))),
         panel("From the cursor", element("div", { class: "bar" }, button("Try all six actions", "F", () => this.showFan()),
-          button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)), ...agents)),
+          button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)),
+          button("Agents …", "let an agent play on from here", (made) => loadAgents(made).catch(this.studio.failed)))),
         panel("Export", element("div", { class: "bar" }, button("Keep run …", "store, then download as replay or attract file", () => this.keep()),
           element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }))))));
   }
