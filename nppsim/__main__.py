@@ -20,7 +20,7 @@ from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.listing import level_facts
-from nppsim.planner.settings import PlannerSettings
+from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
 from nppsim.replays.score import score, seconds, time_text
@@ -507,33 +507,40 @@ def _generate(arguments: argparse.Namespace) -> None:
 def _plan_flags(parser: Parser) -> None:
     parser.add_argument("level", metavar="LEVEL", help="a level file")
     parser.add_argument("out", metavar="OUT.replay", help="replay to write")
+    parser.add_flag(Setting(OBJECTIVE_HELP, flag="objective", kind=str, default=TIME, choices=OBJECTIVES))
     for name in ("frame_skip", "seed", "budget", "min_hold", "noise"):
         parser.add_setting(PlannerSettings, name)
-    polish = "additional frames to simulate in order to shorten the run"
+    polish = "additional frames to simulate in order to shorten the run, or to improve it for the objective"
     parser.add_flag(Setting(polish, flag="polish", kind=int, default=0, low=0))
 
 
 @_command("plan", "search for a run that finishes a level, and write it as a replay", _plan_flags)
 def _plan(arguments: argparse.Namespace) -> None:
-    from nppsim.planner import plan, polish
+    from nppsim.planner import gold_in_level, plan, polish
 
     settings = arguments.parser.build(PlannerSettings, arguments)
     check_output_file(arguments.out, "OUT.replay", REPLAY_SUFFIX)
     level = Level.load(arguments.level)
     same = {"seed": settings.seed, "min_hold": settings.min_hold}
-    run = plan(level, settings.frame_skip, budget=settings.budget, noise=settings.noise, **same)
+    objective = arguments.objective
+    budget = settings.budget if objective == TIME else settings.budget + arguments.polish
+    run = plan(level, settings.frame_skip, objective=objective, budget=budget, noise=settings.noise, **same)
     if run is None:
         remedy = "raise --budget" if LevelBank([level]).reachable[0] else "no path leads via an exit switch to its exit"
         odd = f"; warnings about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
         raise CommandError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
-    if arguments.polish:
+    if arguments.polish and objective == TIME:
         try:
             run = polish(level, run, settings.frame_skip, budget=arguments.polish, **same)
         except KeyboardInterrupt:
             Replay(level, run.inputs, success=True).save(arguments.out)
             raise KeyboardInterrupt(f"{arguments.out}: {run.frames} frames; the run was not shortened") from None
     Replay(level, run.inputs, success=True).save(arguments.out)
-    print(f"{arguments.out}: {run.frames} frames; {run.simulated:,} frames were simulated to find the run")
+    gold = f"objective {objective}: {run.gold} of {gold_in_level(level)} gold, " if objective != TIME else ""
+    points = f", score {score(run.frames, run.gold):.3f}" if gold else ""
+    print(
+        f"{arguments.out}: {gold}{run.frames} frames{points}; {run.simulated:,} frames were simulated to find the run"
+    )
 
 
 _command("watch", "watch an agent play a level, in the studio (extra: studio)", studio.watch_flags)(studio.run)

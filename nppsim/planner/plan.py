@@ -1,9 +1,10 @@
-"""Search for a run that finishes a level, guided by the geodesic distance to the exit."""
+"""Search for a run that finishes a level, guided by the geodesic distance to the exit, and for gold."""
 
 import numpy as np
 
 from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
+from nppsim.planner.gold import better_runs, check_objective
 from nppsim.planner.kernels import SearchParams
 from nppsim.planner.search import (
     PlannedRun,
@@ -15,10 +16,11 @@ from nppsim.planner.search import (
     first_state,
     verified,
 )
-from nppsim.planner.settings import PlannerSettings
+from nppsim.planner.settings import TIME, PlannerSettings
 
 # Penalty per earlier visit of a region in the best-first search, in px, by seed: each value finds runs that others miss.
 FILLS = (8.0, 3.0, 20.0)
+BEAM = 384  # width of the beam, in states; the best-first search expands a quarter of this number together
 BEAM_SHARE = 0.3  # fraction of the budget for the beam search; the best-first search gets the rest
 
 
@@ -26,7 +28,7 @@ def plan(
     level: Level,
     frame_skip: int = PlannerSettings.frame_skip,
     *,
-    beam: int = 384,
+    objective: str = TIME,
     budget: int = PlannerSettings.budget,
     seed: int = PlannerSettings.seed,
     start: PlanStart | None = None,
@@ -35,19 +37,42 @@ def plan(
 ) -> PlannedRun | None:
     """Find a run that finishes ``level``; None if none was found within ``budget`` simulated frames.
 
-    A beam search uses up to 30 % of the budget; if it fails, a best-first search uses the rest.
+    A beam search uses up to 30 % of the budget; if it fails, a best-first search uses the rest.  With the objectives
+    "score" and "all-gold", ``gold.better_runs`` uses what is left of the budget to improve the run.
 
     frame_skip: frames (1/60 s) per decision.
-    beam: beam width in states; the best-first search expands a quarter of this number of states together.
-    start: state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``.  The level's time limit still counts
-        from the spawn.
+    objective: "time": a fast run.  "score": a run with a high score, 90 s + 2 s per piece of gold - time.
+        "all-gold": a run with as much gold as the search can collect.
+    start: state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``.  Time limit and score still count from
+        the spawn.
     min_hold: minimum number of decisions per action; the last action may be shorter.
     noise: px, random part of the score of a state.  With larger values, runs of different seeds differ more and are a
         little longer.
     The result is a pure function of the arguments.  The run is verified by playback and wins on its last frame.
-    Raises ValueError for numbers out of range, and for a start that is the end of an episode or from another level.
+    Raises ValueError for an unknown objective, numbers out of range, and a start that is the end of an episode or from
+    another level.
     """
-    check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
+    check_objective(objective)
+    run = _fast_run(level, frame_skip, budget=budget, seed=seed, start=start, min_hold=min_hold, noise=noise)
+    if run is None or objective == TIME:
+        return run
+    same = {"seed": seed, "start": start, "min_hold": min_hold}
+    *_, run = better_runs(level, run, objective, frame_skip, budget=budget - run.simulated, **same)
+    return run
+
+
+def _fast_run(
+    level: Level,
+    frame_skip: int,
+    *,
+    budget: int,
+    seed: int,
+    start: PlanStart | None,
+    min_hold: int,
+    noise: float,
+) -> PlannedRun | None:
+    """Find a run for the objective "time" (see ``plan``)."""
+    check_numbers(frame_skip=frame_skip, min_hold=min_hold)
     if not 0.0 <= noise < np.inf:
         raise ValueError(f"noise must be at least 0 px, and finite; got {noise}")
     bank = LevelBank([level])
@@ -57,13 +82,13 @@ def plan(
     if not bank.reachable[0] or max_decisions < 1:
         return None
     rng = np.random.default_rng(seed)
-    params = SearchParams(width=beam, noise=float(noise), fill=0.5, momentum=4.0, min_hold=min_hold)
+    params = SearchParams(width=BEAM, noise=float(noise), fill=0.5, momentum=4.0, min_hold=min_hold)
     search = Search(bank, frame_skip, rows[0], rng, params)
     solution = beam_search(search, max_decisions, int(BEAM_SHARE * budget))
     simulated = search.simulated
     if solution is None and simulated < budget:
         params = SearchParams(
-            width=max(beam // 4, 1),
+            width=max(BEAM // 4, 1),
             noise=min(float(noise), 2.0),
             fill=FILLS[seed % len(FILLS)],
             momentum=0.0,

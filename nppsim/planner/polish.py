@@ -12,9 +12,9 @@ from nppsim.planner.search import (
     WinningRun,
     beam_search,
     check_numbers,
+    final_gold,
     first_state,
     verified,
-    wins,
 )
 from nppsim.planner.settings import PlannerSettings
 from nppsim.simulate import play_on
@@ -43,7 +43,7 @@ def polish(
     """
     check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
     bank = LevelBank([level])
-    if not wins(bank, found.inputs, start):
+    if final_gold(bank, found.inputs, start) is None:
         raise ValueError("the run does not finish the level on its last frame; pass the level and start of this run")
     rng = np.random.default_rng(seed)
     best, simulated, from_start = WinningRun(found.actions, found.inputs), 0, True

@@ -15,9 +15,10 @@ import numpy as np
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.decision import State, make_fields, make_states
+from nppsim.decision import State, make_states
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, SearchParams, begin, expand
+from nppsim.planner.tour import Tour, make_tour
 from nppsim.simulate import play_on
 
 OPEN_STATES = 20_000  # maximum number of states that the best-first search stores; then the worse half is dropped
@@ -33,12 +34,14 @@ class PlannedRun:
     inputs: uint8[frames], the actions as one N++ input byte per frame; the last decision may be shorter.
     frames: length in frames, from the start of the plan.
     simulated: number of frames that the search simulated.
+    gold: pieces of gold collected at the end, including those before the start of the plan.
     """
 
     actions: np.ndarray
     inputs: np.ndarray
     frames: int
     simulated: int
+    gold: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,16 +112,18 @@ def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, S
     return rows, states
 
 
-def wins(bank: LevelBank, inputs: np.ndarray, start: PlanStart | None) -> bool:
-    """Play inputs on the bank's only level; return True if they win on their last frame."""
+def final_gold(bank: LevelBank, inputs: np.ndarray, start: PlanStart | None) -> int | None:
+    """Play inputs on the bank's only level; return the collected gold if they win on their last frame, else None."""
     _, states = first_state(bank, start)
-    return play_on(states, bank.world, inputs) == len(inputs) and states.ninja[0]["state"] == CELEBRATING
+    won = play_on(states, bank.world, inputs) == len(inputs) and states.ninja[0]["state"] == CELEBRATING
+    return int(states.ninja[0]["gold"]) if won else None
 
 
 def verified(bank: LevelBank, solution: WinningRun, start: PlanStart | None, simulated: int) -> PlannedRun:
     """Verify a solution by playback, and return it as a PlannedRun."""
-    assert wins(bank, solution.inputs, start), "the planner's run does not win when played back"
-    return PlannedRun(solution.actions, solution.inputs, len(solution.inputs), simulated)
+    gold = final_gold(bank, solution.inputs, start)
+    assert gold is not None, "the planner's run does not win when played back"
+    return PlannedRun(solution.actions, solution.inputs, len(solution.inputs), simulated, gold)
 
 
 def check_numbers(**numbers: int) -> None:
@@ -134,7 +139,9 @@ class Search:
     bank: LevelBank that contains only the level.
     first_row: bytes of the state at which the search begins (``first_state``).
     mode: kind of score, ``kernels.PATH`` or ``ROUTE``.
+    tour: goals to collect before the exit; None: none.
     simulated: number of simulated frames so far.
+    leg: furthest leg of the tour that ``beam_search`` has reached.
     won: the run that wins, after ``expand`` has found one; None before.
     """
 
@@ -146,18 +153,19 @@ class Search:
         rng: np.random.Generator,
         params: SearchParams,
         mode: int = PATH,
+        tour: Tour | None = None,
     ):
         self.bank, self.frame_skip, self.rng, self.params, self.mode = bank, frame_skip, rng, params, mode
         n = params.width * NUM_ACTIONS
         self.rows, self.states = make_states(params.width, bank)
         self.child_rows, self.children = make_states(n, bank)
-        self.fields = make_fields(bank, n)
-        integers = (np.empty(n, np.int64) for _ in range(3))
+        self.tour = make_tour(bank) if tour is None else tour
+        integers = (np.empty(n, np.int64) for _ in range(4))
         self.out = Children(np.empty(n), *integers)
         self.visits = np.zeros(NUM_REGIONS, np.int32)
         self.visited: set[int] = set()  # cells of all states that were added to the frontier or stored for later
         self.rows[0] = first_row
-        self.simulated = 0
+        self.simulated = self.leg = 0
         self.won: WinningRun | None = None
         self.frontier = Frontier(np.zeros(1, np.int64), np.full(1, -1), np.full(1, params.min_hold))
         self._parents, self._actions, self._num_nodes = [np.array([-1])], [np.array([-1])], 1
@@ -174,7 +182,7 @@ class Search:
         with np.errstate(over="ignore"):  # overflow of hashes, if kernels run uncompiled
             self.simulated += expand(
                 self.states, self.children, self.rows, self.child_rows, last_action, durations, self.frame_skip,
-                self.bank.world, self.fields, self.mode, target, self.params, self.rng.random(n), self.visits, self.out,
+                self.bank.world, self.tour, self.mode, target, self.params, self.rng.random(n), self.visits, self.out,
             )  # fmt: skip
         scores = self.out.scores[:n]
         winning = np.flatnonzero(scores < 0.0)
@@ -228,19 +236,25 @@ class Search:
         return WinningRun(actions, np.repeat(ACTION_INPUT[actions], lengths))
 
 
-def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarray | None = None) -> WinningRun | None:
+def beam_search(
+    search: Search, max_decisions: int, budget: int, route: np.ndarray | None = None, patience: int | None = None
+) -> WinningRun | None:
     """Run a beam search until the first win; return None if there is no win within the limits.
 
     budget: number of simulated frames after which no decision is added.
     route: float64[frames, 5], targets in the mode ``kernels.ROUTE`` (see ``kernels.expand``).
+    patience: number of decisions without a new lowest score after which the search ends; None: no limit.
     """
+    lowest, since = np.inf, 0
     for decision in range(max_decisions):
-        if search.simulated >= budget:
+        if search.simulated >= budget or (patience is not None and decision - since > patience):
             break
         target = _NOWHERE if route is None else route[min((decision + 1) * search.frame_skip, len(route)) - 1]
         order = search.expand(target)
         if search.won:
             return search.won
+        if order.size and search.out.scores[order[0]] < lowest:
+            lowest, since = search.out.scores[order[0]], decision
         if route is None:
             fresh = search.unvisited(order)
             order = fresh if fresh.size else order
@@ -248,6 +262,7 @@ def beam_search(search: Search, max_decisions: int, budget: int, route: np.ndarr
         if order.size == 0:
             break
         search.visit(order)
+        search.leg = max(search.leg, int(search.out.legs[order].max()))
         search.set_frontier(search.add_nodes(order), search.child_rows[order], search.out.regions[order])
     return None
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND
 from nppsim.settings import check_settings, setting
 
+TIME, SCORE, ALL_GOLD = OBJECTIVES = ("time", "score", "all-gold")
+OBJECTIVE_HELP = "time: fastest run; score: 90 s + 2 s per piece of gold - time; all-gold: most gold, then fastest"
+
 
 @dataclass(frozen=True)
 class PlannerSettings:

@@ -19,8 +19,10 @@ from starlette.staticfiles import StaticFiles
 from nppsim.errors import UserError
 from nppsim.levels.text import to_text
 from nppsim.pictures.schemes import stylesheet
+from nppsim.planner.settings import OBJECTIVES, TIME
 from nppsim.progress import announcement
 from nppsim.replays.replay import FORMATS
+from nppsim.replays.score import score
 from nppsim.studio import editing, sessions, watching
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import PLANNER, Leaderboard
@@ -163,11 +165,21 @@ async def _level(request: Request) -> JSONResponse:
 
 
 async def _par(request: Request) -> JSONResponse:
-    """Return {"par": frames, or null if the planner finds no run}; search if it is unknown."""
+    """Return {"par": frames, or null if the planner finds no run}; search if it is unknown.
+
+    ?objective=score or all-gold: the planner's run for this objective, also with "gold" and "score".
+    """
     studio, id = _studio(request), request.path_params["id"]
+    objective = _one_of(request, "objective", OBJECTIVES)
     shown = await run_in_threadpool(studio.library.level, id)
-    par = shown.par or studio.plans.par(id)
-    return JSONResponse({"par": par or (await studio.plans.answer(shown.level))["par"]})
+    if objective == TIME:
+        par = shown.par or studio.plans.par(id)
+        return JSONResponse({"par": par or (await studio.plans.answer(shown.level))["par"]})
+    found = await studio.plans.answer(shown.level, objective)
+    if found["par"] is None:
+        return JSONResponse({"par": None})
+    gold = found["gold"]
+    return JSONResponse({"par": found["par"], "gold": gold, "score": score(found["par"], gold)})
 
 
 async def _best(request: Request) -> JSONResponse:

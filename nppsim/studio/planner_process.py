@@ -2,13 +2,15 @@
 
 ``python -m nppsim.studio.planner_process`` reads jobs from standard input until it closes, and writes one JSON line per job:
 
-    {"level": base64 of a level file, "budget": simulated frames}       a job; "inputs", base64: play these inputs first
+    {"level": base64 of a level file, "budget": simulated frames, "inputs": base64, "objective",
+     "seconds"}                                                         a job
     {"par": frames, "inputs": base64, "route": [[x, y], ...], "gold": pieces}    answer with a run; route: ninja, px
     {"par": null, "reachable": bool}                                    answer without a run
     {"agents": [file, ...]}                                             job that compiles the kernels of the first agent
     {"prepared": true}                                                  its answer
     {"compiled": functions so far}                                      message while the process compiles
 
+The search begins after ``inputs``.  ``objective`` is that of the planner; runs are improved for it during ``seconds``.
 ``par`` and ``inputs`` are length and input bytes of the run found; ``route`` begins at the spawn.
 ``reachable`` is true if a path leads from the spawn over an exit switch to its exit.
 """
@@ -30,11 +32,12 @@ from nppsim.errors import UserError
 from nppsim.levels import tiles
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
-from nppsim.planner.settings import PlannerSettings
+from nppsim.planner.settings import SCORE, TIME, PlannerSettings
 from nppsim.progress import announcement
 from nppsim.studio.game import Game
 
 TIME_LIMIT = 30.0  # s per search
+GOLD_TIME = 10.0  # s, time in which a run is improved for another objective than "time"
 _REPORT_S = 0.5  # interval of messages on compilation
 _ANSWER_LIMIT = 1 << 20  # bytes per line; a route of 6,000 frames needs less than a tenth
 
@@ -68,7 +71,9 @@ class PlannerProcess:
         """True if the process has started and compiled its kernels."""
         return self._started is not None and self._started.done()
 
-    async def search(self, level: Level, budget: int = PlannerSettings.budget, inputs: bytes = b"") -> dict:
+    async def search(
+        self, level: Level, budget: int = PlannerSettings.budget, inputs: bytes = b"", objective: str = TIME
+    ) -> dict:
         """Return the planner's answer (see above).
 
         Raises PlannerError if the search fails, TimeoutError after TIME_LIMIT.
@@ -81,7 +86,7 @@ class PlannerProcess:
             try:
                 self.searches += 1
                 async with asyncio.timeout(TIME_LIMIT):
-                    return await self._request(_job(level, budget, inputs))
+                    return await self._request(_job(level, budget, inputs, objective))
             except BaseException:  # also if cancelled: a late answer must not be taken for that of the next search
                 await self.close()
                 raise
@@ -99,7 +104,7 @@ class PlannerProcess:
 
     async def _start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=PIPE, stdout=PIPE, limit=_ANSWER_LIMIT)
-        await self._request(_job(_first_level(), 1000, b""))
+        await self._request(_job(_first_level(), 1000, b"", SCORE))
 
     async def _request(self, job: dict) -> dict:
         process = self.process
@@ -127,9 +132,13 @@ class PlannerProcess:
             await process.communicate()  # waits until it has ended and its pipes are closed
 
 
-def _job(level: Level, budget: int, inputs: bytes) -> dict:
+def _job(level: Level, budget: int, inputs: bytes, objective: str) -> dict:
     encoded = (base64.b64encode(data).decode() for data in (level.to_bytes(), inputs))
-    return dict(zip(("level", "inputs"), encoded, strict=True)) | {"budget": budget}
+    return dict(zip(("level", "inputs"), encoded, strict=True)) | {
+        "budget": budget,
+        "objective": objective,
+        "seconds": GOLD_TIME,
+    }
 
 
 def _first_level() -> Level:
@@ -157,7 +166,7 @@ def main() -> None:
 
     threading.Thread(target=report, daemon=True).start()
     os.dup2(2, 1)  # messages about compilation must not mix with the answers
-    from nppsim.planner.plan import plan
+    from nppsim.planner import better_runs, plan
 
     for line in sys.stdin:
         job = json.loads(line)
@@ -168,7 +177,14 @@ def main() -> None:
         level = Level.from_bytes(base64.b64decode(job["level"]))
         game = Game(level)
         game.play(np.frombuffer(base64.b64decode(job["inputs"]), np.uint8))
-        run = plan(level, budget=job["budget"], start=game.start)
+        start = game.start
+        run = plan(level, budget=job["budget"], start=start)
+        if run is not None and job["objective"] != TIME:
+            until = time.monotonic() + job["seconds"]
+            for better in better_runs(level, run, job["objective"], budget=job["budget"], start=start):
+                run = better
+                if time.monotonic() > until:
+                    break
         if run is None:
             answer: dict = {"par": None, "reachable": bool(LevelBank([level]).reachable[0])}
         else:

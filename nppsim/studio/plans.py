@@ -14,9 +14,11 @@ from pathlib import Path
 from numba import config
 
 from nppsim.levels.level import Level
+from nppsim.planner.settings import ALL_GOLD, SCORE, TIME
 from nppsim.studio.leaderboard import PLANNER, Leaderboard
 from nppsim.studio.planner_process import PlannerError, PlannerProcess
 
+PLANNERS = {TIME: "planner", SCORE: "planner (score)", ALL_GOLD: "planner (all gold)"}  # by objective
 _ANSWERS = 1000  # answers in memory
 
 
@@ -35,7 +37,7 @@ class Plans:
     def __init__(self, leaderboard: Leaderboard):
         self.process = PlannerProcess()
         self._leaderboard = leaderboard
-        self._searches: OrderedDict[str, asyncio.Task[dict]] = OrderedDict()
+        self._searches: OrderedDict[tuple[str, str], asyncio.Task[dict]] = OrderedDict()
         self._helper: PlannerProcess | None = None  # compiles the kernels
         self._preparation: asyncio.Task[None] | None = None
 
@@ -70,27 +72,27 @@ class Plans:
         """Return the frames of the planner's fastest run of a level, or None if it has found none.  id: fingerprint."""
         return self._leaderboard.times(PLANNER).get(id)
 
-    async def answer(self, level: Level) -> dict:
+    async def answer(self, level: Level, objective: str = TIME) -> dict:
         """Return the planner's answer for a level; a search that reaches the time limit has found no run."""
-        id = level.fingerprint
-        if id not in self._searches:
-            self._searches[id] = asyncio.create_task(self._search(level))
+        key = level.fingerprint, objective
+        if key not in self._searches:
+            self._searches[key] = asyncio.create_task(self._search(level, objective))
             while len(self._searches) > _ANSWERS:
                 self._searches.popitem(last=False)
-        return await asyncio.shield(self._searches[id])
+        return await asyncio.shield(self._searches[key])
 
-    async def _search(self, level: Level) -> dict:
+    async def _search(self, level: Level, objective: str) -> dict:
         try:
             await self.ready()
-            answer = await self.process.search(level)
+            answer = await self.process.search(level, objective=objective)
         except TimeoutError:
             return {"par": None, "reachable": True}
         except PlannerError:
-            self._searches.pop(level.fingerprint, None)  # the next request tries again
+            self._searches.pop((level.fingerprint, objective), None)  # the next request tries again
             raise
         answer.pop("route", None)
         if answer["par"] is not None:
-            self._leaderboard.add(level.fingerprint, PLANNER, "planner", answer["par"], answer["gold"])
+            self._leaderboard.add(level.fingerprint, PLANNER, PLANNERS[objective], answer["par"], answer["gold"])
         return answer
 
     async def close(self) -> None:

@@ -26,6 +26,7 @@ from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.levels.level import Level
 from nppsim.outcomes import NAMES, WON
+from nppsim.planner.settings import OBJECTIVES, TIME
 from nppsim.reading import mismatch, parse_json
 from nppsim.replays.diff import compare_replays
 from nppsim.replays.replay import Replay
@@ -33,6 +34,7 @@ from nppsim.studio.documents import Document, RunWriter
 from nppsim.studio.episodes import Episode, layout_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT
+from nppsim.studio.plans import PLANNERS
 
 AHEAD = 600  # frames that an agent may play ahead of the displayed frame
 PART = 40  # minimum number of frames of an agent per message
@@ -45,7 +47,12 @@ _TOGETHER = 64  # episode ends per message
 _MAX_SEED = (1 << 53) - 1  # largest integer that JavaScript represents exactly
 _TRY_LATER = 1013  # WebSocket close code "try again later"
 _HELP = "docs/lab/studio.md has the protocol"
-_RUN = ({"agent": str, "seed": int, "deterministic": bool}, {"planner": bool}, {"replay": int}, {"recording": int})
+_RUN = (
+    {"agent": str, "seed": int, "deterministic": bool},
+    {"planner": (bool, str)},
+    {"replay": int},
+    {"recording": int},
+)
 _SHAPES: dict[str, Any] = {
     "watch": {"number": int, "level": str, "runs": [_RUN]},
     "at": int,
@@ -120,7 +127,9 @@ class Watcher:
             if "agent" in run:
                 pressed[head["run"]] = await self._play_agent(head, run, bank)
                 return
-            inputs, label = await (self._planned(bank) if "planner" in run else self._recorded(run, bank))
+            inputs, label = await (
+                self._planned(bank, run["planner"]) if "planner" in run else self._recorded(run, bank)
+            )
             writer = await self._in_thread(RunWriter, bank)
             await self._send(head | {"label": label, "start": writer.start})
             part = await self._in_thread(writer.play, inputs)
@@ -150,11 +159,15 @@ class Watcher:
             await self._in_thread(self._studio.leaderboard.add, level, AGENT, agent.name, episode.frame, gold)
         return episode.inputs
 
-    async def _planned(self, bank: LevelBank) -> tuple[np.ndarray, str]:
-        found = await self._studio.plans.answer(bank.levels[0])
+    async def _planned(self, bank: LevelBank, objective: bool | str) -> tuple[np.ndarray, str]:
+        """Return inputs and label of the planner's run.  objective: that of the planner; true or false: "time"."""
+        objective = TIME if isinstance(objective, bool) else objective
+        if objective not in OBJECTIVES:
+            raise StudioError(f"planner is {objective!r}; give true or one of {', '.join(OBJECTIVES)}")
+        found = await self._studio.plans.answer(bank.levels[0], objective)
         if found["par"] is None:
             raise StudioError("the planner found no run of this level")
-        return np.frombuffer(base64.b64decode(found["inputs"]), np.uint8), "planner"
+        return np.frombuffer(base64.b64decode(found["inputs"]), np.uint8), PLANNERS[objective]
 
     async def _recorded(self, run: Document, bank: LevelBank) -> tuple[np.ndarray, str]:
         if "replay" in run:

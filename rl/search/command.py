@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -25,6 +25,8 @@ from nppsim.levels.level_set import LevelSetError
 from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.schemes import painted
+from nppsim.planner import gold_in_level
+from nppsim.planner.settings import TIME
 from nppsim.progress import progress_bar
 from nppsim.replays.diff import compare_replays, difference_text
 from nppsim.replays.replay import Replay
@@ -58,11 +60,15 @@ class Solved:
         """Length of the run in frames, or None."""
         return None if self.solution.run is None else self.solution.run.frames
 
-    @cached_property
+    @property
     def gold(self) -> int | None:
         """Pieces of gold that the run collects, or None."""
-        run = self.solution.run
-        return None if run is None else int(simulate(self.task.level, run.inputs).gold[-1])
+        return None if self.solution.run is None else self.solution.run.gold
+
+    @property
+    def gold_in_level(self) -> int:
+        """Pieces of gold in the level."""
+        return gold_in_level(self.task.level)
 
     @property
     def score(self) -> float | None:
@@ -88,7 +94,8 @@ class Solved:
         about: dict[str, Any] = {"level": task.name}
         about |= {"id": task.level.id, "title": task.level.title.strip(), "category": task.category}
         about |= {"support": task.level.support, "frames": self.frames, "par_frames": task.par_frames}
-        about |= {"time": None if self.frames is None else seconds(self.frames), "gold": self.gold, "score": self.score}
+        about |= {"time": None if self.frames is None else seconds(self.frames), "gold": self.gold}
+        about |= {"gold_in_level": self.gold_in_level, "score": self.score}
         return about | {"recorded_frames": task.recorded_frames} | known
 
 
@@ -138,7 +145,7 @@ def run(job: Job, settings: SolveSettings) -> int:
                 stems: set[str] = set()
                 for task, solution in _solutions(job, settings, agent, tasks):
                     check()
-                    one = Solved(task, solution, file_stem(task.name, stems))
+                    one = Solved(task, solution, file_stem(_file_name(task, solution), stems))
                     solved.append(one)
                     if solution.run is not None:
                         save_run(one, job.out)
@@ -259,6 +266,15 @@ def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -
 # Results
 
 
+def _file_name(task: Task, solution: Solution) -> str:
+    """Return the name of the level and, unless the objective is "time", objective, gold, time and score of the run."""
+    run = solution.run
+    if run is None or solution.objective == TIME:
+        return task.name
+    numbers = f"gold {run.gold} time {seconds(run.frames):.3f} score {score(run.frames, run.gold):.3f}"
+    return f"{task.name} {solution.objective} {numbers}"
+
+
 def file_stem(name: str, used: set[str]) -> str:
     """Choose an unused name for the files of a level, and add it to ``used``."""
     plain = re.sub(r"\W+", "_", re.sub(r"\.(map|replay|h5)\b", "", name)).strip("_") or "level"
@@ -275,6 +291,7 @@ def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
             "support": one.task.level.support,
             "time, s": None if one.frames is None else f"{seconds(one.frames):.3f}",
             "score": None if one.score is None else f"{one.score:.3f}",
+            "gold": None if one.gold is None else f"{one.gold} of {one.gold_in_level}",
             "frames": one.frames,
             "par": one.task.par_frames,
             "of par": None if one.fraction_of_par is None else f"{one.fraction_of_par:.2f}",
@@ -282,6 +299,7 @@ def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
             "found by": one.solution.found_by or "not found",
             "simulated to find": one.solution.finding,
             "to shorten": one.solution.shortening,
+            **({} if one.solution.objective == TIME else {"for gold": one.solution.collecting}),
         }
         for one in solved
     ]
@@ -292,15 +310,18 @@ def summary(solved: Sequence[Solved]) -> list[str]:
     won = [one for one in solved if one.frames is not None]
     finders = Counter(one.solution.found_by for one in won)
     lines = [f"solved {len(won)} of {len(solved)}" + (f": {_counts(finders)}" if won else "")]
+    objective = solved[0].solution.objective
+    if objective != TIME and won:
+        lines.append(_gold_sentence(objective, won))
     modelled = sum(one.task.level.support == MODELLED for one in won)
     if modelled:
         lines.append(f"{modelled} of {len(won)} runs are on modelled levels: they may end differently in the game")
     ratios = [one.fraction_of_par for one in won if one.fraction_of_par is not None]
-    if ratios:
+    if ratios and objective == TIME:
         within = sum(ratio <= 1 for ratio in ratios)
         lines.append(f"length / par: median {median(ratios):.3f}; at most par on {within} of {len(ratios)} levels")
     beaten = [one.frames < one.task.recorded_frames for one in won if one.frames and one.task.recorded_frames]
-    if beaten:
+    if beaten and objective == TIME:
         lines.append(f"faster than the recording on {sum(beaten)} of {len(beaten)} levels")
     finding, shortening, evaluated, foreseen = (
         mean(getattr(one.solution, name) for one in solved)
@@ -313,6 +334,15 @@ def summary(solved: Sequence[Solved]) -> list[str]:
     return lines
 
 
+def _gold_sentence(objective: str, won: Sequence[Solved]) -> str:
+    collected, existing = (sum(getattr(one, name) for one in won) for name in ("gold", "gold_in_level"))
+    complete = sum(one.gold == one.gold_in_level for one in won)
+    return (
+        f"objective {objective}: {collected} of {existing} pieces of gold, all of them on {complete} of {len(won)} levels; "
+        f"mean score {mean(one.score or 0.0 for one in won):.3f}"
+    )
+
+
 def _counts(finders: Counter[str]) -> str:
     return ", ".join(f"{count} by {finder}" for finder, count in finders.most_common())
 
@@ -322,7 +352,7 @@ def summary_text(solved: Sequence[Solved]) -> str:
     found = rows(solved)
     shown = [[f"{value:,}" if isinstance(value, int) else "-" if value is None else value for value in row.values()]
              for row in found]  # fmt: skip
-    parts = [table(list(found[0]), shown, "llrrrrrrlrr"), "", *summary(solved)]
+    parts = [table(list(found[0]), shown, "llrrrrrrrlrrr"[: len(found[0])]), "", *summary(solved)]
     if len(solved) == 1 and solved[0].frames is not None and solved[0].task.recorded is not None:
         difference, *_ = compare_replays(solved[0].task.recorded, solved[0].replay)
         parts += ["", "A is the recording, B the run found", difference_text(difference)]

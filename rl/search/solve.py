@@ -1,4 +1,4 @@
-"""Solve one level: policy-guided searches and the planner by turns, then a search for shorter runs.
+"""Solve one level: policy-guided searches and the planner by turns, then a search for shorter runs or for more gold.
 
 solution = solve(level, Agent.load(path), SolveSettings())
 solution.run.inputs, solution.found_by
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from nppsim.levels.level import Level
-from nppsim.planner import PlannedRun, plan, polish
+from nppsim.planner import PlannedRun, better_runs, plan, polish
 from nppsim.planner.search import WinningRun, verified
-from nppsim.planner.settings import PlannerSettings
+from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
 from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
 
@@ -45,10 +45,13 @@ NOISES = (2.0, 12.0)
 
 @dataclass(frozen=True)
 class SolveSettings:
-    """Budget of the search."""
+    """Objective and budget of the search."""
 
+    objective: str = setting(TIME, OBJECTIVE_HELP, flag="objective", choices=OBJECTIVES)
     budget: int = same_setting(
-        PlannerSettings, "budget", help="largest number of simulated frames per level to find a run"
+        PlannerSettings,
+        "budget",
+        help="largest number of simulated frames per level to find a run; what is left is used to collect gold",
     )
     polish: int = setting(
         200_000, "largest number of additional frames per level to shorten the run", flag="polish", low=0
@@ -69,17 +72,19 @@ class SolveSettings:
 class Solution:
     """Result for a level."""
 
-    run: PlannedRun | None  # shortest run, or None
+    run: PlannedRun | None  # best run, or None
+    objective: str
     found_by: str  # name in ATTEMPTS, or PLANNER; "" without a run
     first_frames: int | None  # length of the first run that was found, or None
     finding: int  # number of frames simulated to find a run
     shortening: int  # number of frames simulated to shorten the run
+    collecting: int  # number of frames simulated for more gold or a higher score
     evaluated: int  # number of states evaluated by the policy
     foreseen: int  # upper bound of the frames simulated for the observation ``foresight``, which are not counted above
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while a run was being shortened; ``solution`` has the shortest run so far."""
+    """Ctrl-C while a run was being improved; ``solution`` has the best run so far."""
 
     def __init__(self, solution: Solution):
         super().__init__()
@@ -89,7 +94,7 @@ class Interrupted(KeyboardInterrupt):
 def solve(
     level: Level, agent: Agent, settings: SolveSettings, *, bar: Any = None, threads: int | None = None
 ) -> Solution:
-    """Find a run that finishes ``level``, then shorten it.
+    """Find a run that finishes ``level``, then shorten it, and improve it for the objective.
 
     bar: progress bar (``nppsim.progress``), or None.
     threads: number of threads of the simulator; None: all usable cores.
@@ -101,15 +106,16 @@ def solve(
     finding = FrameBudget(settings.budget, until, _stage(bar, "searching", settings.budget))
     first, found_by = _find(search, level, settings, finding) if search.bank.reachable[0] else (None, "")
     if first is None:
-        return Solution(None, "", None, finding.simulated, 0, search.evaluated, search.evaluated * agent.foreseen)
+        evaluated = search.evaluated, search.evaluated * agent.foreseen
+        return Solution(None, settings.objective, "", None, finding.simulated, 0, 0, *evaluated)
     title = f"shortening {len(first.inputs)} frames"
     shortening = FrameBudget(settings.polish, until, _stage(bar, title, settings.polish))
+    collected: list[PlannedRun] = []
 
     def solution(run: PlannedRun) -> Solution:
-        simulated = finding.simulated, shortening.simulated
-        return Solution(
-            run, found_by, len(first.inputs), *simulated, search.evaluated, search.evaluated * agent.foreseen
-        )
+        simulated = finding.simulated, shortening.simulated, run.simulated - shortening.simulated
+        evaluated = search.evaluated, search.evaluated * agent.foreseen
+        return Solution(run, settings.objective, found_by, len(first.inputs), *simulated, *evaluated)
 
     shortest = first
     try:
@@ -119,9 +125,29 @@ def solve(
         if shortening.left:
             run = polish(level, run, agent.frame_skip, budget=shortening.left, seed=settings.seed)
             shortening.spend(run.simulated - shortening.simulated)
+        if settings.objective != TIME:
+            collecting = FrameBudget(finding.left, until, _stage(bar, "collecting gold", finding.left))
+            for better in _collect(level, run, agent.frame_skip, settings, collecting):
+                collected.append(better)
     except KeyboardInterrupt:
-        raise Interrupted(solution(verified(search.bank, shortest, None, shortening.simulated))) from None
-    return solution(run)
+        best = collected[-1] if collected else verified(search.bank, shortest, None, shortening.simulated)
+        raise Interrupted(solution(best)) from None
+    return solution(collected[-1] if collected else run)
+
+
+def _collect(
+    level: Level, run: PlannedRun, frame_skip: int, settings: SolveSettings, budget: FrameBudget
+) -> Iterator[PlannedRun]:
+    """Yield runs that are better and better for the objective, within the budget."""
+    simulated = run.simulated
+    if not budget.left:
+        return
+    for better in better_runs(level, run, settings.objective, frame_skip, budget=budget.left, seed=settings.seed):
+        budget.spend(better.simulated - simulated)
+        simulated = better.simulated
+        yield better
+        if not budget.left:
+            return
 
 
 def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:

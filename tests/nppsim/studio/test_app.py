@@ -8,18 +8,19 @@ import pytest
 
 import nppsim
 from nppsim.errors import ConfigError
-from nppsim.levels.kinds import MINE, ROCKET_TURRET
+from nppsim.levels.kinds import GOLD, MINE, ROCKET_TURRET
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.text import to_text
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
-from nppsim.studio import library, recordings
+from nppsim.replays.score import score
+from nppsim.studio import library, planner_process, recordings
 from nppsim.studio.errors import StudioError
 from nppsim.studio.library import Library
 
-from worlds import corridor, moving_level, room, straight
+from worlds import FLOOR, corridor, moving_level, room, straight
 
 
 def test_the_gallery_lists_the_levels_of_the_folders(page):
@@ -347,6 +348,20 @@ def test_the_page_and_its_files_are_there(page):
     assert "<script" in text and "onclick" not in text and "style=" not in text
     for path in ("/static/js/app.js", "/static/js/api.js", "/static/style.css"):
         assert page.client.get(path).status_code == 200
+
+
+def test_par_of_each_objective_and_its_row_in_the_leaderboard(page, monkeypatch):
+    monkeypatch.setattr(planner_process, "GOLD_TIME", 1.0)
+    id = page.studio.library.add(corridor(80, 100, 120, entities=[(GOLD, 74, FLOOR)]))
+    with page.client:
+        par = page.get(f"levels/{id}/par").json()["par"]
+        for objective, name in (("score", "planner (score)"), ("all-gold", "planner (all gold)")):
+            found = page.get(f"levels/{id}/par?objective={objective}").json()
+            assert found["gold"] == 1
+            assert found["score"] == score(found["par"], 1) > score(par, 0)
+            assert name in [run["name"] for run in page.get(f"levels/{id}/best").json()["score"]]
+        assert page.get(f"levels/{id}/par").json() == {"par": par}
+        assert "all-gold" in page.get(f"levels/{id}/par?objective=gold", 400).json()["error"]
 
 
 def test_an_unknown_par_time_is_searched_and_remembered(page):

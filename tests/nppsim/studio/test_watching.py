@@ -247,6 +247,15 @@ def test_the_planner_can_play(watched):
     assert (messages[0]["label"], messages[-1]["over"]) == ("planner", "won")
 
 
+def test_the_planner_plays_for_an_objective(watched):
+    with watched.client, watched.socket("watch") as socket:
+        for objective, expected in (("score", "planner (score)"), ("gold", "time, score, all-gold")):
+            run = {"planner": objective}
+            socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [run]}})
+            (message, *_) = follow(socket, "over" if objective == "score" else "error")
+            assert expected in message.get("label", message.get("error"))
+
+
 def test_the_planner_may_play_twice_side_by_side(watched):
     with watched.client, watched.socket("watch") as socket:
         runs = [{"planner": True}, {"planner": True}]

@@ -192,6 +192,18 @@ def test_no_path_no_budget_or_no_time_gives_no_run():
         assert solution.finding <= 10 + 4
 
 
+@pytest.mark.parametrize(("objective", "gold"), [("time", 0), ("score", 1), ("all-gold", 2)])
+def test_objectives(objective, gold):
+    level = corridor(80, 100, 120, entities=[(kinds.GOLD, 74, FLOOR), (kinds.GOLD, 40, FLOOR)])
+    solution = solve(level, AGENT, SolveSettings(objective, budget=600_000, polish=0), threads=1)
+    check_finishes(level, solution.run)
+    assert (solution.objective, solution.run.gold) == (objective, gold)
+    if objective == "time":
+        assert (solution.collecting, solution.run.frames) == (0, solution.first_frames)
+    else:
+        assert 600_000 <= solution.finding + solution.collecting < 620_000
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # scripts/solve.py
 
@@ -211,7 +223,7 @@ def place(tmp_path, monkeypatch):
     checkpoint.save(folder / "agent.safetensors", AGENT.policy, frame_skip=4)
     levels = [(EASY, LevelEntry("simplest", par_frames=40)), (MINED, LevelEntry("mined/odd", par_frames=100))]
     LevelSet.write(folder / "levels", levels)
-    Replay(EASY, plan(EASY, 9, beam=2).inputs, success=True).save(folder / "slow.replay")
+    Replay(EASY, plan(EASY, 9, noise=60.0).inputs, success=True).save(folder / "slow.replay")
     return folder
 
 
@@ -257,6 +269,20 @@ def test_command_solves_a_folder_in_several_processes(script, place, capsys):
         about = runs.entry(0)
         assert (about.category, about.success, about.metadata["source"]) == (category, True, "solve")
     assert not (place / "out/films").exists()
+
+
+def test_command_states_objective_gold_time_and_score(script, place, capsys):
+    corridor(80, 100, 120, entities=[(kinds.GOLD, 74, FLOOR), (kinds.GOLD, 150, 10)]).save(place / "golden")
+    assert script.main(["golden", *QUICK, "--films", "0", "--objective", "all-gold", "--budget", "400000"]) == 0
+    text = capsys.readouterr().out
+    (facts,) = json.loads((place / "out/results.json").read_text())["levels"]
+    assert (facts["objective"], facts["gold"], facts["gold_in_level"]) == ("all-gold", 1, 2)
+    assert facts["score"] == score(facts["frames"], 1)
+    assert "objective all-gold: 1 of 2 pieces of gold, all of them on 0 of 1 levels" in text
+    assert re.search(rf"\| +{facts['score']:.3f} \| +1 of 2 \| +{facts['frames']} \|", text)
+    numbers = f"{facts['time']:.3f}_score_{facts['score']:.3f}".replace(".", "_")
+    written = Replay.load(place / f"out/replays/golden_all_gold_gold_1_time_{numbers}.replay")
+    assert nppsim.simulate(written.level, written.inputs).gold[-1] == 1
 
 
 def with_entity(level, kind):
@@ -392,6 +418,7 @@ def test_unsolved_level_gives_exit_status_1(script, place, capsys):
         (["slow.replay", *QUICK, "--against", "lost.replay"], "error: --against lost.replay: does not finish"),
         (["levels", *QUICK, "--demonstrations", "./out"], "error: --demonstrations out: is the folder of --out"),
         (["levels", *QUICK, "--demonstrations", "levels"], "error: --demonstrations levels: is not empty"),
+        (["levels", *QUICK, "--objective", "gold"], "error: argument --objective: invalid choice: 'gold'"),
         (["levels", *QUICK, "--budget", "0"], "error: --budget 0: give a whole number of at least 1"),
         (["levels", *QUICK, "--out", "agent.safetensors/x"], "error: --out agent.safetensors/x: cannot be written"),
         (["levels"], "error: the following arguments are required: --agent"),

@@ -75,16 +75,21 @@ export class Play {
     this.request = requestAnimationFrame((now) => this.tick(now));
   }
 
-  /** Show the par time; the planner searches for it in the background if it is unknown. */
+  /** Show the par for the chosen objective; the planner searches for it in the background if it is unknown. */
   async findPar() {
-    const { level } = this;
-    if (!level.par) {
+    const { level, objective: { value: objective } } = this;
+    const isTime = objective === "time";
+    let found = isTime && level.par ? level : null;
+    if (!found) {
       const known = whileCompiling((text) => (this.par.title = text));
       this.par.textContent = "the planner searches …";
-      level.par = await get(`levels/${level.id}/par`).then(({ par }) => par).finally(known);
-      if (level.par) get(`levels/${level.id}/best`).then((best) => this.showBest(best), this.studio.failed);
+      found = await get(`levels/${level.id}/par${isTime ? "" : `?objective=${objective}`}`).finally(known);
+      if (isTime) level.par = found.par;
+      if (found.par) get(`levels/${level.id}/best`).then((best) => this.showBest(best), this.studio.failed);
     }
-    this.par.textContent = level.par ? seconds(level.par) : "unknown: the planner finds no run";
+    if (objective !== this.objective.value) return; // another one was chosen in the meantime
+    const points = isTime || !found.par ? "" : ` · ${found.gold} gold · score ${found.score.toFixed(3)}`;
+    this.par.textContent = found.par ? seconds(found.par) + points : "unknown: the planner finds no run";
     this.par.title = "";
     this.drawPhase();
   }
@@ -367,6 +372,8 @@ export class Play {
     this.caps = CAPS.map(([, action]) => element("kbd", { text: { left: "←", jump: "jump", right: "→" }[action] }));
     this.attempt = element("dd");
     this.par = element("dd", { class: "par" });
+    this.objective = element("select", { "aria-label": "Objective of par", onchange: () => this.findPar().catch(this.studio.failed) },
+      [["time", "time"], ["score", "score"], ["all-gold", "all gold"]].map(([value, text]) => element("option", { value, text })));
     this.viewButton = button("Closer", "view", { "aria-pressed": false });
     this.pauseButton = button("Pause", "pause");
     this.markButton = button("Practise from here", "mark");
@@ -386,7 +393,7 @@ export class Play {
       element("div", { class: "panels", onclick: (event) => this.clicked(event) },
         panel(null, element("h1", { text: this.level.name }),
           element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
-            element("dt", { text: "par" }), this.par, element("dt", { text: "attempt" }), this.attempt),
+            element("dt", {}, "par ", this.objective), this.par, element("dt", { text: "attempt" }), this.attempt),
           element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"), this.viewButton,
             this.level.next && element("a", { class: "button", href: `#/play/${this.level.next}`, text: "Next level", title: ACTIONS.next[0] }),
             this.level.episode && !this.episode && element("a", { class: "button", href: `#/episode/${this.level.episode}`, text: `Play ${this.level.episode}`, title: "the episode of five levels, with one clock" }),

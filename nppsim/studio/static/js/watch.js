@@ -109,6 +109,8 @@ class Watch {
     const choices = [
       ...this.agents.map(({ id, name }) => [name, { agent: id, seed: 1, deterministic: false }]),
       ["the planner", { planner: true }],
+      ["the planner (score)", { planner: "score" }],
+      ["the planner (all gold)", { planner: "all-gold" }],
       ...this.recorded.slice(0, MOST_OFFERED).map(({ label, request }) => [label, request]),
     ];
     const select = element("select", { "aria-label": "Who else" }, choices.map(([text], i) => element("option", { value: i, text })));
@@ -134,7 +136,7 @@ class Watch {
     } });
     const agent = this.agents.find(({ id }) => id === request.agent);
     const same = (other) => other.request.replay === request.replay && other.request.recording === request.recording;
-    const name = agent?.name ?? (request.planner ? "planner" : this.recorded.find(same)?.label);
+    const name = agent?.name ?? ({ true: "planner", score: "planner (score)", "all-gold": "planner (all gold)" }[request.planner] ?? this.recorded.find(same)?.label);
     const how = agent && element("select", { class: "small", "aria-label": "How it chooses", onchange: (event) => change({ deterministic: event.target.value === "greedy" }) },
       [["draws", "draws its actions"], ["greedy", "takes the most probable"]].map(([value, text]) => element("option", { value, text, selected: request.deterministic === (value === "greedy") })));
     const seed = agent && element("span", { class: "small muted", text: `try ${request.seed}` });

@@ -1,0 +1,302 @@
+"""Search for runs with a higher score or with more gold: a local search over the order in which a run collects goals.
+
+Goals are pieces of gold and, on levels with one exit, the exit switch.  Each step changes the order of the best run so
+far: it adds, drops or moves goals.  A beam search then plays the new order from the first change to the exit (``tour``).
+Runs are compared by what they collect and how long they take, not by path lengths.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nppsim.actions import FRAMES_PER_SECOND
+from nppsim.bank import LevelBank
+from nppsim.levels import kinds
+from nppsim.levels.level import Level
+from nppsim.paths import MAX_PATH
+from nppsim.planner.kernels import PATH, SearchParams
+from nppsim.planner.order import Lengths, changed
+from nppsim.planner.search import (
+    PlannedRun,
+    PlanStart,
+    Search,
+    WinningRun,
+    beam_search,
+    check_numbers,
+    final_gold,
+    first_state,
+    verified,
+)
+from nppsim.planner.settings import ALL_GOLD, OBJECTIVES, SCORE, TIME, PlannerSettings
+from nppsim.planner.tour import make_tour, path_lengths, with_goals
+from nppsim.replays.score import GOLD_S, START_S
+from nppsim.simulate import play_on
+
+FRAMES_PER_GOLD = GOLD_S * FRAMES_PER_SECOND
+WIDTHS = (64, 128, 192)  # widths of the beams, in states
+FIRST_WIDTH = 128  # of beams that play an order from the start
+PATIENCE = 240  # frames without progress after which a beam ends
+SLACK = 16  # decisions, at most, by which a beam begins before the first change of an order
+DRAFTS = 6  # orders that are played from the start, at most
+HOPEFUL = 0.6  # fraction of the estimated length of a detour that must be worth the gold
+
+
+def rank(objective: str, frames: int, gold: int) -> tuple[int, int]:
+    """Return the rank of a run under an objective; lower is better."""
+    if objective == ALL_GOLD:
+        return -gold, frames
+    return frames - (FRAMES_PER_GOLD * gold if objective == SCORE else 0), frames
+
+
+def gold_in_level(level: Level) -> int:
+    """Return the number of pieces of gold in a level."""
+    return int(np.count_nonzero(level.records[:, 0] == kinds.GOLD))
+
+
+def better_runs(
+    level: Level,
+    found: PlannedRun,
+    objective: str,
+    frame_skip: int = PlannerSettings.frame_skip,
+    *,
+    budget: int = PlannerSettings.budget,
+    seed: int = PlannerSettings.seed,
+    start: PlanStart | None = None,
+    min_hold: int = PlannerSettings.min_hold,
+) -> Iterator[PlannedRun]:
+    """Yield the best run so far after each step of a search that begins with the run ``found``; each is verified.
+
+    objective: "score" or "all-gold"; with "time", or on a level without gold, only ``found`` is yielded.
+    budget: number of frames to simulate in addition to ``found.simulated``.
+    frame_skip, start, min_hold: the arguments with which ``found`` was found.
+    The runs are a pure function of the arguments.  Raises ValueError if ``found`` does not finish the level.
+    """
+    check_objective(objective)
+    check_numbers(frame_skip=frame_skip, min_hold=min_hold)
+    bank = LevelBank([level])
+    if final_gold(bank, found.inputs, start) is None:
+        raise ValueError("the run does not finish the level on its last frame; pass the level and start of this run")
+    search = _GoldSearch(bank, found, objective, np.random.default_rng(seed), frame_skip, start, min_hold)
+    yield search.verified()
+    if objective == TIME or not search.gold or budget < 1:
+        return
+    search.budget = budget
+    for _ in search.draft():
+        yield search.verified()
+    while search.left:
+        search.step()
+        yield search.verified()
+
+
+def check_objective(objective: str) -> None:
+    """Raise ValueError for an unknown objective."""
+    if objective not in OBJECTIVES:
+        raise ValueError(f"unknown objective {objective!r}; give one of {', '.join(OBJECTIVES)}")
+
+
+class _GoldSearch:
+    """Best run so far, and the search that improves it.
+
+    goals: int64[n], entities to collect, counted from the level's first entity.  Orders contain indices of ``goals``.
+    gold: indices of the goals that are gold.
+    order: goals that the best run collects, in this order.  arrivals: decisions before each of them.
+    failures: int64[n], beams that have failed on the way to a goal.
+    """
+
+    def __init__(
+        self,
+        bank: LevelBank,
+        found: PlannedRun,
+        objective: str,
+        rng: np.random.Generator,
+        frame_skip: int,
+        start: PlanStart | None,
+        min_hold: int,
+    ):
+        self.bank, self.objective, self.rng, self.frame_skip = bank, objective, rng, frame_skip
+        self.start, self.min_hold = start, min_hold
+        self.found_simulated, self.simulated, self.budget = found.simulated, 0, 0
+        self.tour = make_tour(bank)
+        self._set_goals()
+        self.failures = np.zeros(len(self.goals), np.int64)
+        self._set_best(WinningRun(found.actions, found.inputs))
+
+    @property
+    def left(self) -> int:
+        """Number of frames that may be simulated."""
+        return max(self.budget - self.simulated, 0)
+
+    def verified(self) -> PlannedRun:
+        """Return the best run."""
+        return verified(self.bank, self.best, self.start, self.found_simulated + self.simulated)
+
+    def _set_goals(self) -> None:
+        """Choose the goals, which have a path from the start, and compute the path lengths between them."""
+        _, states = first_state(self.bank, self.start)
+        ninja, entities, world = states.ninja[0], states.entities[0], self.bank.world
+        self.first_frame, self.first_gold = int(ninja["frame"]), int(ninja["gold"])
+        count = int(world.level[0]["entity_end"])
+        types, active = world.entity["type"][:count], entities["active"][:count] != 0
+        switches = np.flatnonzero((types == kinds.EXIT_SWITCH) & active)
+        one_exit = np.count_nonzero(types == kinds.EXIT) == 1
+        goals = np.flatnonzero((types == kinds.GOLD) & active)
+        goals = np.concatenate([goals, switches[:1] if one_exit else switches[:0]]).astype(np.int64)
+        places = np.column_stack([world.entity["x"][goals], world.entity["y"][goals]])
+        points = np.vstack([[float(ninja["x"]), float(ninja["y"])], places])
+        tour = with_goals(self.tour, goals, np.zeros(len(goals)))
+        between = np.empty((len(goals) + 2, len(points)))
+        for leg in range(len(goals)):
+            path_lengths(leg, states, world, tour, points, between[leg])
+        before = int(ninja["switch_taken"])
+        for row, taken in ((len(goals), 1), (len(goals) + 1, before)):
+            ninja["switch_taken"] = taken
+            path_lengths(len(goals), states, world, tour, points, between[row])
+        reached = np.flatnonzero(between[: len(goals), 0] < MAX_PATH)
+        between = between[np.append(reached, [len(goals), len(goals) + 1])].T[np.append(0, reached + 1)]
+        self.goals = goals[reached]
+        self.gold = [i for i in range(len(self.goals)) if types[self.goals[i]] == kinds.GOLD]
+        others = [i for i in range(len(self.goals)) if i not in self.gold]
+        self.lengths = Lengths(np.ascontiguousarray(between), others[0] if others else None, bool(before))
+
+    def _set_best(self, run: WinningRun) -> None:
+        """Set the best run, and find out when it collects which goals."""
+        self.best = run
+        _, states = first_state(self.bank, self.start)
+        taken = np.zeros(len(self.goals), bool)
+        self.order: list[int] = []
+        self.arrivals: list[int] = []
+        for decision in range(len(run.actions)):
+            play_on(states, self.bank.world, run.inputs[decision * self.frame_skip : (decision + 1) * self.frame_skip])
+            new = np.flatnonzero((states.entities[0]["active"][self.goals] == 0) & ~taken)
+            taken[new] = True
+            self.order += new.tolist()
+            self.arrivals += [decision] * len(new)
+        self.best_gold = int(states.ninja[0]["gold"])
+        self.pace = len(run.inputs) / max(self.lengths.total(self.order), 1.0)  # frames per px
+
+    def _clock(self, gold: int) -> int:
+        """Return the frames from the start after which the game's clock is at 0, if a run collects ``gold`` pieces."""
+        return START_S * FRAMES_PER_SECOND + FRAMES_PER_GOLD * gold - self.first_frame
+
+    def _most_frames(self, order: list[int]) -> int:
+        """Return the length of the longest run that collects the goals of an order and is better than the best run."""
+        gold = self.first_gold + sum(goal in self.gold for goal in order)
+        most = self._clock(gold)
+        if self.objective == SCORE:
+            most = min(most, len(self.best.inputs) + FRAMES_PER_GOLD * (gold - self.best_gold) - 1)
+        elif gold <= self.best_gold:
+            most = min(most, len(self.best.inputs) - 1)
+        return most
+
+    def play(self, order: list[int], cut: int, most_frames: int, params: SearchParams) -> int | WinningRun:
+        """Search for a run along an order that begins with ``cut`` decisions of the best run.
+
+        Returns the run, which becomes the best run if it is better, or the number of goals that the search has reached.
+        """
+        before = self.best.inputs[: cut * self.frame_skip]
+        rows, states = first_state(self.bank, self.start)
+        play_on(states, self.bank.world, before)
+        tour = with_goals(self.tour, self.goals[order], self.lengths.legs(order)[1:])
+        search = Search(self.bank, self.frame_skip, rows[0], self.rng, params, PATH, tour)
+        decisions = -(-(most_frames - len(before)) // self.frame_skip)
+        end = beam_search(search, decisions, self.left, patience=-(-PATIENCE // self.frame_skip))
+        self.simulated += max(search.simulated, 1)
+        if end is None:
+            return search.leg
+        run = WinningRun(np.concatenate([self.best.actions[:cut], end.actions]), np.concatenate([before, end.inputs]))
+        gold = final_gold(self.bank, run.inputs, self.start)
+        assert gold is not None
+        now = rank(self.objective, len(self.best.inputs), self.best_gold)
+        if len(run.inputs) <= self._clock(gold) and rank(self.objective, len(run.inputs), gold) < now:
+            self._set_best(run)
+        return run
+
+    def draft(self) -> Iterator[None]:
+        """Play orders from the start; without the goals that the last beam failed to reach."""
+        wanted = self.lengths.full([*self.gold] if self.objective == ALL_GOLD else self._worthwhile())
+        for turn in range(DRAFTS):
+            order = self.lengths.shortest(wanted)
+            if not self.left or (turn and not order):
+                return
+            most = self._clock(self.first_gold + sum(goal in self.gold for goal in order))
+            params = SearchParams(FIRST_WIDTH, noise=12.0, fill=0.5, momentum=4.0, min_hold=self.min_hold)
+            reached = self.play(order, 0, most, params)
+            yield
+            if isinstance(reached, WinningRun):
+                return
+            failed = order[min(reached, len(order) - 1)] if order else None
+            if failed is None:
+                return
+            self.failures[failed] += 1
+            wanted = [goal for goal in order if goal != failed]
+
+    def _worthwhile(self) -> list[int]:
+        """Return the goals of the best run, and the gold for which a detour is estimated to be worth it."""
+        order = self.lengths.full(self.order)
+        while rest := [goal for goal in self.gold if goal not in order]:
+            added, places = self.lengths.cheapest(order, rest)
+            best = int(added.argmin())
+            if added[best] * self.pace > FRAMES_PER_GOLD:
+                break
+            order = [*order[: places[best]], rest[best], *order[places[best] :]]
+        return order
+
+    def step(self) -> None:
+        """Change the order of the best run and play it from the change, or play the same order from a random decision."""
+        moves = [self._shorten, self._add, self._reorder] + ([self._drop] if self.objective == SCORE else [])
+        order, added = moves[int(self.rng.integers(len(moves)))]()
+        order = self.lengths.plain(order)
+        common = next((i for i, (a, b) in enumerate(zip(order, self.order, strict=False)) if a != b),
+                      min(len(order), len(self.order)))  # fmt: skip
+        if order == self.lengths.plain(self.order):
+            cut = int(self.rng.integers(len(self.best.actions)))
+        else:
+            cut = max((self.arrivals[common - 1] if common else 0) - int(self.rng.integers(SLACK)), 0)
+        if self.min_hold > 1:
+            cut = 0
+        params = SearchParams(
+            width=int(self.rng.choice(WIDTHS)),
+            noise=float(self.rng.choice([2.0, 12.0])),
+            fill=float(self.rng.choice([0.0, 0.5])),
+            momentum=float(self.rng.choice([0.0, 4.0, 8.0, 16.0])),
+            min_hold=self.min_hold,
+        )
+        played = self.play(order, cut, self._most_frames(order), params)
+        if added is not None and not isinstance(played, WinningRun):
+            self.failures[added] += 1
+
+    def _shorten(self) -> tuple[list[int], int | None]:
+        return self.order, None
+
+    def _add(self) -> tuple[list[int], int | None]:
+        """Insert a piece of gold: one with few failures and a short detour, if the detour may be worth it."""
+        order = self.lengths.full(self.order)
+        rest = [goal for goal in self.gold if goal not in order]
+        if not rest:
+            return self.order, None
+        added, places = self.lengths.cheapest(order, rest)
+        tried = sorted(range(len(rest)), key=lambda i: (self.failures[rest[i]], added[i]))
+        if self.objective == SCORE:
+            tried = [i for i in tried if HOPEFUL * self.pace * added[i] < FRAMES_PER_GOLD]
+        if not tried:
+            return self.order, None
+        i = tried[min(int(self.rng.geometric(0.5)) - 1, len(tried) - 1)]
+        return [*order[: places[i]], rest[i], *order[places[i] :]], rest[i]
+
+    def _drop(self) -> tuple[list[int], int | None]:
+        """Leave out a piece of gold with a long detour."""
+        dropped = [i for i, goal in enumerate(self.order) if goal in self.gold]
+        if not dropped:
+            return self.order, None
+        saved = self.lengths.savings(self.order)
+        dropped.sort(key=lambda i: -saved[i])
+        i = dropped[min(int(self.rng.geometric(0.5)) - 1, len(dropped) - 1)]
+        return self.order[:i] + self.order[i + 1 :], None
+
+    def _reorder(self) -> tuple[list[int], int | None]:
+        """Change the order at random, to the shortest of several tours."""
+        order = self.lengths.full(self.order)
+        if len(order) < 2:
+            return self.order, None
+        others = [other for other in (changed(order, self.rng) for _ in range(8)) if other != order]
+        return min(others, key=self.lengths.total, default=order), None
