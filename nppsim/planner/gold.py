@@ -37,7 +37,7 @@ WIDTHS = (64, 128, 192)  # widths of the beams, in states
 FIRST_WIDTH = 128  # of beams that play an order from the start
 PATIENCE = 240  # frames without progress after which a beam ends
 SLACK = 16  # decisions, at most, by which a beam begins before the first change of an order
-DRAFTS = 6  # orders that are played from the start, at most
+DRAFTS, DRAFT_SHARE = 6, 0.3  # orders that are played from the start, at most; fraction of the budget for them
 HOPEFUL = 0.6  # fraction of the estimated length of a detour that must be worth the gold
 
 
@@ -216,7 +216,7 @@ class _GoldSearch:
         wanted = self.lengths.full([*self.gold] if self.objective == ALL_GOLD else self._worthwhile())
         for turn in range(DRAFTS):
             order = self.lengths.shortest(wanted)
-            if not self.left or (turn and not order):
+            if self.simulated > DRAFT_SHARE * self.budget or (turn and not order):
                 return
             most = self._clock(self.first_gold + sum(goal in self.gold for goal in order))
             params = SearchParams(FIRST_WIDTH, noise=12.0, fill=0.5, momentum=4.0, min_hold=self.min_hold)
