@@ -51,7 +51,7 @@ def drawn(page):
 @pytest.fixture
 def editor(page, studio):
     page.goto(studio.at(f"inputs/{LEVEL.fingerprint}"))
-    says(page, "running after 60")
+    says(page, "not finished after 60")
     return page
 
 

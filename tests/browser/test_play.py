@@ -79,7 +79,7 @@ def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
     finish(page)
     keep(page)
     with page.expect_download() as download:
-        page.click("text=Compact replay")
+        page.click("text=Replay file")
     replay = Replay.load(download.value.path())
 
     run = simulate(LEVEL, replay.inputs)

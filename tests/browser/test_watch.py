@@ -61,12 +61,12 @@ def test_two_runs_are_compared_and_their_first_difference_reported(page, studio)
 def test_deaths_are_counted_and_drawn(page, studio):
     pytest.importorskip("torch")
     watch(page, studio)
-    page.get_by_role("button", name="Count").click()
+    page.get_by_role("button", name="Start", exact=True).click()
     until(page, lambda: "64 of 64 won (100 %)" in page.text_content(".deaths"), "64 episodes")
     page.get_by_label("Where").select_option("category")
-    page.get_by_role("button", name="Count").click()
+    page.get_by_role("button", name="Start", exact=True).click()
     until(page, lambda: page.locator(".deaths tbody tr").count() == 3, "the levels of the category")
-    page.wait_for_selector(".deaths button:has-text('Count')")
+    page.wait_for_selector(".deaths button:has-text('Start')")
 
 
 def test_an_agent_tries_the_level_in_the_editor(page, studio):

@@ -17,7 +17,7 @@ export class Deaths {
     this.where = element("select", { "aria-label": "Where" }, element("option", { value: "level", text: "this level" }),
       level.category ? element("option", { value: "category", text: `all of ${level.category}` }) : null);
     this.episodes = element("select", { "aria-label": "Episodes" }, EPISODES.map((count) => element("option", { value: count, text: `${count} episodes` })));
-    this.button = element("button", { type: "button", text: "Count", onclick: () => (this.counting ? this.stop() : this.count()) });
+    this.button = element("button", { type: "button", text: "Start", title: "let the agent play these episodes and mark where they end", onclick: () => (this.counting ? this.stop() : this.count()) });
     this.progress = element("i");
     this.meter = element("div", { class: "meter", hidden: true }, this.progress);
     this.status = element("p", { class: "small", "aria-live": "polite" });
@@ -52,7 +52,7 @@ export class Deaths {
 
   end() {
     this.counting = false;
-    this.button.textContent = "Count";
+    this.button.textContent = "Start";
     this.meter.hidden = true;
   }
 

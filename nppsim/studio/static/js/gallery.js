@@ -14,14 +14,14 @@ const ORDERS = {
   variety: (a, b) => kindsOf(b) - kindsOf(a) || b.extent[0] * b.extent[1] - a.extent[0] * a.extent[1],
   name: (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }),
 };
-const SIZES = { any: () => true, small: (area) => area < 60, middling: (area) => area >= 60 && area < 300, large: (area) => area >= 300 };
+const SIZES = { any: () => true, small: (area) => area < 60, medium: (area) => area >= 60 && area < 300, large: (area) => area >= 300 };
 const PARS = { any: () => true, "under 5 s": (par) => par !== null && par < 300, "5 to 15 s": (par) => par >= 300 && par < 900,
   "over 15 s": (par) => par >= 900, unknown: (par) => par === null };
 const SUCCESS = { any: () => true, "never finished": (runs) => runs && !runs.won, "not always finished": (runs) => runs && runs.won < runs.all,
   "always finished": (runs) => runs && runs.won === runs.all, "not played": (runs) => !runs };
 
 const SHOWN = ["levels", "episodes"];
-const GRADES = { any: "as in the game or not", exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
+const GRADES = { any: "exact or not", exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
 
 const chosen = { shown: "levels", search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: null, top: 0 }; // survives a change of the view
 
@@ -113,7 +113,7 @@ class Gallery {
       this.runs.size ? this.chooser("success", "Success", Object.keys(SUCCESS).map((one) => [one, one === "any" ? "any success" : one])) : null,
       this.chooser("order", "Order", Object.keys(ORDERS).map((one) => [one, one === "as in the folder" ? one : `by ${one}`])),
       element("span", { class: "spacer" }), file,
-      element("button", { type: "button", onclick: () => file.click(), text: "Open files …", title: "levels, replays, attract files; or drop them" }));
+      element("button", { type: "button", onclick: () => file.click(), text: "Open files …", title: "levels, packs, replays, attract files; or drop them on the page" }));
   }
 
   chooser(name, label, choices) {
@@ -140,7 +140,7 @@ class Gallery {
     const ofEpisodes = chosen.shown === "episodes" && all.length > 0;
     if (ofEpisodes) this.shown = first;
     this.make = ofEpisodes ? (card) => this.episodeCard(card) : (card) => this.card(card);
-    this.count.textContent = this.shown.length ? `${this.shown.length} of ${ofEpisodes ? `${all.length} episodes` : `${this.levels.length} levels`}` : "Nothing matches: widen the filters.";
+    this.count.textContent = this.shown.length ? `${this.shown.length} of ${ofEpisodes ? `${all.length} episodes` : `${this.levels.length} levels`}` : "No level matches. Choose “any” in a filter, or clear the search.";
     if (this.film) this.film.root.hidden = this.shown.length < this.levels.length;
     this.cards.replaceChildren();
     this.made = 0;

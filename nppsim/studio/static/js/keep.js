@@ -33,7 +33,7 @@ export function keepDialog(game, level, studio) {
       const { added, demonstrations: d } = await post(`recordings/${stored.number}/demonstration`);
       button.disabled = true;
       status.className = "small good";
-      const how = added.retimed ? `re-timed to one action per decision (${added.deviation_px} px off on average), still finishes` : "as played";
+      const how = added.retimed ? `with slightly shifted key presses, as agents need them (${added.deviation_px} px off on average; it still finishes)` : "as played";
       const missing = d.missing ? `${d.missing} more make a data set` : "enough for a data set";
       status.textContent = `Added ${how}: ${added.file}. ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
     };
@@ -41,7 +41,7 @@ export function keepDialog(game, level, studio) {
     dialog.replaceChildren(
       element("h2", { text: stored.label }), element("p", { class: "muted", text: `Stored until the studio ends: ${seconds(stored.frames)}, ${ending}. To save it:` }),
       element("div", { class: "bar" }, main,
-        act("Compact replay", () => download(`recordings/${stored.number}/file?format=compact`)),
+        act("Replay file", () => download(`recordings/${stored.number}/file?format=compact`), { title: "to watch here, or to train on" }),
         act("Attract file", () => download(`recordings/${stored.number}/file?format=attract`), { title: "to watch in the real game" })),
       status, element("div", { class: "bar" }, element("span", { class: "spacer" }), close));
     main.focus();

@@ -404,7 +404,7 @@ export class Play {
         panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
         panel("Ghosts", this.ghostList),
         panel("Keys", keysPanel(() => this.controls)),
-        element("details", { class: "panel" }, element("summary", { text: "Pacing" }), this.pace))));
+        element("details", { class: "panel" }, element("summary", { text: "Frame times" }), this.pace))));
   }
 
   /** Return the focus to the game after a click beside the stage. */

@@ -77,7 +77,7 @@ async function list(root, studio) {
   };
   const stored = runs.filter(({ kind }) => kind === "recordings").length;
   const saveAll = stored ? element("button", { type: "button", text: stored === 1 ? "Save the stored run as a file" : `Save all ${stored} stored runs as one file`,
-    title: "a replay set, which --replays takes", onclick: () => download("recordings/file").then(() => {
+    title: "open it later with --replays and the file's name", onclick: () => download("recordings/file").then(() => {
       for (const note of rows.querySelectorAll(".unsaved")) note.remove();
     }, studio.failed) }) : null;
   const heads = ["run", "level", "time", "ending", ""].map((text) => element("th", { scope: "col", text }));
@@ -110,14 +110,14 @@ function row(run, names, studio, folder) {
     button.disabled = true;
     unsaved.remove();
     showFolder(folder, demonstrations);
-    studio.toast(`Added: ${added.file}${added.retimed ? `, re-timed (${added.deviation_px} px off on average)` : ""}`, "good");
+    studio.toast(`Added: ${added.file}${added.retimed ? `, with slightly shifted key presses (${added.deviation_px} px off on average)` : ""}`, "good");
   };
   const forget = async () => {
     await remove(run.path);
     line.remove();
   };
   line.append(element("td", {}, element("div", { class: "bar" }, run.outcome === "won" ? act("Add to my demonstrations", demonstrate) : null,
-    act("Compact replay", () => save("compact")), act("Attract file", () => save("attract")), act("Remove", forget), run.saved ? null : unsaved)));
+    act("Replay file", () => save("compact")), act("Attract file", () => save("attract")), act("Remove", forget), run.saved ? null : unsaved)));
   return line;
 }
 

@@ -88,6 +88,7 @@ class Roll {
         this.took = performance.now() - began;
         [this.sent, this.fan] = [target, null];
         this.run.truncate(frame);
+        this.player.frame = this.cursor; // extend() draws it
         this.player.extend(0, [part]);
       }
     } catch (error) {
@@ -96,7 +97,6 @@ class Roll {
       this.syncing = false;
     }
     this.go(this.cursor);
-    this.refresh();
   }
 
   /** Give the branch other inputs; undo returns to the present ones. */
@@ -182,7 +182,7 @@ class Roll {
   go(frame) {
     this.cursor = Math.min(Math.max(frame, 0), this.branch.inputs.length);
     this.player.pause();
-    this.player.seek(this.cursor);
+    if (this.player.frame !== this.cursor) this.player.seek(this.cursor);
     this.canvas.reveal(this.cursor);
     this.refresh();
   }
@@ -307,7 +307,7 @@ class Roll {
     this.undo.disabled = !branch.undo?.length;
     this.redo.disabled = !branch.redo?.length;
     const took = this.took === undefined ? "" : ` · replayed in ${Math.round(this.took)} ms`;
-    this.says.textContent = `frame ${this.cursor} of ${branch.inputs.length} · ${run.outcome} after ${run.frames} (${seconds(run.frames)})${took}`;
+    this.says.textContent = `frame ${this.cursor} of ${branch.inputs.length} · ${run.outcome === "running" ? "not finished" : run.outcome} after ${run.frames} (${seconds(run.frames)})${took}`;
   }
 
   list() {

@@ -15,7 +15,7 @@ const AGAIN_MS = 1500; // delay between the end of all runs and the next try
 export async function show(root, studio, id) {
   const { levels } = await get("levels");
   if (!id) {
-    if (!levels.length) throw new Error("There are no levels here: start the studio with --levels DIR.");
+    if (!levels.length) throw new Error("There are no levels here. Drop level files onto the page.");
     studio.go(`#/watch/${levels[0].id}`);
     return undefined;
   }
