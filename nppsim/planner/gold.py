@@ -38,6 +38,7 @@ FIRST_WIDTH = 128  # of beams that play an order from the start
 PATIENCE = 240  # frames without progress after which a beam ends
 SLACK = 16  # decisions, at most, by which a beam begins before the first change of an order
 DRAFTS, DRAFT_SHARE = 6, 0.3  # orders that are played from the start, at most; fraction of the budget for them
+NEAR = 0.5  # fraction of the worth of a piece of gold, in frames, that a further piece may cost that is added with it
 HOPEFUL = 0.6  # fraction of the estimated length of a detour that must be worth the gold
 
 
@@ -231,14 +232,14 @@ class _GoldSearch:
             wanted = [goal for goal in order if goal != failed]
 
     def _worthwhile(self) -> list[int]:
-        """Return the goals of the best run, and the gold for which a detour is estimated to be worth it."""
-        order = self.lengths.full(self.order)
-        while rest := [goal for goal in self.gold if goal not in order]:
-            added, places = self.lengths.cheapest(order, rest)
-            best = int(added.argmin())
-            if added[best] * self.pace > FRAMES_PER_GOLD:
+        """Return the goals without the gold whose detour on a tour of all goals is estimated to cost too much."""
+        order = self.lengths.full(self.lengths.shortest(self.lengths.full([*self.gold])))
+        while len(order) > 1:
+            saved = np.where(np.isin(order, self.gold), self.lengths.savings(order), -np.inf)
+            worst = int(saved.argmax())
+            if saved[worst] * self.pace <= FRAMES_PER_GOLD:
                 break
-            order = [*order[: places[best]], rest[best], *order[places[best] :]]
+            del order[worst]
         return order
 
     def step(self) -> None:
@@ -269,29 +270,40 @@ class _GoldSearch:
         return self.order, None
 
     def _add(self) -> tuple[list[int], int | None]:
-        """Insert a piece of gold: one with few failures and a short detour, if the detour may be worth it."""
-        order = self.lengths.full(self.order)
+        """Insert gold: a piece with few failures and a short detour, and at random also the pieces near it."""
+        before = order = self.lengths.full(self.order)
         rest = [goal for goal in self.gold if goal not in order]
         if not rest:
             return self.order, None
         added, places = self.lengths.cheapest(order, rest)
-        tried = sorted(range(len(rest)), key=lambda i: (self.failures[rest[i]], added[i]))
-        if self.objective == SCORE:
-            tried = [i for i in tried if HOPEFUL * self.pace * added[i] < FRAMES_PER_GOLD]
-        if not tried:
+        ranked = sorted(range(len(rest)), key=lambda i: (self.failures[rest[i]], added[i]))
+        i = ranked[min(int(self.rng.geometric(0.5)) - 1, len(ranked) - 1)]
+        first = rest[i]
+        near = NEAR * FRAMES_PER_GOLD / self.pace if self.rng.random() < 0.5 else 0.0
+        while True:
+            order = [*order[: places[i]], rest[i], *order[places[i] :]]
+            rest = [goal for goal in rest if goal not in order]
+            if not rest:
+                break
+            added, places = self.lengths.cheapest(order, rest)
+            i = int(added.argmin())
+            if added[i] >= near:
+                break
+        detour = self.pace * (self.lengths.total(order) - self.lengths.total(before))
+        if self.objective == SCORE and HOPEFUL * detour > FRAMES_PER_GOLD * (len(order) - len(before)):
             return self.order, None
-        i = tried[min(int(self.rng.geometric(0.5)) - 1, len(tried) - 1)]
-        return [*order[: places[i]], rest[i], *order[places[i] :]], rest[i]
+        return order, first
 
     def _drop(self) -> tuple[list[int], int | None]:
-        """Leave out a piece of gold with a long detour."""
+        """Leave out gold with a long detour, at random several pieces in a row."""
         dropped = [i for i, goal in enumerate(self.order) if goal in self.gold]
         if not dropped:
             return self.order, None
         saved = self.lengths.savings(self.order)
         dropped.sort(key=lambda i: -saved[i])
-        i = dropped[min(int(self.rng.geometric(0.5)) - 1, len(dropped) - 1)]
-        return self.order[:i] + self.order[i + 1 :], None
+        first = dropped[min(int(self.rng.geometric(0.5)) - 1, len(dropped) - 1)]
+        end = first + int(self.rng.geometric(0.5))
+        return [g for i, g in enumerate(self.order) if not first <= i < end or g not in self.gold], None
 
     def _reorder(self) -> tuple[list[int], int | None]:
         """Change the order at random, to the shortest of several tours."""
