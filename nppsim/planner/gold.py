@@ -223,13 +223,11 @@ class _GoldSearch:
             params = SearchParams(FIRST_WIDTH, noise=12.0, fill=0.5, momentum=4.0, min_hold=self.min_hold)
             reached = self.play(order, 0, most, params)
             yield
-            if isinstance(reached, WinningRun):
+            if isinstance(reached, WinningRun) or not order:
                 return
-            failed = order[min(reached, len(order) - 1)] if order else None
-            if failed is None:
-                return
+            failed = order[min(reached, len(order) - 1)]
             self.failures[failed] += 1
-            wanted = [goal for goal in order if goal != failed]
+            wanted = [goal for goal in self.lengths.full(order) if goal != failed]
 
     def _worthwhile(self) -> list[int]:
         """Return the goals without the gold whose detour on a tour of all goals is estimated to cost too much."""

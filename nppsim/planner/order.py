@@ -3,7 +3,6 @@
 An order is a list of goals, numbered from 0.  ``Lengths`` has the path lengths between them.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,13 +56,16 @@ class Lengths:
         order: list[int] = []
         for goal in sorted(goals, key=lambda goal: self.between[0, goal]):
             order.insert(int(self.cheapest(order, [goal])[1][0]), goal)
-        length, improved = self.total(order), True
-        while improved:
-            improved = False
-            for other in _neighbours(order):
-                if (total := self.total(other)) < length - _GAIN:
-                    order, length, improved = other, total, True
-                    break
+        length = np.inf
+        while self.total(order) < length - _GAIN:
+            length = self.total(order)
+            for goal in goals:
+                rest = [other for other in order if other != goal]
+                place = int(self.cheapest(rest, [goal])[1][0])
+                order = min(order, [*rest[:place], goal, *rest[place:]], key=self.total)
+            for i in range(len(order) - 1):
+                reversals = (order[:i] + order[i:j][::-1] + order[j:] for j in range(i + 2, len(order) + 1))
+                order = min(order, *reversals, key=self.total)
         return self.plain(order)
 
     def full(self, order: list[int]) -> list[int]:
@@ -73,18 +75,6 @@ class Lengths:
     def plain(self, order: list[int]) -> list[int]:
         """Return the order without the exit switch if it is last, because the path to the exit leads via the switch."""
         return order[:-1] if order and order[-1] == self.switch else order
-
-
-def _neighbours(order: list[int]) -> Iterator[list[int]]:
-    """Yield the orders with one goal moved or one part reversed."""
-    for i in range(len(order)):
-        rest = order[:i] + order[i + 1 :]
-        for j in range(len(order)):
-            if j != i:
-                yield [*rest[:j], order[i], *rest[j:]]
-    for i in range(len(order)):
-        for j in range(i + 2, len(order) + 1):
-            yield order[:i] + order[i:j][::-1] + order[j:]
 
 
 def changed(order: list[int], rng: np.random.Generator) -> list[int]:
