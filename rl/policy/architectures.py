@@ -91,6 +91,7 @@ class Architecture:
     stacking: number of frames per observation.
     subtasks: largest number of decisions of a subtask (``rl.policy.subtasks``); 0: no subtasks.
     memory: size of the GRU state (``rl.policy.recurrent``); 0: not recurrent.
+    mirror: True to average the outputs for an observation and its mirror image (``rl.policy.mirror``).
     """
 
     name: str
@@ -109,6 +110,7 @@ class Architecture:
     stacking: Stacking = NO_STACKS
     subtasks: int = 0
     memory: int = 0
+    mirror: bool = False
 
     @property
     def imitated(self) -> "Architecture":
@@ -248,6 +250,7 @@ _SHIPPED = frozenset(ARCHITECTURES)
 WITH_SUBTASKS = "subtasks"  # suffix of an architecture's name after "+", followed by a number
 MOST_DECISIONS = 10_000  # largest number of decisions of a subtask
 WITH_MEMORY = "gru"  # suffix of an architecture's name after "+"
+WITH_MIRROR = "mirror"  # suffix of an architecture's name after "+"
 MEMORY_SIZE = 64  # size of the GRU state; the GRU then takes a third of the time of the other layers
 
 
@@ -271,11 +274,22 @@ def _memory_size(known: Architecture) -> int:
     return MEMORY_SIZE
 
 
+def _mirrored(known: Architecture) -> bool:
+    """Return True.  Raises ArchitectureError for stacks, and for observations without a mirror image."""
+    if known.stacking or known.graph:
+        raise ArchitectureError(
+            f"architecture {known.name!r}: neither stacked frames nor graphs have mirror images; leave out +{WITH_MIRROR}"
+        )
+    return True
+
+
 def get_architecture(name: str) -> Architecture:
     """Look up an architecture by name, with optional suffixes.
 
     ``+visualN-stateM`` stacks N frames of images and M frames of vectors (``nppsim.observe.stacking``).
     ``+deepN`` replaces the hidden layers of each head by N residual blocks (``ResidualBlocks``).
+    ``+mirror`` averages the outputs for an observation and its mirror image (``rl.policy.mirror``); no stacks, ``+gru`` or
+    ``+subtasksK``.
     ``+gru`` adds a recurrent state (``rl.policy.recurrent``).
     ``+subtasksK`` adds subtasks of at most K decisions (``rl.policy.subtasks``); it excludes ``+gru``.
     Several suffixes must be given in this order.  Raises ArchitectureError for an unknown name or an invalid suffix.
@@ -296,6 +310,12 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
     full = f"{known.name}+{suffix}"
     last = bool(known.memory or known.subtasks)  # no other suffix may follow
     try:
+        if suffix == WITH_MIRROR and not (known.mirror or last):
+            return replace(known, name=full, mirror=_mirrored(known))
+        if known.mirror and not suffix.startswith("deep"):
+            raise ArchitectureError(
+                f"architecture {name!r}: +{WITH_MIRROR} can be combined with +deepN only; leave out +{suffix}"
+            )
         if suffix == WITH_MEMORY and not last:
             return replace(known, name=full, memory=_memory_size(known))
         if suffix.startswith(WITH_SUBTASKS) and known.memory:
@@ -314,7 +334,7 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
         raise ArchitectureError(f"architecture {name!r}, suffix: {error}") from error
     raise ArchitectureError(
         f"architecture {name!r}: {suffix!r} is not possible there; suffixes are stacks ({HOW_NAMED}), then deep "
-        f"heads (deepN), then a GRU ({WITH_MEMORY}) or subtasks ({WITH_SUBTASKS}K), each once"
+        f"heads (deepN), then {WITH_MIRROR}, a GRU ({WITH_MEMORY}) or subtasks ({WITH_SUBTASKS}K), each once"
     )
 
 

@@ -24,6 +24,7 @@ from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.spaces import observation_space
 from rl.policy.architectures import get_architecture
+from rl.policy.mirror import averaged, with_mirror_images
 from rl.policy.networks import DeepHeads, Encoder, ObservationError, check_batch
 from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory
 from rl.policy.subtasks import SUBTASK, HighLevelPolicy
@@ -142,18 +143,22 @@ class NppPolicy(ActorCriticPolicy):
         """Return logits, values, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
         states = None
         with self._autocast():
-            features = self.features_extractor(observations)
+            mirror = self._architecture.mirror
+            features = self.features_extractor(
+                with_mirror_images(observations, self.observations) if mirror else observations
+            )
             if self.high_level:
                 features = self.high_level(features, observations)
             if self.memory:
                 features, states = self.memory(features, observations)
             latent_actor, latent_critic = self.mlp_extractor(features)
         # Output layers in float32: logits with 8 bits would tie actions and distort PPO's probability ratio.
-        logits = self.action_net(latent_actor.float())
+        logits, values = self.action_net(latent_actor.float()), self.value_net(latent_critic.float()).flatten()
+        if mirror:
+            logits, values = averaged(logits, values)
         if "foresight" in self.observations:
             logits = logits - death_penalty(observations["foresight"])
-        values = self.value_net(latent_critic.float())
-        return logits, values.flatten(), states
+        return logits, values, states
 
     def in_sequences(
         self, observations: Mapping[str, torch.Tensor], follows: torch.Tensor, states: torch.Tensor | None = None

@@ -24,6 +24,7 @@ WITH_PARTS = (
     "vision_free+deep2",
     "vision_free+gru",
     "vision_free+subtasks50",
+    "vision_free_foresight+deep2+mirror",
     "vision_free_foresight+state4+deep2+gru",
     "vision_free_gcn+subtasks50",
 )
