@@ -70,7 +70,8 @@ def test_levels_are_shown_with_pictures_and_found_by_words_and_filters(page, stu
     assert shown(page) == locked.count(locked[0])
 
 
-def test_the_first_page_plays_a_film_until_levels_are_searched(page, studio):
+def test_the_first_page_plays_a_film_until_levels_are_searched(new_page, studio):
+    page = new_page(reduced_motion="no-preference")
     page.goto(studio.at("levels"))
     before = page.text_content(".film .clock")
     until(page, lambda: page.text_content(".film .clock") != before)
