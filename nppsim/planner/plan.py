@@ -56,9 +56,9 @@ def plan(
     run = _fast_run(level, frame_skip, budget=budget, seed=seed, start=start, min_hold=min_hold, noise=noise)
     if run is None or objective == TIME:
         return run
-    same = {"seed": seed, "start": start, "min_hold": min_hold}
-    *_, run = better_runs(level, run, objective, frame_skip, budget=budget - run.simulated, **same)
-    return run
+    left = budget - run.simulated
+    *_, best = better_runs(level, run, objective, frame_skip, budget=left, seed=seed, start=start, min_hold=min_hold)
+    return best
 
 
 def _fast_run(
