@@ -95,7 +95,7 @@ def test_pages_that_are_cited_exist():
 
 
 SOURCE = re.compile(r"\bSources?: (.+?)(?:\n\s*\n|\"\"\")", re.DOTALL)
-PAPER = re.compile(r"(\w+)(?:, \w+)*(?: et al\.| (?:&|and) \w+)? ((?:19|20)\d\d)\b")
+PAPER = re.compile(r"(?:van |der )*(\w+)(?:, \w+)*(?: et al\.| (?:&|and) \w+)? ((?:19|20)\d\d)\b")
 
 
 def test_papers_named_in_docstrings_are_on_the_page_of_references():
