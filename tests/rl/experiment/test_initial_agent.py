@@ -100,7 +100,9 @@ def test_a_network_with_subtasks_starts_from_an_agent_without(tmp_path):
 
 
 def test_what_does_not_fit_is_named_before_a_folder_is_made(flags, tmp_path):
-    with pytest.raises(ConfigError, match=r"--init-from .*vision_free_foresight does not fit mlp_baseline.*\.weight"):
+    with pytest.raises(
+        ConfigError, match=r"--init-from .*vision_free_foresight\+mirror does not fit mlp_baseline.*\.weight"
+    ):
         run(configuration(flags, tmp_path, "--architectures", "mlp_baseline"), print)
     with pytest.raises(ConfigError, match="--frame-skip 4"):
         run(configuration(flags, tmp_path, "--frame-skip", "2"), print)

@@ -1,0 +1,50 @@
+"""Averages of the weights of agents: scripts/average_agents.py."""
+
+import pytest
+import torch
+
+from nppsim.errors import ConfigError
+from rl.experiment.average import parse, run
+from rl.policy import checkpoint
+from rl.policy.policy import build_policy
+
+from learners import statistics
+
+
+def agent(path, seed, architecture="vision_free", frame_skip=4, normaliser=0):
+    torch.manual_seed(seed)
+    policy = build_policy(architecture, statistics(normaliser))
+    return str(checkpoint.save(path, policy, frame_skip=frame_skip))
+
+
+def test_weights_are_averaged_and_the_network_may_change(tmp_path, capsys):
+    paths = [agent(tmp_path / f"{seed}.safetensors", seed) for seed in (1, 2)]
+    out = tmp_path / "average.safetensors"
+    run(parse([*paths, "--out", str(out), "--architecture", "vision_free+mirror"]))
+    one, other, average = (checkpoint.load(path)["policy"] for path in (*paths, out))
+    assert checkpoint.load(out)["architecture"] == "vision_free+mirror"
+    assert "average of 2 agents" in capsys.readouterr().out
+    for name, tensor in average.items():
+        wanted = one[name] if "normalize" in name else (one[name] + other[name]) / 2
+        assert torch.allclose(tensor.double(), wanted.double(), atol=1e-7), name
+
+
+@pytest.mark.parametrize(
+    ("different", "message"),
+    [
+        ({"architecture": "vision_free+deep2"}, "another network"),
+        ({"normaliser": 1}, "another normaliser"),
+        ({"frame_skip": 2}, "acts every 2 frames"),
+    ],
+)
+def test_agents_that_do_not_fit_are_named(tmp_path, different, message):
+    paths = [agent(tmp_path / "1.safetensors", 1), agent(tmp_path / "2.safetensors", 2, **different)]
+    with pytest.raises(ConfigError, match=rf"2\.safetensors.*{message}"):
+        run(parse([*paths, "--out", str(tmp_path / "average.safetensors")]))
+    assert not (tmp_path / "average.safetensors").exists()
+
+
+def test_a_network_that_does_not_fit_is_named(tmp_path):
+    path = agent(tmp_path / "1.safetensors", 1)
+    with pytest.raises(ConfigError, match=r"--architecture.*vision_free_foresight"):
+        run(parse([path, "--out", str(tmp_path / "a.safetensors"), "--architecture", "vision_free_foresight"]))
