@@ -152,18 +152,21 @@ class _Outputs:
         self.entropy = float(-(logged.exp() * logged).sum())
 
 
-class _HookedOutputs(_Outputs):
-    """Network outputs of a checkpoint's policy, recorded by forward hooks."""
+class _RecordedOutputs(_Outputs):
+    """Network outputs of a checkpoint's policy, recorded at each call of its method ``step``."""
 
     def __init__(self, policy: NppPolicy):
-        policy.action_net.register_forward_hook(self._record_logits)
-        policy.value_net.register_forward_hook(self._record_value)
+        step = policy.step
 
-    def _record_logits(self, layer: torch.nn.Module, given: tuple, logits: torch.Tensor) -> None:
-        self.record(logits)
+        def recorded(
+            observations: Mapping[str, torch.Tensor],
+        ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+            logits, values, states = step(observations)
+            self.record(logits)
+            self.value = float(values[0])
+            return logits, values, states
 
-    def _record_value(self, layer: torch.nn.Module, given: tuple, value: torch.Tensor) -> None:
-        self.value = float(value[0])
+        vars(policy)["step"] = recorded
 
 
 class _RecordingNetwork(_Outputs, OnnxPolicy):
@@ -188,7 +191,7 @@ def _independent_copy(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxP
         network = _RecordingNetwork(policy)
         return network, network
     own = copy.deepcopy(policy)
-    return own, _HookedOutputs(own)
+    return own, _RecordedOutputs(own)
 
 
 def _note(player: Player) -> str:
