@@ -69,7 +69,6 @@ class PPOConfig:
         "zero gradients before each optimiser step or, for comparisons only, before each minibatch, so that the last "
         "minibatch of --gradient-accumulation alone counts",
         choices=("step", "minibatch"),
-        needs="gradient-accumulation",
     )
     returns_from: str = setting(
         "collected",

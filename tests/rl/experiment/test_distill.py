@@ -64,7 +64,9 @@ def test_distillation_resumes_bit_for_bit_and_ppo_starts_from_the_student(flags,
     messages = []
     whole = run(configuration(flags, tmp_path / "whole"), messages.append)
     assert sum(line.startswith("distillation ") for line in messages) == 4
-    assert any("vision_free_foresight, finishes 100% of the dev levels, the student" in line for line in messages)
+    assert any(
+        "vision_free_foresight+mirror, finishes 100% of the dev levels, the student" in line for line in messages
+    )
     run_until(configuration(flags, tmp_path / "cut"), "distillation  75%")
     (folder,) = (tmp_path / "cut").glob("tiny_*")
     again = resolve(["--resume-from", str(folder)])
