@@ -72,6 +72,7 @@ def test_an_unknown_flag_is_refused_in_one_line(command, capsys):
         ("train_and_compare.py", ["--experiment-name", "x", "--architectures", "vision_free"]),
         ("pretrain_bc.py", ["--architecture", "vision_free", "--replay-data-dir", "x"]),
         ("evaluate.py", ["x.safetensors", "--levels", "x"]),
+        ("average_agents.py", ["x.safetensors", "--out", "y.safetensors"]),
         ("export.py", ["x.safetensors", "--onnx", "x.onnx"]),
         ("solve.py", ["x", "--agent", "x.safetensors"]),
         ("ab_compare.py", ["--b=--no-mixed-precision"]),

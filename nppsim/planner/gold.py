@@ -142,8 +142,8 @@ class _GoldSearch:
         one_exit = np.count_nonzero(types == kinds.EXIT) == 1
         goals = np.flatnonzero((types == kinds.GOLD) & active)
         goals = np.concatenate([goals, switches[:1] if one_exit else switches[:0]]).astype(np.int64)
-        places = np.column_stack([world.entity["x"][goals], world.entity["y"][goals]])
-        points = np.vstack([[float(ninja["x"]), float(ninja["y"])], places])
+        xy = np.column_stack([world.entity["x"][goals], world.entity["y"][goals]])
+        points = np.vstack([[float(ninja["x"]), float(ninja["y"])], xy])
         tour = with_goals(self.tour, goals, np.zeros(len(goals)))
         between = np.empty((len(goals) + 2, len(points)))
         for leg in range(len(goals)):
@@ -273,17 +273,17 @@ class _GoldSearch:
         rest = [goal for goal in self.gold if goal not in order]
         if not rest:
             return self.order, None
-        added, places = self.lengths.cheapest(order, rest)
+        added, positions = self.lengths.cheapest(order, rest)
         ranked = sorted(range(len(rest)), key=lambda i: (self.failures[rest[i]], added[i]))
         i = ranked[min(int(self.rng.geometric(0.5)) - 1, len(ranked) - 1)]
         first = rest[i]
         near = NEAR * FRAMES_PER_GOLD / self.pace if self.rng.random() < 0.5 else 0.0
         while True:
-            order = [*order[: places[i]], rest[i], *order[places[i] :]]
+            order = [*order[: positions[i]], rest[i], *order[positions[i] :]]
             rest = [goal for goal in rest if goal not in order]
             if not rest:
                 break
-            added, places = self.lengths.cheapest(order, rest)
+            added, positions = self.lengths.cheapest(order, rest)
             i = int(added.argmin())
             if added[i] >= near:
                 break

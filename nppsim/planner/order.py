@@ -61,8 +61,8 @@ class Lengths:
             length = self.total(order)
             for goal in goals:
                 rest = [other for other in order if other != goal]
-                place = int(self.cheapest(rest, [goal])[1][0])
-                order = min(order, [*rest[:place], goal, *rest[place:]], key=self.total)
+                position = int(self.cheapest(rest, [goal])[1][0])
+                order = min(order, [*rest[:position], goal, *rest[position:]], key=self.total)
             for i in range(len(order) - 1):
                 reversals = (order[:i] + order[i:j][::-1] + order[j:] for j in range(i + 2, len(order) + 1))
                 order = min(order, *reversals, key=self.total)

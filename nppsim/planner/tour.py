@@ -15,7 +15,7 @@ from nppsim.bank import LevelBank
 from nppsim.paths import NUM_NODES
 
 NUM_FIELDS = 512  # maximum number of stored fields
-PROBES = 16  # places in which a field may be stored
+PROBES = 16  # rows in which a field may be stored
 EXIT_LEG = -1  # stands for a goal on the way to the exit
 GOAL_BONUS = 24.0  # px, part of a path's length per goal, so that a state after a goal is better than one before it
 _MIX = -7046029254386353131  # multiplier of the hash: 2^64 divided by the golden ratio, an odd number, as int64
@@ -85,17 +85,17 @@ def field_of(leg, ninja, entities, world, tour):
             key = mix(key, 1 if entities[k - base]["clock"] > 0 else 0)
     key = key if key != 0 else np.int64(1)  # 0 marks unused rows
     phase = 1 if goal == EXIT_LEG and ninja["switch_taken"] else 0
-    place = key & (NUM_FIELDS - 1)
+    slot = key & (NUM_FIELDS - 1)
     for probe in range(PROBES):
-        row = (place + probe) & (NUM_FIELDS - 1)
+        row = (slot + probe) & (NUM_FIELDS - 1)
         if tour.keys[row] == key:
             return row, phase
         if tour.keys[row] == 0:
-            place = row
+            slot = row
             break
-    tour.keys[place] = key
-    _compute(goal, entities, world, tour, tour.distance[place], tour.next_step[place])
-    return place, phase
+    tour.keys[slot] = key
+    _compute(goal, entities, world, tour, tour.distance[slot], tour.next_step[slot])
+    return slot, phase
 
 
 @allocating
@@ -110,8 +110,8 @@ def _compute(goal, entities, world, tour, distance, next_step):
     for k in range(len(opened)):
         row = exits + k
         opened[k] = entities[row - base]["clock"] > 0
-        place = row if goal == EXIT_LEG else base + goal
-        tour.world.entity[row]["x"], tour.world.entity[row]["y"] = world.entity[place]["x"], world.entity[place]["y"]
+        source = row if goal == EXIT_LEG else base + goal
+        tour.world.entity[row]["x"], tour.world.entity[row]["y"] = world.entity[source]["x"], world.entity[source]["y"]
     paths.compute_fields(tour.world, tour.nodes, tour.effects, np.int64(0), closed, opened, distance, next_step)
 
 

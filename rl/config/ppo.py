@@ -148,6 +148,9 @@ class PPOConfig:
         if self.vtrace_rho_clip is not None and self.returns_from != "current":
             advice = "corrects for policy changes since the rollout; add --returns-from current"
             raise ConfigError(advice, "vtrace_rho_clip", self.vtrace_rho_clip)
+        if self.gradient_zeroing == "minibatch" and self.gradient_accumulation == 1:
+            advice = "has no effect with single minibatches; give --gradient-accumulation above 1"
+            raise ConfigError(advice, "gradient_zeroing", self.gradient_zeroing)
 
     def settled(self, plan: Plan) -> "PPOConfig":
         """Return the settings with learning rate and epochs from the hardware plan where they are None."""

@@ -281,6 +281,7 @@ def arguments(name):
     more = {
         "pbrs-gamma": ["--gamma", "0.99"],
         "vtrace-rho-clip": ["--returns-from", "current"],
+        "gradient-zeroing": ["--gradient-accumulation", "2"],
         "frame-stack-padding": ["--enable-state-stacking"],
         "teacher": ["--replay-data-dir", "replays"],
         "curriculum-lp-exploration-bonus": ["--curriculum-formulas", "original"],

@@ -6,6 +6,7 @@ import torch
 from nppsim.errors import ConfigError
 from rl.experiment.average import parse, run
 from rl.policy import checkpoint
+from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import build_policy
 
 from learners import statistics
@@ -48,3 +49,14 @@ def test_a_network_that_does_not_fit_is_named(tmp_path):
     path = agent(tmp_path / "1.safetensors", 1)
     with pytest.raises(ConfigError, match=r"--architecture.*vision_free_foresight"):
         run(parse([path, "--out", str(tmp_path / "a.safetensors"), "--architecture", "vision_free_foresight"]))
+
+
+def test_files_that_are_no_agents_are_named(tmp_path):
+    out = str(tmp_path / "average.safetensors")
+    with pytest.raises(CheckpointError, match=r"missing\.safetensors"):
+        run(parse([str(tmp_path / "missing.safetensors"), "--out", out]))
+    (tmp_path / "broken.safetensors").write_bytes(b"no checkpoint")
+    with pytest.raises(CheckpointError, match=r"broken\.safetensors"):
+        run(parse([agent(tmp_path / "1.safetensors", 1), str(tmp_path / "broken.safetensors"), "--out", out]))
+    with pytest.raises(ConfigError, match=r"--out.*average\.txt"):
+        parse([agent(tmp_path / "1.safetensors", 1), "--out", str(tmp_path / "average.txt")])

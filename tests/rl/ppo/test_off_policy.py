@@ -327,3 +327,8 @@ def test_the_clip_range_of_values_follows_its_schedule_and_is_logged():
     roll_out(ppo)
     ppo.update()
     assert "train/clip_range_vf" not in logged(ppo, scalars)
+
+
+def test_gradient_zeroing_needs_accumulated_minibatches():
+    with pytest.raises(ConfigError, match="gradient_zeroing .*--gradient-accumulation above 1"):
+        PPOConfig(gradient_zeroing="minibatch")
