@@ -44,6 +44,9 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
         rdzv_endpoint="localhost:0",
         max_restarts=0,
     )
+    handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    }
     try:
         elastic_launch(settings, sys.executable)("-u", str(program), *argv)
     except SignalException:
@@ -56,6 +59,9 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
             f"process {rank} of {count} was killed by {signal.Signals(-status).name}, and the job has ended; continue "
             "from its newest checkpoint with --resume-from FOLDER"
         ) from None
+    finally:  # the launcher leaves handlers that raise SignalException
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return 0
 
 
