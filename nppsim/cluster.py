@@ -183,11 +183,11 @@ def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 @cache
 def project_digest() -> str:
-    """Return a digest (16 hexadecimal characters) of all Python files of the project, committed or not."""
+    """Return a digest (16 hexadecimal characters) of all Python and TOML files of the project, committed or not."""
     digest = hashlib.sha256()
     root = Path(__file__).parent.parent
     for package in _PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
+        for path in sorted(path for path in (root / package).rglob("*") if path.suffix in (".py", ".toml")):
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

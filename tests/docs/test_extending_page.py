@@ -14,7 +14,7 @@ from places import ROOT
 TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 # A change: the last file that the paragraph before a block names, then the block.
-BLOCK = re.compile(r"`((?:nppsim|rl)/[\w/]+\.py)`:\n\n```(diff|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"`((?:nppsim|rl)/[\w/]+\.(?:py|toml))`:\n\n```(diff|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = re.compile(r"^```python\n(>>> .*?)^```$", re.MULTILINE | re.DOTALL)
 MOST_FILES = 3
 
@@ -97,6 +97,6 @@ def test_the_overview_names_the_sections_and_their_files():
             rf"^\| \[{title.lower()}\]\(#{title.lower().replace(' ', '-')}\) \| (.*?) \|", TEXT, re.MULTILINE
         )
         assert row, title
-        named = set(re.findall(r"`([\w/]+\.py)`", row[1]))
+        named = set(re.findall(r"`([\w/]+\.(?:py|toml))`", row[1]))
         touched = {file for file, kind, _ in changes(title) if kind == "diff"}
         assert {file.removeprefix("nppsim/") for file in touched} == named
