@@ -43,7 +43,7 @@ from bc.demonstrations import (
 )
 from bc.images import StoredImages
 from nppsim import hdf5
-from nppsim._cache import source_digest
+from nppsim._cache import kernel_digest
 from nppsim.actions import ACTION_NAMES, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -69,6 +69,7 @@ _CODE = (
     Path(__file__).with_name("dataset_file.py"),
     Path(__file__).with_name("demonstrations.py"),
     _NPPSIM / "batch.py",
+    *sorted(_NPPSIM.glob("levels/*.py")),
     *sorted(_NPPSIM.glob("planner/*.py")),
     *sorted(_NPPSIM.glob("replays/*.py")),
 )
@@ -157,7 +158,7 @@ def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: C
     settings = asdict(config) | {
         "format": FORMAT_VERSION,
         "layout": layout.fingerprint(config.observations),
-        "sources": source_digest(),
+        "sources": kernel_digest(),
         "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in _CODE],
         "replays": sorted((file.name, file.category, file.digest) for file in files),
         "held_back": sorted(held_back),

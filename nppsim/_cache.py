@@ -6,7 +6,6 @@ The folder must be writable; otherwise Numba would silently use another folder, 
 """
 
 import ast
-import functools
 import hashlib
 import os
 import re
@@ -23,36 +22,14 @@ from nppsim.errors import REFUSED, UserError
 _PACKAGE = Path(__file__).parent
 _COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTILINE)  # decorators of compiled functions
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
+_FOLDER = re.compile("numba-[0-9a-f]{16}")  # names of the folders of all versions
 _MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # number of newest folders to keep; age above which others are removed
-_IN_USE = ".in-use"  # lock file of the processes that use a folder
 _NOTE = "kernels-of-"  # name prefix of files that cache ``kernel_digest``; the digest of all sources follows
-_lock_files: list[int] = []
 _REMEDY = "set NUMBA_CACHE_DIR to a writable folder"
 
 
-def compiled_sources() -> dict[Path, str]:
-    """Return path and text of the files with compiled functions, and of all files that they import, also indirectly."""
-    sources = _sources()
-    needed, pending = set(), [path for path, text in sources.items() if _COMPILED.search(text)]
-    while pending:
-        path = pending.pop()
-        if path not in needed:
-            needed.add(path)
-            pending.extend(imported & sources.keys() if (imported := _imports(sources[path])) else ())
-    return {path: sources[path] for path in sorted(needed)}
-
-
-@functools.cache
-def source_digest() -> str:
-    """Digest (16 hex characters) of the sources on which recorded observations depend."""
-    return _digest({path: _code(text) for path, text in compiled_sources().items()})
-
-
 def kernel_sources() -> dict[Path, str]:
-    """Return path and text of the files with definitions that compiled functions use, directly or indirectly.
-
-    These are fewer files than ``compiled_sources``, which follows all imports, also of names that kernels do not use.
-    """
+    """Return path and text of the files with definitions that compiled functions use, directly or indirectly."""
     sources = _sources()
     modules: dict[Path, _Module] = {}
     pending = [(path, match["name"]) for path, text in sources.items() for match in COMPILED_FUNCTION.finditer(text)]
@@ -91,18 +68,6 @@ def _digest(sources: dict[Path, str]) -> str:
     for path, text in sources.items():
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + text.encode())
     return digest.hexdigest()[:16]
-
-
-@functools.cache
-def _imports(text: str) -> set[Path]:
-    """Return the files of this package that a module may import (some may not exist)."""
-    return {
-        path
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        for path, _ in _imported(node, alias)
-    }
 
 
 def _imported(node: ast.ImportFrom, alias: ast.alias) -> list[tuple[Path, str]]:
@@ -173,7 +138,6 @@ def use_own_cache() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # Numba's own check of a folder
         os.utime(folder)  # time of the last use, for ``remove_old``
-        _lock(folder)
         if not known:
             note.write_text(digest)
         if new:
@@ -196,42 +160,17 @@ def _noted(note: Path) -> str | None:
     return None
 
 
-def _lock(folder: Path) -> None:
-    """Mark the folder as in use until this process ends or crashes."""
-    if sys.platform != "win32":
-        import fcntl  # not on Windows
-
-        file = os.open(folder / _IN_USE, os.O_RDWR | os.O_CREAT, 0o666)
-        _lock_files.append(file)  # stays open until the process ends
-        with suppress(BlockingIOError):  # another process is removing the folder; Numba will create it again
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-
-
-def _in_use(folder: Path) -> bool:
-    """Return True if a process uses the folder; always True on Windows, which has no such lock."""
-    if sys.platform == "win32":
-        return True
-    import fcntl
-
-    file = os.open(folder / _IN_USE, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
-
-
 def remove_old(base: Path, now: float | None = None) -> list[Path]:
-    """Remove folders that were not used this week, are not in use and not among the newest; return their paths."""
+    """Remove folders that no process has opened this week and that are not among the newest; return their paths.
+
+    If a process still uses such a folder, Numba creates it again.
+    """
     now = time.time() if now is None else now
     links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
-    linked = {link.resolve() for link in links}
-    mine = [path for path in base.glob("numba-*") if (path / _IN_USE).is_file()]  # not a folder of another program
-    folders = [path for path in mine if not path.is_symlink() and path not in linked]
+    kept = {*links, *(link.resolve() for link in links)}
+    folders = [path for path in base.glob("numba-*") if _FOLDER.fullmatch(path.name) and path not in kept]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    old = [path for path in folders[_MAX_FOLDERS:] if now - path.stat().st_mtime > _MAX_AGE_S and not _in_use(path)]
+    old = [path for path in folders[_MAX_FOLDERS:] if now - path.stat().st_mtime > _MAX_AGE_S]
     for path in old:
         shutil.rmtree(path, ignore_errors=True)  # another process may be removing it too
     for note in base.glob(f"{_NOTE}*"):
