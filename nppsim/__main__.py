@@ -365,7 +365,7 @@ def _picture(arguments: argparse.Namespace, level: Level) -> "Image":
     if not arguments.replay:
         return render.draw_level(level, arguments.scale, crop=True)
     run = nppsim.simulate(level, Replay.load(arguments.replay).inputs)
-    title = level.caption if level.id else Path(arguments.paths[0]).name
+    title = level.caption if level.id else level.title.strip() or Path(arguments.paths[0]).name
     return render.draw_route(level, run, arguments.scale, crop=True, title=title)
 
 
@@ -427,7 +427,10 @@ def _film_flags(parser: Parser) -> None:
     parser.add_argument("out", metavar="OUT.mp4", help="video file to write")
     parser.add_argument("--level", metavar="LEVEL", help="play the inputs on this level (default: the replay's level)")
     parser.add_argument(
-        "--title", type=str, metavar="TEXT", help="text below the picture; default: file name of the replay"
+        "--title",
+        type=str,
+        metavar="TEXT",
+        help="text below the picture; default: title of the level, else file name of the replay",
     )
     text = "also show this run, in a pale colour; without REPLAY: a run found by the planner"
     parser.add_argument("--ghost", nargs="?", const="planner", metavar="REPLAY", help=text)
@@ -450,7 +453,7 @@ def _film(arguments: argparse.Namespace) -> None:
     replay = Replay.load(arguments.replay)
     level = _load_level(arguments.level) if arguments.level else replay.level
     run = nppsim.simulate(level, replay.inputs)
-    title = Path(arguments.replay).name if arguments.title is None else arguments.title
+    title = (level.title.strip() or Path(arguments.replay).name) if arguments.title is None else arguments.title
     ghost, name = ghost_inputs(level, arguments.ghost) if arguments.ghost else (None, "")
     look = FilmLook(fps=arguments.fps, scale=arguments.scale, title=title, ghost=ghost, ghost_name=name)
     with painted(arguments.colours):

@@ -25,7 +25,7 @@ from nppsim.replays.replay import FORMATS
 from nppsim.replays.score import score
 from nppsim.studio import editing, sessions, watching
 from nppsim.studio.errors import StudioError
-from nppsim.studio.leaderboard import PLANNER, Leaderboard
+from nppsim.studio.leaderboard import Leaderboard
 from nppsim.studio.library import LEVEL_FORMATS, Library
 from nppsim.studio.plans import Plans
 from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings
@@ -145,7 +145,7 @@ async def _state(request: Request) -> JSONResponse:
 async def _levels(request: Request) -> JSONResponse:
     def levels() -> Any:
         studio = _studio(request)
-        answer, pars = studio.library.levels(), studio.leaderboard.times(PLANNER)
+        answer, pars = studio.library.levels(), studio.plans.times()
         return answer | {"levels": [card | {"par": card["par"] or pars.get(card["id"])} for card in answer["levels"]]}
 
     return await respond(levels)
@@ -159,22 +159,24 @@ async def _level(request: Request) -> JSONResponse:
     def level() -> Any:
         studio, id = _studio(request), request.path_params["id"]
         document = studio.library.document(id)
-        return document | {"par": document["par"] or studio.plans.par(id)}
+        return document | {"par": document["par"] or studio.plans.times().get(id)}
 
     return await respond(level)
 
 
 async def _par(request: Request) -> JSONResponse:
-    """Return {"par": frames, or null if the planner finds no run}; search if it is unknown.
+    """Return {"par": frames, "gold", "score"} of the planner's run for an objective; search if it is unknown.
 
-    ?objective=score or all-gold: the planner's run for this objective, also with "gold" and "score".
+    ?objective=time (the default), score or all-gold.  {"par": null} if the planner finds no run; only "par" of a par time
+    in the index of a level set.
     """
     studio, id = _studio(request), request.path_params["id"]
     objective = _one_of(request, "objective", OBJECTIVES)
     shown = await run_in_threadpool(studio.library.level, id)
-    if objective == TIME:
-        par = shown.par or studio.plans.par(id)
-        return JSONResponse({"par": par or (await studio.plans.answer(shown.level))["par"]})
+    if objective == TIME and shown.par:
+        return JSONResponse({"par": shown.par})
+    if stored := studio.plans.par(id, objective):
+        return JSONResponse(stored)
     found = await studio.plans.answer(shown.level, objective)
     if found["par"] is None:
         return JSONResponse({"par": None})

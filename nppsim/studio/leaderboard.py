@@ -65,20 +65,23 @@ class Leaderboard:
 
         Each run is {"kind", "name", "frames", "gold", "score"}.  level: fingerprint of the level.
         """
-        with self._lock:
-            rows = self._runs.execute("SELECT kind, name, frames, gold, score FROM runs WHERE level = ?", (level,))
-            runs = [dict(zip(("kind", "name", "frames", "gold", "score"), row, strict=True)) for row in rows]
+        runs = self.runs(level)
         return {
             "time": _first_of_each(sorted(runs, key=lambda run: (run["frames"], -run["score"]))),
             "score": _first_of_each(sorted(runs, key=lambda run: (-run["score"], run["frames"]))),
         }
 
-    def times(self, kind: str) -> dict[str, int]:
-        """Return the frames of the fastest run of each level by players of a kind, {level: frames}."""
+    def runs(self, level: str) -> list[dict[str, Any]]:
+        """Return all runs of a level, each as in ``best``."""
         with self._lock:
-            return dict(
-                self._runs.execute("SELECT level, MIN(frames) FROM runs WHERE kind = ? GROUP BY level", (kind,))
-            )
+            rows = self._runs.execute("SELECT kind, name, frames, gold, score FROM runs WHERE level = ?", (level,))
+            return [dict(zip(("kind", "name", "frames", "gold", "score"), row, strict=True)) for row in rows]
+
+    def times(self, kind: str, name: str) -> dict[str, int]:
+        """Return the frames of a player's fastest run of each level, {level: frames}."""
+        query = "SELECT level, MIN(frames) FROM runs WHERE kind = ? AND name = ? GROUP BY level"
+        with self._lock:
+            return dict(self._runs.execute(query, (kind, name)))
 
 
 def _first_of_each(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

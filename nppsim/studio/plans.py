@@ -2,18 +2,20 @@
 
     plans = Plans(leaderboard)
     answer = await plans.answer(level)          # as in ``planner_process``, without the route
-    plans.par(level.fingerprint)                # frames of the fastest run that the planner has found, now or earlier
+    plans.par(level.fingerprint)                # the planner's result for an objective, found now or earlier
 
-The leaderboard stores the results of the runs, so par times survive a restart.
+The leaderboard stores the results of the runs under a name per objective, so they survive a restart.
 """
 
 import asyncio
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 from numba import config
 
 from nppsim.levels.level import Level
+from nppsim.planner.gold import rank
 from nppsim.planner.settings import ALL_GOLD, SCORE, TIME
 from nppsim.studio.leaderboard import PLANNER, Leaderboard
 from nppsim.studio.planner_process import PlannerError, PlannerProcess
@@ -68,9 +70,19 @@ class Plans:
         if self._preparation is not None:
             await asyncio.shield(self._preparation)
 
-    def par(self, id: str) -> int | None:
-        """Return the frames of the planner's fastest run of a level, or None if it has found none.  id: fingerprint."""
-        return self._leaderboard.times(PLANNER).get(id)
+    def par(self, id: str, objective: str = TIME) -> dict[str, Any] | None:
+        """Return {"par": frames, "gold", "score"} of the planner's best run for an objective, or None if it has found none.
+
+        id: fingerprint of the level.
+        """
+        player = PLANNER, PLANNERS[objective]
+        runs = [run for run in self._leaderboard.runs(id) if (run["kind"], run["name"]) == player]
+        best = min(runs, key=lambda run: rank(objective, run["frames"], run["gold"]), default=None)
+        return best and {"par": best["frames"], "gold": best["gold"], "score": best["score"]}
+
+    def times(self) -> dict[str, int]:
+        """Return the frames of the planner's fastest run of each level, {level: frames}."""
+        return self._leaderboard.times(PLANNER, PLANNERS[TIME])
 
     async def answer(self, level: Level, objective: str = TIME) -> dict:
         """Return the planner's answer for a level; a search that reaches the time limit has found no run."""

@@ -22,6 +22,8 @@ START_S = 240  # that a studio may take to start: it may have to compile
 # With reduced motion, the film of the gallery stands still and takes no processor time.
 _PAGE = {"viewport": {"width": 1000, "height": 640}, "reduced_motion": "reduce"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# Each window would render two hidden pages for suggestions of the address bar, which take a second of processor time.
+_NO_SUGGESTIONS = "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup"
 
 
 @dataclass
@@ -100,7 +102,7 @@ def browser():
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
     arguments = ["--no-sandbox"] if os.getuid() == 0 else []
     with playwright.sync_playwright() as tool:
-        running = tool.chromium.launch(executable_path=path, args=arguments)
+        running = tool.chromium.launch(executable_path=path, args=[_NO_SUGGESTIONS, *arguments])
         yield running
         running.close()
 

@@ -16,8 +16,12 @@ from nppsim.levels.level import TYPE
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.text import to_text
 from nppsim.planner import plan
+from nppsim.planner.settings import ALL_GOLD
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
+from nppsim.replays.score import score
+from nppsim.studio.leaderboard import FILE, PLANNER, Leaderboard, data_folder
+from nppsim.studio.plans import PLANNERS
 
 from browsing import DEADLINE_S, until
 from worlds import corridor, moving_level, straight
@@ -238,18 +242,30 @@ def test_a_page_that_waits_for_compilation_says_so(page, studio):
     assert page.locator(".notice").count() == 0
 
 
-def test_the_planner_finds_unknown_par_times_in_the_background(page, studio):
-    par = f"{plan(corridor(title='First')).frames / 60:.2f} s"
+def test_the_planner_finds_unknown_pars_in_the_background_and_stores_them(page, studio):
+    level = corridor(title="First")
+    frames = plan(level).frames
+    par = f"{frames / 60:.2f} s"
     page.goto(studio.at("levels"))
     page.fill("input[type=search]", "First")
     page.wait_for_selector(f".card:has-text('First') .par:has-text('{par}')")
+    stored = Leaderboard(data_folder() / FILE)
+    stored.add(
+        level.fingerprint, PLANNER, PLANNERS[ALL_GOLD], 600, 4
+    )  # as an earlier start of the studio would have it
     page.click(".card:has-text('First')")
     page.wait_for_selector(f"dd.par:has-text('{par}')")
     page.wait_for_selector(".best tr:has-text('planner')")
+    page.get_by_label("Objective of par").select_option("all gold")
+    page.wait_for_selector("dd.par:text-is('10.00 s · 4 gold · score 88.000')")
+    page.get_by_label("Objective of par").select_option("score")  # without gold, the fastest run has the highest score
+    page.wait_for_selector(f"dd.par:has-text('{par} · 0 gold · score {score(frames, 0):.3f}')")
+    page.wait_for_selector(".best tr:has-text('planner (score)')")
 
 
-def test_a_folder_without_levels_invites_to_draw_one(page, start_studio, tmp_path):
-    page.goto(start_studio("--levels", str(tmp_path)).at("levels"))
+def test_a_studio_without_levels_invites_to_draw_one(page, studio):
+    page.route("**/api/levels", lambda route: route.fulfill(json={"levels": [], "problems": []}))
+    page.goto(studio.at("levels"))
     page.click(".notice a:has-text('draw a level')")
     page.wait_for_selector(".editor")
 
@@ -285,12 +301,23 @@ def test_levels_are_found_by_how_their_runs_ended(page, own_studio):
     assert shown(page) == len(LEVELS) - 1
 
 
-def test_the_page_survives_a_restart_of_the_studio(page, own_studio, start_studio):
-    """It waits, takes the new address, and plays on."""
+def test_page_and_leaderboard_survive_a_restart_of_the_studio(page, own_studio, start_studio):
+    """The page waits, takes the new address, and plays on; the score of a run is stored."""
     studio = own_studio
     port = re.search(r":(\d+)/", studio.address)[1]
-    page.goto(studio.at(f"play/{LEVELS[0].fingerprint}"))
+    page.goto(studio.at(f"play/{LEVELS[6].fingerprint}"))  # who keeps running right finishes it
     page.wait_for_selector(".verdict:has-text('Ready')")
+    assert page.text_content("#time") == "90.000"
+    page.wait_for_selector(".best:has-text('No run has finished')")
+    page.get_by_label("Your name").fill("Ann")
+    page.focus(".stage canvas")
+    page.keyboard.down("ArrowRight")
+    page.wait_for_selector(".verdict:has-text('plays again')")
+    page.keyboard.up("ArrowRight")
+    frames = int(re.search(r"frame (\d+)", page.text_content(".numbers"))[1])
+    points = f"{score(frames, 0):.3f}"
+    assert page.text_content("#time") == points and points in page.text_content(".verdict")
+    page.wait_for_selector(f".best tr:has-text('Ann'):has-text('{points}')")
     studio.process.send_signal(signal.SIGINT)
     studio.process.wait(DEADLINE_S)
     page.wait_for_selector("#lost:has-text('has ended')")
@@ -305,6 +332,7 @@ def test_the_page_survives_a_restart_of_the_studio(page, own_studio, start_studi
     page.keyboard.up("ArrowRight")
     page.reload()  # the address has the new token, too
     page.wait_for_selector(".verdict:has-text('Ready')")
+    page.wait_for_selector(f".best tr:has-text('Ann'):has-text('{points}')")
     page.faults.clear()  # connections that were refused meanwhile
 
 

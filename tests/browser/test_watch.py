@@ -50,12 +50,13 @@ def test_an_agent_is_shown_with_its_policy_outputs(page, studio):
 def test_two_runs_are_compared_and_their_first_difference_reported(page, studio):
     pytest.importorskip("torch")
     watch(page, studio)
-    for label in ("vision_free_foresight", "the planner"):
+    for label in ("vision_free_foresight", "the planner (score)"):
         page.get_by_label("Who else").select_option(label=label)
         page.get_by_role("button", name="Add").click()
+    page.get_by_label("How it chooses").nth(1).select_option("takes the most probable")
     until(page, lambda: page.locator(".player .run .good").count() == 3, "three runs")
     until(page, lambda: page.locator("section:has-text('Where they diverge') h3").count() == 2, "two differences")
-    assert "planner" in page.text_content(".player .runs")
+    assert "planner (score)" in page.text_content(".player .runs")
 
 
 def test_deaths_are_counted_and_drawn(page, studio):
