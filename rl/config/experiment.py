@@ -154,7 +154,9 @@ class ExperimentConfig:
         DatasetConfig, "max_per_category", needs=REPLAYS, group=IMITATION
     )
     validation_share: float = same_setting(DatasetConfig, "validation_share", needs=REPLAYS, group=IMITATION)
-    pretraining: bool = setting(True, "skip behavioural cloning", flag="no-pretraining", group=IMITATION)
+    pretraining: bool = setting(
+        True, "skip behavioural cloning; --start-states still uses the replays", flag="no-pretraining", group=IMITATION
+    )
     test_pretraining: bool = setting(
         False, "train both with and without behavioural cloning, and compare", needs=REPLAYS, group=IMITATION
     )

@@ -320,6 +320,16 @@ def load_demonstrations(
     return dataset
 
 
+def runs_without_imitation(config: ExperimentConfig, data: Data, log: Log) -> dict[str, np.ndarray]:
+    """Return runs for --start-states from the demonstrations of a training with --no-pretraining; {} if none are given.
+
+    Result: level fingerprint -> actions int8[n] of the level's shortest demonstration.
+    """
+    if config.pretraining or not config.replay_data_dir:
+        return {}
+    return load_demonstrations(config, data, ("game_state",), config.seeds[0], log).runs()
+
+
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
     """Return statistics of the observations in random play on the training levels."""
     sim, rng = env.sim, np.random.default_rng(seed)

@@ -40,7 +40,7 @@ from rl.experiment.artifacts import (
     save_run,
     settings_with_sources,
 )
-from rl.experiment.data import load_demonstrations, statistics_of_random_play
+from rl.experiment.data import load_demonstrations, runs_without_imitation, statistics_of_random_play
 from rl.experiment.distill import distill_teacher, teacher_of
 from rl.experiment.evaluator import dev_evaluation, remote_evaluator, stop_if
 from rl.experiment.follower import Task, make_env
@@ -291,7 +291,7 @@ def make_agent(training: Training) -> PPO:
         job.log(f"PPO starts from {job.config.init_from}; {training.transfer}")
     demonstrated: dict[str, np.ndarray] = {}  # runs along which --start-states lets episodes begin
     if (starts := training.env.sampler.starts) is not None:
-        runs = pretrained.runs if pretrained else {}
+        runs = pretrained.runs if pretrained else runs_without_imitation(job.config, job.data, job.log)
         levels = [level.fingerprint for level, _ in job.data.train if level.fingerprint in runs]
         demonstrated = {level: runs[level] for level in levels}
         count = f"{starts.add(demonstrated)} of {len(job.data.train)} training levels"

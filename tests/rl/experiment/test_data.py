@@ -19,7 +19,7 @@ from rl.config.experiment import DEV_LEVELS
 from rl.config.resume import other_levels
 from rl.curriculum import make_sampler
 from rl.evaluation.suite import EvaluationSuite
-from rl.experiment.data import hold_back, joined, load_data, load_demonstrations
+from rl.experiment.data import hold_back, joined, load_data, load_demonstrations, runs_without_imitation
 from rl.experiment.run import run
 
 from recordings import winning_inputs
@@ -54,6 +54,17 @@ def configuration(folders, *flags):
         "--experiment-name", "x", "--architectures", "vision_free", "--train-dataset", str(folders / "train"),
         "--test-dataset", str(folders / "test"), "--output-dir", str(folders / "out"), *map(str, flags),
     ])  # fmt: skip
+
+
+def test_demonstrations_are_runs_for_start_states_without_imitation(folders):
+    flags = ["--replay-data-dir", folders / "demonstrations.h5", "--dev-dataset", folders / "dev"]
+    without = configuration(folders, *flags, "--no-pretraining", "--start-states")
+    data = load_data(without, quiet)
+    runs = runs_without_imitation(without, data, quiet)
+    assert runs.keys() == {level.fingerprint for level, _ in data.train}
+    assert all(len(actions) for actions in runs.values())
+    assert runs_without_imitation(configuration(folders, *flags), data, quiet) == {}
+    assert runs_without_imitation(configuration(folders, "--no-pretraining"), data, quiet) == {}
 
 
 def test_without_dev_levels_a_share_of_the_training_levels_is_held_out(folders):
