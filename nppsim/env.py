@@ -25,7 +25,6 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.pictures.live import PICTURE_SIZE, LivePicture
-from nppsim.pictures.window import Window
 from nppsim.reward import RewardConfig
 from nppsim.spaces import GRAPH, environment_space, flatten_vectors, graph_instance, shown_keys, simulated_keys
 
@@ -245,8 +244,8 @@ class NppEnv(EnvProperties, gymnasium.Env):
     frame_skip: frames per decision, at least 1; at most 40 with foresight.
     reward: name of a preset, or a RewardConfig.
     gamma: discount per decision.
-    render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and its trail (extra ``gym``);
-        "human": a window shows it after each step.
+    render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and its trail (extra ``gym``).  With
+        "human", ``gymnasium.make`` shows these pictures in a window (wrapper ``HumanRendering``).
     render_size: width and height of pictures, px, the same for all levels.
     profile: True measures the time of each phase of every call (``step_timing``); None measures it if the environment
         variable NPPSIM_PROFILING is 1.
@@ -259,7 +258,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
     * v0: initial version
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": FRAMES_PER_SECOND // FRAME_SKIP}  # noqa: RUF012  # as in gymnasium.Env
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND // FRAME_SKIP}  # noqa: RUF012  # as in gymnasium.Env
 
     def __init__(
         self,
@@ -274,7 +273,9 @@ class NppEnv(EnvProperties, gymnasium.Env):
         stacking: Stacking = NO_STACKS,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode is {render_mode!r}; expected None, 'rgb_array' or 'human'")
+            raise ValueError(
+                f"render_mode is {render_mode!r}; expected None or 'rgb_array'; only gymnasium.make accepts 'human'"
+            )
         self.simulator = GymSimulator(
             as_bank(levels), 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1,
             profile=profile, stacking=stacking,
@@ -285,7 +286,6 @@ class NppEnv(EnvProperties, gymnasium.Env):
         self.metadata = {**self.metadata, "render_fps": FRAMES_PER_SECOND / frame_skip}
         self.render_mode = render_mode
         self._renderer = Renderer(self.simulator, render_mode, render_size)
-        self._window = Window("N++", self.metadata["render_fps"]) if render_mode == "human" else None
         self._inputs: list[np.ndarray] = []  # input bytes of each decision of the episode
         self._playing = False
 
@@ -299,7 +299,6 @@ class NppEnv(EnvProperties, gymnasium.Env):
         observations = self.simulator.begin(levels)
         self._inputs, self._playing = [], True
         self._renderer.record_start(0)
-        self._show()
         return self.simulator.row(observations, 0), self.simulator.start_info(levels[0])
 
     def step(self, action: int) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
@@ -313,7 +312,6 @@ class NppEnv(EnvProperties, gymnasium.Env):
         self._inputs.append(np.full(self._frame - before, ACTION_INPUT[action], np.uint8))
         self._playing = len(self.simulator.finished) == 0
         self._renderer.record_step(0, int(action))
-        self._show()
         return (
             self.simulator.row(observations, 0),
             float(self.simulator.rewards[0]),
@@ -338,25 +336,13 @@ class NppEnv(EnvProperties, gymnasium.Env):
     def render(self) -> np.ndarray | None:
         """Draw the reachable part of the level, the ninja and its trail: uint8[height, width, 3] of ``render_size``.
 
-        Returns None without render_mode, and in mode "human", which draws into a window.
-        ``nppsim.pictures.render`` makes films of episodes.
+        Returns None without render_mode.  ``nppsim.pictures.render`` makes films of episodes.
         """
         if self.render_mode is None:
             return None
         if self._frame == 0 and not self._playing:
             raise ResetNeeded("no episode has started: call reset() before render()")
-        if self._window is not None:
-            return None
         return self._renderer.picture(0)
-
-    def _show(self) -> None:
-        if self._window is not None:
-            self._window.show(self._renderer.picture(0))
-
-    def close(self) -> None:
-        """Close the window, if there is one."""
-        if self._window is not None:
-            self._window.close()
 
 
 gymnasium.register(ENV_ID, entry_point="nppsim.env:NppEnv", vector_entry_point="nppsim.vector_env:NppVectorEnv")

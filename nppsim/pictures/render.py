@@ -19,7 +19,7 @@ import numpy as np
 
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.levels.level import Level
-from nppsim.pictures.figures import NINJA_REACH, NinjaLook
+from nppsim.pictures.figures import NinjaLook
 from nppsim.pictures.region import (
     RenderError,
     film_pixels_per_tile,
@@ -27,7 +27,7 @@ from nppsim.pictures.region import (
     widened,
 )
 from nppsim.pictures.routes import draw_route, draw_two_routes, path_of
-from nppsim.pictures.scene import Scene, around, ninja_looks, still_scene, touched
+from nppsim.pictures.scene import RunPicture, Scene, ninja_looks, still_scene
 from nppsim.pictures.sheet import contact_sheet
 from nppsim.pictures.texts import FilmPanel
 from nppsim.replays.score import time_text
@@ -120,23 +120,10 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
         below = ", ".join(text for text in (below, f"ghost: {look.ghost_name}, {time_text(other.frames)}") if text)
     panel = FilmPanel(scene.width, look.scale, look.title, below)
     ninja, path = ninja_looks(level, run, inputs), path_of(level, run)
-    background = scene.picture(scene.looks, None, movers=False)
-    looks, shown = scene.looks, 0
+    shown = RunPicture(scene, scene.picture(scene.looks, None, movers=False))
     for step in film_steps(run.frames, look.fps):
-        if step:
-            now = scene.looks_at(run, step)
-            for entity in scene.still:
-                if now[entity] != looks[entity]:
-                    scene.repaint(background, touched(entity, now[entity]), now, path[: step + 1])
-            scene.repaint(background, around(path[shown : step + 1], 2), now, path[: step + 1])
-            looks, shown = now, step
-        picture = background.copy()
-        for area in [
-            *(touched(entity, looks[entity]) for entity in scene.moving),
-            around(path[step : step + 1], NINJA_REACH),
-        ]:
-            scene.repaint(picture, area, looks, path[: step + 1], ninja[step])
-        scene.add_aims(picture, scene.aims_at(run, step))
+        shown.update(scene.looks_at(run, step), path[: step + 1])
+        picture = shown.draw(path[: step + 1], ninja[step], scene.aims_at(run, step))
         if ghost is not None:
             scene.add_ninja(picture, ghost[min(step, len(ghost) - 1)], GHOST_OPACITY)
             scene.add_ninja(picture, ninja[step])  # in front of the ghost

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _STRIDE_PX = 5.2  # px that the ninja runs per radian of ``NinjaLook.stride``
 _RIM_PX = 1.1  # width of the dark edge of tiles, level px
 _BAND = 4  # rows of tiles that are drawn together; limits the size of the oversampled image
+_TRACE_PX = 2  # level px; half the width of the drawn path of the ninja, rounded up
 _BACKGROUND, _SOLID, _RIM = range(3)
 
 Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
@@ -82,6 +83,10 @@ class Scene:
         self.aims: list[Aim] = []
         self.moving = [entity for entity in self.entities if entity.kind in _MOVING]
         self.still = [entity for entity in self.entities if entity.kind not in _MOVING]
+        self._areas = [
+            (entity, None if entity.kind in _MOVING else touched(entity, self.looks[entity]))
+            for entity in self.entities
+        ]  # areas of entities that do not move
         self._classes = _tile_classes(level, region, ppt * OVERSAMPLE)
         if any(entity.kind == kinds.LASER for entity in self.entities):
             self._place_lasers(LevelBank([level]))
@@ -230,14 +235,43 @@ class Scene:
         area = (x, y, x + (box[2] - box[0]) / k, y + (box[3] - box[1]) / k)
         for piece in _pieces_inside(trace, (area[0] - 3, area[1] - 3, area[2] + 3, area[3] + 3)):
             canvas.line(piece, PALETTE.trace, 1.6)
-        for entity in self.entities:
-            if entity.kind in _MOVING and not movers:
+        for entity, at_rest in self._areas:
+            if at_rest is None and not movers:
                 continue
-            if _overlap(touched(entity, looks[entity]), area):
+            if _overlap(at_rest or touched(entity, looks[entity]), area):
                 draw_entity(canvas, entity, looks[entity])
         if ninja is not None:
             draw_ninja(canvas, ninja)
         return canvas.finish()
+
+
+class RunPicture:
+    """Picture of a run at its current frame.  Only changed parts are redrawn.
+
+    ground: picture of the scene at the start of the run without moving entities; it is changed.
+    """
+
+    def __init__(self, scene: Scene, ground: "Image"):
+        self.scene, self.ground, self.looks = scene, ground, scene.looks
+        self._drawn = 0  # index of the last point of the path in ``ground``
+
+    def update(self, looks: dict[DrawnEntity, EntityLook], path: np.ndarray) -> None:
+        """Set the current looks, and the path of the ninja so far (float[n, 2], px)."""
+        for entity in self.scene.still:
+            if looks[entity] != self.looks[entity]:
+                self.scene.repaint(self.ground, touched(entity, looks[entity]), looks, path)
+        if self._drawn < len(path) - 1:
+            self.scene.repaint(self.ground, around(path[self._drawn :], _TRACE_PX), looks, path)
+        self.looks, self._drawn = looks, len(path) - 1
+
+    def draw(self, path: np.ndarray, ninja: NinjaLook, aims: Sequence[Aim]) -> "Image":
+        """Return a new picture with the moving entities, the ninja and aims."""
+        picture = self.ground.copy()
+        for entity in self.scene.moving:
+            self.scene.repaint(picture, touched(entity, self.looks[entity]), self.looks, path, ninja)
+        self.scene.repaint(picture, around([ninja.at], NINJA_REACH), self.looks, path, ninja)
+        self.scene.add_aims(picture, aims)
+        return picture
 
 
 def _coloured(classes: np.ndarray) -> "Image":
@@ -360,9 +394,8 @@ def _aim_areas(aim: Aim) -> Iterable[Area]:
 
 def around(points: np.ndarray | Sequence[Point], reach: float) -> Area:
     """Return the smallest area that contains all points, plus ``reach`` px on each side."""
-    left, top = np.min(points, axis=0) - reach
-    right, bottom = np.max(points, axis=0) + reach
-    return float(left), float(top), float(right), float(bottom)
+    xs, ys = zip(*points, strict=True)  # faster than NumPy for few points
+    return float(min(xs) - reach), float(min(ys) - reach), float(max(xs) + reach), float(max(ys) + reach)
 
 
 def _overlap(a: Area, b: Area) -> bool:

@@ -21,13 +21,18 @@ LEVELS = [straight(name="short"), straight(length=24, name="long")]
 def fresh(env):
     """The present picture drawn without any cache: uint8[H, W, 3]."""
     view = env._renderer._views[0]
-    stage = view._stage
-    looks = stage.scene.looks_now(view._geometry, env.simulator.state.entities[0], env.simulator.state.movers[0])
-    box = (0, 0, stage.scene.width, stage.scene.height)
-    whole = stage.picture.copy()
-    part = np.asarray(stage.scene.part(box, looks, np.array(view._path), view._ninja, movers=True))
-    whole[stage.top : stage.top + box[3], stage.left : stage.left + box[2]] = part
+    scene, (left, top) = view._scene, corner(view)
+    looks = scene.looks_now(view._geometry, env.simulator.state.entities[0], env.simulator.state.movers[0])
+    box = (0, 0, scene.width, scene.height)
+    whole = env.render()
+    part = np.asarray(scene.part(box, looks, np.array(view._path), view._ninja, movers=True))
+    whole[top : top + box[3], left : left + box[2]] = part
     return whole
+
+
+def corner(view):
+    """Position (x, y) of the scene in the picture, px."""
+    return (view.size[0] - view._scene.width) // 2, (view.size[1] - view._scene.height) // 2
 
 
 @pytest.mark.parametrize("level", [mixed_level(3), mixed_level(4, kinds=(5, 14, 16, 26)), LEVELS[0]], ids=str)
@@ -82,11 +87,12 @@ def test_a_taken_switch_and_the_open_exit_are_seen():
     while not env.simulator.state.ninja["switch_taken"][0]:
         env.step(RIGHT)
     env.render()
-    scene, stage = env._renderer._views[0]._stage.scene, env._renderer._views[0]._stage
+    view = env._renderer._views[0]
+    scene, (left, top) = view._scene, corner(view)
     exit_ = next(e for e in scene.entities if e.kind == 3)
     k = scene.ppt / 24
-    x = stage.left + round((exit_.at[0] - 24 * scene.region[0]) * k)
-    y = stage.top + round((exit_.at[1] - 24 * scene.region[1]) * k)
+    x = left + round((exit_.at[0] - 24 * scene.region[0]) * k)
+    y = top + round((exit_.at[1] - 24 * scene.region[1]) * k)
     assert (env.render()[y - 3 : y + 3, x - 3 : x + 3] != before[y - 3 : y + 3, x - 3 : x + 3]).any()
 
 
@@ -143,7 +149,8 @@ def test_gymnasium_records_videos_of_one_and_of_many(tmp_path):
 def test_a_window_shows_the_steps(monkeypatch):
     pygame = pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # no screen is needed
-    env = gymnasium.make("nppsim/Npp-v0", levels=LEVELS, render_mode="human", render_size=(160, 100))
+    with pytest.warns(UserWarning, match="HumanRendering"):
+        env = gymnasium.make("nppsim/Npp-v0", levels=LEVELS, render_mode="human", render_size=(160, 100))
     env.reset(seed=0)
     env.step(RIGHT)
     assert env.render() is None
