@@ -54,7 +54,6 @@ from nppsim.observe import layout
 from nppsim.observe.graph import announce
 from nppsim.observe.stacking import NO_STACKS, Stacking, frames_back
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_memory
 
@@ -109,7 +108,6 @@ def load_or_build(
     config: DatasetConfig | None = None,
     *,
     held_back: Iterable[Level] = (),
-    available_bytes: int | None = None,
     log: Callable[[str], None] = print,
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> "BCDataset":
@@ -117,7 +115,6 @@ def load_or_build(
 
     folder: one or several folders of replays, or replay sets.
     held_back: evaluation levels; replays of them and of their mirror images are excluded.
-    available_bytes: memory limit for the dataset (default: free memory).
     log: function that prints the tables of used and excluded replays.
     progress: function that wraps the replays during playback, e.g. to show a progress bar.
     Raises DemonstrationError without usable replays, and DatasetError for a damaged or too large dataset.
@@ -129,7 +126,7 @@ def load_or_build(
     path = Path(cache_folder) / f"demonstrations-{key}.h5"
     if path.exists():
         log(f"demonstrations of {paths_text(folder)}: using {path}")
-        dataset = BCDataset.open(path, available_bytes=available_bytes)
+        dataset = BCDataset.open(path)
         if dataset.key != key:
             raise DatasetError(f"{path}: has key {dataset.key}, which differs from the key in its name; {REBUILD}")
         log(dataset.report)
@@ -144,8 +141,8 @@ def load_or_build(
         held_back=unwanted,
         progress=progress,
     )
-    bank = write_dataset(path, found, config, key, available_bytes=available_bytes)
-    dataset = BCDataset.open(path, available_bytes=available_bytes, bank=bank)
+    bank = write_dataset(path, found, config, key)
+    dataset = BCDataset.open(path, bank=bank)
     log(dataset.report)
     return dataset
 
@@ -166,9 +163,7 @@ def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: C
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def write_dataset(
-    path: str | Path, found: DemonstrationSet, config: DatasetConfig, key: str, *, available_bytes: int | None = None
-) -> LevelBank:
+def write_dataset(path: str | Path, found: DemonstrationSet, config: DatasetConfig, key: str) -> LevelBank:
     """Record the demonstrations and write the HDF5 file atomically; return the bank of levels.
 
     The demonstrations are stored by ascending length.  Demonstrations longer than the time limit of their level are excluded.
@@ -180,7 +175,7 @@ def write_dataset(
     bytes_each = sum(column.itemsize for column in columns.values())
     demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
     decisions = sum(len(d.actions) for d in demonstrations)
-    check_memory(path, decisions, bytes_each, available_bytes)
+    check_memory(path, decisions, bytes_each)
     validation = split_by_level(demonstrations, config.validation_share, config.seed)
     image = io.BytesIO()  # in memory, compressed: HDF5 crashes when it writes to a full disk
     with h5py.File(image, "w", libver=LIBRARY) as file:
@@ -216,7 +211,6 @@ def record(
 
     levels: index in ``bank`` of the level of each demonstration.
     wave: demonstrations that are played together.
-    Raises DatasetError if a demonstration does not win with exactly its last decision.
     """
     observed = tuple(key for key in config.observations if key not in layout.IMAGES) or config.observations
     sim = BatchSimulator(bank, len(wave), frame_skip=config.frame_skip, observations=observed)
@@ -233,21 +227,7 @@ def record(
         for name, values in recorded.items():
             values[first[active] + t] = sim.snapshot(active) if name == STATES else sim.obs[name][active]
         sim.step(actions[:, t], asleep=lengths <= t)
-        ended = {int(i): int(sim.episode["outcome"][i]) for i in sim.finished}
-        for i in active.tolist():
-            _check_end(wave[i], t + 1, ended.get(i))
     return recorded
-
-
-def _check_end(demonstration: Demonstration, decision: int, outcome: int | None) -> None:
-    """Raise DatasetError unless the episode is won with the last decision.  ``outcome`` is None for a running episode."""
-    decisions = len(demonstration.actions)
-    if outcome != (WON if decision == decisions else None):
-        ending = {TIMEOUT: "timed out", WON: "won", DIED: "died", None: "is still running"}[outcome]
-        raise DatasetError(
-            f"{demonstration.name}: {ending} after decision {decision} of {decisions} in the batch simulator, but won "
-            "with the last decision in single playback; remove this replay"
-        )
 
 
 def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: int) -> np.ndarray:
@@ -331,7 +311,7 @@ class BCDataset:
     stacking: Stacking = NO_STACKS
 
     @classmethod
-    def open(cls, path: str | Path, available_bytes: int | None = None, bank: LevelBank | None = None) -> "BCDataset":
+    def open(cls, path: str | Path, bank: LevelBank | None = None) -> "BCDataset":
         """Read a dataset file into memory.
 
         bank: the levels of the file, if the caller has compiled them already.
@@ -343,7 +323,7 @@ class BCDataset:
         try:
             file = hdf5.open_file(path, limit_bytes=1 << 62)  # check_memory has its own limit
             try:
-                return cls._read(path, file, available_bytes, bank)
+                return cls._read(path, file, bank)
             finally:
                 hdf5.close(file)
         except UserError:
@@ -352,13 +332,13 @@ class BCDataset:
             raise DatasetError(f"{path}: no readable dataset ({hdf5.reason(error)}); {REBUILD}") from error
 
     @classmethod
-    def _read(cls, path: Path, file: h5py.File, available_bytes: int | None, bank: LevelBank | None) -> "BCDataset":
+    def _read(cls, path: Path, file: h5py.File, bank: LevelBank | None) -> "BCDataset":
         about = read_about(path, file)
         keys = tuple(about["observation_keys"])
         stored, rows, demonstrations = file["observations"], len(file["actions"]), len(about["names"])
         drawn = tuple(key for key in keys if key in layout.IMAGES)
         columns = sample_columns(keys, stored[STATES].shape[-1] if drawn else 0)
-        check_memory(path, rows, sum(column.itemsize for column in columns.values()), available_bytes)
+        check_memory(path, rows, sum(column.itemsize for column in columns.values()))
         observations = {name: read_column(stored, name, rows, column) for name, column in columns.items()}
         decisions = {name: read_column(file, name, rows, dtype) for name, dtype in DECISIONS.items()}
         table = {

@@ -11,6 +11,7 @@ not change.
 """
 
 import json
+import math
 import sys
 import time
 from collections import deque
@@ -28,7 +29,7 @@ from nppsim.decision import EPISODE_DTYPE
 from nppsim.env import STARTER_LEVELS
 from nppsim.files import table
 from nppsim.levels.level_set import LevelSet
-from nppsim.measure.intervals import Estimate, difference_of_medians, slope
+from nppsim.measure.intervals import Z95, Estimate, IntervalError, Sample, bootstrap
 from nppsim.outcomes import TIMEOUT, WON
 from nppsim.settings import Parser
 from rl.config.curriculum import CURRICULA, CurriculumConfig
@@ -174,7 +175,30 @@ class Costs:
     def change_by_resume(self, training_us: float) -> Estimate:
         """Of that speed, from as many updates before the resume to those after it."""
         speed, after = self.speed(training_us), len(self.each_us) - self.resumed_at
-        return difference_of_medians(speed[self.resumed_at :], speed[self.resumed_at - after : self.resumed_at])
+        return bootstrap(
+            lambda a, b: np.median(a, axis=1) - np.median(b, axis=1),
+            speed[self.resumed_at :],
+            speed[self.resumed_at - after : self.resumed_at],
+        )
+
+
+def slope(values: Sample) -> Estimate:
+    """Theil-Sen slope of a series, per index step; robust to up to 29 % outliers.
+
+    The interval assumes that the noise of the values is independent.  Raises IntervalError for fewer than two values.
+    Sources: Theil 1950; Sen 1968 for the interval, from the variance of Kendall's tau.
+    """
+    series = np.asarray(values, float)
+    if series.ndim != 1 or len(series) < 2:
+        raise IntervalError(f"a series of shape {series.shape} has no slope; give at least two values")
+    n = len(series)
+    first, second = np.triu_indices(n, 1)
+    slopes = np.sort((series[second] - series[first]) / (second - first))
+    away = Z95 * math.sqrt(n * (n - 1) * (2 * n + 5) / 18) / 2
+    low, high = math.floor(len(slopes) / 2 - away) - 1, math.ceil(len(slopes) / 2 + away)
+    if low < 0 or high >= len(slopes):
+        return Estimate(float(np.median(slopes)), None, None)
+    return Estimate(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
 
 
 class OneStepEpisodes:

@@ -1,6 +1,7 @@
 """The curriculum benchmark runs and reports each section; its times are not tested."""
 
 import numpy as np
+import pytest
 
 from benchmarks.curriculum import (
     HYPOTHESES,
@@ -11,8 +12,10 @@ from benchmarks.curriculum import (
     main,
     measure,
     outcome_table,
+    slope,
     statistics_costs,
 )
+from nppsim.measure.intervals import Estimate, IntervalError
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES
 from rl.curriculum.strategy import Strategy
@@ -113,3 +116,17 @@ def test_the_script_prints_all_sections(capsys):
     assert "expected, if so" in printed
     assert "not evaluated: " in printed
     assert main(["--levels", "0"]) == 2
+
+
+def test_the_slope_of_a_line_is_found_through_noise_and_wild_values():
+    rng = np.random.default_rng(0)
+    series = 0.5 * np.arange(60) + rng.normal(size=60)
+    series[::7] += 1000
+    found = slope(series)
+    assert found.low < 0.5 < found.high
+    assert found.high - found.low < 0.2
+    flat = [slope(rng.normal(size=40)) for _ in range(200)]
+    assert 180 <= sum(one.low < 0 < one.high for one in flat) <= 199
+    assert slope([1.0, 3.0]) == Estimate(2.0, None, None)
+    with pytest.raises(IntervalError, match="has no slope"):
+        slope([1.0])

@@ -76,12 +76,8 @@ def benchmark(
     Keys of a result: "unit", "per_s" (units per second of all threads together), "per_s_per_core", "slowest" and "fastest"
     (units per second of these rounds), "threads", "observations", "calibration" (see ``calibrate``), and if the
     workload measures them "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".
-    Raises ConfigError for settings out of range.
+    Raises ConfigError for more threads than usable cores.
     """
-    if rounds < 1:
-        raise ConfigError("give at least 1", "rounds", rounds)
-    if not seconds > 0:
-        raise ConfigError("give more than 0", "seconds", seconds)
     if not all(1 <= count <= usable_cores() for count in threads):
         raise ConfigError(f"give 1 to {usable_cores()}, the number of usable cores", "threads", tuple(threads))
     bank = LevelBank(campaign) if campaign else ()

@@ -19,7 +19,7 @@ from nppsim.errors import UserError
 Sample = Sequence[float] | np.ndarray
 RESAMPLES = 4000  # resamples of a bootstrap; the Monte Carlo error of a limit is about a tenth of the interval's width
 _INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
-_Z95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+Z95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 _CHUNK = 1 << 20  # maximum number of elements of the array of resampled counts
 
 
@@ -78,30 +78,6 @@ def mean_of_ratios(numerator: Sample, denominator: Sample) -> Estimate:
 def mean_difference(minuend: Sample, subtrahend: Sample) -> Estimate:
     """Mean of minuend - subtrahend over pairs, such as measurements with the same seed."""
     return bootstrap(lambda a, b: (a - b).mean(axis=1), minuend, subtrahend, paired=True)
-
-
-def difference_of_medians(minuend: Sample, subtrahend: Sample) -> Estimate:
-    """Difference of the medians of two independent samples; a statistic that is robust to outliers."""
-    return bootstrap(lambda a, b: np.median(a, axis=1) - np.median(b, axis=1), minuend, subtrahend)
-
-
-def slope(values: Sample) -> Estimate:
-    """Theil-Sen slope of a series, per index step; robust to up to 29 % outliers.
-
-    The interval assumes that the noise of the values is independent.  Raises IntervalError for fewer than two values.
-    Sources: Theil 1950; Sen 1968 for the interval, from the variance of Kendall's tau.
-    """
-    series = np.asarray(values, float)
-    if series.ndim != 1 or len(series) < 2:
-        raise IntervalError(f"a series of shape {series.shape} has no slope; give at least two values")
-    n = len(series)
-    first, second = np.triu_indices(n, 1)
-    slopes = np.sort((series[second] - series[first]) / (second - first))
-    away = _Z95 * math.sqrt(n * (n - 1) * (2 * n + 5) / 18) / 2
-    low, high = math.floor(len(slopes) / 2 - away) - 1, math.ceil(len(slopes) / 2 + away)
-    if low < 0 or high >= len(slopes):
-        return Estimate(float(np.median(slopes)), None, None)
-    return Estimate(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
 
 
 def mean_over_levels(values: Sample, weights: Sample | None = None) -> Estimate:
@@ -186,9 +162,9 @@ def wilson(wins: float, trials: int) -> tuple[float, float]:
         raise IntervalError(f"{wins} wins in {trials} trials")
     if trials == 0:
         return 0.0, 1.0
-    rate, z2 = wins / trials, _Z95**2
+    rate, z2 = wins / trials, Z95**2
     centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = _Z95 / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
+    half = Z95 / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
     low = 0.0 if wins == 0 else max(centre - half, 0.0)  # exact, without a rounding error of 1e-17
     high = 1.0 if wins == trials else min(centre + half, 1.0)
     return low, high

@@ -45,14 +45,6 @@ class FramePlayer:
         state = self.ninjas, self.entities, self.movers, self.trail, self.bank.world
         advance(begin, end, *state, self.inputs, self.lengths, frames, restart)
 
-    def lost(self) -> np.ndarray:
-        """Return int[n], indices of the environments in which a position or velocity is not finite."""
-        names = ("x", "y", "vx", "vy")
-        fine = np.all([np.isfinite(self.ninjas[name]) for name in names], axis=0)
-        for name in names:
-            fine &= np.isfinite(self.movers[name]).all(axis=1)
-        return np.flatnonzero(~fine)
-
 
 class DecisionPlayer:
     """Plays prepared actions on a simulator."""

@@ -63,7 +63,6 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
     player.play(amount.warmup)
     decisions = amount.iterations * amount.envs
     rounds = measure_rounds(lambda: player.play(amount.iterations), amount.rounds, decisions)
-    workload.check_end(player)
     summary = summarise(rounds.seconds)
     per_s, per_s_sd = summary.rate(decisions)
     return {
@@ -161,8 +160,6 @@ def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = Fa
     seconds_with, seconds_without = alternate(
         lambda: with_it.play(amount.iterations), lambda: without.play(amount.iterations), amount.rounds
     )
-    for player in (with_it, without):
-        workload.check_end(player)
     return SideBySide(
         ratio=mean_of_ratios(seconds_with, seconds_without),
         seconds=sum(seconds_with),

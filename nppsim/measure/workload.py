@@ -85,7 +85,6 @@ class Workload:
     next_level: np.ndarray  # int32[T, N]: level that is loaded if an episode ends in that row
     source: str  # description of the levels and actions
     notes: tuple[str, ...] = ()  # messages on replays that were left out
-    end: np.ndarray | None = None  # int32[N]: expected level of each environment after the last row; None if unknown
 
     def player(self, *, profile: bool = False, shadow: bool = False) -> DecisionPlayer:
         """Return a new simulator that is ready to play the workload.
@@ -104,17 +103,6 @@ class Workload:
             shadow=shadow,
         )
         return DecisionPlayer(simulator, self.actions, self.next_level, self.start)
-
-    def check_end(self, player: DecisionPlayer) -> None:
-        """Raise TimingError if an environment did not end on its level of ``end``: then a recorded episode diverged."""
-        if self.end is None:
-            return
-        astray = np.flatnonzero(player.simulator.level != self.end)
-        if astray.size:
-            raise TimingError(
-                f"recorded play diverged in {astray.size} of {len(self.end)} environments, e.g. {astray[0]}: an episode "
-                "did not end where the recording did; check whether the result of a step depends on the batch"
-            )
 
     @property
     def key(self) -> dict:
@@ -224,16 +212,15 @@ def recorded_play(folder: str | Path, amount: Amount) -> Workload:
     playing = np.repeat(np.arange(len(order), dtype=np.int32), lengths)  # index of the replay of each decision
     start = np.arange(amount.envs) % len(order)
     begin = (np.cumsum(lengths) - lengths)[start]
-    at = (begin + np.arange(amount.rows + 1)[:, None]) % len(stream)
+    at = (begin + np.arange(amount.rows)[:, None]) % len(stream)
     return Workload(
         LevelBank([recordings[i][0] for i in order]),
         amount,
         start.astype(np.int32),
-        stream[at[:-1]],
-        (playing[at[:-1]] + 1) % np.int32(len(order)),
+        stream[at],
+        (playing[at] + 1) % np.int32(len(order)),
         f"{len(order)} recordings",
         notes,
-        end=playing[at[-1]],
     )
 
 

@@ -12,6 +12,7 @@ from nppsim.planner.search import Search, beam_search, first_state
 from nppsim.replays.replay import Replay
 from nppsim.simulate import Run, is_active, simulate
 
+BEAM = 96  # width of the beam, in states
 SPARE_DECISIONS = 12  # decisions by which the converted run may be longer than the recording
 
 
@@ -35,8 +36,6 @@ def retime(
     replay: Replay,
     frame_skip: int = FRAME_SKIP,
     *,
-    beam: int = 96,
-    seed: int = 0,
     bank: LevelBank | None = None,
     recorded: Run | None = None,
 ) -> RetimedReplay | None:
@@ -44,7 +43,6 @@ def retime(
 
     Returns None if the recording does not finish the level, or if the search finds no winning run along its route.
 
-    beam: beam width in states.
     bank: LevelBank that contains only the replay's level; default: a new one.
     recorded: playback of the replay, if the caller has it already.
     """
@@ -53,8 +51,8 @@ def retime(
     if not recorded.won:
         return None
     first_row, _ = first_state(bank, None)
-    params = SearchParams(width=beam, noise=0.0, fill=0.0, momentum=0.0, min_hold=1)
-    search = Search(bank, frame_skip, first_row[0], np.random.default_rng(seed), params, ROUTE)
+    params = SearchParams(width=BEAM, noise=0.0, fill=0.0, momentum=0.0, min_hold=1)
+    search = Search(bank, frame_skip, first_row[0], np.random.default_rng(0), params, ROUTE)
     max_decisions = recorded.frames // frame_skip + SPARE_DECISIONS
     solution = beam_search(search, max_decisions, budget=10**12, route=_route(recorded))
     if solution is None:

@@ -75,14 +75,6 @@ def test_each_decision_is_paired_with_the_observation_before_it(monkeypatch):
     assert state[:, 2].tolist() == [0, 1, 0, 1, 2, 3, 4, 0, 1, 2]  # the previous action, never the label
 
 
-@pytest.mark.parametrize(("true_length", "message"), [(4, "won after decision 4 of 5"), (6, "is still running after")])
-def test_a_demonstration_that_ends_elsewhere_in_the_batch_simulator_is_an_error(monkeypatch, true_length, message):
-    monkeypatch.setattr(bc.dataset, "BatchSimulator", CountingSimulator)
-    wave = demonstrations_of((2, 5))
-    with pytest.raises(DatasetError, match=f"demo1: {message}"):
-        bc.dataset.record((2, true_length), range(2), wave, DatasetConfig(observations=STATE))
-
-
 def test_the_dataset_agrees_with_single_playback(tmp_path):
     folder = replay_folder(tmp_path / "replays")
     dataset = load_or_build(

@@ -145,13 +145,22 @@ def _load(indices: Iterable[int], seed: int, report: FuzzReport) -> Iterator[_Ca
         yield index, level, inputs
 
 
+def _lost(player: FramePlayer) -> np.ndarray:
+    """Return int[n], indices of the environments in which a position or velocity is not finite."""
+    names = ("x", "y", "vx", "vy")
+    fine = np.all([np.isfinite(player.ninjas[name]) for name in names], axis=0)
+    for name in names:
+        fine &= np.isfinite(player.movers[name]).all(axis=1)
+    return np.flatnonzero(~fine)
+
+
 def _play_group(loaded: Sequence[_Case], seed: int, report: FuzzReport) -> None:
     """Play the loaded cases, first frame by frame, then by decisions with every observation."""
     indices = [index for index, _, _ in loaded]
     bank = LevelBank([level for _, level, _ in loaded])
     frames = FramePlayer(bank, [inputs for _, _, inputs in loaded])
     report.frames += frames.play(FRAMES, restart=False)
-    for i in frames.lost():
+    for i in _lost(frames):
         report.failures.append(f"case {indices[i]} of seed {seed}: a position or velocity is no finite number")
 
     simulator = BatchSimulator(bank, len(loaded), observations=layout.ALL, threads=1, profile=False)

@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 
 from nppsim.measure.intervals import (
-    Estimate,
     IntervalError,
-    difference_of_medians,
     mean_of_ratios,
     mean_over_levels,
     ratio_of_means,
-    slope,
     wilson,
 )  # fmt: skip
 
@@ -154,24 +151,3 @@ def test_a_large_table_is_redrawn_in_parts():
     rng = np.random.default_rng(4)
     found = mean_over_levels(rng.random((2, 1000)))
     assert found.low < 0.5 < found.high and found.high - found.low < 0.08
-
-
-def test_the_slope_of_a_line_is_found_through_noise_and_wild_values():
-    rng = np.random.default_rng(0)
-    series = 0.5 * np.arange(60) + rng.normal(size=60)
-    series[::7] += 1000
-    found = slope(series)
-    assert found.low < 0.5 < found.high
-    assert found.high - found.low < 0.2
-    flat = [slope(rng.normal(size=40)) for _ in range(200)]
-    assert 180 <= sum(one.low < 0 < one.high for one in flat) <= 199
-    assert slope([1.0, 3.0]) == Estimate(2.0, None, None)
-    with pytest.raises(IntervalError, match="has no slope"):
-        slope([1.0])
-
-
-def test_medians_differ_by_what_was_added():
-    rng = np.random.default_rng(0)
-    before, after = rng.normal(size=50), 2 + rng.normal(size=50)
-    found = difference_of_medians(after, before)
-    assert found.low < 2 < found.high

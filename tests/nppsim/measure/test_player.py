@@ -41,16 +41,6 @@ def test_without_restart_a_play_goes_on_after_a_death(plays):
     assert player.ninjas["frame"][0] == 40 % simulate(EMPTY, suicide).frames
 
 
-def test_environments_with_nan_positions_are_listed():
-    bank = LevelBank([EMPTY, EMPTY])
-    inputs = [np.zeros(3, np.uint8)] * 2
-    assert FramePlayer(bank, inputs).lost().tolist() == []
-    bank.world.level["spawn_x"][1] = np.nan
-    player = FramePlayer(bank, inputs)
-    player.play(3, restart=False)
-    assert player.lost().tolist() == [1]
-
-
 def test_decisions_follow_their_rows_again_and_again():
     actions = np.random.default_rng(0).integers(6, size=(3, 2))
     next_level = np.array([[0, 1], [1, 0], [1, 1]], np.int32)

@@ -50,16 +50,16 @@ def test_an_episode_that_is_saved_is_loaded(tmp_path):
 @pytest.mark.parametrize(
     ("data", "offset", "message"),
     [
-        (b"", 0, r"no inputs at byte 0, the file has 0 bytes; copy or record it again"),
-        (bytes(215), 215, r"no inputs at byte 215, the file has 215 bytes"),
+        (b"", 0, r"no inputs for level 1 of 1; the file is damaged: copy it again"),
+        (bytes(215), 215, r"no inputs for level 1 of 1"),
         (b"\2\3\xff\1", 0, r"file byte 2 is 255, expected inputs 0 to 15; the file is damaged"),
         (b"\xab" * 215 + INPUTS, 0, r"file byte 0 is 171.*saved replay of the game, pass offset=215"),
         (b"\xab" * 215 + b"\1\20", 215, r"file byte 216 is 16"),
         (zlib.compress(b"\1\20"), 0, r"unpacked byte 1 is 16"),
-        (zlib.compress(INPUTS)[:-2], 0, r"zlib stream of 8 inputs, but the file ends within it; copy the file again"),
-        (zlib.compress(INPUTS) + b"\0\0", 0, r"zlib stream of 8 inputs, but 2 bytes follow it"),
-        (zlib.compress(INPUTS)[:-1] + b"\0", 0, r"zlib stream is damaged \(.*\); copy the file again"),
-        (zlib.compress(bytes(1 << 24)), 0, r"more than 16777216 inputs in the zlib stream"),
+        (zlib.compress(INPUTS)[:-2], 0, r"the zlib stream is incomplete, or .*; copy the file again"),
+        (zlib.compress(INPUTS) + b"\0\0", 0, r"the zlib stream is incomplete, or"),
+        (zlib.compress(INPUTS)[:-1] + b"\0", 0, r"the zlib stream is damaged: .*; copy the file again"),
+        (zlib.compress(bytes(1 + (1 << 24))), 0, r"has more than 16,777,216 bytes"),
         (b"\1&&\2", 0, r"no inputs for level 2 of 3; the file is damaged"),
     ],
 )
@@ -96,15 +96,13 @@ def test_the_number_of_levels_must_fit(tmp_path):
     one.write_bytes(INPUTS)
     episode.write_bytes(EPISODE)
     two.write_bytes(b"\1&\2")
-    with pytest.raises(ReplayError, match="inputs of 5 levels, expected inputs of one; read it with load_episode"):
+    with pytest.raises(ReplayError, match="inputs of 5 levels for 1 levels"):
         load_inputs(episode, LEVELS[0])
-    with pytest.raises(ReplayError, match="inputs of 1 levels, an episode has 5; read it with load_inputs"):
+    with pytest.raises(ReplayError, match="inputs of 1 levels for 5 levels"):
         load_episode(one, LEVELS)
-    with pytest.raises(ReplayError, match="inputs of 2 levels, an episode has 5; the file is damaged"):
+    with pytest.raises(ReplayError, match="inputs of 2 levels for 5 levels"):
         load_episode(two, LEVELS)
-    with pytest.raises(ReplayError, match="4 levels given; an episode has 5"):
+    with pytest.raises(ReplayError, match="inputs of 5 levels for 4 levels"):
         load_episode(episode, LEVELS[:4])
-    with pytest.raises(ReplayError, match="2 replays, compress=True; pass one replay, or the 5"):
-        save_inputs(tmp_path / "out", load_episode(episode, LEVELS)[:2])
     with pytest.raises(ReplayError, match="missing: cannot be read"):
         load_inputs(tmp_path / "missing", LEVELS[0])
