@@ -46,6 +46,10 @@ class LivePicture:
     def start(self, level: Level, geometry: LevelGeometry) -> None:
         """Begin an episode.  geometry: compiled geometry of the level."""
         self._scene, ground = _stage(level, self.size)
+        self._corner = (
+            (self.size[0] - self._scene.width) // 2,
+            (self.size[1] - self._scene.height) // 2,
+        )  # of the scene, px
         self._picture, self._geometry = RunPicture(self._scene, ground.copy()), geometry
         self._gait, self._ninja, self._path = Gait(), NinjaLook(level.spawn), [level.spawn]  # path in px
 
@@ -69,7 +73,7 @@ class LivePicture:
         scene, path = self._scene, np.array(self._path)
         self._picture.update(scene.looks_now(self._geometry, entities, movers), path)
         picture = np.full((self.size[1], self.size[0], 3), PALETTE.tile, np.uint8)
-        top, left = (self.size[1] - scene.height) // 2, (self.size[0] - scene.width) // 2
+        left, top = self._corner
         drawn = self._picture.draw(path, self._ninja, scene.aims_now(self._geometry, movers))
         picture[top : top + scene.height, left : left + scene.width] = np.asarray(drawn)
         return picture

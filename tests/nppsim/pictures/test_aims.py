@@ -93,11 +93,11 @@ def test_live_pictures_show_the_same(kind, monkeypatch):
     for _ in range(8):
         env.step(0)
     view = env._renderer._views[0]
-    stage = view._stage
-    (aim,) = stage.scene.aims_now(view._geometry, env.simulator.state.movers[0])
+    scene, (left, top) = view._scene, view._corner
+    (aim,) = scene.aims_now(view._geometry, env.simulator.state.movers[0])
     picture, plain = env.render(), without_aims(monkeypatch, env.render)
-    offset = np.s_[stage.top : stage.top + stage.scene.height, stage.left : stage.left + stage.scene.width]
-    points = lit(picture[offset], plain[offset], stage.scene)
+    offset = np.s_[top : top + scene.height, left : left + scene.width]
+    points = lit(picture[offset], plain[offset], scene)
     assert len(points) and (np.hypot(*(points - aim.to).T).min() < 12 or aim.sign == WARNING)
 
 
@@ -109,15 +109,13 @@ def test_a_still_shows_the_beam_of_the_start(monkeypatch):
 
 
 def test_a_rocket_leaves_its_turret_where_it_is():
-    """Also in pictures of environments, which draw movers from a cache."""
     env = NppEnv([hall(kinds.ROCKET_TURRET)], render_mode="rgb_array", render_size=(528, 300))
     env.reset(seed=0)
     before = env.render()
     for _ in range(20):
         env.step(0)
     view = env._renderer._views[0]
-    stage = view._stage
-    (rocket,) = stage.scene.aims_now(view._geometry, env.simulator.state.movers[0])
-    x, y = (stage.left, stage.top) + np.round(stage.scene.to_picture((516.0, 252.0))).astype(int)
+    (rocket,) = view._scene.aims_now(view._geometry, env.simulator.state.movers[0])
+    x, y = view._corner + np.round(view._scene.to_picture((516.0, 252.0))).astype(int)
     assert np.hypot(rocket.at[0] - 516, rocket.at[1] - 252) > 40
     np.testing.assert_array_equal(env.render()[y - 5 : y + 6, x - 5 : x + 6], before[y - 5 : y + 6, x - 5 : x + 6])

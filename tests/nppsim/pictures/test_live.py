@@ -21,18 +21,13 @@ LEVELS = [straight(name="short"), straight(length=24, name="long")]
 def fresh(env):
     """The present picture drawn without any cache: uint8[H, W, 3]."""
     view = env._renderer._views[0]
-    scene, (left, top) = view._scene, corner(view)
+    scene, (left, top) = view._scene, view._corner
     looks = scene.looks_now(view._geometry, env.simulator.state.entities[0], env.simulator.state.movers[0])
     box = (0, 0, scene.width, scene.height)
     whole = env.render()
     part = np.asarray(scene.part(box, looks, np.array(view._path), view._ninja, movers=True))
     whole[top : top + box[3], left : left + box[2]] = part
     return whole
-
-
-def corner(view):
-    """Position (x, y) of the scene in the picture, px."""
-    return (view.size[0] - view._scene.width) // 2, (view.size[1] - view._scene.height) // 2
 
 
 @pytest.mark.parametrize("level", [mixed_level(3), mixed_level(4, kinds=(5, 14, 16, 26)), LEVELS[0]], ids=str)
@@ -88,7 +83,7 @@ def test_a_taken_switch_and_the_open_exit_are_seen():
         env.step(RIGHT)
     env.render()
     view = env._renderer._views[0]
-    scene, (left, top) = view._scene, corner(view)
+    scene, (left, top) = view._scene, view._corner
     exit_ = next(e for e in scene.entities if e.kind == 3)
     k = scene.ppt / 24
     x = left + round((exit_.at[0] - 24 * scene.region[0]) * k)
