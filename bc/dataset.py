@@ -47,7 +47,7 @@ from nppsim._cache import kernel_digest
 from nppsim.actions import ACTION_NAMES, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.errors import ConfigError, UserError
+from nppsim.errors import ConfigError
 from nppsim.files import write_bytes
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
@@ -320,16 +320,12 @@ class BCDataset:
         path = Path(path)
         if not path.is_file():
             raise DatasetError(f"{path}: no such file; build it with scripts/pretrain_bc.py")
-        try:
-            file = hdf5.open_file(path, limit_bytes=1 << 62)  # check_memory has its own limit
-            try:
-                return cls._read(path, file, bank)
-            finally:
-                hdf5.close(file)
-        except UserError:
-            raise
-        except hdf5.DAMAGE as error:
-            raise DatasetError(f"{path}: no readable dataset ({hdf5.reason(error)}); {REBUILD}") from error
+
+        def damaged(reason: str) -> DatasetError:
+            return DatasetError(f"{path}: no readable dataset ({reason}); {REBUILD}")
+
+        with hdf5.reading(path, damaged, limit_bytes=1 << 62) as file:  # check_memory has its own limit
+            return cls._read(path, file, bank)
 
     @classmethod
     def _read(cls, path: Path, file: h5py.File, bank: LevelBank | None) -> "BCDataset":

@@ -15,7 +15,7 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -37,7 +37,7 @@ from bc.demonstrations import (
 from nppsim import hdf5
 from nppsim.bank import LevelBank
 from nppsim.env import ENV_ID, NppEnv
-from nppsim.errors import UserError, needed
+from nppsim.errors import needed
 from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.progress import progress_bar
@@ -95,13 +95,11 @@ def export_minari(
     *,
     bank: LevelBank | None = None,
     observations: Sequence[str] = layout.VISION_FREE,
-    progress: Callable[[Sequence[Demonstration]], Iterable[Demonstration]] = iter,
 ) -> list[str]:
     """Write one Minari dataset per category; return their names.
 
     bank: the compiled levels, if the caller has them (``with_bank``).
     observations: keys or short names of the observations in the dataset.
-    progress: function that wraps the demonstrations during playback.
     Raises DemonstrationError if there is no demonstration, an observation is unknown, a dataset of that name exists, or
     writing fails.  Raises DatasetError if a category does not fit into memory.
     """
@@ -118,7 +116,7 @@ def export_minari(
         for name, demonstrations in named.items():
             minari.create_dataset_from_buffers(
                 name,
-                list(_episodes(env, demonstrations, progress)),
+                list(_episodes(env, demonstrations)),
                 env,
                 algorithm_name=about.source,
                 author=about.author,
@@ -213,16 +211,12 @@ def _environment(found: DemonstrationSet, bank: LevelBank | None, keys: tuple[st
     return env
 
 
-def _episodes(
-    env: NppEnv,
-    demonstrations: Sequence[Demonstration],
-    progress: Callable[[Sequence[Demonstration]], Iterable[Demonstration]],
-) -> Iterator[object]:
+def _episodes(env: NppEnv, demonstrations: Sequence[Demonstration]) -> Iterator[object]:
     """Play the demonstrations and yield Minari's EpisodeBuffer of each."""
     from minari.data_collector import EpisodeBuffer  # Minari is an optional package
 
     level_index = {level: i for i, level in enumerate(env.simulator.bank.levels)}
-    for number, demonstration in enumerate(progress(demonstrations)):
+    for number, demonstration in enumerate(demonstrations):
         yield EpisodeBuffer(**_episode(env, level_index[demonstration.level], demonstration, number))
 
 
@@ -267,18 +261,11 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
     if matched is None or not path.is_file():
         raise DemonstrationError(f"{name}: no such dataset of nppsim; see `minari list local`")
     files = []
-    try:  # without Minari, which would import the environment named in the metadata of an untrusted file
-        file = hdf5.open_file(path)
-        try:
-            for number in range(len(file)):
-                original, replay = _replay(file[f"episode_{number}"], f"{name}, episode {number}")
-                files.append(ReplayFile(f"{name}, episode {number}", original, matched["category"], replay))
-        finally:
-            hdf5.close(file)
-    except UserError:
-        raise
-    except hdf5.DAMAGE as error:
-        raise DemonstrationError(f"{path}: damaged ({hdf5.reason(error)}); export it again") from error
+    # Not with Minari, which would import the environment named in the metadata of an untrusted file.
+    with hdf5.reading(path, lambda reason: DemonstrationError(f"{path}: damaged ({reason}); export it again")) as file:
+        for number in range(len(file)):
+            original, replay = _replay(file[f"episode_{number}"], f"{name}, episode {number}")
+            files.append(ReplayFile(f"{name}, episode {number}", original, matched["category"], replay))
     return tuple(files)
 
 

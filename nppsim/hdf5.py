@@ -6,11 +6,14 @@ stored completely in the file.  The size of the file then limits the memory need
 """
 
 import math
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import h5py
 import numpy as np
+
+from nppsim.errors import UserError
 
 LIMIT_BYTES = 1 << 30  # default maximum of the total unpacked size of a file's datasets
 _CHUNK_BYTES = 256 << 20  # maximum size of one unpacked chunk
@@ -41,6 +44,24 @@ def open_file(path: str | Path, limit_bytes: int = LIMIT_BYTES) -> h5py.File:
         close(file)
         raise
     return file
+
+
+@contextmanager
+def reading(path: str | Path, error: Callable[[str], UserError], limit_bytes: int = LIMIT_BYTES) -> Iterator[h5py.File]:
+    """Open a file (``open_file``) for the duration of the block.
+
+    error: makes the exception to raise if the file is unreadable or unsafe, from the reason.
+    """
+    try:
+        file = open_file(path, limit_bytes)
+        try:
+            yield file
+        finally:
+            close(file)
+    except UserError:  # of the block; some are ValueErrors
+        raise
+    except DAMAGE as problem:
+        raise error(reason(problem)) from problem
 
 
 def close(file: h5py.File) -> None:

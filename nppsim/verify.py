@@ -49,11 +49,8 @@ def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
     """Yield (theme, case, datasets by name) for each case.  Raises TraceError if the file is not a trace file."""
     if not Path(path).is_file():
         raise TraceError(f"{path}: no such file; give a trace file")
-    try:
-        file = hdf5.open_file(path)
-    except hdf5.DAMAGE as error:
-        raise _no_traces(path, error) from error
-    try:
+    form = "HDF5 with /theme/case/map, inputs, frames, ..."
+    with hdf5.reading(path, lambda reason: TraceError(f"{path}: not a trace file ({form}): {reason}")) as file:
         for theme in file:
             for case in file[theme]:
                 datasets = dict(file[theme][case].items())
@@ -62,17 +59,6 @@ def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
                         f"{path}: {theme}/{case} has more than {_MAX_CASE_BYTES:,} bytes; this is not a trace"
                     )
                 yield theme, case, {name: np.asarray(data[()]) for name, data in datasets.items()}
-    except TraceError:
-        raise
-    except hdf5.DAMAGE as error:
-        raise _no_traces(path, error) from error
-    finally:
-        hdf5.close(file)
-
-
-def _no_traces(path: str | Path, error: Exception) -> TraceError:
-    form = "HDF5 with /theme/case/map, inputs, frames, ..."
-    return TraceError(f"{path}: not a trace file ({form}): {hdf5.reason(error)}")
 
 
 def difference(run: Run, trace: dict[str, np.ndarray]) -> str:

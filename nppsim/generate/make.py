@@ -16,7 +16,7 @@ from nppsim.executor import open_executor
 from nppsim.files import locked
 from nppsim.generate import CATEGORIES, generate, recipe
 from nppsim.levels.level import Level, mirror
-from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet
+from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, check_disjoint
 from nppsim.workers import usable_cores
 
 UNFINISHED = "unfinished"  # sub-folder of a level set
@@ -64,25 +64,24 @@ def make_level_set(
     cluster: address of a Ray cluster to use instead of processes (``nppsim.cluster``).
     progress: called with a category and the number of its levels so far.
     After an exception, including Ctrl-C, the set contains the levels made so far, and another call continues.
-    Raises GenerateError for bad arguments, an exhausted category, and workers that die.  Also for a folder whose levels
-    have another seed or difficulty, are excluded, or are not verified although ``verify`` is given.  Raises FolderError
-    while another process generates levels in this folder, and ClusterError if the cluster cannot be used.
+    Raises GenerateError and ConfigError for bad arguments, an exhausted category, and workers that die.  Also for a folder
+    whose levels have another seed or difficulty, or are not verified although ``verify`` is given.  Raises LevelSetError
+    if levels of the folder are excluded, FolderError while another process generates levels in this folder, and
+    ClusterError if the cluster cannot be used.
     """
     path = Path(path)
-    for category in categories:
-        if category not in CATEGORIES:
-            raise GenerateError(f"category {category!r} has no generators; choose from {', '.join(CATEGORIES)}")
     if count < 1 or seed < 0:
         raise GenerateError(f"count={count}, seed={seed}; count must be at least 1 and seed at least 0")
-    if difficulty is not None and not 0 <= difficulty <= 1:
-        raise GenerateError(f"difficulty {difficulty} must lie between 0 and 1")
+    for category in categories:
+        recipe(category, seed, difficulty)  # checks the arguments
     if workers is not None and workers < 1:
         raise GenerateError(f"workers={workers}; give at least 1 process, or leave it out for all cores")
     with locked(path):
         entries = _begin_or_resume(path, seed, difficulty, verify is not None)
-        excluded = {level_set.fingerprint(i): level_set.path for level_set in exclude for i in range(len(level_set))}
-        _check_apart(path, excluded)
-        used = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
+        if exclude:
+            check_disjoint(exclude, [LevelSet(path, entries)])
+        used = {level_set.fingerprint(i) for level_set in exclude for i in range(len(level_set))}
+        used |= {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))}
         missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
         if workers is None and cluster is None:
             workers = usable_cores() if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
@@ -136,19 +135,6 @@ def _begin_or_resume(path: Path, seed: int, difficulty: float | None, verified: 
             "generate verified levels in another folder"
         )
     return entries
-
-
-def _check_apart(path: Path, excluded: dict[str, Path]) -> None:
-    """Raise GenerateError if the set at ``path`` shares a level, mirrored or not, with an excluded set."""
-    if not excluded:
-        return
-    level_set = LevelSet.open(path, may_be_empty=True)
-    for entry, level in zip(level_set.entries, level_set, strict=True):
-        if other := excluded.get(entry.fingerprint) or excluded.get(mirror(level).fingerprint):
-            raise GenerateError(
-                f"{path}: level {entry.file} is also in the excluded set {other}: {path} was begun without --exclude; "
-                "generate the set in another folder"
-            )
 
 
 def _fill(

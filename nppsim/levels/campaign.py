@@ -11,7 +11,7 @@ A record consists of the bytes x, y [, orientation [, mode]].  In records of exi
 two bytes are x and y of the switch.
 
     level = Level.load("S.txt#12")                  # or "S.txt#TITLE", "S.txt#S-C-00-02", "GAME_FOLDER#S-C-00-02"
-    levels, problems = read_campaign("S.txt")       # problems: errors of damaged lines
+    levels, problems = levels_from_bytes(data, "S.txt")      # problems: errors of damaged lines
     line = to_line(level)
 
 Source: docs/physics.md, section 2.
@@ -82,24 +82,15 @@ def is_campaign_file(path: str | Path) -> bool:
         return is_campaign(file.read(300))
 
 
-def read_campaign(path: str | Path) -> tuple[dict[int, Level], dict[int, LevelError]]:
-    """Read all levels of a campaign file.
+def levels_from_bytes(data: bytes, name: str) -> tuple[dict[int, Level], dict[int, LevelError]]:
+    """Decode all lines of a campaign file called ``name``.
 
     Returns two dictionaries by line number: the levels, and the errors of damaged lines.  Line numbers start at 0
-    (``S.txt#0`` is the first line) and include empty lines.  Raises LevelError if the file cannot be read or contains
-    only empty lines.
+    (``S.txt#0`` is the first line) and include empty lines.
     """
-    return _levels_of(_lines(path), str(path))
-
-
-def levels_from_bytes(data: bytes, name: str) -> tuple[dict[int, Level], dict[int, LevelError]]:
-    """Decode the bytes of a campaign file called ``name``; returns the same as ``read_campaign``."""
-    return _levels_of(_numbered(data), name)
-
-
-def _levels_of(lines: dict[int, bytes], name: str) -> tuple[dict[int, Level], dict[int, LevelError]]:
     levels: dict[int, Level] = {}
     problems: dict[int, LevelError] = {}
+    lines = _numbered(data)
     for number, line in lines.items():
         try:
             levels[number] = level_from_line(line, f"{name}#{number}", _id(Path(name), number, lines))

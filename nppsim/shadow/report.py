@@ -7,19 +7,14 @@ from pathlib import Path
 
 from nppsim.errors import UserError
 from nppsim.files import write_json
-from nppsim.reading import mismatch, read_json
+from nppsim.reading import read_json
 
 VARIABLE = "NPPSIM_SHADOW_REPORT"  # environment variable with the path of the file
-_SUMMARY = {
-    "comparisons": int,
-    "mismatches": int,
-    "simulators": [{"environments": int, "mismatches_of_kind": {...: int}, "comparisons_of_environment": [int]}],
-}
 _summaries: list[Callable[[], dict]] = []
 
 
 class ReportError(UserError, ValueError):
-    """A summary is missing or invalid, or has mismatches or too few comparisons."""
+    """A summary is missing, or has mismatches or too few comparisons."""
 
 
 def register(summary: Callable[[], dict]) -> None:
@@ -47,11 +42,7 @@ def check_report(path: Path, environments: int, comparisons: int) -> str:
     if not path.exists():
         raise ReportError(f"{path}: there is no summary; the run did not finish")
     summary = read_json(path, ReportError, "give another file")
-    if wrong := mismatch(summary, _SUMMARY):
-        raise ReportError(f"{path}: not a summary of shadow validation ({wrong}); give another file")
     mismatches, simulators = summary["mismatches"], summary["simulators"]
-    if any(not part["comparisons_of_environment"] for part in simulators):
-        raise ReportError(f"{path}: a simulator has no environments; give another file")
     if mismatches:
         kinds = [part["mismatches_of_kind"] for part in simulators if part["mismatches_of_kind"]]
         raise ReportError(f"{path}: {mismatches:,} mismatches in {summary['comparisons']:,} comparisons: {kinds}")

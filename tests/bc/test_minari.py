@@ -93,17 +93,19 @@ def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 def test_the_later_of_two_simultaneous_exports_is_an_error(found, tmp_path, monkeypatch):
-    about = About("planner", **ABOUT)
+    about, episodes = About("planner", **ABOUT), bc.minari._episodes
 
-    def meanwhile(demonstrations):
-        yield from demonstrations
+    def meanwhile(env, demonstrations):
+        yield from episodes(env, demonstrations)
         with monkeypatch.context() as other:
+            other.setattr(bc.minari, "_episodes", episodes)
             other.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))  # meanwhile ours is a hidden folder in it
             if not (tmp_path / "minari" / "npp").exists():
                 export_minari(found, replace(about, author="another"))
 
+    monkeypatch.setattr(bc.minari, "_episodes", meanwhile)
     with pytest.raises(DemonstrationError, match="npp/simple/planner-v0"):
-        export_minari(found, about, progress=meanwhile)
+        export_minari(found, about)
     assert minari.load_dataset("npp/simple/planner-v0").storage.metadata["author"] == {"another"}
     assert not list((tmp_path / "minari").glob(".nppsim_*"))
 

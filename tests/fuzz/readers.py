@@ -20,7 +20,6 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replays.inputs import load_inputs, save_inputs
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
-from nppsim.shadow.report import check_report
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
 from rl.config.resume import stored_config
@@ -58,9 +57,6 @@ def readers() -> dict[str, Reader]:
         Reader("results", "results.json", load_results, _results, by_json),
         Reader("configuration", "config.json", _read_configuration, _configuration, by_json),
         Reader("benchmark", "x.json", _read_benchmark, _benchmark, by_json),
-        Reader(
-            "shadow_report", "x.json", partial(check_report, environments=1, comparisons=0), _shadow_report, by_json
-        ),
         Reader("reference", "x.json", load_reference, _reference, by_json),
         Reader("digest_trail", "digests.jsonl", lambda path: read_trail(path.parent), _digest_trail, lines),
         Reader("history", "dev_levels.jsonl", lambda path: read_history(path.parent), _history, lines),
@@ -214,13 +210,6 @@ def _benchmark(folder: Path) -> list[Path]:
         "stability": "good",
     }
     write_json(path, facts)
-    return [path]
-
-
-def _shadow_report(folder: Path) -> list[Path]:
-    path = folder / "x.json"
-    one = {"environments": 2, "mismatches_of_kind": {}, "comparisons_of_environment": [5, 5]}
-    write_json(path, {"comparisons": 10, "mismatches": 0, "simulators": [one]})
     return [path]
 
 

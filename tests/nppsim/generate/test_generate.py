@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nppsim.__main__ import main
 from nppsim.bank import LevelBank
+from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES, GENERATORS, LESS_IS_HARDER, RECIPES, generate, recipe
 from nppsim.generate import make as dataset_module
 from nppsim.generate.cave import Cave, level_ground, sections
@@ -27,7 +28,7 @@ from nppsim.generate.vertical import vertical
 from nppsim.levels import kinds
 from nppsim.levels import level_set as levelset_module
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint  # fmt: skip
-from nppsim.levels.level_set import LevelEntry, LevelSet, check_disjoint
+from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError, check_disjoint
 from nppsim.levels.stage import ROWS
 
 from programs import load_script
@@ -158,7 +159,7 @@ def test_the_way_grows_with_the_difficulty(category):
 def test_a_difficulty_out_of_range_is_an_error(tmp_path, difficulty):
     with pytest.raises(ValueError, match=r"difficulty .*: give a number from 0 to 1"):
         generate("simple", 0, difficulty)
-    with pytest.raises(GenerateError, match=r"difficulty .* must lie between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"difficulty .*: give a number from 0 to 1"):
         make_level_set(tmp_path / "set", ["simple"], 1, 0, difficulty=difficulty)
     assert not (tmp_path / "set").exists()
 
@@ -292,7 +293,7 @@ def test_thwumps_of_a_course_hang_below_its_ceiling_where_the_ground_is_high():
 def test_an_unknown_category_or_kind_is_an_error_that_lists_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match="category hard: has no generators; choose from simplest, simplest_few_mines"):
         generate("hard", 0)
-    with pytest.raises(GenerateError, match="choose from simplest, simplest_few_mines"):
+    with pytest.raises(ConfigError, match="choose from simplest, simplest_few_mines"):
         make_level_set(tmp_path / "set", ["hard"], 1, 0)
     with pytest.raises(GenerateError, match="workers=0; give at least 1"):
         make_level_set(tmp_path / "set", ["simple"], 1, 0, workers=0)
@@ -336,7 +337,7 @@ def test_a_set_begun_without_exclude_is_not_completed_with_it(tmp_path, turned):
     level_set = make_level_set(tmp_path / "set", ["simple"], 3, seed=0)
     shared = mirror(level_set[2]) if turned else level_set[2]
     other = LevelSet.write(tmp_path / "other", [(shared, level_set.entries[2])])
-    with pytest.raises(GenerateError, match=r"level simple/.*map .*other.* without --exclude"):
+    with pytest.raises(LevelSetError, match=r"1 of 3 levels of .*set are also in .*other"):
         make_level_set(tmp_path / "set", ["simple"], 4, seed=0, exclude=[other])
     assert len(LevelSet.open(tmp_path / "set")) == 3
 

@@ -162,7 +162,7 @@ def test_damaged_lines_are_refused_with_their_place(damage, found):
 
 
 def test_one_damaged_line_leaves_the_others_usable(pack):
-    levels, problems = campaign.read_campaign(pack)
+    levels, problems = campaign.levels_from_bytes(pack.read_bytes(), str(pack))
     assert sorted(levels) == [0, 3] and sorted(problems) == [1]
     assert f"{pack}#1" in str(problems[1])
 
@@ -226,7 +226,7 @@ def test_extract_does_not_overwrite_a_campaign_file(pack, tmp_path, capsys):
 def test_the_real_games_files_read_and_write_back_unchanged():
     for path in sorted(CAMPAIGN.glob("S*.txt")):
         lines = path.read_bytes().splitlines()
-        levels, problems = campaign.read_campaign(path)
+        levels, problems = campaign.levels_from_bytes(path.read_bytes(), path.name)
         assert [path.name] * len(problems) == ["SL2.txt"] * len(problems)
         for number, level in levels.items():
             assert campaign.to_line(level).encode() == lines[number]
