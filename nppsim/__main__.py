@@ -139,16 +139,17 @@ def _levels(arguments: argparse.Namespace) -> int:
         print(f"left out: {problem}", file=sys.stderr)
     facts = level_facts(levels)
     if arguments.json:
-        print(json.dumps([asdict(f) for f in facts], indent=2))
+        print(json.dumps(facts, indent=2))
         return 0
     rows = [
-        (f.name, f.id or "-", f.title, f.support, "none found" if f.path_length is None else round(f.path_length))
-        + (", ".join(f"{count} {name}" for name, count in f.entities.items()),)
-        for f in facts
+        (fact["name"], fact["id"] or "-", fact["title"], fact["support"])
+        + ("none found" if fact["path_length"] is None else round(fact["path_length"]),)
+        + (", ".join(f"{count} {name}" for name, count in fact["entities"].items()),)
+        for fact in facts
     ]
     print(table(("level", "id", "title", "support", "path, px", "entities"), rows, align="llllrl"))
-    counts = Counter(f.support for f in facts)
-    unreachable = sum(f.path_length is None for f in facts)
+    counts = Counter(fact["support"] for fact in facts)
+    unreachable = sum(fact["path_length"] is None for fact in facts)
     print(
         f"{len(facts)} levels: {', '.join(f'{n} {grade}' for grade, n in counts.items())}; {unreachable} without a path"
     )

@@ -122,21 +122,17 @@ class Renderer:
     def __init__(self, simulator: GymSimulator, render_mode: str | None, size: tuple[int, int]):
         self._simulator = simulator
         self._views = [LivePicture(size) for _ in range(simulator.num_envs if render_mode else 0)]
-        self._before = np.zeros(simulator.num_envs, np.int64)  # frame number after the previous decision
 
     def record_start(self, i: int) -> None:
         """Record the start of an episode of environment i."""
         if self._views:
             level, bank = self._simulator.level[i], self._simulator.bank
             self._views[i].start(bank.levels[level], bank.compiled[level])
-            self._before[i] = 0
 
     def record_step(self, i: int, action: int) -> None:
         """Record a decision of environment i."""
         if self._views:
-            ninja = self._simulator.state.ninja[i]
-            self._views[i].follow(ninja, int(ACTION_INPUT[action]), int(ninja["frame"]) - int(self._before[i]))
-            self._before[i] = ninja["frame"]
+            self._views[i].follow(self._simulator.state.ninja[i], int(ACTION_INPUT[action]))
 
     def picture(self, i: int) -> np.ndarray:
         """Draw environment i: uint8[H, W, 3]."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from nppsim.bank import LevelBank
 from nppsim.levels.format import TYPE
@@ -10,35 +10,27 @@ from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import Level
 
 
-@dataclass(frozen=True)
-class LevelFacts:
-    """Properties of one level.
+def level_facts(levels: Sequence[Level]) -> list[dict[str, Any]]:
+    """Return the properties of each level, as values for JSON.
 
     name: path of the level, in the form that ``Level.load`` accepts.
     id, title, support: see ``Level``.
     entities: name of an entity type -> number of its records.
     path_length: px, length of the path from the spawn via the exit switch to the exit; None if there is no path.
     """
-
-    name: str
-    id: str
-    title: str
-    support: str
-    entities: dict[str, int]
-    path_length: float | None
-
-
-def level_facts(levels: Sequence[Level]) -> list[LevelFacts]:
-    """Return the properties of each level."""
     if not levels:
         return []
     bank = LevelBank(levels)
-    found = zip(levels, bank.path_length.tolist(), bank.reachable.tolist(), strict=True)
     return [
-        LevelFacts(
-            level.name, level.id, level.title.strip(), level.support, _entities(level), length if reachable else None
-        )
-        for level, length, reachable in found
+        {
+            "name": level.name,
+            "id": level.id,
+            "title": level.title.strip(),
+            "support": level.support,
+            "entities": _entities(level),
+            "path_length": length if reachable else None,
+        }
+        for level, length, reachable in zip(levels, bank.path_length.tolist(), bank.reachable.tolist(), strict=True)
     ]
 
 

@@ -48,7 +48,7 @@ from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
 _SIZE = slice(4, 8)  # the file's length, little-endian; tools other than the game write 0
 _MAX_SHIFT = 16  # bytes; levels that the game's server returns to a level query lack the first 8 bytes
-MAX_WARNINGS = 5  # maximum number of warnings that ``oddities`` lists
+MAX_WARNINGS = 5  # maximum number of warnings that ``warning_lines`` lists
 MAX_TEXT = 1 << 20  # bytes, maximum size of a level as text; MAX_RECORDS records need less
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
@@ -337,11 +337,11 @@ def container_suffix(path: str | Path) -> str:
     return Path(path).suffix.lower().partition("#")[0]
 
 
-def oddities(levels: Iterable[Level]) -> list[str]:
+def warning_lines(levels: Iterable[Level]) -> list[str]:
     """Return a line for each of the first MAX_WARNINGS warnings of the levels, and one line that counts the others."""
-    warnings = [f"odd: {level.name}: {warning}" for level in levels for warning in level.warnings]
+    warnings = [f"warning: {level.name}: {warning}" for level in levels for warning in level.warnings]
     more = len(warnings) - MAX_WARNINGS
-    return warnings[:MAX_WARNINGS] + ([f"odd: and {more} more like these"] if more > 0 else [])
+    return warnings[:MAX_WARNINGS] + ([f"warning: and {more} more like these"] if more > 0 else [])
 
 
 def left_out(unsupported: Sequence[Level], total: int) -> str:

@@ -40,21 +40,21 @@ from nppsim.physics.movers import BALL_RADIUS, BOOST_RADIUS, GUARD_RADIUS, MINI_
 
 NODE_TYPES = ("cell", "switch", "exit", "door_switch", "door", "mine", "hazard", "object")
 CELL, SWITCH, EXIT, DOOR_SWITCH, DOOR, MINE, HAZARD, OBJECT = range(len(NODE_TYPES))
-EDGE_TYPES = ("itself", "beside", "above", "below", "way_to_switch", "way_to_exit", "partner", "place")
-# Edge types: "itself" to "below" give the position of the source relative to the node.  way_to_*: the source is the cell
-# WAY_STEPS lattice points ahead on the path.  partner: the switch of an exit or door, or the exit or
+EDGE_TYPES = ("itself", "beside", "above", "below", "path_to_switch", "path_to_exit", "partner", "place")
+# Edge types: "itself" to "below" give the position of the source relative to the node.  path_to_*: the source is the cell
+# PATH_STEPS lattice points ahead on the path.  partner: the switch of an exit or door, or the exit or
 # door of a switch.  place: one of the first four entities in a cell, or the cell of an entity.
 # DIRECTIONS: offset (x, y) in cells of the neighbours in slots 1 to 8.
 DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (-1, -1), (1, -1), (0, 1), (-1, 1), (1, 1))
 SLOTS = ("itself", "beside", "beside", "above", "above", "above", "below", "below", "below") + (
-    ("way_to_switch", "way_to_exit", "partner", "place", "place", "place", "place")
+    ("path_to_switch", "path_to_exit", "partner", "place", "place", "place", "place")
 )
 NUM_SLOTS = len(SLOTS)
-WAY, PARTNER, PLACE = (SLOTS.index(name) for name in ("way_to_switch", "partner", "place"))
+PATH, PARTNER, PLACE = (SLOTS.index(name) for name in ("path_to_switch", "partner", "place"))
 NONE = -1  # empty slot in ``neighbours``
-WAY_STEPS = 8  # lattice points from a cell to the source of its way_to_* edges, about 100 px
+PATH_STEPS = 8  # lattice points from a cell to the source of its path_to_* edges, about 100 px
 NEXT_STEPS = 3  # lattice points over which the direction of a path is measured
-WAY_UNIT, LONGEST_WAY = 600.0, 5.0  # unit of path length in px, and maximum path length in this unit
+PATH_UNIT, LONGEST_PATH = 600.0, 5.0  # unit of path length in px, and maximum path length in this unit
 
 # Types of entities with a one-hot feature, in addition to the node type.
 _ONE_HOT = {
@@ -76,15 +76,15 @@ _ONE_HOT = {
 FEATURES = (
     *(f"type_{name}" for name in NODE_TYPES),
     *("x", "y"),
-    *("switch_way", "switch_reached", "switch_dx", "switch_dy"),
-    *("exit_way", "exit_reached", "exit_dx", "exit_dy"),
+    *("switch_path", "switch_reached", "switch_dx", "switch_dy"),
+    *("exit_path", "exit_reached", "exit_dx", "exit_dy"),
     *("solid_upper_left", "solid_upper_right", "solid_lower_left", "solid_lower_right"),
     *("solid_left", "solid_right", "solid_above", "solid_below", "mined"),
     *("on", "radius", "normal_x", "normal_y"),
     *_ONE_HOT.values(),
 )
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
-_WAYS = [(_COLUMN["switch_way"], _COLUMN["switch_dx"]), (_COLUMN["exit_way"], _COLUMN["exit_dx"])]
+_PATH_COLUMNS = [(_COLUMN["switch_path"], _COLUMN["switch_dx"]), (_COLUMN["exit_path"], _COLUMN["exit_dx"])]
 _SOLID, _RADIUS_UNIT = _COLUMN["solid_upper_left"], 12.0  # first of nine columns with solid shares; unit of radii, px
 
 _TYPE_OF_KIND = np.full(256, NONE)
@@ -414,18 +414,18 @@ def _add_paths(
     next_step: np.ndarray,
     phase: int,
 ) -> None:
-    """Write length and direction of each cell's path, and the edge from the cell WAY_STEPS points ahead on this path."""
+    """Write length and direction of each cell's path, and the edge from the cell PATH_STEPS points ahead on this path."""
     of_cells = _points(distance)[tuple(cells.T)]
     best = of_cells.argmin(axis=1)
     length = of_cells[np.arange(len(cells)), best]
     start = (2 * cells[:, 0] + best // 3) * paths.NODES_Y + 2 * cells[:, 1] + best % 3
     reached = length < paths.WALL
-    way, direction = _WAYS[phase]
+    first, direction = _PATH_COLUMNS[phase]
     here = features[: len(cells)]
-    here[:, way] = np.where(reached, np.minimum(length * paths.UNIT / WAY_UNIT, LONGEST_WAY), 0)
-    here[:, way + 1] = reached
+    here[:, first] = np.where(reached, np.minimum(length * paths.UNIT / PATH_UNIT, LONGEST_PATH), 0)
+    here[:, first + 1] = reached
     point = start.copy()
-    for step in range(1, WAY_STEPS + 1):
+    for step in range(1, PATH_STEPS + 1):
         chosen = next_step[point]
         moves = reached & (chosen != paths.NO_STEP)
         chosen = np.where(moves, chosen, 0)
@@ -436,4 +436,4 @@ def _add_paths(
     column = np.minimum(point // paths.NODES_Y // 2, CELLS_X - 1)
     row = np.minimum(point % paths.NODES_Y // 2, CELLS_Y - 1)
     ahead = cell_node[column * CELLS_Y + row]
-    neighbours[: len(cells), WAY + phase] = np.where(reached & (ahead != neighbours[: len(cells), 0]), ahead, NONE)
+    neighbours[: len(cells), PATH + phase] = np.where(reached & (ahead != neighbours[: len(cells), 0]), ahead, NONE)

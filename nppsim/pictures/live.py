@@ -34,7 +34,7 @@ class LivePicture:
     Raises RenderError if ``size`` is too small, MissingPackageError without Pillow.
 
         live.start(level, geometry)                       # at the start of an episode
-        live.follow(ninja, keys, frames)                  # after each decision
+        live.follow(ninja, keys)                          # after each decision
         picture = live.draw(entities, movers)             # uint8[height, width, 3]
     """
 
@@ -51,17 +51,18 @@ class LivePicture:
             (self.size[1] - self._scene.height) // 2,
         )  # of the scene, px
         self._picture, self._geometry = RunPicture(self._scene, ground.copy()), geometry
-        self._gait, self._ninja, self._path = Gait(), NinjaLook(level.spawn), [level.spawn]  # path in px
+        self._gait, self._ninja, self._frame = Gait(), NinjaLook(level.spawn), 0
+        self._path = [level.spawn]  # px
 
-    def follow(self, ninja: np.void, keys: int, frames: int) -> None:
+    def follow(self, ninja: np.void, keys: int) -> None:
         """Update the pose and the path of the ninja after a decision.
 
         ninja: NINJA_DTYPE, the ninja's record in the simulator's state.
         keys: input byte.
-        frames: duration of the decision in frames.
         """
         at = (float(ninja["x"]), float(ninja["y"]))
         normal = None if ninja["airborne"] else (float(ninja["floor_x"]), float(ninja["floor_y"]))
+        frames, self._frame = int(ninja["frame"]) - self._frame, int(ninja["frame"])
         self._ninja = self._gait.after(at, int(ninja["state"]), float(ninja["vx"]), normal, keys, frames)
         self._path.append(at)
 

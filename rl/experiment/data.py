@@ -14,7 +14,7 @@ from nppsim import LevelBank, reward
 from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
-from nppsim.levels.level import UNSUPPORTED, Level, left_out, oddities, symmetric_fingerprint
+from nppsim.levels.level import UNSUPPORTED, Level, left_out, symmetric_fingerprint, warning_lines
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.progress import progress_bar
@@ -72,8 +72,8 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     """Read the levels and compile those for training; LevelError or LevelSetError for unusable levels."""
     if config.single_level is not None:
         level = Level.load(config.single_level)
-        for odd in oddities([level]):
-            log(odd)
+        for warning in warning_lines([level]):
+            log(warning)
         pairs = [(level, "single")]
         return Data(pairs, pairs, pairs, LevelBank([level]))
     skip = config.skip_bad_levels
@@ -156,7 +156,7 @@ def _with_path(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pai
 
 
 def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = False) -> Pairs:
-    """Return the levels of all sets with their categories, and log oddities and omitted levels.
+    """Return the levels of all sets with their categories, and log their warnings and omitted levels.
 
     Duplicate levels are omitted; levels with unsupported entities also, unless ``allow_unsupported``.
     Raises LevelSetError if no level is left.
@@ -184,8 +184,8 @@ def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = Fals
         if not pairs:
             raise LevelSetError(message)
         log(f"left out: {message}")
-    for odd in oddities(level for level, _ in pairs):
-        log(odd)
+    for warning in warning_lines(level for level, _ in pairs):
+        log(warning)
     return pairs
 
 

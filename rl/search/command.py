@@ -20,7 +20,7 @@ from nppsim.cluster import EXECUTION_SETTINGS, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, replacing, table, write_json
-from nppsim.levels.level import MODELLED, UNSUPPORTED, left_out, oddities
+from nppsim.levels.level import MODELLED, UNSUPPORTED, left_out, warning_lines
 from nppsim.levels.level_set import LevelSetError
 from nppsim.pictures import render
 from nppsim.pictures.film import record
@@ -134,7 +134,7 @@ def run(job: Job, settings: SolveSettings) -> int:
     saved.
     """
     agent, tasks = _prepare(job)
-    for note in oddities(task.level for task in tasks):
+    for note in warning_lines(task.level for task in tasks):
         print(note)
     if _has_files(job.out):
         job = replace(job, out=new_folder(job.out))

@@ -22,9 +22,9 @@ from nppsim.observe.graph import (
     NODE_TYPES,
     NONE,
     PARTNER,
+    PATH,
     PLACE,
     SWITCH,
-    WAY,
     GraphError,
     announce,
     graph_of,
@@ -70,7 +70,7 @@ def test_ways_shorten_along_their_edges_and_say_where_they_go():
     for phase, name in enumerate(("switch", "exit")):
         way, reached = column(graph, f"{name}_way"), column(graph, f"{name}_reached")
         assert reached[cells].all()
-        ahead = graph.neighbours[cells, WAY + phase]
+        ahead = graph.neighbours[cells, PATH + phase]
         led = cells[ahead != NONE]
         assert len(led) > 60
         far = way[led] > 0.1
@@ -195,7 +195,7 @@ def test_levels_without_a_way_show_their_free_cells():
     assert not bank.reachable.any()
     assert len(nodes_of(graph, CELL)) > 100
     assert not column(graph, "switch_reached").any()
-    assert (graph.neighbours[:, WAY : WAY + 2] == NONE).all()
+    assert (graph.neighbours[:, PATH : PATH + 2] == NONE).all()
 
 
 def test_every_kind_of_entity_but_gold_is_some_node():

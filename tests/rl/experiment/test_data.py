@@ -234,9 +234,9 @@ def test_odd_levels_are_logged(tmp_path):
         (tmp_path / f"{number}.map").write_bytes(level.to_bytes() + b"\0" * (number != 6))
     log = []
     joined([LevelSet.open(tmp_path)], log.append)
-    assert log[0] == f"odd: {tmp_path}/0.map: byte 1245: the last record has 1 of 5 bytes; it is ignored"
-    assert [line.startswith(f"odd: {tmp_path}/") for line in log] == [True] * 5 + [False]
-    assert log[5] == "odd: and 1 more like these"
+    assert log[0] == f"warning: {tmp_path}/0.map: byte 1245: the last record has 1 of 5 bytes; it is ignored"
+    assert [line.startswith(f"warning: {tmp_path}/") for line in log] == [True] * 5 + [False]
+    assert log[5] == "warning: and 1 more like these"
 
 
 def test_level_files_and_levels_of_replays_are_joined_with_folders(tmp_path):
