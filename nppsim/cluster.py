@@ -49,7 +49,11 @@ class ClusterError(UserError, RuntimeError):
 
 @dataclass(frozen=True)
 class Workers:
-    """Settings of parallel execution.  Raises ConfigError for an invalid address, MissingPackageError without Ray."""
+    """Settings of parallel execution.
+
+    Raises ConfigError for an invalid address, or for ``workers`` together with an address other than "local".
+    Raises MissingPackageError if Ray is needed and not installed.
+    """
 
     workers: int | None = setting(
         None,
@@ -67,22 +71,16 @@ class Workers:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        check_cluster(self.cluster, self.workers)
-
-
-def check_cluster(cluster: str | None, workers: int | None) -> None:
-    """Raise ConfigError for an invalid address, or for ``workers`` together with an address other than "local".
-
-    Raises MissingPackageError if Ray is needed and not installed.
-    """
-    if cluster is None:
-        return
-    host, port = _split_address(cluster)
-    if cluster not in (LOCAL, AUTO) and not (host and port.isdecimal()):
-        raise ConfigError("give local, auto, HOST:PORT or ray://HOST:PORT", "cluster", cluster)
-    if cluster != LOCAL and workers is not None:
-        raise ConfigError(f"leave it out: all cores of the cluster {cluster} are used", "workers", workers)
-    _ray()
+        if self.cluster is None:
+            return
+        host, port = _split_address(self.cluster)
+        if self.cluster not in (LOCAL, AUTO) and not (host and port.isdecimal()):
+            raise ConfigError("give local, auto, HOST:PORT or ray://HOST:PORT", "cluster", self.cluster)
+        if self.cluster != LOCAL and self.workers is not None:
+            raise ConfigError(
+                f"leave it out: all cores of the cluster {self.cluster} are used", "workers", self.workers
+            )
+        _ray()
 
 
 @contextmanager
