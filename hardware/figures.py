@@ -6,10 +6,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hardware.data import read_data
 from hardware.memory import UpdateMemory, observation_bytes
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
-# Speeds were measured on 2026-11-25: two updates on the shipped levels, median of three rounds.
 MACHINE = "two cores of an AMD EPYC (Zen 4, AVX512-BF16, no AMX)"
 
 
@@ -21,24 +21,9 @@ class Figures:
     decisions_per_s: float | None  # speed of PPO with the sizes of a plan for MACHINE; None: unknown
 
 
-def _figures(fixed_bytes: int, bytes_per_sample: int, decisions_per_s: float) -> Figures:
-    return Figures(UpdateMemory(fixed_bytes, bytes_per_sample, "stored figure"), decisions_per_s)
-
-
 FIGURES: dict[str, Figures] = {
-    "mlp_baseline": _figures(10_070_704, 78_489, 7_700),
-    "mlp_baseline_foresight": _figures(11_266_736, 81_657, 6_300),
-    "vision_free": _figures(3_983_216, 6_162, 40_000),
-    "vision_free_foresight": _figures(5_181_296, 9_298, 19_000),
-    "full_hgt": _figures(2_510_068, 1_188_279, 1_800),
-    "simplified_hgt": _figures(8_794_164, 222_227, 3_400),
-    "gat": _figures(11_025_316, 218_590, 3_300),
-    "gcn": _figures(12_404_756, 136_641, 4_400),
-    "no_global_view": _figures(10_716_436, 102_321, 4_600),
-    "vision_free_gat": _figures(4_679_844, 141_546, 14_000),
-    "vision_free_gcn": _figures(5_991_188, 69_409, 17_000),
-    "vision_free_simplified": _figures(3_894_068, 145_311, 13_000),
-    "attention": _figures(6_082_836, 73_625, 9_900),
+    name: Figures(UpdateMemory(fixed_bytes, bytes_per_sample, "stored figure"), decisions_per_s)
+    for name, (fixed_bytes, bytes_per_sample, decisions_per_s) in read_data("figures").items()
 }
 
 # Additional memory (fixed bytes, bytes per sample) for a suffix of a name, e.g. of mlp_baseline+gru.  It is equal for all

@@ -2,11 +2,11 @@
 
 Profiles have many environments and short rollouts (64 decisions), so that a run has hundreds of updates.  Learning rates
 grow with the square root of the minibatch size.
-Source of the compute capabilities of GPUs: https://developer.nvidia.com/cuda-gpus.
 """
 
 from dataclasses import dataclass
 
+from hardware.data import read_data
 from hardware.detect import GB, Gpu, Machine, fast_bf16
 from nppsim.errors import UserError, did_you_mean
 
@@ -38,29 +38,10 @@ class Profile:
         return Machine(f"profile {self.name}", self.cores, memory, memory, gpus=self.gpus, present=False)
 
 
-# Name -> memory in GB, compute capability.
 KNOWN_GPUS: dict[str, tuple[int, float]] = {
-    "GTX-1080-Ti": (11, 6.1),
-    "P100": (16, 6.0),
-    "V100-16GB": (16, 7.0),
-    "V100-32GB": (32, 7.0),
-    "T4": (16, 7.5),
-    "RTX-2080-Ti": (11, 7.5),
-    "A100-40GB": (40, 8.0),
-    "A100-80GB": (80, 8.0),
-    "A10": (24, 8.6),
-    "A40": (48, 8.6),
-    "RTX-3060": (12, 8.6),
-    "RTX-3090": (24, 8.6),
-    "L4": (24, 8.9),
-    "L40S": (48, 8.9),
-    "RTX-4070": (12, 8.9),
-    "RTX-4090": (24, 8.9),
-    "H100": (80, 9.0),
-    "H200": (141, 9.0),
-    "B200": (180, 10.0),
-    "RTX-5090": (32, 12.0),
+    name: (memory_gb, capability) for name, (memory_gb, capability) in read_data("gpus").items()
 }
+"""Name of a model -> memory in GB, compute capability."""
 
 
 def known_gpu(name: str) -> Gpu:
