@@ -1,6 +1,5 @@
 """The studio as an ASGI application: routes and their handlers (docs/lab/studio.md)."""
 
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,12 +27,11 @@ from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import Leaderboard
 from nppsim.studio.library import LEVEL_FORMATS, Library
 from nppsim.studio.plans import Plans
-from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings
+from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings, file_name
 from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
-_ODD_IN_NAMES = re.compile(r"^\.|[^A-Za-z0-9 _.-]")
 
 
 class Studio:
@@ -202,8 +200,7 @@ async def _level_file(request: Request) -> Response:
     format = _one_of(request, "format", tuple(LEVEL_FORMATS))
     found = (await run_in_threadpool(_studio(request).library.level, request.path_params["id"])).level
     data = found.to_bytes() if format == "map" else to_text(found).encode()
-    name = _ODD_IN_NAMES.sub("_", found.title.strip()) or found.fingerprint[:8]
-    return _download(data, name + LEVEL_FORMATS[format])
+    return _download(data, file_name(found) + LEVEL_FORMATS[format])
 
 
 async def _open_file(request: Request) -> JSONResponse:

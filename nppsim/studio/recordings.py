@@ -21,6 +21,7 @@ from nppsim.reading import files_below
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import Replay, ReplayError, is_replay_set, on_grid
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
+from nppsim.replays.score import score
 from nppsim.simulate import simulate
 from nppsim.studio.documents import Document
 from nppsim.studio.errors import StudioError
@@ -30,6 +31,7 @@ FILE_OF_ALL = "runs.h5"
 DATA_SET = 20  # number of demonstrations recommended for training
 _NOT_FOUND = 404
 _NO_DEMONSTRATION = 409
+_ODD_IN_NAMES = re.compile(r"^\.|[^A-Za-z0-9 _.-]")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Recording:
     inputs: uint8[frames].
     outcome: "running", "won" or "died".
     category: category of the level, or None.
+    gold: pieces collected.
     """
 
     number: int
@@ -48,6 +51,7 @@ class Recording:
     inputs: np.ndarray
     outcome: str
     category: str | None
+    gold: int
 
     @property
     def won(self) -> bool:
@@ -65,6 +69,8 @@ class Recording:
             "frames": len(self.inputs),
             "seconds": round(len(self.inputs) / FRAMES_PER_SECOND, 2),
             "outcome": self.outcome,
+            "gold": self.gold,
+            "score": score(len(self.inputs), self.gold) if self.won else None,
         }
 
     def file(self, format: str) -> tuple[str, bytes]:
@@ -74,7 +80,7 @@ class Recording:
         """
         success = self.won if format == "compact" else None
         replay = Replay(self.level, self.inputs, success=success, name=self.label)
-        name = f"{self.level.fingerprint[:8]}_{self.number:03d}"
+        name = f"{file_name(self.level)}_{self.number:03d}"
         return name + (".replay" if format == "compact" else ".attract"), replay.to_bytes(format)
 
 
@@ -87,14 +93,16 @@ class Recordings:
         self._lock = threading.Lock()
         self._next = 1
 
-    def keep(self, level: Level, inputs: np.ndarray, outcome: str, label: str, category: str | None) -> Recording:
+    def keep(
+        self, level: Level, inputs: np.ndarray, outcome: str, label: str, category: str | None, gold: int
+    ) -> Recording:
         """Store a run.  Raises StudioError for a run without frames, or if MAX_RUNS runs are stored."""
         with self._lock:
             if not len(inputs):
                 raise StudioError("nothing has been played yet, so there is nothing to store")
             if len(self._stored) >= MAX_RUNS:
                 raise StudioError(f"{MAX_RUNS} runs are stored; download the ones you need and remove some")
-            recording = Recording(self._next, label, level, inputs.copy(), outcome, category)
+            recording = Recording(self._next, label, level, inputs.copy(), outcome, category, gold)
             self._stored[recording.number] = recording
             self._next += 1
             return recording
@@ -236,6 +244,11 @@ def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray
             _NO_DEMONSTRATION,
         )
     return inputs, True, moved.deviation_px
+
+
+def file_name(level: Level) -> str:
+    """Return a file name for a level, without a suffix: its title with other characters replaced, else its fingerprint."""
+    return _ODD_IN_NAMES.sub("_", level.title.strip()) or level.fingerprint[:8]
 
 
 def _folder_name(category: str | None) -> str:

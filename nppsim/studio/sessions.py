@@ -189,7 +189,8 @@ class Session:
             raise StudioError(f"the label {label!r} has unprintable characters; use printable ones")
         inputs = np.frombuffer(bytes(self._inputs), np.uint8)
         level, category = self._game.level, self._library.level(self._id).category
-        return {"stored": self._recordings.keep(level, inputs, self._game.outcome, label, category).card()}
+        gold = int(self._game.ninja["gold"])
+        return {"stored": self._recordings.keep(level, inputs, self._game.outcome, label, category, gold).card()}
 
     def _score(self, name: str) -> Document:
         """Add the run that has just won to the leaderboard; return the best runs of the level.

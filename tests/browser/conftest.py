@@ -88,9 +88,9 @@ def plain_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def studio(start_studio, plain_folder):
-    """A studio with nppsim's own levels, and that folder."""
-    return start_studio("--levels", str(STARTER_LEVELS), str(plain_folder))
+def studio(start_studio, plain_folder, tmp_path_factory):
+    """A studio with nppsim's own levels, an empty folder, and that folder."""
+    return start_studio("--levels", str(STARTER_LEVELS), str(tmp_path_factory.mktemp("empty")), str(plain_folder))
 
 
 @pytest.fixture(scope="module")

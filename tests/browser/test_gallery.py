@@ -130,10 +130,10 @@ def test_a_replay_that_is_dropped_is_watched(page, studio):
     for name, form in (("second", "attract"), ("best.replay", "compact")):
         drop(page, name, Replay(replay.level, replay.inputs).to_bytes(form))
         page.wait_for_selector(f".player .run:has-text('{name.partition('.')[0]}')")
-        assert f"{replay.frames / 60:.2f} s" in page.text_content(".player .run")
+        assert f"{replay.frames / 60:.3f} s" in page.text_content(".player .run")
     page.focus(".player canvas")
     page.keyboard.press("End")
-    until(page, lambda: "won" in page.text_content(".player .hud"))
+    until(page, lambda: f"won · score {score(replay.frames, 0):.3f}" in page.text_content(".player .hud"))
 
 
 def test_files_that_cannot_be_opened_are_named_with_the_reason(page, studio):
@@ -245,7 +245,7 @@ def test_a_page_that_waits_for_compilation_says_so(page, studio):
 def test_the_planner_finds_unknown_pars_in_the_background_and_stores_them(page, studio):
     level = corridor(title="First")
     frames = plan(level).frames
-    par = f"{frames / 60:.2f} s"
+    par = f"{frames / 60:.3f} s"
     page.goto(studio.at("levels"))
     page.fill("input[type=search]", "First")
     page.wait_for_selector(f".card:has-text('First') .par:has-text('{par}')")
@@ -257,7 +257,7 @@ def test_the_planner_finds_unknown_pars_in_the_background_and_stores_them(page, 
     page.wait_for_selector(f"dd.par:has-text('{par}')")
     page.wait_for_selector(".best tr:has-text('planner')")
     page.get_by_label("Objective of par").select_option("all gold")
-    page.wait_for_selector("dd.par:text-is('10.00 s · 4 gold · score 88.000')")
+    page.wait_for_selector("dd.par:text-is('10.000 s · 4 gold · score 88.000')")
     page.get_by_label("Objective of par").select_option("score")  # without gold, the fastest run has the highest score
     page.wait_for_selector(f"dd.par:has-text('{par} · 0 gold · score {score(frames, 0):.3f}')")
     page.wait_for_selector(".best tr:has-text('planner (score)')")
@@ -289,6 +289,10 @@ def test_replays_are_watched_beside_each_other(page, own_studio):
     until(page, lambda: "frame 0" not in page.text_content(".player .clock"))
     page.click("button:has-text('late')")
     until(page, lambda: page.locator(".player .run").count() == 2)
+    page.keyboard.press("Home")  # the player still has the keys
+    page.wait_for_selector(".player .clock:has-text('frame 0')")
+    page.keyboard.press(" ")
+    until(page, lambda: "frame 0" not in page.text_content(".player .clock"))
 
 
 def test_levels_are_found_by_how_their_runs_ended(page, own_studio):

@@ -52,6 +52,7 @@ def drawn(page):
 def editor(page, studio):
     page.goto(studio.at(f"inputs/{LEVEL.fingerprint}"))
     says(page, "not finished after 60")
+    assert "not finished 1.000 s" in page.text_content(".player .run")
     return page
 
 

@@ -216,7 +216,7 @@ def test_unreadable_replays_are_listed_as_problems(winning, tmp_path):
 
 def keep(page, level, inputs, outcome="won"):
     category = page.studio.library.level(level.fingerprint).category
-    return page.studio.recordings.keep(level, np.array(inputs, np.uint8), outcome, "mine", category).number
+    return page.studio.recordings.keep(level, np.array(inputs, np.uint8), outcome, "mine", category, 0).number
 
 
 def test_a_recording_is_a_file_in_both_formats(page, winning):

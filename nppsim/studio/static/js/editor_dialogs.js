@@ -80,7 +80,9 @@ export async function saveInFolder(editor, studio) {
     await ask("Save in a folder", text, button("", "Close", "primary"));
     return;
   }
-  const folder = element("select", { "aria-label": "Folder" }, folders.map((text, i) => element("option", { value: i, text })));
+  const several = folders.length > 1; // then no folder is a default: one may be the game's
+  const folder = element("select", { "aria-label": "Folder", required: true },
+    several ? element("option", { value: "", text: "choose a folder" }) : null, folders.map((text, i) => element("option", { value: i, text })));
   const input = element("input", { type: "text", required: true, maxlength: 80, value: editor.state.title.replace(/[^\w .-]/g, "_") || "level" });
   const contents = element("div", {}, element("p", {}, element("label", { class: "wide-field" }, "Folder", folder)), element("p", {}, element("label", { class: "wide-field" }, "Name", input)));
   if ((await ask("Save in a folder", contents, [button("", "Cancel"), button("save", "Save", "primary")])) !== "save") return;

@@ -15,7 +15,7 @@ export function element(name, attributes = {}, ...children) {
 }
 
 export function seconds(frames) {
-  return `${(frames / 60).toFixed(2)} s`;
+  return `${(frames / 60).toFixed(3)} s`;
 }
 
 export const SUPPORT = { exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };

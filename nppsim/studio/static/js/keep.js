@@ -37,14 +37,14 @@ export function keepDialog(game, level, studio) {
       const missing = d.missing ? `${d.missing} more make a data set` : "enough for a data set";
       status.textContent = `Added ${how}: ${added.file}. ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
     };
-    const main = act("Add to my demonstrations", demonstrate, { class: "primary", id: "demonstrate" });
+    const demonstration = o === "won" ? act("Add to my demonstrations", demonstrate, { class: "primary", id: "demonstrate" }) : null;
+    const replay = act("Replay file", () => download(`recordings/${stored.number}/file?format=compact`), { title: "to watch here, or to train on" });
     dialog.replaceChildren(
       element("h2", { text: stored.label }), element("p", { class: "muted", text: `Stored until the studio ends: ${seconds(stored.frames)}, ${ending}. To save it:` }),
-      element("div", { class: "bar" }, main,
-        act("Replay file", () => download(`recordings/${stored.number}/file?format=compact`), { title: "to watch here, or to train on" }),
+      element("div", { class: "bar" }, demonstration, replay,
         act("Attract file", () => download(`recordings/${stored.number}/file?format=attract`), { title: "to watch in the real game" })),
       status, element("div", { class: "bar" }, element("span", { class: "spacer" }), close));
-    main.focus();
+    (demonstration ?? replay).focus();
   };
 
   const form = element("form", { method: "dialog", onsubmit: (event) => { event.preventDefault(); keep(); } },

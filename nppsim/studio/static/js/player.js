@@ -11,6 +11,7 @@
  * end, + - 0 for the view, 1 to 9 to follow a run.
  */
 
+import { score } from "./clock.js";
 import { element, seconds, supportBanner, takesKeys } from "./elements.js";
 import { Recording, partingFrame } from "./recording.js";
 import { Scene } from "./scene.js";
@@ -77,7 +78,8 @@ export class Player {
   showEnd(index) {
     const { recording, end } = this.runs[index];
     end.className = { won: "good", running: "muted" }[recording.outcome] ?? "bad";
-    end.textContent = `${recording.outcome} ${seconds(recording.frames)}`;
+    const ending = recording.outcome === "running" && !this.growing ? "not finished" : recording.outcome;
+    end.textContent = `${ending} ${seconds(recording.frames)}`;
   }
 
   /** Follow a run: draw its world (doors, gold, drones), with the other runs as ghosts. */
@@ -111,8 +113,10 @@ export class Player {
       ...this.overlay(f),
     });
     this.clock.textContent = `${seconds(f)} · frame ${f}`;
-    const over = f >= recording.frames && recording.outcome !== "running" ? ` · ${recording.outcome}` : "";
-    this.state.textContent = `${recording.speed(f).toFixed(2)} px/frame · gold ${recording.gold(f)}${over}`;
+    const gold = recording.gold(f);
+    const points = recording.outcome === "won" ? ` · score ${score(recording.frames, gold).toFixed(3)}` : "";
+    const over = f >= recording.frames && recording.outcome !== "running" ? ` · ${recording.outcome}${points}` : "";
+    this.state.textContent = `${recording.speed(f).toFixed(2)} px/frame · gold ${gold}${over}`;
     const keys = f <= recording.frames ? recording.input(f) : 0;
     this.caps.forEach((cap, i) => cap.classList.toggle("pressed", (keys & KEYS[i][0]) !== 0));
   }

@@ -40,6 +40,7 @@ async function watch(root, studio, run, path) {
       button.disabled = true;
       try {
         player.add(await get(`${one.path}/run`));
+        place.focus({ preventScroll: true }); // the space bar would scroll the page
       } catch (error) {
         button.disabled = false;
         studio.failed(error);
@@ -80,7 +81,7 @@ async function list(root, studio) {
     title: "open it later with --replays and the file's name", onclick: () => download("recordings/file").then(() => {
       for (const note of rows.querySelectorAll(".unsaved")) note.remove();
     }, studio.failed) }) : null;
-  const heads = ["run", "level", "time", "ending", ""].map((text) => element("th", { scope: "col", text }));
+  const heads = ["run", "level", "time", "gold", "score", "ending", ""].map((text) => element("th", { scope: "col", text }));
   root.append(element("div", { class: "page" }, folder, listOf(problems), element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
     runs.length ? element("div", { class: "wide" }, element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
       : element("p", { class: "notice", text: "No runs yet. Play a level and keep your run, or start the studio with --replays FOLDER." })));
@@ -98,7 +99,8 @@ function row(run, names, studio, folder) {
   const line = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `#/replays/${run.path}`, text: run.label || "run" })),
     names.has(run.level) ? element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) }))
       : element("td", { class: "muted", text: "its own", title: `level ${run.level.slice(0, 12)}, which is in no folder here: open the run to play it` }),
-    element("td", { text: seconds(run.frames) }), element("td", { class: ending === "won" ? "good" : "", text: ending }));
+    element("td", { text: seconds(run.frames) }), element("td", { text: run.gold ?? "" }), element("td", { text: run.score?.toFixed(3) ?? "" }),
+    element("td", { class: ending === "won" ? "good" : "", text: ending }));
   const unsaved = element("span", { class: "chip warn unsaved", text: "not saved yet", title: "it is lost when the studio ends" });
   const save = (format) => download(`${run.path}/file?format=${format}`).then(() => unsaved.remove());
   if (run.kind !== "recordings") {

@@ -93,6 +93,7 @@ export class Watching {
 
   settle() {
     this.player.growing = !this.done;
+    this.player.runs.forEach((_, i) => this.player.showEnd(i));
     this.changed();
   }
 
