@@ -411,20 +411,41 @@ def _misaligned(data: bytes) -> str:
             f"byte {COUNTS_OFFSET + 2 * kind}: {counts[kind]} records of type {kind} are stated, at most {MAX_RECORDS} "
             "can be used: this is not an N++ map"
         )
+    if lacking := _lacking(data, counts):
+        return f"{lacking} records fewer than stated, all of them at the end: it is cut off, copy or download it again"
     return ""
+
+
+def _lacking(data: bytes, stated: np.ndarray) -> int:
+    """Return how many records a map file lacks at its end; 0 if the stated counts do not show that it was cut off.
+
+    Records are in the order of their types, except that switches follow their doors.  Counts of exits and death balls are
+    not compared, as the simulator uses the stated ones.
+    """
+    found = _counts(data)
+    differ = np.flatnonzero(found != stated)
+    differ = differ[~np.isin(differ, (kinds.EXIT, kinds.DEATH_BALL))]
+    if not len(differ) or (found > stated)[differ].any() or found[differ[0] + 2 :].any():
+        return 0
+    return int(np.maximum(stated.astype(int) - found, 0).sum())
+
+
+def _counts(data: bytes) -> np.ndarray:
+    """Return the number of records of each type in a map file: int64[NUM_COUNTS]."""
+    whole = len(data) - (len(data) - RECORDS_OFFSET) % RECORD_SIZE
+    types = np.frombuffer(data[:whole], np.uint8, offset=RECORDS_OFFSET)[TYPE::RECORD_SIZE]
+    return np.bincount(types, minlength=NUM_COUNTS)[:NUM_COUNTS]
 
 
 def _fits(data: bytes) -> bool:
     """Return True if a map file is undamaged as far as its records, its stated counts and its tiles show."""
     if len(data) < RECORDS_OFFSET + RECORD_SIZE or (len(data) - RECORDS_OFFSET) % RECORD_SIZE:
         return False
-    types = np.frombuffer(data, np.uint8, offset=RECORDS_OFFSET)[TYPE::RECORD_SIZE]
-    found = np.bincount(types, minlength=NUM_COUNTS)[:NUM_COUNTS]
-    stated = np.frombuffer(data, "<u2", NUM_COUNTS, COUNTS_OFFSET)
+    found, stated = _counts(data), np.frombuffer(data, "<u2", NUM_COUNTS, COUNTS_OFFSET)
     # Some tools state the number of exits alone.
     counted = 0 < found[kinds.EXIT] == stated[kinds.EXIT] or np.array_equal(found, stated)
     tiles = np.frombuffer(data, np.uint8, COUNTS_OFFSET - TILES_OFFSET, TILES_OFFSET)
-    return bool(counted and types[0] == kinds.NINJA and (tiles < NUM_TILE_SHAPES).all())
+    return bool(counted and data[RECORDS_OFFSET] == kinds.NINJA and (tiles < NUM_TILE_SHAPES).all())
 
 
 def _offset(record: int) -> int:

@@ -300,6 +300,20 @@ def test_counts_that_no_level_can_have_are_refused():
         Level.from_bytes(MAP[:1152] + b"\xff\xff" + MAP[1154:])
 
 
+@pytest.mark.parametrize("kept", [1, 2, 7, 8, 9, 10, 12])
+def test_a_map_that_was_cut_off_between_or_within_records_is_refused(kept):
+    """Files that do not state their size show it by the numbers of records that they state."""
+    doors = [((8, 8), (9, 9), 0), ((10, 8), (11, 9), 0)]
+    gold = [(kinds.GOLD, x, 30) for x in range(40, 46)]
+    whole = Level.build(open_tiles(), (20, 20), exits=[((30, 30), (40, 40))], locked_doors=doors, entities=gold)
+    data = whole.to_bytes()
+    lacking = len(whole.records) - kept
+    for end in (len(data) - 5 * lacking, len(data) - 5 * lacking + 3):
+        with pytest.raises(LevelError, match=f"{lacking} records fewer than stated"):
+            Level.from_bytes(data[:end])
+    assert Level.from_bytes(data) == whole
+
+
 @pytest.mark.parametrize(("x", "y"), [(177, 50), (50, 101)])
 def test_a_spawn_outside_the_stage_is_refused(x, y):
     with pytest.raises(LevelError, match="outside the stage of 1056 x 600 px"):
