@@ -303,11 +303,11 @@ class NppEnv(EnvProperties, gymnasium.Env):
             raise ResetNeeded("there is no running episode: call reset() first, and again when an episode has ended")
         if not self.action_space.contains(action):
             raise ValueError(f"the action is {action!r}; expected an integer 0..{NUM_ACTIONS - 1}")
-        before = self._frame
+        action, before = int(action), self._frame
         observations = self.simulator.decide(np.array([action], np.int64))
         self._inputs.append(np.full(self._frame - before, ACTION_INPUT[action], np.uint8))
         self._playing = len(self.simulator.finished) == 0
-        self._renderer.record_step(0, int(action))
+        self._renderer.record_step(0, action)
         return (
             self.simulator.row(observations, 0),
             float(self.simulator.rewards[0]),

@@ -10,8 +10,8 @@
 
 Episodes restart inside ``step``.  An environment whose episode has just ended gets an info dictionary with "episode" {"r":
 return, "l": decisions, "t": seconds since the start}, "is_success", "level" (index), "outcome", "TimeLimit.truncated" and
-"terminal_observation".  All other environments share one empty dictionary.  Episodes that began at a start state
-(``rl.curriculum.start_states``) have neither "episode" nor "is_success", as statistics do not count them.
+"terminal_observation".  The others are empty.  Episodes that began at a start state (``rl.curriculum.start_states``) have
+neither "episode" nor "is_success", as statistics do not count them.
 """
 
 import hashlib
@@ -59,7 +59,6 @@ class BatchVecEnv(VecEnv):
         self.sim = sim
         self.sampler = sampler
         self._actions: np.ndarray | None = None
-        self._no_info: dict[str, Any] = {}
         self._since_update = 0  # number of episodes since the latest update of the curriculum
         self._begin = time.monotonic()
         super().__init__(sim.num_envs, observation_space(sim.keys, sim.stacking), spaces.Discrete(NUM_ACTIONS))
@@ -148,11 +147,7 @@ class BatchVecEnv(VecEnv):
         sim = self.sim
         self.sampler.watch(sim, actions)
         sim.step(actions, every_end=True)
-        if self._no_info:
-            raise RuntimeError(
-                f"{list(self._no_info)} was written into the shared empty info dictionary; copy it first"
-            )
-        infos = [self._no_info] * self.num_envs
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         finished = sim.finished
         if len(finished):
             for env in finished.tolist():

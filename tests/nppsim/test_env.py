@@ -111,6 +111,15 @@ def test_inputs_reproduce_the_episode(bank):
     np.testing.assert_array_equal(observations["game_state"][:2], run.position[-1].astype(np.float32))
 
 
+def test_the_action_space_contains_bools_and_arrays_of_one_integer(bank):
+    env = NppEnv(bank)
+    env.reset(options={"level": 0})
+    for action in (1, True, np.int64(1), np.array(1)):
+        assert env.action_space.contains(action)
+        env.step(action)
+    assert env.inputs.tolist() == [nppsim.ACTION_INPUT[1]] * 16
+
+
 def test_a_mine_terminates_and_waiting_truncates(bank):
     env = NppEnv(bank)
     env.reset(options={"level": 1})
