@@ -71,6 +71,9 @@ _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
 _SWITCHED_OFF: dict[tuple[str, str], tuple[str, ...]] = {
     ("ppo", "schedules"): ("clip_range_end", "clip_range_vf_end", "ent_coef_end", "learning_rate_end_share"),
     ("ppo", "anneal_learning_rate"): ("learning_rate_end_share",),
+    ("ppo", "bc_kl_coef_start"): ("bc_kl_share",),
+    ("ppo", "bc_kl_share"): ("bc_kl_coef_start",),
+    ("ppo", "critic_warmup_max_updates"): ("critic_warmup_explained_variance", "critic_warmup_min_updates"),
     ("curriculum", "early_advancement"): ("early_success",),
     ("curriculum", "trend_advancement"): ("trend_rise",),
     ("curriculum", "auto_adjustment"): ("adjustment_freq", "adjustment_step", "min_threshold"),
@@ -139,11 +142,14 @@ def configured(given: Settings) -> ExperimentConfig:
 
 def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
     """Prepend ``--ent-coef-end X`` if ``--ent-coef X`` is given; an explicit ``--ent-coef-end`` follows and overrides X."""
+    ends = []
     for number, text in enumerate(argv):
         name, equals, value = text.partition("=")
         if name == "--ent-coef" and (equals or number + 1 < len(argv)):
-            return [f"--ent-coef-end={value if equals else argv[number + 1]}", *argv]
-    return list(argv)
+            ends.append(
+                f"--ent-coef-end={value if equals else argv[number + 1]}"
+            )  # as of all flags, the last one counts
+    return [*ends, *argv]
 
 
 def _given(arguments: Namespace) -> Settings:
@@ -246,6 +252,7 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
     for (part, switch), names in _SWITCHED_OFF.items():
         if section == part and name in names and not getattr(getattr(config, part), switch):
             off = f"--no-{settings[switch].flag}" if settings[switch].switch else settings[switch].option
+            off += "" if settings[switch].kind is bool else " 0"
             raise ConfigError(f"has no effect with {off}; leave one of them out", location)
     if not known.needs:
         return

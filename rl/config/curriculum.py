@@ -219,6 +219,10 @@ class CurriculumConfig:
             advice = f"is above --curriculum-threshold {self.threshold}; lower it, or use "
             advice += "--no-enable-auto-curriculum-adjustment"
             raise ConfigError(advice, "min_threshold", self.min_threshold)
+        lowest = min([self.threshold, *self._of_stages("stage_thresholds").values()])
+        if self.regression_threshold is not None and self.regression_threshold >= lowest:
+            advice = f"a stage that ends at {lowest:g} would be left for the previous one; give less"
+            raise ConfigError(advice, "regression_threshold", self.regression_threshold)
 
     @property
     def chosen(self) -> str:
@@ -281,10 +285,12 @@ class CurriculumConfig:
                 raise ConfigError(f"{advice}; leave it out", name, getattr(self, name))
 
     def _check_stages(self, name: str, above: float, at_most: float) -> None:
-        """Raise ConfigError unless every value of a setting is STAGE=X with above < X <= at_most."""
+        """Raise ConfigError unless every value of a setting is STAGE=X with above < X <= at_most, once for each stage."""
         for text in getattr(self, name):
             stage, _, value = text.partition("=")
             if not (stage and _NUMBER.fullmatch(value) and above < float(value) <= at_most):
                 limits = f"above {above:g}" if above >= 0 else "at least 0"
                 limits += f" and at most {at_most:g}" if at_most < math.inf else ""
                 raise ConfigError(f"give STAGE=X with X {limits}", name, text)
+        if len(self._of_stages(name)) < len(getattr(self, name)):
+            raise ConfigError("gives a stage twice; give each once", name, " ".join(getattr(self, name)))

@@ -11,6 +11,7 @@ from nppsim.reward import GAMMA
 from nppsim.settings import check_settings, setting
 
 MEMORY_SEGMENT = 32  # decisions, largest default length of a recurrent network's segment: 2 s with frame skip 4
+MIN_CRITIC_UPDATES = 2  # default of --critic-warmup-min-updates; a smaller --critic-warmup-max-updates overrides it
 _AFTER_IMITATION = "replay-data-dir or init-from"
 KL_TOLERANCE = 1.5  # an update ends early at a KL divergence above KL_TOLERANCE * target_kl, as in Stable-Baselines3
 
@@ -114,7 +115,7 @@ class PPOConfig:
         0.5, "explained variance at which the critic's warm-up ends", needs=_AFTER_IMITATION, high=1
     )
     critic_warmup_min_updates: int = setting(
-        2, "smallest number of updates that train only the critic", needs=_AFTER_IMITATION, low=0
+        MIN_CRITIC_UPDATES, "smallest number of updates that train only the critic", needs=_AFTER_IMITATION, low=0
     )
     critic_warmup_max_updates: int = setting(
         20, "largest number of updates that train only the critic", needs=_AFTER_IMITATION, low=0
@@ -148,6 +149,9 @@ class PPOConfig:
         if self.vtrace_rho_clip is not None and self.returns_from != "current":
             advice = "corrects for policy changes since the rollout; add --returns-from current"
             raise ConfigError(advice, "vtrace_rho_clip", self.vtrace_rho_clip)
+        if self.critic_warmup_min_updates > max(self.critic_warmup_max_updates, MIN_CRITIC_UPDATES):
+            advice = f"is above --critic-warmup-max-updates {self.critic_warmup_max_updates}; lower it"
+            raise ConfigError(advice, "critic_warmup_min_updates", self.critic_warmup_min_updates)
         if self.gradient_zeroing == "minibatch" and self.gradient_accumulation == 1:
             advice = "has no effect with single minibatches; give --gradient-accumulation above 1"
             raise ConfigError(advice, "gradient_zeroing", self.gradient_zeroing)

@@ -327,7 +327,7 @@ class TrainingMonitor(PPOCallback):
         """Write a checkpoint to resume from, and delete old checkpoints."""
         began = time.monotonic()
         self._reschedule("checkpoint")
-        path = self.checkpoints.path(self.num_timesteps)
+        path = self.checkpoints.add(self.num_timesteps)
         self.save(path)
         check_written(path, self.folder)
         self.checkpoints.prune()

@@ -50,6 +50,7 @@ def folder(tmp_path, monkeypatch):
 
 
 REQUIRED = ["--experiment-name", "first", "--architectures", "mlp_baseline"]
+CLONED = [*REQUIRED, "--replay-data-dir", "replays"]
 
 # Every flag with a value that is not its default, and what it needs besides.
 EXAMPLES = {
@@ -468,6 +469,24 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             [*REQUIRED, "--use-curriculum", "--disable-trend-advancement", "--curriculum-trend-rise", "0.3"],
             "--curriculum-trend-rise: has no effect with --disable-trend-advancement",
         ),
+        (
+            [*REQUIRED, "--curriculum", "stages", "--curriculum-regression-threshold", "0.7"],
+            "--curriculum-regression-threshold 0.7: a stage that ends at 0.7 would be left for the previous one",
+        ),
+        (
+            [*REQUIRED, "--curriculum", "stages", "--curriculum-stage-gamma", "simple=0.9", "simple=0.8"],
+            "--curriculum-stage-gamma simple=0.9 simple=0.8: gives a stage twice",
+        ),
+        ([*CLONED, "--bc-kl-coef", "0", "--bc-kl-share", "0.5"], "--bc-kl-share: has no effect with --bc-kl-coef 0"),
+        ([*CLONED, "--bc-kl-share", "0", "--bc-kl-coef", "0.5"], "--bc-kl-coef: has no effect with --bc-kl-share 0"),
+        (
+            [*CLONED, "--critic-warmup-max-updates", "0", "--critic-warmup-explained-variance", "0.9"],
+            "--critic-warmup-explained-variance: has no effect with --critic-warmup-max-updates 0",
+        ),
+        (
+            [*CLONED, "--critic-warmup-max-updates", "3", "--critic-warmup-min-updates", "5"],
+            "--critic-warmup-min-updates 5: is above --critic-warmup-max-updates 3",
+        ),
         ([*REQUIRED, "--enable-early-stopping", "--eval-freq", "0"], "--eval-freq above 0"),
         ([*REQUIRED, "--remote-evaluation", "--eval-freq", "0"], "--remote-evaluation needs evaluations during"),
         (
@@ -866,11 +885,13 @@ def test_a_field_is_set_by_its_name():
         parser.parse_args([*first, "--learning-rate", "1"])
 
 
-def test_one_entropy_coefficient_sets_both_ends():
+def test_one_entropy_coefficient_sets_both_ends(folder):
     both = table_settings({"ppo": {"ent-coef": 0.0005}}, "mine.toml", "file mine.toml")
     assert {name: one.value for (_, name), one in both.items()} == {"ent_coef_start": 0.0005, "ent_coef_end": 0.0005}
     argv = rl.config.command_line._entropy_of_both_ends(["--ent-coef", "0.0005"])
     assert argv == ["--ent-coef-end=0.0005", "--ent-coef", "0.0005"]
+    config = resolve([*REQUIRED, "--ent-coef", "0.01", "--ent-coef", "0.02"])
+    assert (config.ppo.ent_coef_start, config.ppo.ent_coef_end) == (0.02, 0.02)
 
 
 @pytest.mark.parametrize("name", ALIASES)

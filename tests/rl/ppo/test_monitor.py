@@ -94,7 +94,7 @@ def test_evaluates_saves_and_uploads_between_updates(tmp_path):
     assert set(monitor.events[0]["evaluation"]) == {*CATEGORIES, "all"}
     saved = {path.name for path in (tmp_path / "vision_free" / "checkpoints").iterdir()}
     made = {f"checkpoint_{n * ROLLOUT}.safetensors" for n in (1, 2, 3)}  # before each evaluation, the last one included
-    assert saved == {*made, "best.safetensors"}
+    assert saved == {*made, "best.safetensors", "written.txt"}
     assert store.folders == [tmp_path, tmp_path], "the experiment's folder, not the run's"
     assert any("first update:" in line for line in lines)
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
@@ -467,3 +467,17 @@ def test_only_checkpoints_with_the_runs_own_names_are_deleted(tmp_path):
     assert [path.name for path in checkpoints.existing()] == own
     checkpoints.prune()
     assert {path.name for path in tmp_path.iterdir()} == {own[-1], *copies}
+
+
+def test_checkpoints_of_other_runs_are_neither_used_nor_deleted(tmp_path):
+    checkpoints = training_state.Checkpoints(tmp_path, keep=2)
+    for decisions in (512, 1024):
+        checkpoints.add(decisions).touch()
+    foreign = [checkpoints.path(decisions) for decisions in (64, 9999)]
+    for path in foreign:
+        path.touch()
+    checkpoints.add(2048).touch()
+    checkpoints.prune()
+    again = training_state.Checkpoints(tmp_path, keep=2)
+    assert again.existing() == [checkpoints.path(1024), checkpoints.path(2048)]
+    assert all(path.exists() for path in foreign) and not checkpoints.path(512).exists()
