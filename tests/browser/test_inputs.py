@@ -13,7 +13,7 @@ from nppsim.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay import Replay
 
-from browsing import until
+from browsing import needs_agents, until
 
 LEVEL = LevelSet.open(STARTER_LEVELS)[0]  # who keeps running right finishes it
 LABELS, RULER, LANE, FRAME = 46, 20, 24, 12  # px, as in roll_canvas.js
@@ -114,8 +114,8 @@ def test_the_planner_continues_in_a_branch_which_is_compared_and_exported(editor
     says(page, f"won after {run.frames}")  # branches survive
 
 
+@needs_agents
 def test_an_agent_continues(editor):
-    pytest.importorskip("torch")
     page = editor
     page.mouse.click(*at(page, 10))
     page.get_by_role("button", name="Agents …").click()

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from nppsim import simulate
 from nppsim.actions import JUMP, LEFT, RIGHT
@@ -16,7 +15,7 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.replays.score import score
 
-from browsing import until
+from browsing import needs_agents, until
 
 SESSIONS = "async () => (await (await import('/static/js/api.js')).get('state')).sessions"  # games that are open
 FITS = "document.documentElement.scrollWidth <= innerWidth"
@@ -127,8 +126,8 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
         assert {1, replay.frames} <= {runs.entry(i).frames for i in range(len(runs))}
 
 
+@needs_agents
 def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_over(page, studio):
-    pytest.importorskip("torch")
     open_level(page, studio)
     page.get_by_role("button", name="Agents …").click()
     planner, agent = (page.locator(".ghost", has_text=name) for name in ("the planner", "vision_free_foresight"))

@@ -1,6 +1,7 @@
 """Agents are watched in the page: what they think is shown, runs side by side, deaths; an experiment in training."""
 
 import re
+import shutil
 
 import pytest
 
@@ -8,9 +9,11 @@ from nppsim.env import STARTER_LEVELS
 from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 
-from browsing import until
+from browsing import needs_agents, until
+from places import ROOT
 
 LEVEL = LevelSet.open(STARTER_LEVELS)[0]
+pytestmark = needs_agents
 
 
 def watch(page, studio, level=LEVEL):
@@ -33,7 +36,6 @@ def thought(page):
 
 
 def test_an_agent_is_shown_with_its_policy_outputs(page, studio):
-    pytest.importorskip("torch")
     watch(page, studio)
     seek(page, 40)
     shares, taken, value = thought(page)
@@ -48,7 +50,6 @@ def test_an_agent_is_shown_with_its_policy_outputs(page, studio):
 
 
 def test_two_runs_are_compared_and_their_first_difference_reported(page, studio):
-    pytest.importorskip("torch")
     watch(page, studio)
     for label in ("vision_free_foresight", "the planner (score)"):
         page.get_by_label("Who else").select_option(label=label)
@@ -60,7 +61,6 @@ def test_two_runs_are_compared_and_their_first_difference_reported(page, studio)
 
 
 def test_deaths_are_counted_and_drawn(page, studio):
-    pytest.importorskip("torch")
     watch(page, studio)
     page.get_by_role("button", name="Start", exact=True).click()
     until(page, lambda: "64 of 64 won (100 %)" in page.text_content(".deaths"), "64 episodes")
@@ -71,7 +71,6 @@ def test_deaths_are_counted_and_drawn(page, studio):
 
 
 def test_an_agent_tries_the_level_in_the_editor(page, studio):
-    pytest.importorskip("torch")
     page.goto(studio.at(f"edit/{LEVEL.fingerprint}"))
     page.get_by_role("button", name="64 tries by an agent").click()
     page.wait_for_selector("#editor-tries:has-text('64 of 64 finished (100 %)')")
@@ -97,21 +96,15 @@ def training(experiment):
 
 
 def test_a_training_is_followed_and_its_newest_weights_play(new_page, start_studio, tmp_path):
-    pytest.importorskip("torch")
-    from rl.policy import checkpoint
-    from rl.policy.checkpoint import load_policy
-
-    from places import ROOT
-
     folder = training(tmp_path)
-    policy, _ = load_policy(ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors")
+    agent = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
     (folder / "checkpoints").mkdir()
-    checkpoint.save(folder / "checkpoints" / "checkpoint_2048.safetensors", policy, frame_skip=4)
+    shutil.copy(agent, folder / "checkpoints" / "checkpoint_2048.safetensors")
     page = new_page(viewport={"width": 390, "height": 800})  # a phone's
     page.goto(start_studio("--run", str(tmp_path)).address)
     page.wait_for_selector(".live .player .run")
     assert "checkpoint_2048" in page.text_content(".live")
     until(page, lambda: page.locator(".curves canvas").count() > 3, "learning curves")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    checkpoint.save(folder / "checkpoints" / "checkpoint_4096.safetensors", policy, frame_skip=4)
+    shutil.copy(agent, folder / "checkpoints" / "checkpoint_4096.safetensors")
     until(page, lambda: "checkpoint_4096" in page.text_content(".trainings"), "the newer weights")

@@ -1,8 +1,14 @@
 """Wait for conditions in a browser; simulate touches."""
 
 import time
+from importlib.util import find_spec
+
+import pytest
 
 DEADLINE_S = 60  # time limit of any condition on a page
+_POLL_MS = 40
+# Without an import: the studio imports torch, the test need not.
+needs_agents = pytest.mark.skipif(find_spec("torch") is None, reason="torch, which plays agents, is not installed")
 
 
 def until(page, condition, what=""):
@@ -10,7 +16,7 @@ def until(page, condition, what=""):
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what or condition}"
-        page.wait_for_timeout(15)
+        page.wait_for_timeout(_POLL_MS)
 
 
 def pinch(page, x, y):
