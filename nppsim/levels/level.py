@@ -399,8 +399,10 @@ def _misaligned(data: bytes) -> str:
             )
         if _fits(data[shift:]):
             return f"a map after {shift} bytes that do not belong to it; remove the first {shift} bytes"
+    if any(data[: _SIZE.start]):
+        return f"byte 0: begins with {data[: _SIZE.start]!r} instead of four zero bytes: this is not an N++ map"
     stated = int.from_bytes(data[_SIZE], "little")
-    if not any(data[: _SIZE.start]) and stated not in (0, len(data)):
+    if stated not in (0, len(data)):
         return (
             f"byte {_SIZE.start}: a map of {stated} bytes is stated, there are {len(data)}; copy or download it again"
         )
@@ -412,7 +414,7 @@ def _misaligned(data: bytes) -> str:
             "can be used: this is not an N++ map"
         )
     if lacking := _lacking(data, counts):
-        return f"{lacking} records fewer than stated, all of them at the end: it is cut off, copy or download it again"
+        return f"lacks {lacking} of the stated records, all at its end: it was cut off, copy or download it again"
     return ""
 
 
@@ -463,7 +465,7 @@ def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
 
 
 def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: list[str]) -> None:
-    """Raise LevelError for a spawn outside the stage; warn unless the first record is a spawn.
+    """Raise LevelError for a spawn that is empty or outside the stage; warn unless the first record is a spawn.
 
     A first record of another type together with invalid tile ids is an error.  The reference simulator uses the position
     of the first record without checking its type.  Replays of levels with such a damaged record exist.
@@ -474,6 +476,8 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
             f"{label}: the spawn (byte {RECORDS_OFFSET}) is at ({POSITION_UNIT * x}, {POSITION_UNIT * y}) px, outside the "
             f"stage of {POSITION_UNIT * MIRROR_X} x {POSITION_UNIT * BOTTOM_Y} px: is this an N++ map?"
         )
+    if not records[0].any():
+        raise LevelError(f"{label}: the first record (byte {RECORDS_OFFSET}), the spawn, is empty: is this an N++ map?")
     if kind == kinds.NINJA:
         return
     found = f"byte {RECORDS_OFFSET}: the first record has type {kind} instead of 0, the ninja's spawn"

@@ -300,6 +300,14 @@ def test_counts_that_no_level_can_have_are_refused():
         Level.from_bytes(MAP[:1152] + b"\xff\xff" + MAP[1154:])
 
 
+@pytest.mark.parametrize("begin", [b"PK\3\4", b"\x89PNG", b"\0\0\0\1"])
+def test_files_of_other_formats_are_refused(begin):
+    with pytest.raises(LevelError, match="byte 0: begins with .* not an N\\+\\+ map"):
+        Level.from_bytes(begin + MAP[4:])
+    with pytest.raises(LevelError, match="the spawn, is empty"):
+        Level.from_bytes(bytes(len(MAP)))  # disks and downloads leave such files after a crash
+
+
 @pytest.mark.parametrize("kept", [1, 2, 7, 8, 9, 10, 12])
 def test_a_map_that_was_cut_off_between_or_within_records_is_refused(kept):
     """Files that do not state their size show it by the numbers of records that they state."""
@@ -309,7 +317,7 @@ def test_a_map_that_was_cut_off_between_or_within_records_is_refused(kept):
     data = whole.to_bytes()
     lacking = len(whole.records) - kept
     for end in (len(data) - 5 * lacking, len(data) - 5 * lacking + 3):
-        with pytest.raises(LevelError, match=f"{lacking} records fewer than stated"):
+        with pytest.raises(LevelError, match=f"lacks {lacking} of the stated records"):
             Level.from_bytes(data[:end])
     assert Level.from_bytes(data) == whole
 
