@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from hardware import DEVICES
-from nppsim.cluster import EXECUTION_SETTINGS, Workers, check_cluster
+from nppsim.cluster import EXECUTION_SETTINGS, Workers
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, write_json
@@ -81,7 +81,7 @@ class Job:
     def __post_init__(self) -> None:
         check_settings(self)
         check_folders(self, needed=("levels",))
-        check_cluster(self.cluster, self.workers)
+        Workers(self.workers, self.cluster)  # checks the address
         if self.device != "cpu" and (self.cluster or (self.workers or 1) > 1):
             raise ConfigError(
                 "several processes use CPUs only; leave out this flag, or --workers and --cluster",

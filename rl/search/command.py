@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from nppsim.cluster import EXECUTION_SETTINGS, Workers, check_cluster
+from nppsim.cluster import EXECUTION_SETTINGS, Workers
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, replacing, table, write_json
@@ -124,7 +124,7 @@ class Job:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        check_cluster(self.cluster, self.workers)
+        Workers(self.workers, self.cluster)  # checks the address
 
 
 def run(job: Job, settings: SolveSettings) -> int:
