@@ -320,7 +320,7 @@ class _Converter:
         if replay.level.fingerprint in self.held_back:
             return exclude(_FOR_EVALUATION, "its level is used for evaluation during training")
         if replay.success is False:
-            return exclude(_FAILURE, "the file says that the level was not finished")
+            return exclude(_FAILURE, "the file states that the level was not finished")
         if np.any(replay.inputs & SELF_DESTRUCT):
             return exclude(_FAILURE, "it uses self-destruct, which is not an action")
         bank = self._bank(replay.level)

@@ -167,8 +167,8 @@ def remove_old(base: Path, now: float | None = None) -> list[Path]:
     """
     now = time.time() if now is None else now
     links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
-    kept = {*links, *(link.resolve() for link in links)}
-    folders = [path for path in base.glob("numba-*") if _FOLDER.fullmatch(path.name) and path not in kept]
+    exempt = {*links, *(link.resolve() for link in links)}
+    folders = [path for path in base.glob("numba-*") if _FOLDER.fullmatch(path.name) and path not in exempt]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     old = [path for path in folders[_MAX_FOLDERS:] if now - path.stat().st_mtime > _MAX_AGE_S]
     for path in old:
