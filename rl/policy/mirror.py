@@ -56,5 +56,5 @@ def with_mirror_images(observations: Mapping[str, torch.Tensor], keys: Iterable[
 
 def averaged(logits: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Average the outputs for observations and mirror images: float32[2 N, 6], float32[2 N] -> float32[N, 6], float32[N]."""
-    own, other = logits.chunk(2)
+    own, other = logits.unflatten(0, (2, -1))  # chunk() cannot be exported for any number of rows
     return (own + other[:, MIRRORED_ACTION.tolist()]) / 2.0, values.unflatten(0, (2, -1)).mean(dim=0)

@@ -60,14 +60,14 @@ def trained(name, decided=True):
 
 @pytest.fixture(scope="module")
 def networks():
-    """Name -> (policy, its ONNX file) of small networks: one with a picture and stacks, one custom."""
+    """Name -> (policy, its ONNX file) of small networks: with a picture and stacks, with mirror images, custom."""
     found, patch = {}, pytest.MonkeyPatch()
     with patch.context() as registered:
         for name, architecture in SMALL.items():
             registered.setitem(architectures.ARCHITECTURES, name, replace(architecture, name=name))
-        for name in ("pictures+visual2-state3", "own"):
+        for short, name in (("pictures", "pictures+visual2-state3"), ("mirrored", "pictures+mirror"), ("own", "own")):
             policy = trained(name)
-            found[name.split("+")[0]] = policy, to_onnx(policy, frame_skip=4)
+            found[short] = policy, to_onnx(policy, frame_skip=4)
         yield found
 
 
@@ -78,7 +78,7 @@ def levels(tmp_path_factory):
     return LevelSet.write(tmp_path_factory.mktemp("levels") / "short", made)
 
 
-@pytest.mark.parametrize("name", ["pictures", "own"])
+@pytest.mark.parametrize("name", ["pictures", "mirrored", "own"])
 def test_exported_network_has_the_outputs_of_its_policy(networks, levels, name):
     policy, data = networks[name]
     network = OnnxPolicy(data)
