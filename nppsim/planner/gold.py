@@ -22,7 +22,6 @@ from nppsim.planner.search import (
     Search,
     WinningRun,
     beam_search,
-    check_numbers,
     final_gold,
     first_state,
     verified,
@@ -73,7 +72,7 @@ def better_runs(
     The runs are a pure function of the arguments.  Raises ValueError if ``found`` does not finish the level.
     """
     check_objective(objective)
-    check_numbers(frame_skip=frame_skip, min_hold=min_hold)
+    PlannerSettings(frame_skip=frame_skip, min_hold=min_hold)  # checks the numbers
     bank = LevelBank([level])
     if final_gold(bank, found.inputs, start) is None:
         raise ValueError("the run does not finish the level on its last frame; pass the level and start of this run")

@@ -12,7 +12,6 @@ from nppsim.planner.search import (
     Search,
     beam_search,
     best_first_search,
-    check_numbers,
     first_state,
     verified,
 )
@@ -72,9 +71,7 @@ def _fast_run(
     noise: float,
 ) -> PlannedRun | None:
     """Find a run for the objective "time" (see ``plan``)."""
-    check_numbers(frame_skip=frame_skip, min_hold=min_hold)
-    if not 0.0 <= noise < np.inf:
-        raise ValueError(f"noise must be at least 0 px, and finite; got {noise}")
+    PlannerSettings(frame_skip=frame_skip, min_hold=min_hold, noise=noise)  # checks the numbers
     bank = LevelBank([level])
     rows, first = first_state(bank, start)
     limit = int(bank.time_limit[0])

@@ -11,7 +11,6 @@ from nppsim.planner.search import (
     Search,
     WinningRun,
     beam_search,
-    check_numbers,
     final_gold,
     first_state,
     verified,
@@ -41,7 +40,7 @@ def polish(
     frame_skip, start, min_hold: the arguments with which ``plan`` found the run.
     The result is a pure function of the arguments.  Raises ValueError if ``found`` does not finish the level.
     """
-    check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
+    PlannerSettings(frame_skip=frame_skip, min_hold=min_hold)  # checks the numbers
     bank = LevelBank([level])
     if final_gold(bank, found.inputs, start) is None:
         raise ValueError("the run does not finish the level on its last frame; pass the level and start of this run")

@@ -126,13 +126,6 @@ def verified(bank: LevelBank, solution: WinningRun, start: PlanStart | None, sim
     return PlannedRun(solution.actions, solution.inputs, len(solution.inputs), simulated, gold)
 
 
-def check_numbers(**numbers: int) -> None:
-    """Raise ValueError unless all numbers are at least 1."""
-    for name, value in numbers.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
-
-
 class Search:
     """Buffers and tree of one search.  Nodes of the tree are numbered; node 0 is the first state.
 
