@@ -240,9 +240,9 @@ class CurriculumConfig:
         return self._of_stages("stage_thresholds").get(stage, self.threshold)
 
     @property
-    def stages_named(self) -> set[str]:
-        """Stages with their own PPO settings."""
-        return {stage for name in STAGE_SETTINGS for stage in self._of_stages(name)}
+    def stages_named(self) -> dict[str, set[str]]:
+        """Setting of single stages -> the stages that it names."""
+        return {name: {*self._of_stages(name)} for name in _STAGE_LIMITS}
 
     def changes_in(self, stage: str) -> dict[str, float | None]:
         """Return the PPO settings that a stage overrides: field of PPOConfig -> value during the stage."""

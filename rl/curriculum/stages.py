@@ -58,12 +58,13 @@ class Stages(Strategy):
             raise ConfigError(
                 f"no training level has this category; the categories are {there}", "--curriculum-start-stage", start
             )
-        absent = sorted(config.stages_named - set(levels.names))
-        if absent:
-            raise ConfigError(
-                f"the training dataset has no levels of {', '.join(absent)}; its categories are {', '.join(levels.names)}",
-                "--curriculum-stage-...",
-            )
+        for setting, stages in config.stages_named.items():
+            if absent := sorted(stages - set(levels.names)):
+                raise ConfigError(
+                    f"the training dataset has no levels of {', '.join(absent)}; its categories are "
+                    f"{', '.join(levels.names)}",
+                    f"--curriculum-{setting.replace('_', '-')}",
+                )
         self.place = 0 if start is None else levels.names.index(start)
         self.now = self.episodes = 0
         self.mastered = False

@@ -63,7 +63,7 @@ class Levels:
         present = set(given.tolist())
         if absent := sorted(set(order) - present):
             advice = f"no training level has this category; the categories are {', '.join(sorted(present))}"
-            raise ConfigError(advice, "stage_order", absent[0])
+            raise ConfigError(advice, "--curriculum-stage-order", absent[0])
         names = tuple(dict.fromkeys((*order, *(name for name in CATEGORIES if name in present), *sorted(present))))
         number = {name: index for index, name in enumerate(names)}
         category = np.array([number[name] for name in given.tolist()], np.int32)

@@ -19,6 +19,7 @@ from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
 from rl.config.resume import changes, check_levels, resumed_config, stored_config, stored_metadata
+from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.experiment.artifacts import (
     SUMMARY,
@@ -41,6 +42,7 @@ from rl.experiment.plan import planner
 from rl.experiment.stages import run_stages
 from rl.experiment.viewer import viewed
 from rl.policy.architectures import get_architecture
+from rl.ppo.hierarchical import check_stage
 from rl.ppo.logs import OnMetrics
 from rl.ppo.recurrent import segment_length
 from rl.upload import Uploader
@@ -123,8 +125,10 @@ def dry_run(config: ExperimentConfig, log: Log = print) -> None:
 def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine) -> dict[str, hardware.Plan]:
     """Return network -> hardware plan.
 
-    Raises UserErrors if an agent (--teacher, --init-from) does not fit the run, or if plan or segment lengths do not fit.
+    Raises UserErrors if an agent (--teacher, --init-from), stages of the curriculum, plan, segment lengths or gradient
+    accumulation do not fit.
     """
+    check_stage(config.hierarchy.from_stage, make_sampler(data.train_categories, config.curriculum, seed=0))
     if config.teacher.file is not None and config.resume_from is None:
         load_teacher(config.teacher.file, config.frame_skip)
     plans = {}
@@ -132,9 +136,12 @@ def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine)
         network = get_architecture(name)
         if config.init_from is not None and config.resume_from is None:
             load_initial_agent(config.init_from, first_network(config, network), config.frame_skip)
-        plans[name] = planner(network, config.plan_request, machine)()
+        plan = plans[name] = planner(network, config.plan_request, machine)()
+        if config.ppo.gradient_accumulation > (most := plan.batch_size // plan.minibatch_size):
+            advice = f"a pass over a rollout of {name} has {most} minibatches; give at most that"
+            raise ConfigError(advice, "--gradient-accumulation", config.ppo.gradient_accumulation)
         if network.memory:
-            segment_length(config.ppo.settled(plans[name]), plans[name].of_each(config.hardware.processes))
+            segment_length(config.ppo.settled(plan), plan.of_each(config.hardware.processes))
     return plans
 
 

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from stable_baselines3.common.callbacks import BaseCallback
 
 from nppsim.errors import ConfigError
+from rl.curriculum import CurriculumManager
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, sample_actions
 from rl.policy.subtasks import EXIT, SUBTASK, SUBTASKS, ActiveSubtasks, with_subtask
@@ -139,9 +140,7 @@ class HierarchicalPPO(PPO):
     high_level_losses = HighLevelLosses()
 
     def __init__(self, env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any):
-        if from_stage is not None and from_stage not in env.sampler.stages:
-            advice = f"the training dataset has no such levels, only {', '.join(env.sampler.stages)}"
-            raise ConfigError(advice, "--hierarchical-from-stage", from_stage)
+        check_stage(from_stage, env.sampler)
         super().__init__(env, architecture, *arguments, **keywords)
         self.from_stage = from_stage
         self.high_level_active = False
@@ -257,6 +256,13 @@ class HierarchicalPPO(PPO):
         self._chosen[:] = state["chosen"]
         self._log_probs.copy_(state["log_probs"])
         self._high_level_values.copy_(state["values"])
+
+
+def check_stage(from_stage: str | None, sampler: CurriculumManager) -> None:
+    """Raise ConfigError if no training level is of the category at which subtasks begin."""
+    if from_stage is not None and from_stage not in sampler.stages:
+        advice = f"the training dataset has no such levels, only {', '.join(sampler.stages)}"
+        raise ConfigError(advice, "--hierarchical-from-stage", from_stage)
 
 
 def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[str, float]:

@@ -272,6 +272,30 @@ def test_unknown_categories_are_announced_and_can_be_ordered(tmp_path):
         make_sampler(data.train_categories, config.curriculum, 0)
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--curriculum-start-stage bee", "--curriculum-start-stage bee: no training level has this category"),
+        ("--curriculum-stage-order bee", "--curriculum-stage-order bee: no training level has this category"),
+        (
+            "--curriculum-stage-thresholds bee=0.5",
+            "--curriculum-stage-thresholds: the training dataset has no levels of",
+        ),
+        ("--curriculum-stage-gamma bee=0.9", "--curriculum-stage-gamma: the training dataset has no levels of bee"),
+        ("--use-hierarchical-ppo --hierarchical-from-stage bee", "--hierarchical-from-stage bee: the training dataset"),
+        (
+            "--gradient-accumulation 3",
+            "--gradient-accumulation 3: a pass over a rollout of vision_free has 2 minibatches",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_the_data_or_the_plan_leave_no_folder(flags, message, folders):
+    sizes = "--num-envs 4 --rollout-length 16 --minibatch-size 32 --device cpu --curriculum stages"
+    with pytest.raises(ConfigError, match=message):
+        run(configuration(folders, *sizes.split(), *flags.split()), quiet)
+    assert not (folders / "out").exists()
+
+
 def test_families_of_generated_levels_are_known(folders, tmp_path):
     made = [generate("simplest", seed) for seed in range(1, 7)]
     LevelSet.write(tmp_path / "made", made)
