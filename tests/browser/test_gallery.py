@@ -240,6 +240,8 @@ def test_a_page_that_waits_for_compilation_says_so(page, studio):
         route.continue_()
     page.wait_for_selector("a.card")
     assert page.locator(".notice").count() == 0
+    page.goto(studio.at(f"edit/{LEVELS[0].fingerprint}"))
+    page.wait_for_selector("#editor-verdict:has-text('17 functions so far')")  # the planner starts in another process
 
 
 def test_the_planner_finds_unknown_pars_in_the_background_and_stores_them(page, studio):

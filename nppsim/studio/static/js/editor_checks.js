@@ -1,12 +1,12 @@
 /* Checks of the edited level by the server: findings, the planner's search, and tries by an agent. */
 
-import { Socket, get } from "./api.js";
+import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
 import { draftOf } from "./level_model.js";
 
 const PAUSE_MS = 500; // time without a change after which the level is checked
 const SEARCHES = {
-  starting: "The planner is starting (minutes the first time on a machine, for compilation) …",
+  starting: "The planner is starting …",
   searching: "The planner is looking for a run …",
   barred: "It cannot be finished in this state.",
   none: "Unknown: the planner has found no run. A person still may.",
@@ -24,14 +24,18 @@ export function showChecks(panel, editor, canvas, studio) {
     studio.failed(error);
   }) });
   panel.append(element("h2", { text: "Check" }), verdict, list, element("div", { class: "bar" }, choice, button, status));
+  let compiled = () => {}; // ends messages on compilation
   const checks = new Checks({
     found(findings) {
       list.replaceChildren(...findings.map((one) => element("li", { class: one.severity }, sentence(one, editor, canvas))));
+      compiled();
       canvas.show({ marks: findings.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at), route: null });
       if (findings.some(({ severity }) => severity === "error")) showVerdict("Not a level yet.", "bad");
       else showVerdict("Checking …", "muted");
     },
     searched(search) {
+      compiled();
+      if (search.state === "starting") compiled = whileCompiling((text) => showVerdict(text, "muted"));
       if (search.state === "found") {
         canvas.show({ route: search.route });
         showVerdict(`Finishable: the planner needs ${seconds(search.par)} (${search.par} frames).`, "good");
@@ -40,6 +44,7 @@ export function showChecks(panel, editor, canvas, studio) {
       }
     },
     failed(message) {
+      compiled();
       status.textContent = "";
       showVerdict(message, "bad");
     },
@@ -81,6 +86,7 @@ export function showChecks(panel, editor, canvas, studio) {
   return () => {
     editor.history.removeEventListener("change", change);
     document.removeEventListener("studioback", back);
+    compiled();
     checks.close();
   };
 }

@@ -1,6 +1,6 @@
 /* Ghosts to play against: the player's best run, stored runs and replays of the level, the planner, agents. */
 
-import { Socket, get } from "./api.js";
+import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording } from "./recording.js";
@@ -87,7 +87,7 @@ export class Ghosts {
   row(source) {
     const box = element("input", { type: "checkbox", checked: source.shown ?? false, onchange: () => this.toggle(source, box.checked) });
     return element("div", { class: "ghost" },
-      element("label", {}, box, dot(source.colour), element("span", { class: "name", text: source.label, title: source.label }), element("span", { class: "muted", text: source.frames !== null ? seconds(source.frames) : source.fetching ? "…" : "" })),
+      element("label", {}, box, dot(source.colour), element("span", { class: "name", text: source.label, title: source.label }), element("span", { class: "muted", text: source.frames !== null ? seconds(source.frames) : source.fetching ? source.note ?? "…" : "" })),
       element("button", { type: "button", class: "quiet small", text: "practise", title: "go on from a frame of this run", onclick: () => this.choose(source) }));
   }
 
@@ -98,6 +98,10 @@ export class Ghosts {
   }
 
   async fetch(source) {
+    const known = whileCompiling((words) => {
+      source.note = words;
+      this.fill();
+    });
     try {
       source.fetching ??= source.fetch();
       if (!source.recording) this.fill(); // shows that it is loading
@@ -106,6 +110,8 @@ export class Ghosts {
     } catch (error) {
       [source.fetching, source.shown] = [null, false];
       this.studio.failed(error);
+    } finally {
+      known();
     }
     if (!this.slider.hasChildNodes()) this.fill();
     return source.recording;

@@ -73,7 +73,7 @@ async function list(root, studio) {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const text = ({ label, level }) => `${label} ${names.get(level) ?? ""}`.toLowerCase();
     const found = runs.filter((run) => words.every((word) => text(run).includes(word)));
-    count.textContent = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ${found.length} runs` : `${found.length} runs`;
+    count.textContent = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ${found.length} runs` : `${found.length} ${found.length === 1 ? "run" : "runs"}`;
     rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
   };
   const stored = runs.filter(({ kind }) => kind === "recordings").length;
