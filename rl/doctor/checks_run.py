@@ -16,7 +16,7 @@ import numpy as np
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS
 from nppsim.files import table
-from rl.audit.callback import REQUIRED_TAGS
+from rl.audit import REQUIRED_TAGS
 from rl.doctor.doctor import STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.events import EventsError, Scalars, read_scalars, require_tags
 from rl.ppo.logs import BOARD
