@@ -153,18 +153,19 @@ def _redrawn_means(rng: np.random.Generator, values: np.ndarray, weight: np.ndar
     return np.concatenate(means)
 
 
-def wilson(wins: float, trials: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval (low, high) of a success rate in independent trials; (0, 1) for no trials.
+def wilson(wins: float, trials: int, z: float = Z95) -> tuple[float, float]:
+    """Return Wilson's interval (low, high) of a success rate in independent trials; (0, 1) for no trials.
 
+    z: quantile of the standard normal distribution; default: that of a 95 % interval.
     Unlike the interval of ± 2 standard errors, it never has width 0: for 0 wins in 10 trials it ends at 0.28.
     """
     if not 0 <= wins <= trials:
         raise IntervalError(f"{wins} wins in {trials} trials")
     if trials == 0:
         return 0.0, 1.0
-    rate, z2 = wins / trials, Z95**2
+    rate, z2 = wins / trials, z**2
     centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = Z95 / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
+    half = z / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
     low = 0.0 if wins == 0 else max(centre - half, 0.0)  # exact, without a rounding error of 1e-17
     high = 1.0 if wins == trials else min(centre + half, 1.0)
     return low, high

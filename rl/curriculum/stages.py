@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from nppsim.errors import ConfigError
+from nppsim.measure.intervals import wilson
 from rl.config.curriculum import CurriculumConfig
-from rl.curriculum.statistics import ONE_SIDED_95, wilson
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
 # (upper limit of success in the current stage, share of draws from earlier stages below that limit)
@@ -21,6 +21,7 @@ FLOOR = 0.03  # smallest probability of a category
 RECENT = 1000  # number of latest episodes of a stage that are evaluated
 EARLY_SHARE = 0.5  # fraction of ``min_episodes`` needed for an early advancement
 MASTERED_FLOOR = 0.1  # added to the failure rate of each category, for the draws after the last stage
+ONE_SIDED_95 = 1.645  # 95 % quantile of the standard normal distribution
 HALF_LIFE = 200.0  # number of episodes of a category after which the weight of an outcome has halved
 
 
@@ -124,32 +125,32 @@ class Stages(Strategy):
     def reason_to_end(self) -> str:
         """Return the reason to end the current stage ("threshold", "early" or "trend"), or ""."""
         config, n = self.config, self.in_stage + self.running
-        if n >= config.min_episodes and self.bound(self.recent, self.running) >= self.threshold:
+        if n >= config.min_episodes and self.bounds(self.recent, self.running)[0] >= self.threshold:
             return "threshold"
         early = config.early_advancement and n >= EARLY_SHARE * config.min_episodes
         goal = max(config.early_success, self.threshold)
-        if early and self.success >= goal and self.bound(self.recent, self.running) >= self.threshold:
+        if early and self.success >= goal and self.bounds(self.recent, self.running)[0] >= self.threshold:
             return "early"
         newer, older = self.recent[len(self.recent) // 2 :], self.recent[: len(self.recent) // 2]
         if config.trend_advancement and n >= config.min_episodes and len(older):
             rising = newer.mean() - older.mean() > config.trend_rise
-            if rising and self.bound(newer, self.running) >= self.threshold:
+            if rising and self.bounds(newer, self.running)[0] >= self.threshold:
                 return "trend"
         return ""
 
-    def bound(self, outcomes: np.ndarray, running: int, sign: int = -1) -> float:
-        """Return the one-sided 95 % confidence bound of the success rate: lower for sign -1, upper for sign 1.
+    def bounds(self, outcomes: np.ndarray, running: int) -> tuple[float, float]:
+        """Return the lower and the upper one-sided 95 % confidence bound of the success rate.
 
         outcomes: uint8[n], outcomes of finished episodes; 1: win.
         running: number of unfinished episodes, which count as not won.
         """
-        return wilson(int(outcomes.sum()), len(outcomes) + running, sign * ONE_SIDED_95)
+        return wilson(int(outcomes.sum()), len(outcomes) + running, ONE_SIDED_95)
 
     def _should_regress(self) -> bool:
         """Return True if the upper confidence bound of success is below the regression threshold."""
         limit = self.config.regression_threshold
         enough = self.place > 0 and self.in_stage >= self.config.min_episodes
-        return limit is not None and enough and self.bound(self.recent, 0, 1) < limit
+        return limit is not None and enough and self.bounds(self.recent, 0)[1] < limit
 
     def _start_stage(self) -> None:
         self.threshold = self.config.threshold_of(self.stage)
@@ -176,7 +177,7 @@ class Stages(Strategy):
                 "episode": self.episodes,
                 "episodes_in_stage": self.in_stage,
                 "success": self.success,
-                "surely_above": self.bound(self.recent, self.running),
+                "surely_above": self.bounds(self.recent, self.running)[0],
                 "threshold": self.threshold,
             }
         )
@@ -227,5 +228,5 @@ class Stages(Strategy):
             "curriculum/earlier_share": float(self.shares()[: self.place].sum()),
             "curriculum/mastered": float(self.mastered),
             "curriculum/success_rate": self.success,
-            "curriculum/success_surely_above": self.bound(self.recent, self.running),
+            "curriculum/success_surely_above": self.bounds(self.recent, self.running)[0],
         }

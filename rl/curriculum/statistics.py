@@ -1,4 +1,4 @@
-"""Sliding windows, confidence bounds, Gini coefficients, and conversion of arrays to JSON, for curricula."""
+"""Sliding windows, Gini coefficients, and conversion of arrays to JSON, for curricula."""
 
 import base64
 import json
@@ -6,8 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-
-ONE_SIDED_95 = 1.645  # standard normal quantile of 95 %
 
 
 class Windows:
@@ -50,19 +48,6 @@ class Windows:
         """Replace the contents of a window by values, oldest first."""
         self._next[series] = self.counts[series] = 0
         self.extend(np.full(len(values), series), np.asarray(values, np.float32))
-
-
-def wilson(wins: float, episodes: int, z: float) -> float:
-    """Return a bound of the Wilson interval for a probability: the lower bound for z < 0, the upper bound for z > 0.
-
-    Source: Wilson 1927.
-    """
-    if not episodes:
-        return 0.0 if z < 0 else 1.0
-    p, n = wins / episodes, episodes
-    centre = p + z * z / (2 * n)
-    spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return (centre + spread) / (1 + z * z / n)
 
 
 def gini(values: np.ndarray) -> float:

@@ -47,6 +47,10 @@ def test_wilson_intervals_are_those_of_the_textbook(wins, trials, low, high):
     assert wilson(wins, trials) == pytest.approx((low, high), abs=1e-4)
 
 
+def test_one_sided_bounds_have_another_quantile():
+    assert wilson(70, 100, 1.645) == pytest.approx((0.6198, 0.7690), abs=1e-3)
+
+
 def test_wilson_without_trials_and_with_invalid_counts():
     assert wilson(0, 0) == (0.0, 1.0)
     with pytest.raises(IntervalError, match="3 wins in 2 trials"):

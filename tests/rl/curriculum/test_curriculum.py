@@ -14,7 +14,7 @@ from nppsim.errors import ConfigError
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
 from rl.curriculum import manager as manager_module
-from rl.curriculum.statistics import Windows, as_json, gini, joined, packed, unpacked, wilson
+from rl.curriculum.statistics import Windows, as_json, gini, joined, packed, unpacked
 
 from worlds import corridor
 
@@ -431,13 +431,6 @@ def test_the_gini_coefficient():
     assert gini(np.array([0, 0, 0, 1.0])) == pytest.approx(0.75)
     assert gini(np.array([1.0, 3.0])) == pytest.approx(0.25)
     assert gini(np.zeros(3)) == 0
-
-
-def test_wilsons_bound_is_below_the_share_and_reaches_it_with_many_episodes():
-    assert wilson(70, 100, -1.645) == pytest.approx(0.6198, abs=1e-3)
-    assert wilson(70, 100, 1.645) == pytest.approx(0.7690, abs=1e-3)
-    assert 0.69 < wilson(70_000, 100_000, -1.645) < 0.7
-    assert (wilson(0, 0, -1), wilson(0, 0, 1)) == (0, 1)
 
 
 @settings(deadline=None, max_examples=30)
