@@ -157,7 +157,6 @@ def settings_with_sources(
 class PretrainedPolicy:
     """A BC policy and the data of its training.
 
-    statistics: statistics of the observations, for the normaliser.
     result: result of imitation.
     probe: held-out observations, key -> [rows, ...], on which the BC policy is compared with PPO's initial policy.
     runs: level fingerprint -> actions int8[n] of the level's shortest demonstration.
@@ -166,12 +165,17 @@ class PretrainedPolicy:
     """
 
     policy: NppPolicy
-    statistics: ObservationStatistics
     result: BCResult
     probe: dict[str, np.ndarray]
     runs: dict[str, np.ndarray]
     distillation_s: float = 0.0
     spent_before: float = 0.0
+
+    @property
+    def statistics(self) -> ObservationStatistics:
+        """Statistics of the policy's normaliser."""
+        assert self.policy.statistics is not None
+        return self.policy.statistics
 
 
 def save_pretrained(
@@ -207,15 +211,8 @@ def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_P
         raise checkpoint.CheckpointError(f"{path}: no record of its training ({wrong or 'no arrays'}); {_REMEDY}")
     result = _decoded(BCResult, made["result"], path)
     seconds = made["distillation_s"]
-    return PretrainedPolicy(
-        policy.to(device),
-        data["statistics"],
-        result,
-        made["probe"],
-        made["runs"],
-        seconds,
-        spent_before=result.wall_time_s + seconds,
-    )
+    before = result.wall_time_s + seconds
+    return PretrainedPolicy(policy.to(device), result, made["probe"], made["runs"], seconds, spent_before=before)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -29,8 +29,13 @@ class InitialAgent:
     """A trained agent.  fresh: name prefixes of the tensors that the network has and the agent lacks."""
 
     policy: NppPolicy
-    statistics: ObservationStatistics
     fresh: tuple[str, ...]
+
+    @property
+    def statistics(self) -> ObservationStatistics:
+        """Statistics of its normaliser."""
+        assert self.policy.statistics is not None
+        return self.policy.statistics
 
 
 def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) -> InitialAgent:
@@ -52,7 +57,7 @@ def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) 
         problem = f"an agent of {policy.architecture} does not fit {architecture.name} ({'; '.join(error.problems)})"
         advice = f"give --architectures {policy.architecture}, or another agent"
         raise ConfigError(f"{problem}; {advice}", OPTION, path) from error
-    return InitialAgent(policy, stored["statistics"], fresh)
+    return InitialAgent(policy, fresh)
 
 
 def first_network(config: ExperimentConfig, architecture: Architecture) -> Architecture:

@@ -169,7 +169,7 @@ def imitate(training: Training) -> None:
     result, before = clone_behaviour(job, policy, dataset, ThreadPool(plan.torch_threads))
     job.log(result.table())
     probe = dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS])
-    training.pretrained = PretrainedPolicy(policy, statistics, result, probe, dataset.runs(), spent_before=before)
+    training.pretrained = PretrainedPolicy(policy, result, probe, dataset.runs(), spent_before=before)
     save_pretrained(job.folder, training.pretrained, job.config.frame_skip, {"bc": asdict(job.config.bc)})
     (job.folder / UNFINISHED).unlink(missing_ok=True)
 

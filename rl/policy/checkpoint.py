@@ -10,7 +10,6 @@ The fields are:
     frame_skip                 frames per decision during training
     precision                  "float32" or "bf16"
     policy                     state dict of the policy with its normaliser
-    statistics                 ObservationStatistics.to_dict()
     training                   None, or the state of training: optimiser, curriculum, random generators, counters
     config, versions           settings and versions of packages, for information and comparison
 """
@@ -33,7 +32,7 @@ from hardware import PRECISIONS
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import UserError
 from nppsim.files import write_bytes
-from nppsim.observe.statistics import ObservationStatistics, StatisticsError
+from nppsim.observe.statistics import StatisticsError
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.serialization import PackingError, pack, unpack
@@ -48,7 +47,6 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "frame_skip": (int,),
     "precision": (str,),
     "policy": (dict,),
-    "statistics": (dict,),
     "training": (dict, type(None)),
     "config": (dict,),
     "versions": (dict,),
@@ -79,8 +77,7 @@ def save(
     Raises CheckpointError for other types, a policy without statistics, and weights that are not finite.
     """
     path = Path(path)
-    statistics = policy.statistics
-    if statistics is None:
+    if policy.statistics is None:
         raise CheckpointError(f"{path}: the policy has no observation statistics: set_statistics() before saving it")
     fields = {
         "architecture": policy.architecture,
@@ -89,7 +86,6 @@ def save(
         "frame_skip": int(frame_skip),
         "precision": policy.precision,
         "policy": policy.state_dict(),
-        "statistics": statistics.to_dict(),
         "training": training,
         "config": config or {},
         "versions": _versions(),
@@ -167,22 +163,16 @@ def _versions() -> dict[str, str]:
 
 
 def load(path: str | os.PathLike) -> dict[str, Any]:
-    """Read the fields of a checkpoint; tensors are on the CPU, and statistics are ObservationStatistics.
+    """Read the fields of a checkpoint; tensors are on the CPU.
 
     Raises CheckpointError for a file that is missing, damaged, or of another format or version.  Also raises it for weights
-    or statistics that are not finite, an unknown architecture, and another observation layout.
+    that are not finite, an unknown architecture, and another observation layout.
     """
     path = Path(path)
     data = _read(path)
     _check_fits(data, path)
     if broken := _not_finite(data):
         raise CheckpointError(f"{path}: the weights are not finite: {', '.join(broken[:5])}: {_another(path)}")
-    try:
-        data["statistics"] = ObservationStatistics.from_dict(data["statistics"])
-    except StatisticsError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    except (TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"{path}: the observation statistics are damaged ({error}): {_another(path)}") from error
     return data
 
 
@@ -233,21 +223,8 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
             f"{path}: weights do not fit {data['architecture']} as this version of the project builds it "
             f"({' '.join(lines[:2])}): use the version that wrote it, or train again"
         ) from error
-    try:
-        if not _same_statistics(data["statistics"], policy.statistics):
-            raise StatisticsError("differs from the statistics in the file")
-    except StatisticsError as error:
-        raise CheckpointError(f"{path}: the normaliser of the network: {error}; {_another(Path(path))}") from error
     policy.set_training_mode(False)
     return policy, data
-
-
-def _same_statistics(stored: ObservationStatistics, network: ObservationStatistics | None) -> bool:
-    """Compare statistics, up to the rounding between variances and standard deviations."""
-    if network is None or (stored.keys, stored.count) != (network.keys, network.count):
-        return False
-    pairs = [(getattr(stored, field), getattr(network, field)) for field in ("mean", "std")]
-    return all(np.allclose(a[key], b[key], rtol=1e-9, atol=0) for a, b in pairs for key in a)
 
 
 def check_frame_skip(path: Path, data: Mapping[str, Any], frame_skip: int) -> None:

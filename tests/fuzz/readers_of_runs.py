@@ -252,9 +252,8 @@ def _policy() -> NppPolicy:
 
 def _clones(folder: Path) -> list[Path]:
     policy = _policy()
-    assert policy.statistics is not None
     probe = {"game_state": np.zeros((2, 26), np.float32)}
-    clone = artifacts.PretrainedPolicy(policy, policy.statistics, _imitated(), probe, {"level": np.zeros(3, np.int8)})
+    clone = artifacts.PretrainedPolicy(policy, _imitated(), probe, {"level": np.zeros(3, np.int8)})
     artifacts.save_pretrained(folder, clone, 4, {}, "bc_policy.safetensors")
     return [folder / "bc_policy.safetensors"]
 

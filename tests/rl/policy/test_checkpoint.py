@@ -68,7 +68,7 @@ def test_a_policy_is_restored_bit_for_bit(policy, saved):
     assert meta["frame_skip"] == 4
     assert meta["config"] == {"lr": 1e-3}
     assert meta["training"] is None
-    assert meta["statistics"].count == 50
+    assert loaded.statistics.count == 50
     assert meta["observations"] == list(layout.VISION_FREE)
     assert set(meta["versions"]) == {"python", "torch", "numpy", "stable_baselines3"}
     assert load_policy(saved, precision="float32")[0].precision == "float32"
@@ -245,12 +245,10 @@ def test_others_can_read_the_weights(policy, saved):
         ({"precision": "float8", "frame_skip": 1e9}, "the value of frame_skip is impossible"),
         ({"precision": "float8"}, "the value of precision is impossible"),
         ({"policy": {"a": 1}}, "the value of policy is impossible"),
-        ({"statistics": {"keys": 1, "fingerprint": 1, "count": "x", "mean": 1, "std": 2}}, "observation statistics"),
         ({"architecture": "mlp_baselin"}, "did you mean 'mlp_baseline'"),
         ({"architecture": "full_hgt"}, "trained on observation layout"),
         ({"layout": "0123456789abcdef"}, "trained on observation layout 0123456789abcdef .*train again"),
         ({"architecture": "mlp_baseline"}, "trained on observation layout"),
-        ({"statistics": {}}, "observation statistics lack keys"),
         ({"policy": {}}, "weights do not fit vision_free as this version .*Missing key.*train again"),
     ],
 )
@@ -260,29 +258,6 @@ def test_contents_that_do_not_fit_are_refused(saved, changes, message):
     assert str(caught.value).startswith(str(saved))
 
 
-@pytest.mark.parametrize("name", ["mean", "std", "count"])
-def test_statistics_that_differ_from_the_weights_are_refused(saved, name):
-    weights = checkpoint._read(saved)["policy"]
-    buffer = weights[f"features_extractor.normalize.{name}"]
-    buffer[3 if buffer.ndim else ...] += 1
-    with pytest.raises(CheckpointError, match="differs from the statistics"):
-        load_policy(tampered(saved, policy=weights))
-
-
-def test_a_normaliser_in_the_weights_that_is_impossible_is_refused(saved):
-    weights = checkpoint._read(saved)["policy"]
-    weights["features_extractor.normalize.std"][3] = -1.0
-    with pytest.raises(CheckpointError, match=rf"^{saved}: the normaliser of the network: std of .* is -1.0"):
-        load_policy(tampered(saved, policy=weights))
-
-
-def test_statistics_of_other_observations_are_refused(saved):
-    statistics = ObservationStatistics(layout.VISION_FREE[:1])
-    statistics.update(observations(50))
-    with pytest.raises(CheckpointError, match="differs from the statistics"):
-        load_policy(tampered(saved, statistics=statistics.to_dict()))
-
-
 def test_non_finite_weights_are_an_error_on_loading(policy, saved):
     weights = checkpoint._read(saved)["policy"]
     weights["action_net.bias"][1] = torch.nan
@@ -290,14 +265,10 @@ def test_non_finite_weights_are_an_error_on_loading(policy, saved):
         load_policy(tampered(saved, policy=weights))
 
 
-def test_moments_and_statistics_that_are_not_finite_are_refused(policy, saved):
+def test_moments_that_are_not_finite_are_refused(saved):
     moments = {"state": {0: {"exp_avg": torch.tensor([1.0, torch.inf])}}}
     with pytest.raises(CheckpointError, match=r"not finite: training\.optimizer\.state\.0\.exp_avg"):
         checkpoint.load(tampered(saved, training={"optimizer": moments}))
-    statistics = policy.statistics.to_dict()
-    statistics["std"]["game_state"][0] = np.nan
-    with pytest.raises(CheckpointError, match=r"std of game_state\..* is nan"):
-        checkpoint.load(tampered(saved, training=None, statistics=statistics))
 
 
 def test_a_version_from_the_future_is_refused_by_number(saved, monkeypatch):
