@@ -10,7 +10,6 @@ than the student, e.g. simulator look-ahead (learning by cheating, Chen et al. 2
 Distillation does not train the value function; PPO later trains it before the actor.
 """
 
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -28,7 +27,6 @@ from nppsim.errors import UserError
 from nppsim.outcomes import WON
 from nppsim.spaces import observation_space
 from rl.config.distillation import MAX_GRAD_NORM, DistillationConfig
-from rl.curriculum.statistics import as_json
 from rl.policy.policy import NppPolicy, sample_actions
 from rl.ppo.losses import kl_divergence
 from rl.ppo.rollout_buffer import RolloutBuffer
@@ -135,8 +133,8 @@ class Distiller:
             "decisions": self.decisions,
             "updates": self.updates,
             "environments": self.env.state(),
-            "curriculum": as_json(self.env.sampler.state_dict()),
-            "shuffling": json.dumps(self.rng.bit_generator.state),
+            "curriculum": self.env.sampler.state_dict(),
+            "shuffling": self.rng.bit_generator.state,
             "sampling": self.sampling.get_state(),
             "seconds": self.seconds,
         }
@@ -146,8 +144,8 @@ class Distiller:
         self._optimizer.load_state_dict(state["optimizer"])
         self.decisions, self.updates = state["decisions"], state["updates"]
         self.env.load(state["environments"])
-        self.env.sampler.load_state_dict(json.loads(state["curriculum"]))
-        self.rng.bit_generator.state = json.loads(state["shuffling"])
+        self.env.sampler.load_state_dict(state["curriculum"])
+        self.rng.bit_generator.state = state["shuffling"]
         self.sampling.set_state(state["sampling"])
         self._before, self._began = state["seconds"], time.monotonic()
 

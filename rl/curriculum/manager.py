@@ -11,6 +11,7 @@ Statistics over all levels are computed at each update with up to LEVELS_PER_UPD
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.start_states import StartStates
-from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
+from rl.curriculum.statistics import Windows, gini, joined
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
 MASTERED = 0.95  # success rate from which a level counts as mastered ...
@@ -347,7 +348,7 @@ class CurriculumManager:
         return {"strategy": self.config.chosen, "categories": rows, "statistics": self.metrics()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as plain values and copies of arrays; ``statistics.as_json`` serialises it."""
+        """Return the state as plain values and copies of arrays."""
         self._count_pending()
         return {
             "strategy": self.config.chosen,
@@ -373,7 +374,7 @@ class CurriculumManager:
     def common_digest(self) -> str:
         """Return a digest of the part of the state that must be equal in all processes."""
         state = {name: value for name, value in self.state_dict().items() if name not in PER_PROCESS}
-        return hashlib.sha256(as_json(state).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(state, default=np.ndarray.tolist).encode()).hexdigest()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore ``state_dict``.  Raises ConfigError if the state is of other levels or another strategy."""
@@ -387,19 +388,14 @@ class CurriculumManager:
             raise ConfigError(f"the saved run uses {state['strategy']!r}", "--curriculum", self.config.chosen)
         self.updates, self._lag = state["updates"], state["lag"]
         self._playing, self._began = np.array(state["playing"], np.int64), np.array(state["began"], np.int64)
-        if self._playing.size and not 0 <= self._playing.min() <= self._playing.max() < len(self.levels):
-            raise ConfigError(
-                "the saved curriculum refers to levels that do not exist: the file was damaged or changed"
-            )
         self._drawn_at = np.array(state["drawn_at"], np.int64)
-        waiting = tuple(unpacked(column) for column in state["waiting"])
-        self._pending = [waiting] if waiting else []
+        self._pending = [tuple(state["waiting"])] if state["waiting"] else []
         self._num_counted = len(self._pending)
         self._episodes = np.array(state["episodes"], np.int64)
         for number, (wins, returns) in enumerate(zip(state["windows"], state["returns"], strict=True)):
             self._successes.fill(number, np.array(wins))
-            self._returns.fill(number, unpacked(returns))
-        self._played, self._won = unpacked(state["played"]), unpacked(state["won"])
+            self._returns.fill(number, returns)
+        self._played, self._won = state["played"].copy(), state["won"].copy()
         self._details_at, self._details = state["details"]
         if bool(self.starts) != bool(state["start_states"]):
             raise ConfigError(

@@ -27,7 +27,6 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
 from nppsim.outcomes import WON
 from rl.config.curriculum import CurriculumConfig
-from rl.curriculum.statistics import unpacked
 
 STEPS = 10  # number of equal parts of a run; episodes begin at the end of a part
 MAX_LOSSES = 20  # consecutive losses after which an attempt of the agent is dropped
@@ -124,7 +123,7 @@ class Tracks:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore ``state_dict``."""
         for name in self.STORED:
-            setattr(self, name, unpacked(state[name]))
+            setattr(self, name, state[name].copy())
 
 
 def unit(sim: BatchSimulator) -> float:
@@ -394,18 +393,18 @@ class StartStates:
             "episodes": self.episodes,
             "reached": self.reached,
             "recent": list(self._recent),
-            "tracks": tracks and {name: unpacked(values) for name, values in tracks.items()},
+            "tracks": tracks and {name: values.copy() for name, values in tracks.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore ``state_dict``, also for another dataset.  Call ``update`` afterwards."""
-        actions = unpacked(state["actions"])
+        actions = state["actions"].copy()
         ends = np.cumsum([length for length, *_ in state["runs"]], dtype=np.int64)
         self.runs = {
             name: Run(actions[end - length : end], wins, progress if progress < 1e9 else math.inf, *rest)
             for name, end, (length, wins, progress, *rest) in zip(state["levels"], ends, state["runs"], strict=True)
         }
-        self.began, self.episodes, self.reached = unpacked(state["began"]), state["episodes"], state["reached"]
+        self.began, self.episodes, self.reached = state["began"].copy(), state["episodes"], state["reached"]
         self._recent = deque(state["recent"], maxlen=RECENT)
         if self._tracks is None or state["tracks"] is None:
             self._stored_tracks = state["tracks"]

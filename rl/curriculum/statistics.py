@@ -1,9 +1,6 @@
-"""Sliding windows, Gini coefficients, and conversion of arrays to JSON, for curricula."""
+"""Sliding windows, Gini coefficients, and merging of scalars, for curricula."""
 
-import base64
-import json
 import math
-from typing import Any
 
 import numpy as np
 
@@ -75,21 +72,3 @@ def joined(*groups: dict[str, float]) -> dict[str, float]:
                 raise TypeError(f"{tag} is reported by two parts of the curriculum; rename one of them")
             found[tag] = value
     return found
-
-
-def as_json(state: dict[str, Any]) -> str:
-    """Serialise a state of plain values and arrays as JSON.  ``load_state_dict`` accepts the result of ``json.loads``."""
-    return json.dumps(state, default=packed)
-
-
-def packed(values: np.ndarray) -> dict[str, Any]:
-    """Convert an array to a JSON value without loss; ``unpacked`` is the inverse."""
-    data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
-    return {"dtype": values.dtype.str, "shape": list(values.shape), "base64": data}
-
-
-def unpacked(state: dict[str, Any] | np.ndarray) -> np.ndarray:
-    """Invert ``packed``; an array is copied."""
-    if isinstance(state, np.ndarray):
-        return state.copy()
-    return np.frombuffer(base64.b64decode(state["base64"]), state["dtype"]).reshape(state["shape"]).copy()

@@ -15,6 +15,7 @@ A draw is a binary search in the cumulative sum of the weights, O(log levels).  
 numpy: a few passes over all levels, without sorting them.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,6 @@ from nppsim._kernel import kernel
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
 from rl.config.curriculum import CurriculumConfig
-from rl.curriculum.statistics import unpacked
 
 THIRDS = 3  # number of parts of equal size into which the levels of a group are divided by difficulty
 
@@ -179,25 +179,18 @@ class Strategy(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain values and copies of arrays, without the random generator."""
-        values = {name: getattr(self, name) for name in self.saved}
         return {
             "cumulative": self._cumulative.copy(),
             "events": [dict(event) for event in self.events],
-            **{name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()},
+            **{name: copy.copy(getattr(self, name)) for name in self.saved},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the result of ``state_dict``, which must be of the same levels."""
-        cumulative = unpacked(state["cumulative"])
-        rising = cumulative.shape == self._cumulative.shape and (np.diff(cumulative, prepend=0.0) >= 0).all()
-        if not (rising and np.isfinite(cumulative[-1]) and cumulative[-1] > 0):
-            raise ConfigError("the saved curriculum has invalid weights: the file was damaged or changed")
-        self._draw_by(cumulative)
+        self._draw_by(state["cumulative"].copy())
         self.events = [dict(event) for event in state["events"]]
         for name in self.saved:
-            value = state[name]
-            array = isinstance(value, np.ndarray) or (isinstance(value, dict) and "base64" in value)
-            setattr(self, name, unpacked(value) if array else value)
+            setattr(self, name, copy.copy(state[name]))
 
 
 class Uniform(Strategy):

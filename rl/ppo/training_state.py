@@ -11,7 +11,6 @@
 
 import copy
 import io
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,6 @@ from stable_baselines3 import PPO as StableBaselinesPPO
 
 from nppsim.errors import ConfigError
 from nppsim.files import append_text, write_bytes, write_text
-from rl.curriculum.statistics import as_json
 from rl.events import WRITTEN
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
@@ -72,8 +70,8 @@ def process_state(ppo: PPO) -> dict[str, Any]:
     return {
         **ppo.extra_state(),
         "environments": ppo.env.state(),
-        "curriculum": as_json(ppo.sampler.state_dict()),
-        "shuffling": json.dumps(ppo.rng.bit_generator.state),
+        "curriculum": ppo.sampler.state_dict(),
+        "shuffling": ppo.rng.bit_generator.state,
         "sampling": ppo.action_rng.get_state(),
         "torch": torch.get_rng_state(),
     }
@@ -123,9 +121,9 @@ def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
     ppo.episode_returns.extend(info["r"] for info in infos)
     ppo.episode_lengths.extend(info["l"] for info in infos)
     ppo.episode_wins.extend(wins)
-    ppo.sampler.load_state_dict(json.loads(training["curriculum"]))
+    ppo.sampler.load_state_dict(training["curriculum"])
     ppo.apply_stage_settings()
-    ppo.rng.bit_generator.state = json.loads(training["shuffling"])
+    ppo.rng.bit_generator.state = training["shuffling"]
     ppo.action_rng.set_state(training["sampling"])
     torch.set_rng_state(training["torch"])
     if training["reference"] is not None:

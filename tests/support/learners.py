@@ -1,5 +1,7 @@
 """A small PPO on tiny levels, for tests of training."""
 
+import json
+
 import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
@@ -14,6 +16,7 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS
 from rl.policy.architectures import get_architecture
+from rl.policy.serialization import pack, unpack
 from rl.ppo import make_ppo as ppo_for
 from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import own_seed
@@ -25,6 +28,16 @@ CATEGORIES = ["simplest", "simpler", "mined"]
 OBSERVATIONS = get_architecture("vision_free").observations
 # The actor of a BC policy learns from the first update on, as fast as it ever will.
 AT_ONCE = {"critic_warmup_min_updates": 0, "critic_warmup_max_updates": 0, "learning_rate_warmup_updates": 0}
+
+
+def stored(state):
+    """The state as a checkpoint returns it."""
+    return unpack(*pack(state, "state"))
+
+
+def as_text(state):
+    """A text that is equal for equal states of plain values and arrays."""
+    return json.dumps(state, default=lambda values: [values.dtype.str, values.tolist()])
 
 
 class Patient(BaseCallback):

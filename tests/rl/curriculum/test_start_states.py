@@ -1,7 +1,5 @@
 """Start states: where episodes begin, what counts, and that all of it goes on after a resume or in another bank."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,9 +10,8 @@ from nppsim.outcomes import DIED, WON
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.curriculum.start_states import FADE, MAX_LOSSES, MAX_WINS, STEPS, Prefixes, Run, StartStateError
-from rl.curriculum.statistics import as_json
 
-from learners import make_ppo, roll_out
+from learners import as_text, make_ppo, roll_out, stored
 from worlds import RIGHT, corridor
 
 LEVELS = [corridor(door=40), corridor(door=60), corridor(door=80)]
@@ -217,20 +214,20 @@ def test_a_resumed_run_draws_the_same_start_states(strategy):
     for _ in range(3):
         play(sampler, sim, helped, 250)
         sampler.update(sim)
-    state = as_json(sampler.state_dict())
+    state = stored(sampler.state_dict())
     rows, waiting = sim.snapshot(slice(None)), sim.next_level.copy()
     other, again = made(strategy=strategy, seed=5, runs={}, begin=False)
     again.restore(slice(None), rows)
     again.next_level[:] = waiting
     again.observe()
-    other.load_state_dict(json.loads(state))
-    assert as_json(other.state_dict()) == state
+    other.load_state_dict(state)
+    assert as_text(other.state_dict()) == as_text(state)
     found = []
     for one, where in ((sampler, sim), (other, again)):
         ended, true = play(one, where, helped, 250)
         one.update(where)
         rows = where.snapshot(slice(None)).tobytes()
-        found.append((ended.tolist(), true.tolist(), as_json(one.state_dict()), rows))
+        found.append((ended.tolist(), true.tolist(), as_text(one.state_dict()), rows))
     assert str(found[0]) == str(found[1])
     assert "False" in str(found[0][1])
 
@@ -239,7 +236,7 @@ def test_runs_survive_a_changed_bank():
     """Levels have other places, one is new, one is gone for now."""
     sampler, sim = made()
     play(sampler, sim, helped, 300)
-    state = json.loads(as_json(sampler.starts.state_dict()))
+    state = stored(sampler.starts.state_dict())
     positions = {name: run.position for name, run in sampler.starts.runs.items()}
     levels = [corridor(door=70), LEVELS[2], LEVELS[0]]
     other, elsewhere = made(levels, runs={}, num_envs=32)
