@@ -33,6 +33,7 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import UserError
 from nppsim.files import write_bytes
 from nppsim.observe.statistics import StatisticsError
+from nppsim.reading import mismatch
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.serialization import PackingError, pack, unpack
@@ -40,16 +41,12 @@ from rl.policy.serialization import PackingError, pack, unpack
 FORMAT = "npp-checkpoint"
 FORMAT_VERSION = 2
 SUFFIX = ".safetensors"
-_FIELDS: dict[str, tuple[type, ...]] = {
-    "architecture": (str,),
-    "observations": (list,),
-    "layout": (str,),
-    "frame_skip": (int,),
-    "precision": (str,),
-    "policy": (dict,),
-    "training": (dict, type(None)),
-    "config": (dict,),
-    "versions": (dict,),
+_FIELDS: dict = {  # as for ``mismatch``
+    **dict.fromkeys(("architecture", "layout", "precision"), str),
+    **{name: {} for name in ("policy", "config", "versions")},
+    "observations": [str],
+    "frame_skip": int,
+    "training": ({}, None),
 }
 _WEIGHTS_OF_TRAINING = ("optimizer", "reference")  # parts of ``training`` whose tensors must be finite
 _DAMAGE = (safetensors.SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
@@ -178,28 +175,20 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
 
 def _check_fits(data: Mapping[str, Any], path: Path) -> None:
     """Raise CheckpointError for missing or invalid fields, an unknown architecture or another observation layout."""
-    absent = [field for field in _FIELDS if field not in data]
-    if absent:
-        raise CheckpointError(f"{path}: lacks {', '.join(absent)}: use another checkpoint, or train again")
-    odd = [name for name, types in _FIELDS.items() if type(data[name]) not in types]
-    if not odd:
-        possible = {
-            "frame_skip": 1 <= data["frame_skip"] <= FRAMES_PER_SECOND,
-            "precision": data["precision"] in PRECISIONS,
-            "policy": all(isinstance(tensor, torch.Tensor) for tensor in data["policy"].values()),
-        }
-        odd = [name for name, is_possible in possible.items() if not is_possible]
-    if odd:
-        raise CheckpointError(
-            f"{path}: the value of {', '.join(odd)} is impossible: use another checkpoint, or train again"
-        )
+    wrong = mismatch(data, _FIELDS)
+    if not wrong and not 1 <= data["frame_skip"] <= FRAMES_PER_SECOND:
+        wrong = f"frame_skip is {data['frame_skip']}"
+    if not wrong and data["precision"] not in PRECISIONS:
+        wrong = f"precision is {data['precision']!r}"
+    if wrong:
+        raise CheckpointError(f"{path}: {wrong}: use another checkpoint, or train again")
     try:
         architecture = get_architecture(data["architecture"])
     except ArchitectureError as error:
         raise CheckpointError(f"{path}: {error}") from error
     if data["layout"] != architecture.fingerprint:
         raise CheckpointError(
-            f"{path}: trained on observation layout {data['layout']} ({', '.join(map(str, data['observations']))}), "
+            f"{path}: trained on observation layout {data['layout']} ({', '.join(data['observations'])}), "
             f"{architecture.name} now reads {architecture.fingerprint} ({', '.join(architecture.observations)}): "
             f"use the version of the project that wrote it, or train again"
         )

@@ -25,11 +25,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from nppsim.actions import ACTION_NAMES, FRAMES_PER_SECOND, NUM_ACTIONS
+from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
 from nppsim.errors import UserError, needed
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
-from nppsim.reading import read_bytes
+from nppsim.reading import from_plain, parse_json, read_bytes
 from rl.policy.networks import check_batch
 from rl.policy.policy import NppPolicy, sample_actions
 
@@ -255,26 +255,20 @@ def _metadata(text: str | None, file_name: object) -> tuple[NetworkMetadata, Sta
     """Parse the metadata.  Raises ExportError for damaged metadata, another format version or observation layout."""
     if text is None:
         raise ExportError(f"{file_name}: an ONNX file, but not of this project: {_REMEDY}")
-    try:
-        fields = json.loads(text)
-        if fields["format_version"] != FORMAT_VERSION:
-            raise ExportError(
-                f"{file_name}: export format {fields['format_version']}, this version of the project reads {FORMAT_VERSION}: "
-                f"export the checkpoint again"
-            )
-        metadata = NetworkMetadata(
-            **{**fields, "observations": tuple(fields["observations"]), "actions": tuple(fields["actions"])}
-        )
-        stacking = Stacking.named(metadata.stacking) if metadata.stacking else NO_STACKS
-        known = metadata.observations == layout.observation_keys(metadata.observations)
-        if not (known and isinstance(metadata.architecture, str) and 1 <= metadata.frame_skip <= FRAMES_PER_SECOND):
-            raise ValueError("impossible values")
-    except ExportError:
-        raise
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    fields = parse_json(text.encode(), f"metadata of {file_name}", ExportError, _REMEDY)
+    version = fields.get("format_version") if isinstance(fields, dict) else None
+    if version != FORMAT_VERSION:
         raise ExportError(
-            f"{file_name}: its metadata are damaged ({type(error).__name__}: {error}): {_REMEDY}"
-        ) from error
+            f"{file_name}: export format {version}, this version of the project reads {FORMAT_VERSION}: export the "
+            "checkpoint again"
+        )
+    try:
+        metadata: NetworkMetadata = from_plain(NetworkMetadata, fields)
+        stacking = Stacking.named(metadata.stacking) if metadata.stacking else NO_STACKS
+        if metadata.observations != layout.observation_keys(metadata.observations):
+            raise ValueError("the order of the observations is not that of the layout")
+    except (KeyError, ValueError) as error:
+        raise ExportError(f"{file_name}: its metadata are damaged ({error}): {_REMEDY}") from error
     if metadata.layout != layout.fingerprint(metadata.observations):
         raise ExportError(
             f"{file_name}: reads observation layout {metadata.layout} ({', '.join(metadata.observations)}), this version of "
