@@ -7,7 +7,7 @@ Environment Design).  Their rank temperature of 0.1 gives the first rank 99.9 % 
 after each episode.  Here, all draws between two updates have the same distribution, so a higher temperature is used.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,7 +35,6 @@ class PrioritizedLevelReplay(Strategy):
         self.staleness = config.replay_staleness
         self._by_rank = np.arange(1, len(levels) + 1) ** (-1 / config.replay_temperature)
         self._by_rank_sums = np.cumsum(self._by_rank)
-        self._ranked = np.empty(0, np.uint64)  # sort keys of played levels, highest score first
 
     def update(self, outcomes: Outcomes) -> None:
         self.now += 1
@@ -44,52 +43,28 @@ class PrioritizedLevelReplay(Strategy):
         count = np.bincount(outcomes.decided, minlength=len(self.levels))
         seen = np.flatnonzero(count)
         total = np.bincount(outcomes.decided, error, minlength=len(self.levels))[seen]
-        self._rescore(seen, (total / count[seen]).astype(np.float32))
+        self.score[seen] = total / count[seen]
         self.last[seen] = self.now
         weights = self._weights()
         self.weigh(mixed(weights, self.share) if self.share else weights)
 
-    def _rescore(self, seen: np.ndarray, score: np.ndarray) -> None:
-        """Set the scores of some levels and update all ranks.  seen: int64[n], distinct levels."""
-        self.score[seen] = score + np.float32(0)  # -0 becomes 0
-        moves = np.zeros(len(self.levels), bool)
-        moves[seen] = True
-        stay = self._ranked[~moves[self._by_score]]
-        both = np.concatenate([stay, np.sort(self._keys(seen))])
-        self._ranked = np.sort(both, kind="stable")  # merges two sorted parts
-
-    def _keys(self, levels: np.ndarray) -> np.ndarray:
-        """Return keys uint64[n] that sort levels by descending score, then by index.
-
-        The bits of non-negative floats sort like the floats.
-        """
-        bits = np.uint32(0xFFFF_FFFF) - self.score[levels].view(np.uint32)
-        return bits.astype(np.uint64) << np.uint64(32) | levels.astype(np.uint64)
-
-    @property
-    def _by_score(self) -> np.ndarray:
-        """Played levels int64[played], in descending order of their scores."""
-        return (self._ranked & np.uint64(0xFFFF_FFFF)).astype(np.int64)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._ranked = np.sort(self._keys(np.flatnonzero(self.last >= 0)))
-
     def _weights(self) -> np.ndarray:
         """Return the weights float64[L] of all levels, with sum 1."""
-        count, played = len(self.levels), len(self._ranked)
+        known = np.flatnonzero(self.last >= 0)
+        count, played = len(self.levels), len(known)
         if not played:
             return np.full(count, 1 / count)
         replayed = played / count
-        ages = played * self.now - int(self.last.sum(dtype=np.int64)) - (count - played)
+        ages = int((self.now - self.last[known]).sum())
         if ages:
             weights = (self.now - self.last) * (replayed * self.staleness / ages)
         else:
             weights = np.full(count, replayed * self.staleness / played)
         if played < count:
             weights[self.last < 0] = 1 / count  # the sum over all new levels is 1 - replayed
+        ranked = known[np.argsort(-self.score[known], kind="stable")]
         by_rank = self._by_rank[:played]
-        weights[self._by_score] += by_rank * (replayed * (1 - self.staleness) / self._by_rank_sums[played - 1])
+        weights[ranked] += by_rank * (replayed * (1 - self.staleness) / self._by_rank_sums[played - 1])
         return weights
 
     def details(self) -> dict[str, float]:

@@ -11,8 +11,8 @@
             np.add.at(self.lost, outcomes.levels[~outcomes.won], 1)
             self.weigh(self.lost)
 
-A draw is a binary search in the cumulative sum of the weights, O(log levels).  An update should take O(levels + episodes) in
-numpy: a few passes over all levels, without sorting them.
+A draw is a binary search in the cumulative sum of the weights, O(log levels).  An update should be a few passes over all
+levels and episodes in numpy.
 """
 
 import copy
@@ -24,7 +24,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nppsim._kernel import kernel
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
 from rl.config.curriculum import CurriculumConfig
@@ -158,7 +157,7 @@ class Strategy(ABC):
         """Draw ``n`` levels; return their indices int32[n]."""
         points = self.rng.random(n) * self._cumulative[-1]
         # a point that is rounded up to the end of the range belongs to the last level with a positive weight
-        return np.minimum(search_sorted(self._cumulative, points), self._last, dtype=np.int32)
+        return np.minimum(self._cumulative.searchsorted(points, side="right"), self._last).astype(np.int32)
 
     @abstractmethod
     def update(self, outcomes: Outcomes) -> None:
@@ -208,28 +207,3 @@ def mixed(weights: np.ndarray, uniform_share: float) -> np.ndarray:
     spread = weights * ((1 - uniform_share) / total)
     spread += uniform_share / count
     return spread
-
-
-def search_sorted(rising: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return ``rising.searchsorted(values, side="right")``, the number of entries <= each value, as int32[n].
-
-    All searches proceed together, which is five times as fast, since their memory accesses overlap.
-
-    rising: float64[k], ascending, contiguous, 1 <= k < 2 ** 31.
-    values: float64[n], contiguous.
-    """
-    found = np.zeros(len(values), np.int32)
-    _search(rising, values, found)
-    return found
-
-
-@kernel
-def _search(rising: np.ndarray, values: np.ndarray, found: np.ndarray) -> None:
-    left = len(rising)
-    while left > 1:
-        half = left >> 1
-        for i in range(len(values)):
-            found[i] += half * np.int32(rising[found[i] + half - 1] <= values[i])
-        left -= half
-    for i in range(len(values)):
-        found[i] += np.int32(rising[found[i]] <= values[i])
