@@ -14,8 +14,9 @@ from torch.nn import functional
 from bc.train import BCResult
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe.statistics import ObservationStatistics
+from rl.audit import missing_gradients
 from rl.config import ExperimentConfig
-from rl.doctor.doctor import CHECKPOINT, REHEARSAL, UPDATE, CheckWarned, Doctor, check, require
+from rl.doctor.doctor import CHECKPOINT, REHEARSAL, UPDATE, CheckFailed, CheckWarned, Doctor, check, require
 from rl.policy import checkpoint
 from rl.policy.networks import CLAMP
 from rl.policy.policy import NppPolicy
@@ -64,21 +65,16 @@ def _in_float32(policy: NppPolicy) -> NppPolicy:
 
 @check(UPDATE)
 def every_parameter_gets_a_gradient(policy: NppPolicy) -> str:
-    """Check that every parameter is in the optimiser once and has a finite non-zero gradient after the first update."""
+    """Check that every parameter is in the optimiser once and has a non-zero gradient after the first update."""
     names = {id(parameter): name for name, parameter in policy.named_parameters()}
     frozen = [name for name, parameter in policy.named_parameters() if not parameter.requires_grad]
     require(not frozen, f"not trainable: {', '.join(frozen)}", "set requires_grad, or remove them from the network")
     optimised = Counter(id(p) for group in policy.optimizer.param_groups for p in group["params"])
     same = optimised == Counter(names.keys())
     require(same, "the optimiser has other parameters than the network", "create every layer in the constructor")
-    norms = {}
-    for name, parameter in policy.named_parameters():
-        if not policy.may_lack_gradient(name):
-            norms[name] = 0.0 if parameter.grad is None else float(parameter.grad.norm())
-    broken = [name for name, norm in norms.items() if not math.isfinite(norm)]
-    require(not broken, f"gradients are not finite: {', '.join(broken)}", "lower --initial-lr")
-    silent = [name for name, norm in norms.items() if norm == 0]
-    require(not silent, f"no gradient reaches {', '.join(silent)}", "connect them to the output, or remove them")
+    for _, problem in missing_gradients(policy):
+        raise CheckFailed(problem, "connect them to the output, or remove them")
+    norms = {name: float(p.grad.norm()) for name, p in policy.named_parameters() if p.grad is not None}
     weakest = min(norms, key=lambda name: norms[name])
     return f"{len(norms)} tensors; weakest {norms[weakest]:.1e} ({weakest})"
 
