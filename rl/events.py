@@ -5,7 +5,7 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from nppsim.files import append_text
 
 _EVENT_FILES = "events.out.tfevents*"
 WRITTEN = "written.txt"  # text file beside event files; lists those that EventWriter wrote
-_MAX_EVENT = 64 << 20  # bytes; the longest events, the settings of a run, have some thousand bytes
 
 
 class EventsError(UserError, RuntimeError):
@@ -115,27 +114,12 @@ def event_folders(folder: str | os.PathLike) -> list[Path]:
 
 
 @contextmanager
-def reading_events(files: Sequence[Path]) -> Iterator[None]:
-    """Raise EventsError for damaged event files that are read inside the block."""
-    for file in files:
-        _check_lengths(file)
+def reading_events(path: Path) -> Iterator[None]:
+    """Raise EventsError for damaged event files that are read inside the block.  path: file or folder, for the message."""
     try:
         yield
     except (needed("google.protobuf.message", "train").DecodeError, ValueError, TypeError) as error:
-        raise EventsError(f"{files[0]}: no events of TensorBoard, or damaged ({error}): restore a copy") from error
-
-
-def _check_lengths(file: Path) -> None:
-    """Raise EventsError for a huge event length, for which TensorBoard would allocate memory before reading."""
-    checksum = needed("tensorboard.compat.tensorflow_stub.pywrap_tensorflow", "train").masked_crc32c
-    with open(file, "rb") as records:
-        while len(header := records.read(12)) == 12:  # length of the event in 8 bytes, checksum of these in 4
-            length = int.from_bytes(header[:8], "little")
-            if length > _MAX_EVENT:
-                if checksum(header[:8]) != int.from_bytes(header[8:], "little"):
-                    return  # damaged; TensorBoard ignores the rest of the file
-                raise EventsError(f"{file}: damaged (an event of {length:,} bytes): restore a copy")
-            records.seek(length + 4, os.SEEK_CUR)
+        raise EventsError(f"{path}: no events of TensorBoard, or damaged ({error}): restore a copy") from error
 
 
 def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
@@ -154,7 +138,7 @@ def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
         found = ", ".join(str(f.relative_to(folder)) for f in folders)
         raise EventsError(f"{folder}: {len(folders)} folders with event files ({found}); a run must have exactly one")
     accumulator = event_accumulator.EventAccumulator(str(folders[0]), size_guidance={"scalars": 0})
-    with reading_events(event_files(folders[0])):
+    with reading_events(folders[0]):
         accumulator.Reload()
     scalars = {}
     for tag in accumulator.Tags()["scalars"]:

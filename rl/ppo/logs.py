@@ -314,7 +314,7 @@ def _records(files: Iterable[Path]) -> Iterable[tuple[bytes, Any]]:
     loader = needed("tensorboard.backend.event_processing.event_file_loader", "train")
     event = needed("tensorboard.compat.proto.event_pb2", "train").Event
     for file in files:
-        with reading_events([file]):
+        with reading_events(file):
             for record in loader.RawEventFileLoader(str(file)).Load():
                 yield record, event.FromString(record)
 

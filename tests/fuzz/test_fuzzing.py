@@ -118,22 +118,14 @@ def test_inputs_that_once_failed_are_refused_in_one_line(name, content, valid, t
     assert ending.place
 
 
-def test_damaged_events_are_refused_and_huge_ones_before_they_are_read(valid, tmp_path):
-    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
-
-    size = (22 << 30).to_bytes(8, "little")
-    huge = size + int(masked_crc32c(size)).to_bytes(4, "little")
+def test_damaged_events_are_refused(valid, tmp_path):
     record = io.BytesIO()
     RecordWriter(record).write(b"\xff")
     for name in ("events", "events_cut"):
-        for data, message in (
-            (huge, "an event of 23,622,320,128 bytes"),
-            (record.getvalue(), "no events of TensorBoard"),
-        ):
-            path = tmp_path / READERS[name].file
-            path.write_bytes(valid(name)[0] + data)
-            with pytest.raises(EventsError, match=message):
-                READERS[name].read(path)
+        path = tmp_path / READERS[name].file
+        path.write_bytes(valid(name)[0] + record.getvalue())
+        with pytest.raises(EventsError, match="no events of TensorBoard"):
+            READERS[name].read(path)
 
 
 def test_an_archive_whose_members_are_damaged_is_refused(valid, tmp_path):
