@@ -2,28 +2,8 @@
 
     write_report(experiment, folder / "report.html")
 
-``experiment`` is the content of ``experiment.json``.  All keys are optional:
-
-    name, created         texts for the heading
-    machine               text, or dict with "name"
-    versions              dict: name -> text
-    architectures         dict: architecture, with condition and seed if there are several -> dict with
-        results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics from ``results.aggregate``, or None
-        comparisons       list as below: PPO against the BC policy and against random play
-        checklist         list of ``rl.doctor.checks_run.Item.to_dict()``
-        delivered         text: the delivered policy, and the reason for its selection
-        bc                ``bc.BCResult.as_dict()``
-        transfer          dict, e.g. {"copied": 41, "fresh": [...]}
-        speed             dict of numbers, and "share": phase of training -> share of the training time
-        audit             reward audit: text, dict, or list of dicts
-        plan              hardware plan: text or dict
-        wall_time_s       seconds
-        events            list of dicts: events of training
-        settings          dict: dotted name -> {"value", "source"}
-        paths             {"tensorboard": folder, "run": folder, "films": [dicts of ``rl.evaluation.video.Film``]}; relative
-                          to the report's folder or the working directory, those of films to "run"
-    all_seeds             dict: name -> results as above, over several seeds
-    comparisons           list of ``rl.evaluation.comparison.Comparison.to_dict()``: architectures and conditions
+``experiment`` is the result of ``rl.experiment.artifacts.report_view``.  Relative paths refer to the report's folder or the
+working directory; those of films refer to the folder of the run.
 """
 
 import io
@@ -69,31 +49,29 @@ _AUDIT = {  # field of ``nppsim.reward.AuditRow`` -> label
     "approach": "reward per decision towards the goal, at least",
 }
 
-Architectures = Mapping[str, Mapping[str, Any]]  # name -> entry, see the docstring of this module
+Architectures = Mapping[str, Mapping[str, Any]]  # title of a run -> its entry
 
 
 def write_report(experiment: Mapping, path: str | os.PathLike) -> Path:
-    """Write the page atomically and return its path.  experiment: see the docstring of this module."""
+    """Write the page atomically and return its path."""
     path = Path(path)
     return write_page(render_report(experiment, path.parent), path)
 
 
 def render_report(experiment: Mapping, folder: Path) -> str:
     """Return the page as HTML text.  folder: folder of the page, for relative paths and links."""
-    architectures: Architectures = experiment.get("architectures") or {}
-    machine = experiment.get("machine")
-    machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
+    architectures: Architectures = experiment["architectures"]
     runs, notes = _scalars(architectures, folder)
     sections = {name: _sections(entry, folder) for name, entry in architectures.items()}
     films = [film for contents in sections.values() for group in contents["films"].values() for film in group]
     return render_page(
         "experiment.html",
-        title=str(experiment.get("name") or "experiment"),
-        summary=[text for text in (experiment.get("created"), machine_name) if text],
+        title=experiment["name"],
+        summary=[experiment["created"], experiment["machine"]],
         verdicts=_verdicts(experiment, architectures),
         agent=_best_run(architectures, folder),
-        results=_results({name: entry.get("results") for name, entry in architectures.items()}),
-        all_seeds=_results(experiment.get("all_seeds") or {}),
+        results=_results({name: entry["results"] for name, entry in architectures.items()}),
+        all_seeds=_results(experiment["all_seeds"]),
         comparisons=_comparisons(experiment, architectures),
         notes=notes,
         curves=_curves(runs),
@@ -102,23 +80,23 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         ledgers=_ledgers(runs),
         parts=_parts(sections),
         players=players if any(film["player"] for film in films) else None,
-        machine=machine,
-        versions=experiment.get("versions"),
+        machine=experiment["machine"],
+        versions=experiment["versions"],
     )
 
 
 def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
     """Return section -> content of one architecture's entry; None or empty for a section without data."""
     return {
-        "bc": _imitation(entry.get("bc") or {}, entry.get("events") or ()),
-        "settings": _settings(entry.get("settings") or {}),
-        "films": _films(entry.get("paths") or {}, folder),
-        "speed": _speed(entry.get("speed") or {}, entry.get("wall_time_s")),
-        "events": list(map(_event, entry.get("events") or ())),
-        "audit": _renamed(entry.get("audit"), _AUDIT),
-        "plan": _plan(entry.get("plan")),
-        "transfer": _renamed(entry.get("transfer"), _TRANSFER),
-        **{key: entry.get(key) for key in ("checklist", "doctor")},
+        "bc": entry["bc"] and _imitation(entry["bc"], entry["events"]),
+        "settings": _settings(entry["settings"]),
+        "films": _films(entry["paths"], folder),
+        "speed": _speed(entry["speed"], entry["wall_time_s"]),
+        "events": list(map(_event, entry["events"])),
+        "audit": [_renamed(row, _AUDIT) for row in entry["audit"]],
+        "plan": _plan(entry["plan"]),
+        "transfer": entry["transfer"] and _renamed(entry["transfer"], _TRANSFER),
+        **{key: entry[key] for key in ("checklist", "doctor")},
     }
 
 
@@ -136,10 +114,8 @@ def _parts(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[st
     }
 
 
-def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]] | None:
-    """Return the rows of settings that were chosen, and those of settings with default values; None without settings."""
-    if not settings:
-        return None
+def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]]:
+    """Return the rows of settings that were chosen, and those of settings with default values."""
     rows = [{"setting": name, "value": one["value"], "from": one["source"]} for name, one in settings.items()]
     is_default = [row["from"] == "default" for row in rows]
     return {
@@ -148,11 +124,9 @@ def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]
     }
 
 
-def _renamed(item: Any, labels: Mapping[str, str]) -> Any:
-    """Return a list of rows, or a dict, with labels in place of known keys; other items unchanged."""
-    if isinstance(item, Mapping):
-        return {labels.get(key, key): value for key, value in item.items()}
-    return [_renamed(row, labels) for row in item] if isinstance(item, list) else item
+def _renamed(item: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return a dict with labels in place of known keys."""
+    return {labels.get(key, key): value for key, value in item.items()}
 
 
 def _event(event: Mapping) -> dict[str, Any]:
@@ -170,14 +144,12 @@ def _all_first(row: tuple[str, Any]) -> bool:
     return row[0] != ALL
 
 
-def _plan(plan: Any) -> Any:
-    """Return the sizes of a hardware plan with their sources, and its memory; text unchanged."""
-    if not isinstance(plan, Mapping) or "settings" not in plan:
-        return plan
+def _plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes of a hardware plan with their sources, and its memory."""
     memory = {
         f"memory of the {place}": f"{plan[f'{key}_bytes'] / 1e9:.1f} of {plan[f'{key}_budget'] / 1e9:.1f} GB"
         for place, key in (("machine", "host"), ("GPU", "device"))
-        if plan.get(f"{key}_budget")
+        if plan[f"{key}_budget"]
     }
     total = {"decisions per update": plan["batch_size"], "updates": plan["updates"]}
     warnings = {"warnings": plan["warnings"]} if plan["warnings"] else {}
@@ -188,8 +160,8 @@ def _best_run(architectures: Architectures, folder: Path) -> str | None:
     """Return the folder of the run with the most successful agent, as it is named in the record; None without an agent."""
     runs = {}
     for entry in architectures.values():
-        run, stats = (entry.get("paths") or {}).get("run"), ((entry.get("results") or {}).get("ppo") or {}).get(ALL)
-        if run and (_resolved(folder, run) / "agent.safetensors").is_file():
+        run, stats = entry["paths"]["run"], (entry["results"]["ppo"] or {}).get(ALL)
+        if (_resolved(folder, run) / "agent.safetensors").is_file():
             runs[run] = stats["success"] if stats and stats["episodes"] else 0.0
     return max(runs, key=lambda run: runs[run], default=None)
 
@@ -198,15 +170,15 @@ def _verdicts(experiment: Mapping, architectures: Architectures) -> list[str]:
     """Return a summary text per architecture, and a sentence per comparison between architectures or conditions."""
     texts = []
     for name, entry in architectures.items():
-        delivered = [f"Delivered: {entry['delivered']}."] if entry.get("delivered") else []
-        claims = [one["sentence"] for one in entry.get("comparisons") or ()]
-        texts.append(" ".join([verdict(name, entry.get("results")), *claims, *delivered]))
-    return [*texts, *(one["sentence"] for one in experiment.get("comparisons") or ())]
+        delivered = [f"Delivered: {entry['delivered']}."] if entry["delivered"] else []
+        claims = [one["sentence"] for one in entry["comparisons"]]
+        texts.append(" ".join([verdict(name, entry["results"]), *claims, *delivered]))
+    return [*texts, *(one["sentence"] for one in experiment["comparisons"])]
 
 
-def verdict(name: str, results: Mapping | None) -> str:
+def verdict(name: str, results: Mapping) -> str:
     """Return a sentence about an architecture's success after PPO."""
-    ppo = ((results or {}).get("ppo") or {}).get(ALL)
+    ppo = (results["ppo"] or {}).get(ALL)
     if not ppo or not ppo["episodes"]:
         return f"{name}: not evaluated after PPO."
     low, high = (100 * bound for bound in ppo["ci95"])
@@ -214,12 +186,12 @@ def verdict(name: str, results: Mapping | None) -> str:
     return f"{name} finishes {won} (95 % interval {low:.1f} to {high:.1f} %)."
 
 
-def _results(methods_of: Mapping[str, Mapping | None]) -> dict[str, Any]:
+def _results(methods_of: Mapping[str, Mapping]) -> dict[str, Any]:
     """Return a table with a group of columns per run, a column per method, and a row per category; {} without results.
 
     Random play gets a single column if its results are equal in all runs.
     """
-    tables = {(name, method): (results or {}).get(method) for name, results in methods_of.items() for method in METHODS}
+    tables = {(name, method): results[method] for name, results in methods_of.items() for method in METHODS}
     if not any(tables.values()):
         return {}
     random = [table for (_, method), table in tables.items() if method == "random" and table]
@@ -238,8 +210,7 @@ def _results(methods_of: Mapping[str, Mapping | None]) -> dict[str, Any]:
 
 def _comparisons(experiment: Mapping, architectures: Architectures) -> dict[str, Any]:
     """Return a table with a column per comparison, and a row per category; {} without comparisons."""
-    found = [one for entry in architectures.values() for one in entry.get("comparisons") or ()]
-    found += experiment.get("comparisons") or ()
+    found = [one for entry in architectures.values() for one in entry["comparisons"]] + experiment["comparisons"]
     names = categories({str(number): one["categories"] for number, one in enumerate(found)})
     rows = [
         {"category": name, "total": name == ALL, "cells": [_difference(one["categories"].get(name)) for one in found]}
@@ -265,12 +236,8 @@ def _scalars(architectures: Architectures, folder: Path) -> tuple[dict[str, dict
     """Return (architecture -> tag -> Scalars of its event files, notes about architectures without event files)."""
     runs, notes = {}, []
     for name, entry in architectures.items():
-        tensorboard = (entry.get("paths") or {}).get("tensorboard")
-        if not tensorboard:
-            notes.append(f"{name}: not run")
-            continue
         try:
-            runs[name] = read_scalars(_resolved(folder, tensorboard))
+            runs[name] = read_scalars(_resolved(folder, entry["paths"]["tensorboard"]))
         except EventsError as error:
             notes.append(f"{name}: {error}")
     return runs, notes
@@ -310,25 +277,22 @@ def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
     return plots
 
 
-def _imitation(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
+def _imitation(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any]:
     """Return the section on imitation.
 
     events: events of PPO's training; the evaluation at decision 0 is that of the BC policy.
     """
-    if not bc:
-        return None
-    metrics = {"policy, validation": bc.get("validation"), "policy, training": bc.get("training")}
-    metrics |= {f"trivial: {name}": baseline for name, baseline in (bc.get("baselines") or {}).items()}
+    metrics = {"policy, validation": bc["validation"], "policy, training": bc["training"]}
+    metrics |= {f"trivial: {name}": baseline for name, baseline in bc["baselines"].items()}
     scores = {
         title: {
-            "accuracy": _percent(values.get("accuracy")),
-            "on changes": _percent(values.get("change_accuracy")),
-            "loss": values.get("loss"),
+            "accuracy": _percent(values["accuracy"]),
+            "on changes": _percent(values["change_accuracy"]),
+            "loss": values["loss"],
         }
         for title, values in metrics.items()
-        if values
     }
-    history = bc.get("history") or ()
+    history = bc["history"]
     charts = (
         ("Loss of imitation", "nats", _history_lines(history, _LOSSES)),
         ("Accuracy of imitation", "%", _history_lines(history, _ACCURACIES, 100)),
@@ -336,7 +300,7 @@ def _imitation(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
     listed = ("validation", "training", "baselines", "closed_loop", "history")
     return {
         "scores": scores,
-        "closed_loop": bc.get("closed_loop") or _success_before_ppo(events),
+        "closed_loop": bc["closed_loop"] or _success_before_ppo(events),
         "plots": [Plot(title, lines_chart(title, unit, lines, "epoch")) for title, unit, lines in charts if lines],
         "rest": {key: value for key, value in bc.items() if key not in listed},
     }
@@ -364,21 +328,17 @@ def _percent(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f} %"
 
 
-def _speed(speed: Mapping, wall_time_s: float | None) -> dict[str, Any] | None:
-    """Return speed figures, and (colour, phase of training, share of the time) of each phase; None without data."""
-    if not speed:
-        return None
-    figures = {key: value for key, value in speed.items() if key != "share"}
-    if wall_time_s is not None:
-        figures["wall_time_s"] = wall_time_s
-    return {"figures": _renamed(figures, _SPEED), "shares": list(coloured(speed.get("share") or {}))}
+def _speed(speed: Mapping, wall_time_s: float) -> dict[str, Any]:
+    """Return speed figures, and (colour, phase of training, share of the time) of each phase."""
+    figures = {key: value for key, value in speed.items() if key != "share"} | {"wall_time_s": wall_time_s}
+    return {"figures": _renamed(figures, _SPEED), "shares": list(coloured(speed["share"]))}
 
 
 def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
     """Return category -> films, with link, preview picture and replay player if their files exist."""
-    base = _resolved(folder, paths.get("run") or "")
+    base = _resolved(folder, paths["run"])
     groups: dict[str, list[dict[str, Any]]] = {}
-    for film in paths.get("films") or ():
+    for film in paths["films"]:
         route, video = base / film["route"], base / film["video"]
         run = Replay.load(replay) if (replay := video.with_suffix(".replay")).is_file() else None
         shown = {

@@ -34,3 +34,16 @@ def altered(path, out, **changes):
         target[last] = value(target[last]) if callable(value) else value
     write_json(out, data)
     return str(out)
+
+
+PLAN = {
+    "settings": {"num_envs": {"value": 512, "source": "default", "note": ""}}, "batch_size": 8192, "updates": 489,
+    "host_bytes": 1.8e9, "host_budget": 20.2e9, "device_bytes": 0, "device_budget": 0, "warnings": [], "gpus": 0,
+}  # fmt: skip
+# Entry of a run without imitation and final evaluation in the content of experiment.json.
+BARE = {
+    "results": {"random": None, "bc": None, "ppo": None}, "delivered": "", "checklist": [], "doctor": None,
+    "comparisons": [], "bc": None, "transfer": None, "speed": {"decisions_per_s": 51234.5, "share": {}}, "plan": PLAN,
+    "wall_time_s": 611.5, "paths": {"tensorboard": "none", "run": "none", "films": []}, "events": [], "settings": {},
+    "audit": [],
+}  # fmt: skip
