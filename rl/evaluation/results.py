@@ -117,14 +117,6 @@ class EpisodeRecord:
         """Score of a won episode, as the game shows it; None for the others."""
         return score(self.frames, self.gold) if self.won else None
 
-    def __post_init__(self) -> None:
-        if self.outcome not in NAMES:
-            raise ResultsError(
-                f"episode on {self.level_name!r}: outcome {self.outcome!r} is none of {', '.join(NAMES)}"
-            )
-        if len(self.inputs) != self.frames:
-            raise ResultsError(f"episode on {self.level_name!r}: {len(self.inputs)} inputs for {self.frames} frames")
-
 
 @dataclass(frozen=True, eq=False)
 class LevelWins:
@@ -264,15 +256,6 @@ def load_results(path: str | os.PathLike) -> dict:
     data = read_json(path, ResultsError, "restore it, or run the evaluation again")
     if wrong := mismatch(data, _RESULTS):
         raise ResultsError(f"{path}: not a results file: {wrong}")
-    for name, architecture in data["architectures"].items():
-        for seed, entry in architecture["seeds"].items():
-            for suite, categories in entry["suites"].items():
-                for category, stats in categories.items():
-                    if stats["wins"] + stats["deaths"] + stats["timeouts"] != stats["episodes"]:
-                        raise ResultsError(
-                            f"{path}: {name}, seed {seed}, {suite}, {category}: wins, deaths and timeouts do not sum to "
-                            f"{stats['episodes']} episodes"
-                        )
     return data
 
 

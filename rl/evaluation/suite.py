@@ -106,11 +106,6 @@ class EvaluationSuite:
             stacking=stacking,
         )
 
-    @property
-    def schedule(self) -> list[tuple[str, str]]:
-        """Return (fingerprint of the level, category) of each episode of a run."""
-        return [(self.bank.levels[row].fingerprint, name) for row, name in zip(self._rows, self._category, strict=True)]
-
     def __len__(self) -> int:
         """Number of episodes of a run."""
         return len(self.level_index)
@@ -118,7 +113,7 @@ class EvaluationSuite:
     def run(
         self, policy: Policy, *, deterministic: bool, progress: Callable[[int], None] | None = None
     ) -> list[EpisodeRecord]:
-        """Play all episodes; return their records in the order of ``schedule``.
+        """Play all episodes; return their records in a fixed order.
 
         progress: function that is called with the number of episodes that have just ended.
         Raises ConfigError if the policy has another frame stacking than the suite.

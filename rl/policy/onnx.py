@@ -96,12 +96,6 @@ def check_exportable(policy: NppPolicy) -> None:
         raise ExportError(f"{policy.architecture} {problem}")
 
 
-def example(policy: NppPolicy, rows: int = _EXAMPLES) -> dict[str, np.ndarray]:
-    """Return observations with all values 0, {key: array [rows, *shape]}."""
-    shapes = {key: policy.stacking.shape(key) for key in policy.observations}
-    return {key: np.zeros((rows, *shape), layout.SPECS[key].dtype) for key, shape in shapes.items()}
-
-
 def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
     """Return the content of an ONNX file; it computes in float32, whatever the precision of the policy.
 
@@ -129,7 +123,10 @@ def metadata_of(policy: NppPolicy, frame_skip: int) -> NetworkMetadata:
 
 def _traced(policy: NppPolicy) -> Any:
     """Trace the policy to an onnx.ModelProto."""
-    tensors = [torch.from_numpy(values) for values in example(policy).values()]
+    tensors = [
+        torch.zeros((_EXAMPLES, *policy.stacking.shape(key)), dtype=getattr(torch, layout.SPECS[key].dtype))
+        for key in policy.observations
+    ]
     tensors.append(torch.ones(_EXAMPLES, NUM_ACTIONS, dtype=torch.bool))
     rows = torch.export.Dim("batch", min=1)
     precision, device, training = policy.precision, policy.device, policy.training

@@ -10,7 +10,6 @@ from nppsim.files import write_json
 from nppsim.measure.intervals import wilson
 from rl.evaluation.results import (
     DevHistory,
-    EpisodeRecord,
     LevelWins,
     ResultsError,
     aggregate,
@@ -92,11 +91,7 @@ def test_several_seeds_are_counted_together():
     assert widths[0] > 0.8 * widths[1], "three seeds on the same levels are not three times as many levels"
 
 
-def test_records_that_contradict_themselves_are_refused():
-    with pytest.raises(ResultsError, match="outcome 'lost'"):
-        episode(outcome="lost")
-    with pytest.raises(ResultsError, match="0 inputs for 7 frames"):
-        EpisodeRecord(0, "l", "c", None, np.zeros(0, np.uint8), "won", 7, 2, 0.0, 0, 0.0)
+def test_a_category_cannot_have_the_name_of_the_total():
     with pytest.raises(ResultsError, match="category"):
         aggregate([episode(category="all")])
 
@@ -159,11 +154,6 @@ def test_broken_results_say_what_is_wrong(tmp_path):
     del stats["simple"]["ci95"]
     write_json(path, results(stats))
     with pytest.raises(ResultsError, match="ci95 missing in architectures.mlp.seeds.0.suites.test.simple"):
-        load_results(path)
-    stats = aggregate([episode()])
-    stats["simple"]["wins"] = 0
-    write_json(path, results(stats))
-    with pytest.raises(ResultsError, match="do not sum to 1 episodes"):
         load_results(path)
     data = results({})
     data["architectures"]["mlp"] = {}
