@@ -17,11 +17,11 @@ import numpy as np
 
 from nppsim.files import table
 from nppsim.measure.intervals import Estimate, mean_difference, ratio_of_means
-from rl.doctor.divergence import Divergence, first_divergence
 from rl.doctor.runs import Run, differences, explanation
 from rl.evaluation.comparison import Comparison, compare, format_difference
 from rl.evaluation.results import ALL, History, ResultsError, level_wins
 from rl.events import Scalars
+from rl.ppo.digests import Divergence, first_divergence
 
 GRID = 50  # number of points at which learning curves are compared
 RETURN = "rollout/ep_rew_mean"

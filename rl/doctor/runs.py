@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 from nppsim.files import table
 from nppsim.reading import read_object
 from rl.config.resume import FINISHED_FILE
-from rl.doctor.divergence import Divergence
 from rl.evaluation.results import History, ResultsError, read_history
 from rl.events import Scalars, event_folders, read_scalars
-from rl.ppo.digests import Row, read_trail
+from rl.ppo.digests import Divergence, Row, read_trail
 
 RUN_FILE = "run.json"  # settings of one training, with their sources
 DEMONSTRATIONS_FILE = "demonstrations.json"  # digest of the demonstrations, in the folder ``pretrain``

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl.doctor.divergence import first_divergence
 from rl.ppo import ppo as ppo_module
 from rl.ppo import training_state
 from rl.ppo.digests import (
@@ -17,6 +16,7 @@ from rl.ppo.digests import (
     TRAIL_FILE,
     DigestTrail,
     TrailError,
+    first_divergence,
     read_trail,
     rollout_digests,
     row_sums,

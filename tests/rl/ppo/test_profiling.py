@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from rl.config import ProfilingConfig
-from rl.doctor.divergence import first_divergence
 from rl.ppo.callbacks import FOLDER, gpu_utilisation, profilers
-from rl.ppo.digests import DigestTrail, read_trail
+from rl.ppo.digests import DigestTrail, first_divergence, read_trail
 from rl.ppo.ppo import PHASES
 
 from learners import make_ppo
