@@ -81,9 +81,9 @@ class Distiller:
         self.student, self.teacher, self.env, self.settings, self.pool = student, teacher, env, settings, pool
         self.decisions = self.updates = 0
         self.rng, self.sampling = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
-        self._before, self._began = 0.0, time.monotonic()
-        self._moving = [parameter for parameter in student.parameters() if parameter.requires_grad]
-        self._optimizer = torch.optim.Adam(self._moving, lr=settings.learning_rate, fused=True)
+        self._seconds_before, self._began = 0.0, time.monotonic()
+        self._trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
+        self._optimizer = torch.optim.Adam(self._trained, lr=settings.learning_rate, fused=True)
         self._buffer = RolloutBuffer(
             rollout_length,
             observation_space(student.observations, student.stacking),
@@ -102,7 +102,7 @@ class Distiller:
     @property
     def seconds(self) -> float:
         """Duration of training without interruptions."""
-        return self._before + time.monotonic() - self._began
+        return self._seconds_before + time.monotonic() - self._began
 
     @property
     def progress(self) -> float:
@@ -117,13 +117,13 @@ class Distiller:
         begin, rate = time.perf_counter(), self.settings.learning_rate * max(LOWEST_RATE, 1 - self.progress)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        episodes, away, agreement = self._collect_rollout()
+        episodes, divergence, agreement = self._collect_rollout()
         self._learn()
         self.decisions += len(self._buffer)
         self.updates += 1
         wins = int((episodes["outcome"] == WON).sum())
         return DistillationMetrics(
-            away, agreement, len(episodes), wins, len(self._buffer) / (time.perf_counter() - begin)
+            divergence, agreement, len(episodes), wins, len(self._buffer) / (time.perf_counter() - begin)
         )
 
     def state(self) -> dict[str, Any]:
@@ -147,21 +147,21 @@ class Distiller:
         self.env.sampler.load_state_dict(state["curriculum"])
         self.rng.bit_generator.state = state["shuffling"]
         self.sampling.set_state(state["sampling"])
-        self._before, self._began = state["seconds"], time.monotonic()
+        self._seconds_before, self._began = state["seconds"], time.monotonic()
 
     def _collect_rollout(self) -> tuple[np.ndarray, float, float]:
         """Fill the buffer; return finished episodes, divergence and agreement."""
         sim, sampler, buffer = self.env.sim, self.env.sampler, self._buffer
         self.student.set_training_mode(False)
         self.student.forget()
-        episodes, away, agreed = [np.empty(0, sim.episode.dtype)], 0.0, 0.0
+        episodes, divergence, agreed = [np.empty(0, sim.episode.dtype)], 0.0, 0.0
         buffer.begin(sim.obs)
         for t in range(buffer.shape[0]):
             if t:
                 buffer.store_ages(t)
             logits = self._decide(t)
             targets = buffer.log_probs[t].cpu()
-            away += float(kl_divergence(targets, F.log_softmax(logits, dim=1)).mean())
+            divergence += float(kl_divergence(targets, F.log_softmax(logits, dim=1)).mean())
             agreed += float((logits.argmax(dim=1) == targets.argmax(dim=1)).float().mean())
             actions = sample_actions(logits, self.sampling).numpy()
             buffer.actions[t] = torch.from_numpy(actions).to(buffer.device)
@@ -171,9 +171,9 @@ class Distiller:
             if sim.finished.size:
                 episodes.append(sampler.next_episodes(sim))
         sampler.update(sim)
-        if not math.isfinite(away):
-            raise DistillationError(f"{self.name}: the divergence from the teacher is {away}; {_REMEDY}")
-        return np.concatenate(episodes), away / buffer.shape[0], agreed / buffer.shape[0]
+        if not math.isfinite(divergence):
+            raise DistillationError(f"{self.name}: the divergence from the teacher is {divergence}; {_REMEDY}")
+        return np.concatenate(episodes), divergence / buffer.shape[0], agreed / buffer.shape[0]
 
     def _decide(self, t: int) -> torch.Tensor:
         """Return student logits float32[N, 6]; store observations and teacher log-probabilities in row t."""
@@ -201,19 +201,19 @@ class Distiller:
                 def loss(rows: slice, of: torch.Tensor = index) -> tuple[torch.Tensor, torch.Tensor]:
                     mine = of[rows]
                     logits = self.student.logits_and_values(buffer.observations(mine))[0].float()
-                    away = kl_divergence(targets[mine], F.log_softmax(logits, dim=1)).mean()
-                    return away, away.detach()
+                    divergence = kl_divergence(targets[mine], F.log_softmax(logits, dim=1)).mean()
+                    return divergence, divergence.detach()
 
-                away, gradients = summed_gradients(self.pool, len(index), loss, self._moving)
-                self._step(float(away), gradients)
+                divergence, gradients = summed_gradients(self.pool, len(index), loss, self._trained)
+                self._step(float(divergence), gradients)
 
-    def _step(self, away: float, gradients: list[torch.Tensor | None]) -> None:
-        for parameter, gradient in zip(self._moving, gradients, strict=True):
+    def _step(self, divergence: float, gradients: list[torch.Tensor | None]) -> None:
+        for parameter, gradient in zip(self._trained, gradients, strict=True):
             parameter.grad = gradient
-        norm = float(torch.nn.utils.clip_grad_norm_(self._moving, MAX_GRAD_NORM))
-        if not math.isfinite(away) or not math.isfinite(norm):
+        norm = float(torch.nn.utils.clip_grad_norm_(self._trained, MAX_GRAD_NORM))
+        if not math.isfinite(divergence) or not math.isfinite(norm):
             raise DistillationError(
-                f"{self.name}: the divergence from the teacher is {away}, the norm of the gradients {norm}; {_REMEDY}"
+                f"{self.name}: the divergence from the teacher is {divergence}, the norm of the gradients {norm}; {_REMEDY}"
             )
         self._optimizer.step()
 

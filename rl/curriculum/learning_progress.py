@@ -327,7 +327,7 @@ def _raw_scores(strategy: LearningProgress) -> dict[str, float]:
 def _ginis(strategy: LearningProgress) -> dict[str, float]:
     """Gini coefficients of scores, weights and draws, and the decrease of the coefficients from each to the next."""
     pool, category, count = strategy.pool, strategy.levels.category, len(strategy.levels.names)
-    score, weights, chances = strategy.scores_of(pool), strategy.weights_of(pool), strategy.probabilities()
+    score, weights, probabilities = strategy.scores_of(pool), strategy.weights_of(pool), strategy.probabilities()
 
     def by_label(values: np.ndarray) -> np.ndarray:
         return np.bincount(category[pool], values, minlength=count)
@@ -338,8 +338,8 @@ def _ginis(strategy: LearningProgress) -> dict[str, float]:
         "raw_lp_scores": gini(score),
         "raw_lp_by_label": gini(by_label(score)),
         "zscored_lp_scores": gini(weights),
-        "sampling_probs": gini(chances[pool]),
-        "sampling_probs_by_label": gini(np.bincount(category, chances, minlength=count)),
+        "sampling_probs": gini(probabilities[pool]),
+        "sampling_probs_by_label": gini(np.bincount(category, probabilities, minlength=count)),
         "sampling_by_label": gini(strategy.draws),
         "evictions_by_label": gini(strategy.evictions),
         "pool_composition_by_label": gini(np.bincount(category[pool], minlength=count)),

@@ -319,9 +319,9 @@ class StartStates:
         tracks = self.tracks
         tracks.begin(sim, envs)
         self.began[envs] = 0
-        chance = self._probability[sim.level[envs]]
-        candidates = envs[chance > 0]
-        chosen = candidates[rng.random(len(candidates)) < chance[chance > 0]]
+        probability = self._probability[sim.level[envs]]
+        candidates = envs[probability > 0]
+        chosen = candidates[rng.random(len(candidates)) < probability[probability > 0]]
         if not len(chosen):
             return
         levels = sim.level[chosen].tolist()

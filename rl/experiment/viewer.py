@@ -22,7 +22,7 @@ from rl.experiment.data import Log
 START_S = 300  # time limit of the studio's start, which may include compilation
 END_S = 10  # time limit of its end, after which it is killed
 _NICE = 10  # niceness, for a lower priority than the training
-_SAID = "the studio is at "
+_READY = "the studio is at "
 
 
 class ViewerError(UserError, RuntimeError):
@@ -71,15 +71,15 @@ def _address(process: subprocess.Popen) -> str:
         lines.put("")  # the end
 
     threading.Thread(target=read, name="viewer", daemon=True).start()
-    said = []
+    output = []
     try:
         while line := lines.get(timeout=START_S):
-            said.append(line.strip())
-            if found := re.search(f"{_SAID}(\\S+)", line):
+            output.append(line.strip())
+            if found := re.search(f"{_READY}(\\S+)", line):
                 return found[1]
     except Empty:
         raise ViewerError(
             f"--visualize-training: the studio did not start within {START_S} s; leave out the flag"
         ) from None
-    words = " ".join(said[-3:]) or "no output"
+    words = " ".join(output[-3:]) or "no output"
     raise ViewerError(f"--visualize-training: the studio did not start ({words}); fix this, or leave out the flag")

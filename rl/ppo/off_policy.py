@@ -120,9 +120,9 @@ def evaluate(
 def prioritized(ppo: "PPO", samples: Samples) -> tuple[Samples, Iterator[torch.Tensor]]:
     """Return samples with importance weights, and minibatches that prefer large advantages."""
     config, device = ppo.active_config, ppo.device
-    chances = priorities(samples.advantages, config.prioritised_alpha)
-    weights = importance_weights(chances, config.prioritised_beta).to(device)
-    return replace(samples, weights=weights), (rows.to(device) for rows in draw(chances, ppo.batch_size, ppo.rng))
+    probabilities = priorities(samples.advantages, config.prioritised_alpha)
+    weights = importance_weights(probabilities, config.prioritised_beta).to(device)
+    return replace(samples, weights=weights), (rows.to(device) for rows in draw(probabilities, ppo.batch_size, ppo.rng))
 
 
 def step_rows(group: Sequence[torch.Tensor], gradient_zeroing: str) -> torch.Tensor:
@@ -141,19 +141,19 @@ def priorities(advantages: torch.Tensor, alpha: float) -> np.ndarray:
     return sizes / total if total > 0 else np.full(len(sizes), 1 / len(sizes))
 
 
-def importance_weights(chances: np.ndarray, beta: float) -> torch.Tensor:
+def importance_weights(probabilities: np.ndarray, beta: float) -> torch.Tensor:
     """Return importance weights float32[B]; 0 if a decision is never drawn.
 
     beta: 1 corrects fully for the probabilities of the draw, 0 not at all.
     """
-    weights = np.zeros(len(chances))
-    possible = chances > 0
-    weights[possible] = (len(chances) * chances[possible]) ** -beta
+    weights = np.zeros(len(probabilities))
+    possible = probabilities > 0
+    weights[possible] = (len(probabilities) * probabilities[possible]) ** -beta
     return torch.from_numpy(weights).float()
 
 
-def draw(chances: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
+def draw(probabilities: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
     """Yield minibatches int64[size], drawn with replacement; as many minibatches as in an epoch."""
-    count = len(chances) // size
-    numbers = rng.choice(len(chances), (count, size), p=chances)
+    count = len(probabilities) // size
+    numbers = rng.choice(len(probabilities), (count, size), p=probabilities)
     yield from torch.from_numpy(numbers)

@@ -53,15 +53,15 @@ def read_experiment(folder: Path) -> dict[str, Any]:
 
 def _run(run: Run) -> dict[str, Any]:
     scalars = _scalars(run.folder / TABLE)
-    came = stages(scalars)
+    reached = stages(scalars)
     return {
         "label": run.label,
         "seed": run.seed,
         "decisions": int(scalars[_STEP].steps[-1]) if _STEP in scalars else 0,
         "total": _total(run),
         "finished": run.finished,
-        "stage": came[-1].name if came else None,
-        "stages": [{"begin": stage.begin, "name": stage.name} for stage in came],
+        "stage": reached[-1].name if reached else None,
+        "stages": [{"begin": stage.begin, "name": stage.name} for stage in reached],
         "charts": [_chart(chart, scalars) for chart in CHARTS if chart.tag in scalars],
         "checkpoint": _newest(run.folder),
     }
