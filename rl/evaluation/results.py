@@ -308,7 +308,7 @@ def level_wins(histories: Sequence[History], shares: Sequence[np.ndarray]) -> Le
 
 
 class DevHistory:
-    """Writer of the evaluation history of one run; an evaluation repeated after a resume replaces the earlier one."""
+    """Writer of the evaluation history of one run; evaluations repeated after a resume replace the earlier ones."""
 
     def __init__(self, folder: Path):
         self.path = folder / HISTORY_FILE
@@ -321,16 +321,8 @@ class DevHistory:
             "episodes": wins.episodes.tolist(),
         }
         earlier = [row for row in _lines(self.path)[1:] if row["decisions"] < decisions] if self.path.is_file() else []
-        self._write(head, [*earlier, {"decisions": decisions, "wins": wins.wins[0].tolist()}])
-
-    def cut(self, decisions: int) -> None:
-        """Remove evaluations after this number of decisions, where training resumes."""
-        if self.path.is_file():
-            head, *rows = _lines(self.path)
-            self._write(head, [row for row in rows if row["decisions"] <= decisions])
-
-    def _write(self, head: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-        write_text(self.path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in (head, *rows)))
+        rows = [head, *earlier, {"decisions": decisions, "wins": wins.wins[0].tolist()}]
+        write_text(self.path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from rl.config.resume import stored_metadata
 from rl.doctor.checks_learning import ExamineFirstUpdate
 from rl.doctor.doctor import BEFORE, IMITATION
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
-from rl.evaluation.results import DevHistory, EpisodeRecord
+from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import Film, record_evaluation
 from rl.events import EventWriter
@@ -319,7 +319,6 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
         agent.logger.output_formats.append(FunctionOutput(job.on_metrics))
     if not agent.updates and not job.previous_checkpoint:
         check_lost_checkpoints(job)
-    DevHistory(job.folder).cut(agent.num_timesteps)
     total = job.config.ppo.total_timesteps
     job.ranks.release(None if finished else total)
     if not finished:
