@@ -19,8 +19,8 @@ import torch
 
 from rl import plugins
 from rl.policy.policy import NppPolicy, sample_actions
-from rl.policy.recurrent import initial_states, with_recurrent_state
-from rl.policy.subtasks import ActiveSubtasks, with_subtask
+from rl.policy.recurrent import RECURRENT_STATE
+from rl.policy.subtasks import SUBTASK, ActiveSubtasks
 
 
 class Player:
@@ -74,8 +74,8 @@ class HierarchicalPlayer(Player):
             chosen = logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)
             self._subtasks.start(envs[over], chosen.numpy(), some)
         self._begins[envs] = False
-        conditioned = with_subtask(obs, self._subtasks.now[envs])
-        return self.policy.act(conditioned, deterministic=deterministic, rng=rng)
+        observed = {**obs, SUBTASK: self._subtasks.now[envs]}
+        return self.policy.act(observed, deterministic=deterministic, rng=rng)
 
 
 class RecurrentPlayer(Player):
@@ -89,9 +89,8 @@ class RecurrentPlayer(Player):
 
     def __init__(self, policy: NppPolicy, num_envs: int):
         super().__init__(policy)
-        states = initial_states(policy, num_envs)
-        assert states is not None
-        self.states = states
+        assert policy.memory is not None
+        self.states = np.zeros((num_envs, policy.memory.size), np.float32)
 
     def begin(self, envs: np.ndarray) -> None:
         self.states[envs] = 0
@@ -99,7 +98,7 @@ class RecurrentPlayer(Player):
     def act(
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
-        observed = with_recurrent_state(obs, self.states[envs])
+        observed = {**obs, RECURRENT_STATE: self.states[envs]}
         actions, self.states[envs] = self.policy.act_and_remember(observed, deterministic=deterministic, rng=rng)
         return actions
 

@@ -11,7 +11,6 @@ Source: Cho et al. 2014 (GRU); Kapturowski et al. 2019 (stored states, burn-in).
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -78,14 +77,3 @@ def packed(follows: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, torch.Tenso
     batch_sizes = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")
     order = np.concatenate([begins[:count] + step for step, count in enumerate(batch_sizes)])
     return torch.from_numpy(order), batch_sizes, torch.from_numpy(begins)
-
-
-def with_recurrent_state(obs: Mapping[str, np.ndarray], states: np.ndarray) -> dict[str, np.ndarray]:
-    """Add the recurrent states before the decisions, float32[N, size], to observations."""
-    return {**obs, RECURRENT_STATE: states}
-
-
-def initial_states(policy: Any, num_envs: int) -> np.ndarray | None:
-    """Return the states at the start of episodes, zeros float32[num_envs, size]; None for a feed-forward policy."""
-    memory = getattr(policy, "memory", None)
-    return None if memory is None else np.zeros((num_envs, memory.size), np.float32)

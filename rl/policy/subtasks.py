@@ -225,8 +225,3 @@ def is_completed(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.
         ],
         default=False,
     )
-
-
-def with_subtask(obs: Mapping[str, np.ndarray], subtask: np.ndarray) -> dict[str, np.ndarray]:
-    """Add active subtasks int64[N, 2] to observations."""
-    return {**obs, SUBTASK: subtask}

@@ -78,11 +78,6 @@ def gpu_utilisation(device: torch.device) -> int | None:
         return None
 
 
-def gpu_memory_mib(device: torch.device) -> float:
-    """Return the largest memory that PyTorch has reserved on a GPU so far, in MiB."""
-    return torch.cuda.max_memory_reserved(device) / MIB
-
-
 class Profiler(PPOCallback):
     """Base class with a hook ``after_update``, which is called when the next rollout begins.
 
@@ -161,7 +156,8 @@ class PhaseTimings(Profiler):
             if (percent := [one for one in samples if one is not None])
         }
         known: Any = means or "unknown: install nvidia-ml-py, and use a whole GPU"
-        return {"gpu": {"utilisation_percent": known, "peak_memory_mib": gpu_memory_mib(self.model.device)}}
+        peak = torch.cuda.max_memory_reserved(self.model.device) / MIB
+        return {"gpu": {"utilisation_percent": known, "peak_memory_mib": peak}}
 
     def after_update(self) -> None:
         """Add a row to the table and write the totals."""

@@ -24,7 +24,7 @@ from nppsim.errors import ConfigError
 from rl.curriculum import CurriculumManager
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, sample_actions
-from rl.policy.subtasks import EXIT, SUBTASK, SUBTASKS, ActiveSubtasks, with_subtask
+from rl.policy.subtasks import EXIT, SUBTASK, SUBTASKS, ActiveSubtasks
 from rl.ppo.losses import Losses, LossWeights, Samples, kl_divergence
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
@@ -154,13 +154,13 @@ class HierarchicalPPO(PPO):
 
     @property
     def observations(self) -> Mapping[str, np.ndarray]:
-        return with_subtask(self.sim.obs, self.active_subtasks.now)
+        return {**self.sim.obs, SUBTASK: self.active_subtasks.now}
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
         """Add the subtask of decision t, whose age has grown by one decision."""
         subtask = self.rollout_buffer.obs[SUBTASK][t].cpu().numpy().copy()
         subtask[:, 1] += subtask[:, 0] >= 0
-        return with_subtask(final_obs, subtask)
+        return {**final_obs, SUBTASK: subtask}
 
     def collect_rollouts(self, callback: BaseCallback) -> bool:
         if not self.high_level_active and self._stage_is_reached():

@@ -20,7 +20,7 @@ from nppsim.errors import ConfigError
 from rl.config.ppo import MEMORY_SEGMENT, PPOConfig
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, with_recurrent_state
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 
@@ -106,11 +106,11 @@ class RecurrentPPO(PPO):
 
     @property
     def observations(self) -> Mapping[str, np.ndarray]:
-        return with_recurrent_state(self.sim.obs, self.states)
+        return {**self.sim.obs, RECURRENT_STATE: self.states}
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
         """Add the recurrent state after decision t."""
-        return with_recurrent_state(final_obs, self._after)
+        return {**final_obs, RECURRENT_STATE: self._after}
 
     def policy_outputs(self, t: int, rows: slice, obs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         logits, values, states = self.policy.step(obs)
