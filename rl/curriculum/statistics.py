@@ -19,7 +19,7 @@ class Windows:
         values: [k], any numeric dtype.
         """
         for one in np.unique(series).tolist():
-            self._windows[one].extend(values[series == one].tolist())
+            self._windows[one].extend(values[series == one].astype(np.float32).tolist())
 
     def values(self, series: int) -> np.ndarray:
         """Return the values float32[count] in a window, oldest first."""
@@ -33,7 +33,7 @@ class Windows:
     def fill(self, series: int, values: np.ndarray) -> None:
         """Replace the contents of a window by values, oldest first."""
         self._windows[series].clear()
-        self._windows[series].extend(values.tolist())
+        self._windows[series].extend(values.astype(np.float32).tolist())
 
 
 def gini(values: np.ndarray) -> float:

@@ -153,7 +153,8 @@ def test_nothing_grows_with_the_number_of_episodes(name):
     after = sizes_of_curriculum(sampler)
     grown = {name for name in after if after[name] != before[name]}
     events = f"{type(sampler.strategy).__name__}.events"
-    assert grown <= {events}, grown
+    windows = {"CurriculumManager._successes", "CurriculumManager._returns"}  # until they are full
+    assert grown <= {events, *windows}, grown
     assert len(sampler.events) <= 20
 
 
