@@ -415,8 +415,8 @@ class TrainingMonitor(PPOCallback):
         except (TypeError, ValueError, LookupError, AttributeError, RuntimeError, OverflowError) as error:
             reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             raise checkpoint.CheckpointError(
-                f"{path}: training cannot resume from it ({reason}): the file was changed; use another one "
-                "(--previous-checkpoint)"
+                f"{path}: training cannot resume from it ({reason}): another version of the project wrote it, or it was "
+                "changed; use that version, or another checkpoint (--previous-checkpoint)"
             ) from error
 
     def _open_scalars(self, written: dict[str, int]) -> None:
