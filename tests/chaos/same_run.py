@@ -77,7 +77,7 @@ def differences(one: Path, other: Path) -> list[str]:
 def _checkpoints(folder: Path) -> Iterator[tuple[str, Any]]:
     for pattern in ("final", "best", "agent", "clone", "bc_best"):
         for path in folder.rglob(f"{pattern}{checkpoint.SUFFIX}"):
-            yield _name(path, folder), {**checkpoint.load(path), "statistics": None, "versions": None}
+            yield _name(path, folder), {**checkpoint.load(path), "versions": None}
 
 
 def _tables(folder: Path) -> Iterator[tuple[str, Any]]:

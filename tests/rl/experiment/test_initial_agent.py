@@ -69,7 +69,6 @@ def test_ppo_starts_from_the_agent_and_resumes_without_its_file(flags, tmp_path)
     settings = json.loads((own / "run.json").read_text())["settings"]
     assert settings["init_from"] == {"value": str(agent), "source": "command line"}
     trained, start = checkpoint.load(own / "agent.safetensors"), checkpoint.load(agent)
-    assert trained["statistics"].count == start["statistics"].count
     distance = [float((trained["policy"][name] - tensor).abs().max()) for name, tensor in start["policy"].items()]
     assert 0 < max(distance) < 0.1
 
@@ -134,7 +133,6 @@ def test_imitation_starts_from_the_agent(flags, tmp_path):
     folder = run(configuration(flags, tmp_path / "out", *imitation), print)
     (copied,) = folder.rglob(COPY)
     cloned, agent = checkpoint.load(copied.with_name("bc_best.safetensors")), checkpoint.load(AGENT)
-    assert cloned["statistics"].count == agent["statistics"].count
     assert all(torch.allclose(cloned["policy"][name], tensor, atol=1e-6) for name, tensor in agent["policy"].items())
 
 
