@@ -124,7 +124,8 @@ def _digest(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> 
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        if tensor.numel():  # an empty tensor may have strides that ``view`` refuses
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
