@@ -9,6 +9,7 @@ Runs with equal settings on one machine have equal trails.
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,15 @@ import torch
 from nppsim.errors import UserError
 from nppsim.files import append_text, write_text
 from nppsim.reading import mismatch, parse_json, read_bytes
+from rl.policy import checkpoint
+from rl.policy.checkpoint import CheckpointError
 from rl.ppo.callbacks import PPOCallback
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
+from rl.ppo.training_state import SET_ASIDE
 
 TRAIL_FILE = "digests.jsonl"
+MAX_LINE_BYTES = 1 << 22  # a rollout of 1,000 steps has 24 KiB
 MAX_TRAIL_BYTES = 1 << 30  # 10,000 updates with long rollouts have 64 MiB
 # Parts in the order of their computation.  Parts of a rollout also have a digest for each step of all environments.
 ROLLOUT_PARTS = ("observations", "log_probs", "values", "actions", "rewards", "episode_ends")
@@ -37,7 +42,7 @@ _WEIGHTS = torch.from_numpy(
 
 
 class TrailError(UserError, ValueError):
-    """A digest trail that cannot be read."""
+    """A digest trail that cannot be read, or that does not fit the resumed run."""
 
 
 Row = dict[str, Any]  # fields of a line of a trail
@@ -47,6 +52,7 @@ class DigestTrail(PPOCallback):
     """Callback that writes the digest trail of a run; it must precede callbacks that change the policy.
 
     A resumed run removes the lines of updates after its checkpoint and continues the trail.
+    Raises TrailError if the state after resuming differs from the digests in the trail.
     """
 
     def __init__(self, folder: Path):
@@ -58,6 +64,13 @@ class DigestTrail(PPOCallback):
         self._recorded = self.model.updates
         earlier = read_trail(self.path.parent) if self._recorded else []
         earlier = [row for row in earlier if row["update"] <= self._recorded]
+        if earlier and earlier[-1]["update"] == self._recorded:
+            stored, restored = earlier[-1]["digests"], state_digests(self.model)
+            if lost := [part for part, digest in restored.items() if stored.get(part, digest) != digest]:
+                raise TrailError(
+                    f"{self.path}: {', '.join(lost)} differ from those after update {self._recorded}, so this would be "
+                    "another run: resume from another checkpoint (--previous-checkpoint), or start a new run"
+                )
         write_text(self.path, "".join(map(_line, earlier)))
         if not self._recorded:
             self._append(state_digests(self.model), {})
@@ -117,10 +130,43 @@ def state_digests(ppo: PPO) -> dict[str, str]:
         "environments": combined(tensor_hash(environments)),
         "parameters": combined(*_of_tensors(ppo.policy.state_dict())),
         "optimiser": combined(*_of_tensors(ppo.policy.optimizer.state_dict())),
-        "random": combined(
-            json.dumps(ppo.rng.bit_generator.state, sort_keys=True), tensor_hash(ppo.action_rng.get_state())
-        ),
+        "random": _random_digest(ppo.rng.bit_generator.state, ppo.action_rng.get_state()),
     }
+
+
+def check_written(path: Path, folder: Path) -> None:
+    """Read a new checkpoint from disk, and compare it with the digests of its update.
+
+    folder: folder of the run, which contains the trail; without a trail, only the SHA-256 in the checkpoint is compared.
+    Raises CheckpointError for a damaged file, and renames it, so that the checkpoint before it is the newest.
+    """
+    if hasattr(os, "posix_fadvise"):  # not on macOS and Windows; without it, the file is read from the cache in memory
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        stored = checkpoint.load(path)
+        training, row = stored["training"], latest_row(folder)
+        expected = row["digests"] if row and row["update"] == training["updates"] else {}
+        found = {
+            "environments": combined(tensor_hash(torch.from_numpy(training["environments"]["snapshots"]))),
+            "parameters": combined(*_of_tensors(stored["policy"])),
+            "optimiser": combined(*_of_tensors(training["optimizer"])),
+            "random": _random_digest(json.loads(training["shuffling"]), training["sampling"]),
+        }
+        wrong = ", ".join(part for part, digest in found.items() if expected.get(part, digest) != digest)
+    except CheckpointError:
+        wrong = "the file is damaged"
+    if wrong:
+        aside = path.rename(path.with_name(path.name + SET_ASIDE))
+        raise CheckpointError(
+            f"{path}: what was read after writing differs from the state of training ({wrong}). The disk or the memory is "
+            f"faulty. The file was renamed to {aside.name}, and earlier checkpoints are unchanged: check the disk, or copy "
+            "the run to another one, and resume it (--resume-from)"
+        )
+
+
+def _random_digest(shuffling: Mapping[str, Any], sampling: torch.Tensor) -> str:
+    return combined(json.dumps(shuffling, sort_keys=True), tensor_hash(sampling))
 
 
 def _of_tensors(state: Mapping[Any, Any]) -> Iterator[str]:
@@ -177,6 +223,17 @@ def row_sums(rows: torch.Tensor) -> np.ndarray:
 def _products(block: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Multiply int64[R, W] by int64[W]; return int64[R].  CUDA has no matrix product of integers."""
     return block @ weights if block.device.type == "cpu" else (block * weights).sum(dim=1)
+
+
+def latest_row(folder: Path) -> Row | None:
+    """Read the last line of the trail that this process writes; None without a trail."""
+    path = folder / TRAIL_FILE
+    if not path.is_file():
+        return None
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - MAX_LINE_BYTES))
+        row: Row = json.loads(file.read().splitlines()[-1])
+    return row
 
 
 def read_trail(folder: Path) -> list[Row]:

@@ -139,7 +139,7 @@ def _load_other(ppo: PPO, policy_state: dict, training: dict, others: list[dict]
 
 FINAL = f"final{checkpoint.SUFFIX}"
 BEST = f"best{checkpoint.SUFFIX}"
-SET_ASIDE = ".set_aside"  # suffix of a checkpoint that --previous-checkpoint has skipped
+SET_ASIDE = ".set_aside"  # suffix of a damaged checkpoint, or one that --previous-checkpoint has skipped
 
 
 class Checkpoints:

@@ -14,6 +14,7 @@ from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import build_policy
 from rl.ppo import training_state
+from rl.ppo.digests import DigestTrail, state_digests
 from rl.ppo.model_selection import EarlyStopping, Evaluation
 from rl.ppo.monitor import TrainingMonitor
 from rl.upload import UploadError
@@ -97,6 +98,36 @@ def test_evaluates_saves_and_uploads_between_updates(tmp_path):
     assert store.folders == [tmp_path, tmp_path], "the experiment's folder, not the run's"
     assert any("first update:" in line for line in lines)
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
+
+
+@pytest.mark.parametrize("fault", ["bytes", "memory", None])
+def test_a_checkpoint_that_differs_from_its_update_is_set_aside(fault, tmp_path, monkeypatch):
+    monitor, ppo, *_ = train(tmp_path)
+    before = monitor.checkpoints.existing()
+    trail = DigestTrail(monitor.folder)
+    trail.model = ppo
+    trail._append(state_digests(ppo), {})
+    monitor.num_timesteps += 1  # name of the file
+    write = monitor._write
+
+    def writing(path, policy, training):
+        if fault == "memory":
+            training["optimizer"]["state"][0]["exp_avg"].view(-1)[0] += 1
+        write(path, policy, training)
+        if fault == "bytes":
+            data = bytearray(path.read_bytes())
+            data[-100] ^= 4
+            path.write_bytes(data)
+
+    monkeypatch.setattr(monitor, "_write", writing)
+    if fault is None:
+        monitor._checkpoint()
+        assert len(monitor.checkpoints.existing()) == 3
+        return
+    with pytest.raises(CheckpointError, match={"bytes": "the file is damaged", "memory": r"\(optimiser\)"}[fault]):
+        monitor._checkpoint()
+    assert monitor.checkpoints.existing() == before
+    assert len(list(monitor.checkpoints.folder.glob("*.set_aside"))) == 1
 
 
 def test_evaluations_by_time(tmp_path):
