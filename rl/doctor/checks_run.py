@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.files import table
-from rl.audit import REQUIRED_TAGS
+from rl.audit.callback import REQUIRED_TAGS
 from rl.doctor.doctor import STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.events import EventsError, Scalars, read_scalars, require_tags
 from rl.ppo.logs import BOARD

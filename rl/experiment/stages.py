@@ -21,7 +21,7 @@ from bc.train import BCResult
 from hardware.thread_pool import ThreadPool
 from nppsim.files import write_json
 from nppsim.signals import deferred_signals
-from rl.audit import Audit
+from rl.audit.callback import Audit
 from rl.config import PPOConfig
 from rl.config.resume import stored_metadata
 from rl.doctor.checks_learning import ExamineFirstUpdate

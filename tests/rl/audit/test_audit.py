@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nppsim.errors import ConfigError
-from rl.audit import ALARMS, WINDOW, Audit, Figures, falling, missing_gradients, unusual_inputs
+from rl.audit.alarms import ALARMS, WINDOW, Figures, falling
+from rl.audit.callback import Audit, missing_gradients, unusual_inputs
 from rl.config.command_line import resolve
 from rl.config.experiment import WARNINGS
-from rl.ppo.callbacks import PPOCallback
 from rl.ppo.logs import ScalarLog
 
 from learners import AT_ONCE, make_ppo, roll_out
@@ -67,15 +67,16 @@ def test_each_problem_has_its_alarm(figures, names):
 
 
 def test_every_problem_has_a_name_that_can_be_silenced():
-    names = set(re.findall(r'yield[\s(]+"(\w+)",', (ROOT / "rl" / "audit.py").read_text()))
+    sources = [path.read_text() for path in (ROOT / "rl" / "audit").glob("*.py")]
+    names = {name for text in sources for name in re.findall(r'(?:yield|append\()[\s(]+"(\w+)",', text)}
     assert len(names) > 10
     assert names <= set(WARNINGS)
 
 
 def test_an_unknown_name_is_an_error_that_names_the_nearest():
     given = ["--experiment-name", "x", "--architectures", "vision_free", "--silence"]
-    with pytest.raises(ConfigError, match="--silence.*gradient.*did you mean 'gradients'"):
-        resolve([*given, "gradient"])
+    with pytest.raises(ConfigError, match="--silence.*curve.*did you mean 'curves'"):
+        resolve([*given, "curve"])
 
 
 def test_a_sudden_drop_is_no_steady_fall():
@@ -99,44 +100,47 @@ def test_a_sound_training_has_no_warning(tmp_path, level):
     assert audited(tmp_path, level=level) == []
 
 
-def stop_learning(ppo):
-    step = ppo.policy.optimizer.step
+def repeat_draws(ppo):
+    update = ppo.update
 
-    def step_without_gradients():
-        ppo.policy.action_net.bias.grad.zero_()
-        step()
+    def update_and_reseed():
+        update()
+        ppo.action_rng.manual_seed(1)
 
-    ppo.policy.optimizer.step = step_without_gradients
-
-
-def test_a_problem_is_reported_once_and_can_be_silenced(tmp_path):
-    assert audited(tmp_path / "a", level="all", spoil=stop_learning).count("gradients") == 1
-    assert "gradients" not in audited(tmp_path / "b", level="all", spoil=stop_learning, silence=("gradients",))
+    ppo.update = update_and_reseed
 
 
-class Recorder(PPOCallback):
-    """Records the episodes that the curriculum counts, and what the next random draws depend on."""
+def repeat_levels(ppo):
+    update = ppo.sampler.update
 
-    def __init__(self):
-        super().__init__()
-        self.counts, self.draws = [], []
+    def reseed_and_update(*arguments, **named):
+        ppo.sampler.seed(1)
+        update(*arguments, **named)
 
-    def _on_rollout_end(self):
-        ppo = self.model
-        counted = ppo.logger.name_to_value["curriculum/episodes"]
-        self.counts.append((counted, len(ppo.counted_episodes)))
-        states = (ppo.rng.bit_generator.state, ppo.sampler.strategy.rng.bit_generator.state)
-        self.draws.append((ppo.action_rng.get_state().numpy().tobytes(), *map(str, states)))
+    ppo.sampler.update = reseed_and_update
 
 
-def test_random_draws_do_not_repeat_and_the_curriculum_counts_all_episodes():
-    ppo, _ = make_ppo(frame_skip=16, rollout_length=64)
-    recorder = Recorder()
-    ppo.learn(4 * 64 * ppo.sim.num_envs, callback=recorder)
-    assert all(len(set(states)) == 4 for states in zip(*recorder.draws, strict=True))
-    totals, ended = zip(*recorder.counts, strict=True)
-    assert np.diff(totals, prepend=0).tolist() == list(ended)
-    assert sum(ended)
+def miscount(ppo):
+    metrics = ppo.sampler.metrics
+    ppo.sampler.metrics = lambda: {name: 2 * value for name, value in metrics().items()}
+
+
+def log_other_wins(ppo):
+    record = ppo.record_rollout
+
+    def record_wrong(seconds):
+        record(seconds)
+        ppo.episode_wins.extend([not win for win in list(ppo.episode_wins)])
+
+    ppo.record_rollout = record_wrong
+
+
+@pytest.mark.parametrize(
+    ("spoil", "name"), [(repeat_draws, "random"), (repeat_levels, "levels"), (log_other_wins, "curves")]
+)
+def test_a_problem_is_reported_once_and_can_be_silenced(tmp_path, spoil, name):
+    assert audited(tmp_path / "a", spoil=spoil).count(name) == 1
+    assert name not in audited(tmp_path / "b", spoil=spoil, silence=(name,))
 
 
 def test_tensors_without_gradient_and_unusual_inputs_are_named():
@@ -150,3 +154,17 @@ def test_tensors_without_gradient_and_unusual_inputs_are_named():
     ppo.rollout_buffer.obs["game_state"] += 1e6
     ((_, text),) = unusual_inputs(ppo.policy, ppo.rollout_buffer)
     assert "--no-pretraining" in text
+
+
+def test_counts_of_the_curriculum_are_compared_with_the_episodes():
+    ppo, _ = make_ppo(frame_skip=16, rollout_length=64)
+    reported = []
+    audit = Audit("first", None, lambda name, text: reported.append(name))
+    audit.init_callback(ppo)
+    miscount(ppo)
+    for _ in range(2):
+        roll_out(ppo)
+        audit._on_rollout_end()
+        ppo.update()
+    assert len(ppo.counted_episodes)
+    assert reported == ["curriculum"]

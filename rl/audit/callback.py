@@ -1,0 +1,208 @@
+"""Callback that checks the first update, or all updates, and watches metrics of training for known problems.
+
+    ppo.learn(..., callback=[Audit("first", folder, warn), ...])
+
+Each problem has a name and is reported once.  Numbers that are not finite stop training in PPO itself.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nppsim.actions import NUM_ACTIONS
+from nppsim.outcomes import WON
+from rl.audit.alarms import ALARMS, WINDOW, Figures, Problem
+from rl.events import EventsError, require_tags
+from rl.policy.policy import NppPolicy
+from rl.ppo.callbacks import PPOCallback, memory_mib
+from rl.ppo.logs import BOARD, EPISODE_WINDOW
+from rl.ppo.ppo import PPO
+from rl.ppo.rollout_buffer import RolloutBuffer
+
+REQUIRED_TAGS = (
+    *(f"train/{name}" for name in ("loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl")),
+    *(f"train/{name}" for name in ("clip_fraction", "clip_range", "explained_variance", "learning_rate", "n_updates")),
+    "time/fps",
+    "sim/decisions_per_s",
+)
+ENOUGH_ENVS = 4  # with fewer environments, one level with rare entities dominates the mean
+MAX_INPUT_MEAN = 4.0  # largest absolute mean of a normalised input
+COINCIDENCE = 1e-9  # equal draws are reported if their probability is below this
+
+
+class Audit(PPOCallback):
+    """Callback that checks one training run.
+
+    level: "first" checks the first update, "all" checks every update.  The alarms watch every update in both cases.
+    folder: folder of the run, whose TensorBoard files must contain the required scalars.
+    warn: function that is called with name and text of each problem, once per name.
+    silence: names of problems that are not reported.
+    history: metrics of the latest updates.
+    """
+
+    def __init__(self, level: str, folder: Path, warn: Callable[[str, str], None], silence: Collection[str] = ()):
+        super().__init__()
+        self.level, self.folder, self.warn = level, folder, warn
+        self.reported = set(silence)
+        self.history: deque[Figures] = deque(maxlen=WINDOW)
+        self.updates = 0  # number of updates since this callback exists
+        self._seen = 0  # ``PPO.updates`` after the latest of these updates
+        self.start_success = float("nan")  # success in the first WINDOW updates
+        self._draws: deque[bytes] = deque(maxlen=400)  # digests of draws and of generator states in earlier rollouts
+        self._curriculum_episodes: float | None = None
+        self._wins: deque[bool] = deque(maxlen=EPISODE_WINDOW)
+        self._rollout_seconds = 0.0
+
+    def _on_training_start(self) -> None:
+        self._seen = self.model.updates
+        self._wins.extend(self.model.episode_wins)
+
+    def _on_rollout_start(self) -> None:
+        if self.model.updates > self._seen:
+            self._after_update()
+        self._rollout_seconds = self.model.seconds
+        self._report(self._repeated_levels())
+
+    def _on_rollout_end(self) -> None:
+        self._report(self._rollout_problems())
+
+    def _on_training_end(self) -> None:
+        if self.model.updates > self._seen:
+            self._after_update()
+
+    def _report(self, problems: Iterable[Problem]) -> None:
+        for name, text in problems:
+            if name not in self.reported:
+                self.reported.add(name)
+                self.warn(name, text)
+
+    def _rollout_problems(self) -> Iterator[Problem]:
+        """Compare logged counts and curves with the episodes of the latest rollout; find repeated random draws."""
+        ppo = self.model
+        episodes = ppo.counted_episodes
+        total = ppo.logger.name_to_value.get("curriculum/episodes")
+        if total is not None and self._curriculum_episodes is not None:
+            counted = total - self._curriculum_episodes
+            if counted != len(episodes):
+                yield "curriculum", f"the curriculum counted {counted:g} episodes, {len(episodes)} ended in the rollout"
+        self._curriculum_episodes = total
+        self._wins.extend((episodes["outcome"] == WON).tolist())
+        if self._wins and abs(np.mean(self._wins) - np.mean(ppo.episode_wins)) > 1e-9:
+            logged, won = np.mean(ppo.episode_wins), np.mean(self._wins)
+            yield "curves", f"a success rate of {logged:.1%} is logged, but {won:.1%} of the episodes were won"
+        states = {
+            "actions": ppo.action_rng.get_state().numpy().tobytes(),
+            "minibatches": str(ppo.rng.bit_generator.state).encode(),
+        }
+        for of, state in states.items():
+            if self._is_repeated(of, state):
+                yield "random", f"the generator of {of} is in the state of an earlier rollout: draws repeat"
+
+    def _repeated_levels(self) -> Iterator[Problem]:
+        """Find levels or start states that were drawn as in an earlier rollout."""
+        sampler, drawn = self.model.sampler, self.model.sim.next_level
+        chances = sampler.probabilities()
+        unlikely = float(chances @ chances) ** len(drawn) < COINCIDENCE
+        generator = str(sampler.strategy.rng.bit_generator.state).encode()
+        repeated = [self._is_repeated("generator of the curriculum", generator)]
+        repeated.append(self._is_repeated("levels", drawn.tobytes()) and unlikely)
+        if any(repeated):
+            yield (
+                "levels",
+                "the levels or start states drawn after an update are those of an earlier update: draws repeat",
+            )
+
+    def _is_repeated(self, of: str, state: bytes) -> bool:
+        """Store the digest of a state; return True if it was stored before."""
+        digest = hashlib.sha256(of.encode() + state).digest()
+        seen = digest in self._draws
+        self._draws.append(digest)
+        return seen
+
+    def _after_update(self) -> None:
+        ppo = self.model
+        first = ppo.updates == 1
+        self._seen = ppo.updates
+        self.updates += 1
+        actors_first = ppo.actor_updates == 1 and not ppo.critic_only
+        if first or actors_first or self.level == "all":
+            self._report(first_update_problems(ppo, self.folder, scalars=first))
+        self.history.append(self._figures())
+        if self.updates == WINDOW:
+            self.start_success = success(self.history)
+        for alarm in ALARMS:
+            self._report(alarm(self))
+
+    def _figures(self) -> Figures:
+        """Return the metrics of the latest update."""
+        ppo, logged = self.model, self.model.logger.name_to_value
+        actor_learned = not ppo.critic_only and "train/loss" in logged
+
+        def value(tag: str) -> float:
+            return float(logged.get(f"train/{tag}", np.nan)) if actor_learned else float("nan")
+
+        counts = torch.bincount(ppo.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).float()
+        seconds = max(ppo.seconds - self._rollout_seconds, 1e-9)
+        return Figures(
+            episodes=len(ppo.counted_episodes),
+            wins=int((ppo.counted_episodes["outcome"] == WON).sum()),
+            rewarded=int((ppo.rollout_buffer.rewards > 0).sum()),
+            kl=value("last_kl"),
+            clip_fraction=value("clip_fraction"),
+            entropy=-value("entropy_loss"),
+            explained_variance=value("explained_variance"),
+            top_action=float(counts.max() / counts.sum()),
+            decisions_per_s=len(ppo.rollout_buffer) / seconds,
+            memory_mib=memory_mib(),
+        )
+
+
+def success(history: Collection[Figures]) -> float:
+    """Return the share of episodes won; NaN without episodes."""
+    episodes = sum(figures.episodes for figures in history)
+    return sum(figures.wins for figures in history) / episodes if episodes else float("nan")
+
+
+def first_update_problems(ppo: PPO, folder: Path, scalars: bool) -> Iterator[Problem]:
+    """Find problems of the latest update.  scalars: also write the logged values and check that the tags are on disk."""
+    if scalars:
+        ppo.logger.dump(step=ppo.num_timesteps)
+        try:
+            require_tags(folder / BOARD, REQUIRED_TAGS)
+        except EventsError as error:
+            yield "scalars", str(error)
+    if ppo.actor_updates:
+        yield from missing_gradients(ppo.policy)
+    yield from unusual_inputs(ppo.policy, ppo.rollout_buffer)
+
+
+def missing_gradients(policy: NppPolicy) -> Iterator[Problem]:
+    """Yield a problem if a trainable tensor has no gradient, or only zeros."""
+    silent = [
+        name
+        for name, parameter in policy.named_parameters()
+        if parameter.requires_grad
+        and not policy.may_lack_gradient(name)
+        and (parameter.grad is None or not bool(parameter.grad.any()))
+    ]
+    if silent:
+        yield "gradients", f"no gradient reaches {', '.join(silent)}: these parts of the network do not learn"
+
+
+@torch.no_grad()
+def unusual_inputs(policy: NppPolicy, buffer: RolloutBuffer) -> Iterator[Problem]:
+    """Yield a problem if the mean of a normalised input over a rollout is far from 0."""
+    normalize = policy.features_extractor.normalize
+    everything = torch.arange(len(buffer), device=buffer.device)
+    inputs = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest]
+    mean = inputs.mean(dim=0).abs().max().item()
+    if mean > MAX_INPUT_MEAN and buffer.shape[1] >= ENOUGH_ENVS:
+        yield (
+            "inputs",
+            f"a normalised input has the mean {mean:.1f} instead of about 0: the demonstrations differ from the training "
+            "levels; use demonstrations of such levels, or --no-pretraining",
+        )
