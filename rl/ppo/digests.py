@@ -151,7 +151,7 @@ def check_written(path: Path, folder: Path) -> None:
             "environments": combined(tensor_hash(torch.from_numpy(training["environments"]["snapshots"]))),
             "parameters": combined(*_of_tensors(stored["policy"])),
             "optimiser": combined(*_of_tensors(training["optimizer"])),
-            "random": _random_digest(json.loads(training["shuffling"]), training["sampling"]),
+            "random": _random_digest(training["shuffling"], training["sampling"]),
         }
         wrong = ", ".join(part for part, digest in found.items() if expected.get(part, digest) != digest)
     except CheckpointError:
