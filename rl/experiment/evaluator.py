@@ -11,13 +11,12 @@ Policies are sent as checkpoint files.  The evaluating process ends with the tra
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -38,6 +37,7 @@ from rl.ppo.model_selection import Evaluate, Evaluation
 
 ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # policy to evaluate, in the run's folder
 POLL_S = 0.2  # seconds between checks for a request to stop
+END_S = 10.0  # seconds to wait for the exit status of a process that closed its pipe
 
 
 def stop_if(stop: StopRequest) -> None:
@@ -100,6 +100,14 @@ class DevTask:
     simulator_threads: int
 
 
+@dataclass(frozen=True)
+class _Failure:
+    """Error of the evaluating process.  trace: traceback of the error, which ``--debug`` shows."""
+
+    message: str
+    trace: str
+
+
 class Evaluator:
     """Interface of the training process to the evaluating process.
 
@@ -113,88 +121,98 @@ class Evaluator:
         self.stop = stop
         self._frame_skip = task.config.frame_skip
         self._decisions = 0  # training decisions of the policy in evaluation
+        self._arrived: tuple[Evaluation, LevelWins, float] | None = None  # result, wins and duration in seconds
+        self._failed: _Failure | None = None
         context = multiprocessing.get_context("spawn")  # the training's threads would not survive a fork
-        self.pool = ProcessPoolExecutor(1, context, _begin)
-        self._start: Future[None] = self.pool.submit(_prepare, task)
-        self._ordered: Future[tuple[Evaluation, LevelWins, float]] | None = None
+        self._pipe, there = context.Pipe()
+        self.process = context.Process(target=serve, args=(task, there), daemon=True)
+        self.process.start()
+        there.close()
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
         """Start the evaluation of a policy.  decisions: training decisions of the policy."""
         self.check()
         checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
         self._decisions = decisions
-        with _reported():
-            self._ordered = self.pool.submit(_evaluate, self.path)
+        with suppress(BrokenPipeError):  # reported by the next ``check``
+            self._pipe.send(self.path)
 
     def check(self) -> None:
         """Raise EvaluatorError if the process has failed or died."""
-        for future in (self._start, self._ordered):
-            if future is not None and future.done():
-                with _reported():
-                    future.result()
+        self._listen(0.0)
 
     def result(self) -> tuple[Evaluation, float]:
         """Wait for the evaluation, add its result to the run's history, and return (result, duration in seconds).
 
         Raises EvaluatorError if the process fails or dies, and KeyboardInterrupt at a request to stop.
         """
-        assert self._ordered is not None
-        while not self._ordered.done():
+        while self._arrived is None:
             stop_if(self.stop)
-            wait([self._ordered], POLL_S)
-        with _reported():
-            found, wins, seconds = self._ordered.result()
-        self._ordered = None
+            self._listen(POLL_S)
+        (found, wins, seconds), self._arrived = self._arrived, None
         self.path.unlink()
         self.history.add(self._decisions, wins)
         return found, seconds
 
+    def _listen(self, seconds: float) -> None:
+        """Wait up to ``seconds`` for a result; after a failure of the process, raise EvaluatorError at every call."""
+        if self._failed is None:
+            try:
+                if not self._pipe.poll(seconds):
+                    return
+                result = self._pipe.recv()
+            except (EOFError, OSError):
+                result = self._death()
+            if not isinstance(result, _Failure):
+                self._arrived = result
+                return
+            self._failed = result
+        raise EvaluatorError(
+            f"{self._failed.message}. Resume with --resume-from to repeat the evaluation; add --resume-override "
+            "remote-evaluation=off to evaluate in the training process"
+        ) from _Cause(self._failed.trace)
+
+    def _death(self) -> _Failure:
+        self.process.join(END_S)
+        status = self.process.exitcode or 0
+        if fault := without_main_guard():
+            return _Failure(fault, "no traceback")
+        reason = f"signal {-status}, perhaps for lack of memory" if status < 0 else f"exit status {status}"
+        return _Failure(f"the process of --remote-evaluation died ({reason})", "no traceback")
+
     def close(self) -> None:
         """Kill the process."""
-        for process in self.pool._processes.values():  # ``kill_workers`` of Python 3.14
-            process.kill()
-        self.pool.shutdown()
+        self.process.kill()
+        self.process.join()
+        self._pipe.close()
         self.path.unlink(missing_ok=True)
 
 
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Raise EvaluatorError for an error of the evaluating process in the block."""
-    remedy = (
-        "Resume with --resume-from to repeat the evaluation; add --resume-override remote-evaluation=off to evaluate in "
-        "the training process"
-    )
-    try:
-        yield
-    except BrokenProcessPool as error:
-        problem = without_main_guard() or "the process of --remote-evaluation died, perhaps for lack of memory"
-        raise EvaluatorError(f"{problem}. {remedy}") from error
-    except Exception as error:
-        message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        raise EvaluatorError(f"--remote-evaluation failed: {message}. {remedy}") from error
+class _Cause(Exception):
+    """Traceback of the evaluating process, shown by ``--debug``."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
 
 
-# In the evaluating process
-
-_TASK: dict[str, Any] = {}  # "task" and "suite" of this process
-
-
-def _begin() -> None:
+def serve(task: DevTask, pipe: Connection) -> None:
+    """Evaluate the policies that the training process sends, and return results through the pipe, until training ends."""
     if hasattr(os, "setsid"):  # signals to the training's process group must not end this process
         os.setsid()
     begin_work()
-
-
-def _prepare(task: DevTask) -> None:
-    _TASK.update(task=task, suite=prepare(task))
-
-
-def _evaluate(path: Path) -> tuple[Evaluation, LevelWins, float]:
-    """Evaluate the policy in a checkpoint; return (result, wins, duration in seconds)."""
-    began, task = time.monotonic(), _TASK["task"]
-    policy, _ = checkpoint.load_policy(path)
-    found, wins = play_dev_levels(_TASK["suite"], policy.to(task.device), task.config.evaluation.deterministic)
-    return found, wins, time.monotonic() - began
+    try:
+        suite = prepare(task)
+        while True:
+            path = pipe.recv()
+            began = time.monotonic()
+            policy, _ = checkpoint.load_policy(path)
+            found, wins = play_dev_levels(suite, policy.to(task.device), task.config.evaluation.deterministic)
+            pipe.send((found, wins, time.monotonic() - began))
+    except (EOFError, BrokenPipeError):  # the training has ended
+        return
+    except Exception as error:  # noqa: BLE001  # reported by the training
+        message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        pipe.send(_Failure(f"--remote-evaluation failed: {message}", traceback.format_exc()))
 
 
 def prepare(task: DevTask) -> EvaluationSuite:

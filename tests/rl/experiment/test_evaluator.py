@@ -47,7 +47,7 @@ def same(one, other):
     return one.rows == other.rows and (one.levels == other.levels).all()
 
 
-def test_separate_process_gives_the_same_result_and_reports_errors(tmp_path, monkeypatch):
+def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_path, monkeypatch):
     made, policy = task(), policy_of(NETWORK)
     here = prepare(made)
     with closing(Evaluator(made, tmp_path, StopRequest())) as remote:
@@ -63,6 +63,8 @@ def test_separate_process_gives_the_same_result_and_reports_errors(tmp_path, mon
             remote.result()
         with pytest.raises(EvaluatorError, match=message):
             remote.check()
+        remote.process.join(DEADLINE_S)
+        assert remote.process.exitcode == 0
 
 
 def test_request_to_stop_and_killed_process(tmp_path):
@@ -70,10 +72,9 @@ def test_request_to_stop_and_killed_process(tmp_path):
         remote.order(policy_of(NETWORK), 100)
         with pytest.raises(KeyboardInterrupt, match="by SIGTERM"):
             remote.result()
-        (process,) = remote.pool._processes.values()
-        process.kill()
+        remote.process.kill()
         message = str(await_failure(remote))
-        assert message.startswith("the process of --remote-evaluation died, perhaps for lack of memory. ")
+        assert message.startswith("the process of --remote-evaluation died (signal 9, perhaps for lack of memory). ")
     assert not list(tmp_path.iterdir())
 
 
