@@ -41,7 +41,12 @@ class PPOConfig:
     ent_coef_start: float = setting(
         0.01, "weight of the entropy bonus at the start of training", aliases=("ent-coef",), low=0, high=1000
     )
-    ent_coef_end: float = setting(0.001, "weight of the entropy bonus at the end of training", low=0, high=1000)
+    ent_coef_end: float | None = setting(
+        None,
+        "weight of the entropy bonus at the end of training; default: a tenth of that at the start",
+        low=0,
+        high=1000,
+    )
     learning_rate: float | None = setting(
         None,
         f"learning rate at the start of training; default: from the hardware profile, else {BASE_LEARNING_RATE:g}",
@@ -184,7 +189,8 @@ class PPOConfig:
 
     def ent_coef_at(self, progress: float) -> float:
         """Return the weight of the entropy bonus."""
-        return self._scheduled(self.ent_coef_start, self.ent_coef_end, progress)
+        end = self.ent_coef_start / 10 if self.ent_coef_end is None else self.ent_coef_end
+        return self._scheduled(self.ent_coef_start, end, progress)
 
     def _scheduled(self, start: float, end: float | None, progress: float) -> float:
         return start if end is None or not self.schedules else _line(start, end, progress)

@@ -821,7 +821,8 @@ def test_schedules_run_from_start_to_end():
     assert steered.desired_kl_at(1) == pytest.approx(0.02 * config.learning_rate_end_share**2)
     assert replace(steered, anneal_learning_rate=False).desired_kl_at(1) == 0.02
     assert config.ent_coef_at(0) == config.ent_coef_start
-    assert config.ent_coef_at(2) == pytest.approx(config.ent_coef_end)
+    assert config.ent_coef_at(2) == pytest.approx(config.ent_coef_start / 10)
+    assert replace(config, ent_coef_start=0.0005, ent_coef_end=0.001).ent_coef_at(1) == 0.001
     assert config.bc_kl_coef_at(0) == config.bc_kl_coef_start
     assert config.bc_kl_coef_at(config.bc_kl_share) == 0 == config.bc_kl_coef_at(1)
     assert replace(config, bc_kl_share=0).bc_kl_coef_at(0) == 0
