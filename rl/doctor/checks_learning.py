@@ -14,7 +14,7 @@ from torch.nn import functional
 from bc.train import BCResult
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe.statistics import ObservationStatistics
-from rl.audit import missing_gradients
+from rl.audit.callback import missing_gradients
 from rl.config import ExperimentConfig
 from rl.doctor.doctor import CHECKPOINT, REHEARSAL, UPDATE, CheckFailed, CheckWarned, Doctor, check, require
 from rl.policy import checkpoint
