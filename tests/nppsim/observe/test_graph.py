@@ -64,11 +64,11 @@ def test_a_corridor_is_a_row_of_cells_with_switch_and_exit():
     assert abs(column(graph, "x")[home] - column(graph, "x")[switch]) <= 12 / 528
 
 
-def test_ways_shorten_along_their_edges_and_say_where_they_go():
+def test_path_lengths_decrease_along_path_edges():
     graph, _ = graph_at_start(corridor(20, 30, 40))
     cells = nodes_of(graph, CELL)
     for phase, name in enumerate(("switch", "exit")):
-        way, reached = column(graph, f"{name}_way"), column(graph, f"{name}_reached")
+        way, reached = column(graph, f"{name}_path"), column(graph, f"{name}_reached")
         assert reached[cells].all()
         ahead = graph.neighbours[cells, PATH + phase]
         led = cells[ahead != NONE]

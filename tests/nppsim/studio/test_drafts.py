@@ -41,7 +41,7 @@ def drafts(draw):
     return {
         "title": draw(st.text("abc XYZ!", max_size=20)),
         "tiles": numbers.integers(0, draw(st.sampled_from([1, 38, 256])), (23, 42)).tolist(),
-        "spawn": [draw(st.integers(0, 176)), draw(st.integers(0, 100))],
+        "spawn": [draw(st.integers(1, 176)), draw(st.integers(0, 100))],
         "entities": sorted(entities, key=lambda entity: entity["kind"]),
     }
 
