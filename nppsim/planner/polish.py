@@ -18,13 +18,14 @@ from nppsim.planner.search import (
 from nppsim.planner.settings import PlannerSettings
 from nppsim.simulate import play_on
 
+BEAM = 192  # smallest width of a beam, in states
+
 
 def polish(
     level: Level,
     found: PlannedRun,
     frame_skip: int = PlannerSettings.frame_skip,
     *,
-    beam: int = 192,
     budget: int = PlannerSettings.budget,
     seed: int = PlannerSettings.seed,
     start: PlanStart | None = None,
@@ -33,7 +34,7 @@ def polish(
     """Search for a shorter run than ``found``; return the shortest run, never a longer one.
 
     Repeats beam searches until about ``budget`` frames were simulated.  If ``min_hold`` is 1, every second search begins at
-    a random decision of the best run so far.  Each search has a random width (one, two or four times ``beam``) and
+    a random decision of the best run so far.  Each search has a random width (one, two or four times BEAM) and
     random weights of the parts of a state's score: noise, visits of its region, and the ninja's speed.
 
     found: run to shorten, e.g. the result of ``plan``.
@@ -51,7 +52,7 @@ def polish(
         from_start = not from_start
         before = best.inputs[: cut * frame_skip]
         params = SearchParams(
-            width=beam << int(rng.integers(3)),
+            width=BEAM << int(rng.integers(3)),
             noise=float(rng.choice([2.0, 12.0])),
             fill=float(rng.choice([0.0, 0.5])),
             momentum=float(rng.choice([0.0, 4.0, 8.0, 16.0])),

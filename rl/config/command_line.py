@@ -142,13 +142,11 @@ def configured(given: Settings) -> ExperimentConfig:
 
 def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
     """Prepend ``--ent-coef-end X`` if ``--ent-coef X`` is given; an explicit ``--ent-coef-end`` follows and overrides X."""
-    ends = []
+    ends = []  # of several, the last one counts, as for all flags
     for number, text in enumerate(argv):
         name, equals, value = text.partition("=")
         if name == "--ent-coef" and (equals or number + 1 < len(argv)):
-            ends.append(
-                f"--ent-coef-end={value if equals else argv[number + 1]}"
-            )  # as of all flags, the last one counts
+            ends.append(f"--ent-coef-end={value if equals else argv[number + 1]}")
     return [*ends, *argv]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import hardware
 from nppsim.errors import INTERRUPTED, ConfigError, UserError
+from nppsim.signals import ENDING
 from rl.config import ExperimentConfig
 
 PATIENCE = 600  # seconds between SIGTERM and SIGKILL, enough to write a checkpoint
@@ -44,9 +45,7 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
         rdzv_endpoint="localhost:0",
         max_restarts=0,
     )
-    handlers = {
-        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-    }
+    handlers = {number: signal.getsignal(number) for number in ENDING}
     try:
         elastic_launch(settings, sys.executable)("-u", str(program), *argv)
     except SignalException:
@@ -61,7 +60,8 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
         ) from None
     finally:  # the launcher leaves handlers that raise SignalException
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            if handler is not None:  # None: not set by Python
+                signal.signal(number, handler)
     return 0
 
 

@@ -126,10 +126,10 @@ def test_numbers_out_of_range_are_refused():
 def test_polish_shortens_a_run_and_never_lengthens_it():
     level = generate("simple", 5)[0]
     slow = plan(level, seed=1, noise=60.0)
-    fast = polish(level, slow, beam=48, budget=300_000)
+    fast = polish(level, slow, budget=1_500_000)
     assert fast.frames == len(fast.inputs) < slow.frames
     assert nppsim.simulate(level, fast.inputs).frames == fast.frames
-    assert fast.inputs.tobytes() == polish(level, slow, beam=48, budget=300_000).inputs.tobytes()
+    assert fast.inputs.tobytes() == polish(level, slow, budget=1_500_000).inputs.tobytes()
     assert polish(level, slow, budget=0).inputs.tobytes() == slow.inputs.tobytes()
     assert polish(level, fast, budget=50_000, seed=3).frames <= fast.frames
 

@@ -1,11 +1,14 @@
 """Two processes on this machine train together: as one with all their environments would, and never half a job."""
 
+import signal
+
 import numpy as np
 import pytest
 import together
 import torch
 
 from nppsim.errors import ConfigError
+from nppsim.signals import ENDING
 from rl.distributed.launch import ProcessError, launch
 from rl.distributed.ranks import Started, joined
 
@@ -93,6 +96,8 @@ def test_an_error_in_one_process_ends_the_others(tmp_path, who, capfd):
 
 
 def test_a_killed_process_ends_the_job_and_is_named(tmp_path):
+    before = [signal.getsignal(number) for number in ENDING]
     with pytest.raises(ProcessError, match="process 1 of 2 was killed by SIGKILL"):
         launch(together.__file__, ["die", str(tmp_path)], 2)
     assert (tmp_path / "message").read_text().startswith("process 0 of 2: connection to the other processes lost")
+    assert [signal.getsignal(number) for number in ENDING] == before
