@@ -444,8 +444,8 @@ def _fits(data: bytes) -> bool:
     if len(data) < RECORDS_OFFSET + RECORD_SIZE or (len(data) - RECORDS_OFFSET) % RECORD_SIZE:
         return False
     found, stated = _counts(data), np.frombuffer(data, "<u2", NUM_COUNTS, COUNTS_OFFSET)
-    # Some tools state the number of exits alone.
-    counted = 0 < found[kinds.EXIT] == stated[kinds.EXIT] or np.array_equal(found, stated)
+    exits = np.where(np.arange(NUM_COUNTS) == kinds.EXIT, found, 0)  # some tools state no other counts
+    counted = np.array_equal(found, stated) or (exits.any() and np.array_equal(exits, stated))
     tiles = np.frombuffer(data, np.uint8, COUNTS_OFFSET - TILES_OFFSET, TILES_OFFSET)
     return bool(counted and data[RECORDS_OFFSET] == kinds.NINJA and (tiles < NUM_TILE_SHAPES).all())
 

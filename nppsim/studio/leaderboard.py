@@ -15,6 +15,7 @@ from typing import Any
 
 from nppsim.errors import ConfigError
 from nppsim.replays.score import score
+from nppsim.studio.errors import StudioError
 
 PERSON, AGENT, PLANNER = "person", "agent", "planner"
 FILE = "leaderboard.sqlite3"
@@ -45,7 +46,21 @@ class Leaderboard:
             self._runs.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(f"the leaderboard cannot be opened ({error})", "XDG_DATA_HOME", file) from error
+        self._file = file
         self._lock = threading.Lock()
+
+    def _execute(self, statement: str, values: tuple) -> list[tuple]:
+        """Execute a statement and return its rows.  Raises StudioError for a damaged file or a full disk."""
+        try:
+            with self._lock, self._runs:
+                return self._runs.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            reason = " ".join(str(error).split())  # may quote a damaged text
+            raise StudioError(
+                f"{self._file}: the leaderboard cannot be read or written ({reason}); make room on its disk, or move the "
+                "file away and start the studio again",
+                500,
+            ) from error
 
     def add(self, level: str, kind: str, name: str, frames: int, gold: int) -> None:
         """Add a run that won.  A run with a negative score is ignored: the game's clock would have ended the run.
@@ -55,10 +70,7 @@ class Leaderboard:
         points = score(frames, gold)
         if points < 0:
             return
-        with self._lock, self._runs:
-            self._runs.execute(
-                "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?)", (level, kind, name, frames, gold, points)
-            )
+        self._execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?)", (level, kind, name, frames, gold, points))
 
     def best(self, level: str) -> dict[str, list[dict[str, Any]]]:
         """Return {"time": fastest runs, "score": highest-scoring runs}: at most one run per player, best first.
@@ -73,15 +85,13 @@ class Leaderboard:
 
     def runs(self, level: str) -> list[dict[str, Any]]:
         """Return all runs of a level, each as in ``best``."""
-        with self._lock:
-            rows = self._runs.execute("SELECT kind, name, frames, gold, score FROM runs WHERE level = ?", (level,))
-            return [dict(zip(("kind", "name", "frames", "gold", "score"), row, strict=True)) for row in rows]
+        rows = self._execute("SELECT kind, name, frames, gold, score FROM runs WHERE level = ?", (level,))
+        return [dict(zip(("kind", "name", "frames", "gold", "score"), row, strict=True)) for row in rows]
 
     def times(self, kind: str, name: str) -> dict[str, int]:
         """Return the frames of a player's fastest run of each level, {level: frames}."""
         query = "SELECT level, MIN(frames) FROM runs WHERE kind = ? AND name = ? GROUP BY level"
-        with self._lock:
-            return dict(self._runs.execute(query, (kind, name)))
+        return dict(self._execute(query, (kind, name)))
 
 
 def _first_of_each(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

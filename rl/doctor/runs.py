@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nppsim.files import table
-from nppsim.reading import read_object
+from nppsim.reading import mismatch, read_object
 from rl.config.resume import FINISHED_FILE
 from rl.evaluation.results import History, ResultsError, read_history
 from rl.events import Scalars, event_folders, read_scalars
@@ -36,6 +36,8 @@ _NO_SETTINGS = {
 # Settings that are paths; the part "data" of the metadata has digests of the contents.
 PLACES = ("train_dataset", "dev_dataset", "test_dataset", "single_level", "replay_data_dir")
 _SEED = re.compile(r"seed_(\d+)")
+_SPEED = {"decisions_per_s": float, "share": {...: float}}  # shape of Run.speed
+_REMEDY = "it is damaged: use another run"
 
 
 class Entry(NamedTuple):
@@ -124,12 +126,15 @@ def _read(root: Path, folder: Path, config: dict) -> Run:
     seed = own.get("seed", seeds[0] if seeds else known[0] if len(known) == 1 else None)
     results = _read_json(root / "results.json")
     entry = results.get("architectures", {}).get(label, {}).get("seeds", {}).get(str(seed), {})
+    speed = entry.get("speed")
+    if (wrong := mismatch(speed, (_SPEED, None), "speed")) or (speed and speed["decisions_per_s"] <= 0):
+        raise ResultsError(f"{root / 'results.json'}: {wrong or 'decisions_per_s should be positive'}; {_REMEDY}")
     metadata = {part: _flatten(config.get(key, {})) for part, key in PARTS.items() if key}
     demonstrations = _read_json(folder / "pretrain" / DEMONSTRATIONS_FILE)
     metadata["data"] |= _flatten({"demonstrations": demonstrations} if demonstrations else {})
     metadata["settings"] = _settings(config, own)
     metadata["settings"] |= {"seed": Entry(str(seed)), "architecture": Entry(label.partition(",")[0])}
-    return Run(folder, label, seed, metadata, config.get("machine", ""), entry.get("speed"))
+    return Run(folder, label, seed, metadata, config.get("machine", ""), speed)
 
 
 def _settings(config: dict, own: dict) -> dict[str, Entry]:
@@ -160,7 +165,7 @@ def _to_text(value: object) -> str:
 
 
 def _read_json(path: Path) -> dict:
-    return read_object(path, ResultsError, "it is damaged: use another run")
+    return read_object(path, ResultsError, _REMEDY)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

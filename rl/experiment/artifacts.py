@@ -34,6 +34,7 @@ from nppsim.files import write_json
 from nppsim.levels.level import Level
 from nppsim.measure.machine import environment, git_state, machine
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.outcomes import NAMES
 from nppsim.reading import from_plain, inflate, mismatch, read_object
 from nppsim.replays.replay import MAX_BYTES
 from rl.config import ExperimentConfig, PPOConfig
@@ -60,7 +61,8 @@ _MAX_FINISHED_BYTES = 1 << 30  # size limit of finished.json, which contains the
 _REMEDY = "restore the file, or remove it to compute its content again"
 _SIZES = ("num_envs", "rollout_length", "minibatch_size", "epochs", "torch_threads", "simulator_threads")
 _PLAN: dict = {"settings": {name: {} for name in (*_SIZES, "precision", "device")}}  # as for ``mismatch``
-_EPISODE = {"inputs": str, **dict.fromkeys(("level_index", "decisions", "gold"), int)}
+_COUNTS = ("level_index", "decisions", "gold")
+_EPISODE = {"inputs": str, **dict.fromkeys(_COUNTS, int)}
 _LENGTH = ("ppo.total_timesteps", "ppo.time_budget_minutes")
 
 
@@ -303,6 +305,9 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
         raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
     try:
         played = {method: [_decode_episode(one, levels) for one in some] for method, some in plain["played"].items()}
+        tests = [sorted((one.level_index, one.category) for one in some) for some in played.values() if some]
+        if played.keys() != METHODS.keys() or any(one != tests[0] for one in tests):
+            raise ValueError(f"methods must be {', '.join(METHODS)}, evaluated on the same levels")
         run: RunRecord = from_plain(RunRecord, plain | {"folder": folder, "played": played})
         return run
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -319,12 +324,18 @@ def _encode_episode(episode: EpisodeRecord) -> dict[str, Any]:
 
 
 def _decode_episode(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRecord:
+    if odd := [name for name in _COUNTS if not 0 <= plain[name] < 1 << 31]:
+        raise ValueError(f"{odd[0]} of an episode is {plain[odd[0]]}")
     inputs = np.frombuffer(inflate(base64.b64decode(plain["inputs"]), MAX_BYTES), np.uint8)
     level = levels[plain["level_index"]]
     if plain["level"] != level.fingerprint:
         raise ValueError(f"level {plain['level_index']} has changed; restore the levels and their order")
     more = {"inputs": inputs, "level": level, "subtasks": None, "recurrent_state": None}
     episode: EpisodeRecord = from_plain(EpisodeRecord, {**plain, **more})
+    if episode.outcome not in NAMES or episode.frames != len(inputs):
+        raise ValueError(
+            f"an episode has {len(inputs)} inputs, {episode.frames} frames and outcome {episode.outcome!r}"
+        )
     return episode
 
 

@@ -12,6 +12,7 @@ from bc.dataset import BCDataset, DatasetConfig, load_or_build
 from bc.demonstrations import find_replays
 from nppsim.files import write_json
 from nppsim.generate import generate
+from nppsim.levels.campaign import to_line
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.measure.throughput import benchmark_report, load_result
@@ -47,6 +48,7 @@ def readers() -> dict[str, Reader]:
     known = [
         Reader("level", "x.map", Level.load, _levels, by_fields),
         Reader("level_text", "x.level", Level.load, _level_texts, (damage.in_words, damage.in_bytes)),
+        Reader("campaign", "x.txt", lambda path: list(LevelSet.at(path)), _campaigns, (*by_fields, damage.in_words)),
         Reader("replay", "x.replay", Replay.load, _replays, by_fields),
         Reader("inputs", "x.inputs", partial(_read_inputs, _room()), _inputs, (damage.in_bytes, damage.in_zlib)),
         Reader("replay_set", "x.h5", _read_replay_set, _replay_sets, by_hdf5),
@@ -104,6 +106,12 @@ def _level_texts(folder: Path) -> list[Path]:
     path = folder / "advanced.level"
     generate("advanced", 1)[0].save(path)
     return [path]
+
+
+def _campaigns(folder: Path) -> list[Path]:
+    levels = [generate(category, 1)[0] for category in ("simplest", "advanced")]
+    (folder / "x.txt").write_text("".join(f"{to_line(level)}\n" for level in levels))
+    return [folder / "x.txt"]
 
 
 def _replays(folder: Path) -> list[Path]:

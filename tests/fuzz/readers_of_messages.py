@@ -9,10 +9,12 @@ import numpy as np
 from nppsim.errors import needed
 from nppsim.files import write_json
 from nppsim.generate import generate
+from nppsim.levels.campaign import to_line
 from nppsim.reading import parse_json
 from nppsim.replays.replay import Replay
 from nppsim.studio.drafts import draft_of, findings, level_of
 from nppsim.studio.errors import StudioError
+from nppsim.studio.leaderboard import AGENT, Leaderboard
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Recordings
 from nppsim.studio.sessions import Session
@@ -29,7 +31,8 @@ def readers_of_messages() -> list[Reader]:
             "studio_file", "x.map", named(lambda path: Library().open(path.read_bytes(), path.name)), _files, in_files
         ),
         Reader("studio_play", "x.json", named(_play), _messages_of_play, by_json),
-        Reader("studio_watch", "x.json", named(_understood), _watch, by_json),
+        Reader("studio_watch", "x.json", named(_parsed), _watch, by_json),
+        Reader("studio_leaderboard", "x.sqlite3", _read_leaderboard, _leaderboard, (damage.in_bytes, damage.in_place)),
         Reader("studio_draft", "x.json", named(_draft), _drafts, by_json),
     ]
 
@@ -38,6 +41,7 @@ def _files(folder: Path) -> list[Path]:
     level = generate("advanced", 1)[0]
     level.save(folder / "x.map")
     level.save(folder / "x.level")
+    (folder / "x.txt").write_text(f"{to_line(level)}\n")
     Replay(level, np.full(60, 2, np.uint8), True).save(folder / "x.replay")
     Replay(level, np.full(60, 2, np.uint8)).save(folder / "x.attract", "attract")
     return sorted(folder.iterdir())
@@ -47,12 +51,13 @@ def _messages_of_play(folder: Path) -> list[Path]:
     inputs = base64.b64encode(bytes(120)).decode()
     begin = {"start": min(card["id"] for card in Library().levels()["levels"])}
     steps = [begin | {"inputs": inputs}, {"step": [2, 2, 3]}, {"rewind": 61}, {"keep": {"label": "a run"}}]
-    write_json(folder / "x.json", [*steps, {"rewind": 0}, {"step": [0] * 30}])
+    more = [{"edit": {"frame": 40, "inputs": inputs}}, {"fan": 20}, {"run": inputs}]
+    write_json(folder / "x.json", [*steps, *more, {"rewind": 0}, {"step": [0] * 30}])
     return [folder / "x.json"]
 
 
 def _play(path: Path) -> None:
-    session = Session(Library(), Recordings())
+    session = Session(Library(), Recordings(), Leaderboard())
     messages = parse_json(path.read_bytes(), "the message", StudioError, "send JSON")
     for message in messages if isinstance(messages, list) else [messages]:
         json.dumps(session.answer(message))
@@ -70,11 +75,24 @@ def _watch(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def _understood(path: Path) -> object:
+def _parsed(path: Path) -> object:
     needed("starlette", "studio")
-    from nppsim.studio.watching import _understood
+    from nppsim.studio.watching import _parse
 
-    return _understood(path.read_bytes())
+    return _parse(path.read_bytes())
+
+
+def _leaderboard(folder: Path) -> list[Path]:
+    board = Leaderboard(folder / "x.sqlite3")
+    for frames in range(100, 400):
+        board.add("a level", AGENT, "an agent", frames, 2)
+    return [folder / "x.sqlite3"]
+
+
+def _read_leaderboard(path: Path) -> object:
+    board = Leaderboard(path)
+    board.add("a level", AGENT, "another agent", 90, 2)
+    return board.best("a level"), board.times(AGENT, "an agent")
 
 
 def _drafts(folder: Path) -> list[Path]:

@@ -37,8 +37,9 @@ from rl.config.command_line import configured
 from rl.config.curriculum import CurriculumConfig
 from rl.config.files import Given, read_settings
 from rl.curriculum import make_sampler
+from rl.doctor.compare import Tolerance, compare_runs
 from rl.doctor.doctor import Finding, findings_table, read_findings, to_dict
-from rl.doctor.runs import RUN_FILE, find_runs
+from rl.doctor.runs import RUN_FILE, difference_table, differences, find_runs
 from rl.evaluation.results import EpisodeRecord, aggregate
 from rl.evaluation.video import Film
 from rl.events import read_scalars
@@ -98,6 +99,7 @@ def readers_of_runs() -> list[Reader]:
         Reader("evaluation", "results.json", lambda path: methods_of(path, "mlp"), _evaluation, by_json),
         Reader("configuration_alone", "config.json", named(read_config), _configuration, by_json),
         Reader("run", RUN_FILE, _read_run_file, _run_file, by_json),
+        *(Reader(f"compared_{name}", name, _compare_stored, partial(_stored, name), by_json) for name in _STORED),
         Reader("run_table", TABLE, lambda path: GrowingTable(path, rows=1), _table, by_csv),
         Reader("studio_experiment", TABLE, _read_experiment, _table, by_csv),
         Reader("events", _EVENTS, lambda path: read_scalars(path.parent), _events, _IN_EVENTS),
@@ -343,6 +345,37 @@ def _read_run_file(path: Path) -> object:
     return find_runs(path.parent), read_experiment(path.parent)
 
 
+_STORED: dict[str, dict] = {
+    RUN_FILE: {"seed": 1},
+    "config.json": {
+        "machine": "m",
+        "seeds": [1],
+        "host": {"cpu": "c"},
+        "data": {"train": {"key": "k"}},
+        "frame_skip": 4,
+    },
+    "results.json": {
+        "architectures": {"": {"seeds": {"1": {"speed": {"decisions_per_s": 9.0, "share": {"update": 0.5}}}}}}
+    },
+}
+
+
+def _stored(name: str, folder: Path) -> list[Path]:
+    write_json(folder / name, _STORED[name])
+    return [folder / name]
+
+
+def _compare_stored(path: Path) -> object:
+    """Compare a training that has the damaged file with itself."""
+    for name, data in _STORED.items():
+        if name != path.name:
+            write_json(path.parent / name, data)
+    (path.parent / _EVENTS).write_bytes(_event_file(("sim/decisions_per_s", "sim/update_s")))
+    runs = find_runs(path.parent)
+    compared = compare_runs(runs, runs, Tolerance())
+    return difference_table(differences([run.metadata for run in runs]), ("a",)), [one.text() for one in compared]
+
+
 def _table(folder: Path) -> list[Path]:
     rows = (
         "time/total_timesteps,eval/all_success,train/loss,curriculum/current_stage_idx,curriculum_stages/simple_share",
@@ -362,16 +395,21 @@ def _read_experiment(path: Path) -> object:
 
 
 def _events(folder: Path) -> list[Path]:
+    (folder / _EVENTS).write_bytes(_event_file(("train/loss", "bc/loss")))
+    return [folder / _EVENTS]
+
+
+@cache
+def _event_file(tags: tuple[str, str]) -> bytes:
     event = needed("tensorboard.compat.proto.event_pb2", "train").Event
     summary = needed("tensorboard.compat.proto.summary_pb2", "train").Summary
     out = io.BytesIO()
     writer = needed("tensorboard.summary.writer.record_writer", "train").RecordWriter(out)
     writer.write(event(wall_time=1.0, file_version="brain.Event:2").SerializeToString())
     for step in range(6):
-        value = summary.Value(tag=("train/loss", "bc/loss")[step % 2], simple_value=step / 2)
+        value = summary.Value(tag=tags[step % 2], simple_value=step / 2)
         writer.write(event(wall_time=2.0, step=step, summary=summary(value=[value])).SerializeToString())
-    (folder / _EVENTS).write_bytes(out.getvalue())
-    return [folder / _EVENTS]
+    return out.getvalue()
 
 
 def _findings(folder: Path) -> list[Path]:

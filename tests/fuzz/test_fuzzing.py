@@ -95,6 +95,8 @@ FOUND = [
     ("studio_experiment", b"time/total_timesteps\nx\n"),
     ("studio_experiment", b"\xff\n"),
     ("evaluation", {"architectures.mlp.seeds.0.baselines": None}),
+    ("compared_results.json", {"architectures..seeds.1.speed.share": 1}),
+    ("compared_results.json", {"architectures..seeds.1.speed.decisions_per_s": 0}),
     ("findings", {"findings.0.seconds": "x"}),
     ("findings", {"findings.0.status": "x"}),
 ]

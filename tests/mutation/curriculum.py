@@ -103,17 +103,15 @@ def _(patch: Patch) -> None:
 
 @mutation("a stage ends by the upper end of its confidence interval", tests=("tests/rl/curriculum/test_stages.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(
-        Stages, "bound", lambda original, stages, outcomes, running, sign=-1: original(stages, outcomes, running, 1)
-    )
+    patch.wrap(Stages, "bounds", lambda original, *given: original(*given)[1:] * 2)
 
 
 @mutation("running episodes count as won", tests=("tests/rl/curriculum/test_stages.py",))
 def _(patch: Patch) -> None:
-    def changed(original, stages, outcomes, running, sign=-1):
-        return original(stages, np.concatenate([outcomes, np.ones(running, np.uint8)]), 0, sign)
+    def changed(original, stages, outcomes, running):
+        return original(stages, np.concatenate([outcomes, np.ones(running, np.uint8)]), 0)
 
-    patch.wrap(Stages, "bound", changed)
+    patch.wrap(Stages, "bounds", changed)
 
 
 @mutation("levels of other stages are never drawn", tests=("tests/rl/curriculum/test_stages.py",))

@@ -1,13 +1,16 @@
 """Mutations of demonstrations, datasets, levels and normalisation statistics."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from bc import dataset as demonstrations
 from bc.batches import Batches
 from bc.dataset import BCDataset, content_key, record, split_by_level
+from bc.demonstrations import Demonstration, _Converter
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.simulate import Run
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -41,27 +44,18 @@ def _(patch: Patch) -> None:
     patch.everywhere(record, changed)
 
 
-@mutation("mirrored demonstrations keep their actions", tests=("tests/bc/test_dataset.py",))
+@mutation("mirrored demonstrations keep their actions", tests=("tests/bc/test_demonstrations.py",))
 def _(patch: Patch) -> None:
-    mirrored = np.array([0, 2, 1, 3, 5, 4])
+    def changed(original, converter, unchanged):
+        result = original(converter, unchanged)
+        return replace(result, actions=unchanged.actions) if isinstance(result, Demonstration) else result
 
-    def changed(original, bank, levels, wave, config):
-        for one in wave:
-            if one.mirrored:
-                one.actions[:] = mirrored[one.actions]
-        return original(bank, levels, wave, config)
-
-    patch.everywhere(record, changed)
+    patch.wrap(_Converter, "mirrored", changed)
 
 
-@mutation("a demonstration that dies counts as a win", tests=("tests/bc/test_bc.py",))
+@mutation("a demonstration that does not win is used", tests=("tests/bc/test_demonstrations.py",))
 def _(patch: Patch) -> None:
-    def changed(original, bank, levels, wave, config):
-        for one in wave:
-            one.actions[len(one.actions) // 2 :] = 0
-        return original(bank, levels, wave, config)
-
-    patch.everywhere(record, changed)
+    patch.set(Run, "won", True)
 
 
 @mutation("the cache key leaves out the settings", tests=("tests/bc/test_dataset.py",))

@@ -5,6 +5,7 @@ import pytest
 
 from nppsim import simulate
 from nppsim.errors import ConfigError
+from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT, PERSON, Leaderboard
 
 from worlds import straight
@@ -26,6 +27,20 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError):
         Leaderboard(tmp_path / "file" / "board.sqlite3")
+
+
+def test_a_damaged_file_is_one_clear_error(tmp_path):
+    file = tmp_path / "board.sqlite3"
+    Leaderboard(file).add("level", PERSON, "Ann", 200, 0)
+    data = bytearray(file.read_bytes())
+    data[4096:4196] = b"\xff" * 100  # the beginning of the second page, which has the runs
+    file.write_bytes(data)
+    board = Leaderboard(file)
+    for use in (board.best, lambda level: board.add(level, PERSON, "Ben", 100, 0)):
+        with pytest.raises(
+            StudioError, match="board.sqlite3: .*malformed.*; make room on its disk, or move the file away"
+        ):
+            use("level")
 
 
 def test_a_run_that_wins_is_entered_under_its_name(page):
