@@ -1,10 +1,14 @@
-"""Program of each of two processes in tests/rl/distributed: torchrun starts ``together.py SCENARIO FOLDER ...``."""
+"""Program of each of two processes in tests/rl/distributed: torchrun starts ``together.py FOLDER``.
+
+The scenarios in which a process ends run in forks, which need no imports of their own; PyTorch must not be forked later.
+"""
 
 import copy
 import faulthandler
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,34 +75,59 @@ def train(ranks, folder):
 
 def die(ranks, folder):
     """The second process is killed while the first waits for it."""
-    ranks.all_reduce_mean([torch.ones(3)])
     if ranks.rank:
         os.kill(os.getpid(), signal.SIGKILL)
     left_alone(lambda: ranks.all_reduce_mean([torch.ones(3)]), folder)
 
 
-def fail(ranks, folder, who):
-    """A process fails: the second one while the first waits for a mean, or the first while the second serves."""
-    ranks.all_reduce_mean([torch.ones(3)])
-    if ranks.rank == int(who):
+def fail_first(ranks, folder):
+    """The first process fails while the second serves."""
+    if not ranks.rank:
         raise ValueError("broken on purpose")
-    left_alone(lambda: ranks.serve(None) if ranks.rank else ranks.all_reduce_mean([torch.ones(3)]), folder)
+    left_alone(lambda: ranks.serve(None), folder)
+
+
+def fail_second(ranks, folder):
+    """The second process fails while the first waits for a mean."""
+    if ranks.rank:
+        raise ValueError("broken on purpose")
+    left_alone(lambda: ranks.all_reduce_mean([torch.ones(3)]), folder)
+
+
+ENDINGS = (die, fail_first, fail_second)
 
 
 def left_alone(wait, folder):
-    """Wait for a process that has ended until RanksError reports it (the launcher ends this one too)."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """Wait for a process that has ended until RanksError reports it."""
     try:
         wait()
     except RanksError as error:
         (folder / "message").write_text(str(error))
-        sys.exit(2)
+
+
+def forked(scenario, started, folder):
+    """Run a scenario in a fork of this process and wait for its end."""
+    folder.mkdir(exist_ok=True)
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    faulthandler.dump_traceback_later(60, exit=True)  # nothing here may hang
+    try:
+        with joined(started, "gloo", "cpu") as ranks:
+            ranks.all_reduce_mean([torch.ones(3)])
+            scenario(ranks, folder)
+    finally:
+        os._exit(0)
 
 
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(240, exit=True)  # nothing here may hang
     torch.set_num_threads(1)
-    with joined(Started.from_environment(), "gloo", "cpu") as together:
-        globals()[sys.argv[1]](together, Path(sys.argv[2]), *sys.argv[3:])
+    started, folder = Started.from_environment(), Path(sys.argv[1])
+    for number, scenario in enumerate(ENDINGS, start=1):  # groups of different restarts do not meet
+        forked(scenario, replace(started, restarts=number), folder / scenario.__name__)
+    faulthandler.dump_traceback_later(240, exit=True)
+    with joined(started, "gloo", "cpu") as together:
+        train(together, folder)
     left = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     assert left.count("gloo_tcp_loop") <= 1, f"groups other than the default one, which never works, are left: {left}"

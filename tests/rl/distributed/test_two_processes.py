@@ -19,7 +19,7 @@ from learners import make_ppo
 def trained(tmp_path_factory):
     """Folder with what two processes left; they have gone on bit for bit, too, or this fails."""
     folder = tmp_path_factory.mktemp("together")
-    assert launch(together.__file__, ["train", str(folder)], 2) == 0
+    assert launch(together.__file__, [str(folder)], 2) == 0
     return folder
 
 
@@ -86,18 +86,42 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("who", [0, 1])
-def test_an_error_in_one_process_ends_the_others(tmp_path, who, capfd):
-    assert launch(together.__file__, ["fail", str(tmp_path), str(who)], 2) != 0
-    assert (
-        (tmp_path / "message").read_text().startswith(f"process {1 - who} of 2: connection to the other processes lost")
-    )
-    assert "ValueError: broken on purpose" in capfd.readouterr().err
+@pytest.mark.parametrize(("scenario", "left"), [("die", 0), ("fail_first", 1), ("fail_second", 0)])
+def test_the_end_of_a_process_is_noticed_by_the_other(trained, scenario, left):
+    message = (trained / scenario / "message").read_text()
+    assert message.startswith(f"process {left} of 2: connection to the other processes lost")
 
 
-def test_a_killed_process_ends_the_job_and_is_named(tmp_path):
+ENDING_PROGRAM = """
+import os, signal, sys, time
+if os.environ["RANK"] == "1":
+    while not os.path.exists("waits"):
+        time.sleep(0.01)
+    sys.stderr.write("broken on purpose")
+    sys.exit(7) if sys.argv[1] == "fail" else os.kill(os.getpid(), signal.SIGKILL)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(open("ended", "w").close()))
+open("waits", "w").close()
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def ending(tmp_path, monkeypatch):
+    """Program whose second process fails or is killed while the first waits."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text(ENDING_PROGRAM)
+    return tmp_path / "program.py"
+
+
+def test_an_error_in_one_process_ends_the_other(ending, capfd):
+    assert launch(ending, ["fail"], 2) == 7
+    assert ending.with_name("ended").exists()
+    assert "broken on purpose" in capfd.readouterr().err
+
+
+def test_a_killed_process_ends_the_job_and_is_named(ending):
     before = [signal.getsignal(number) for number in ENDING]
     with pytest.raises(ProcessError, match="process 1 of 2 was killed by SIGKILL"):
-        launch(together.__file__, ["die", str(tmp_path)], 2)
-    assert (tmp_path / "message").read_text().startswith("process 0 of 2: connection to the other processes lost")
+        launch(ending, ["die"], 2)
+    assert ending.with_name("ended").exists()
     assert [signal.getsignal(number) for number in ENDING] == before
