@@ -52,7 +52,7 @@ MACHINES |= {
     *kinds.TURRETS,
     *kinds.SHOOTING_DRONES,
 }
-FEWEST_LAYOUTS = 50  # of 100 levels; "simplest" has the fewest
+FEWEST_LAYOUTS = 20  # of 40 levels; "simplest" has the fewest
 SOLID = 1
 difficulties = st.none() | st.floats(0, 1)
 
@@ -84,7 +84,7 @@ def reached_tiles(tiles, record):
 
 
 @given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12), difficulty=difficulties)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_generated_level_is_sound(category, seed, difficulty):
     level, entry = generate(category, seed, difficulty)
     assert not level.warnings
@@ -149,7 +149,7 @@ def test_each_end_of_a_span_is_reached_by_a_difficulty():
 @pytest.mark.parametrize("category", ["simplest", "simpler", "simple", "medium", "complex", "exploration"])
 def test_the_way_grows_with_the_difficulty(category):
     lengths = [
-        LevelBank([generate(category, seed, difficulty)[0] for seed in range(60)]).path_length.mean()
+        LevelBank([generate(category, seed, difficulty)[0] for seed in range(40)]).path_length.mean()
         for difficulty in (0, 0.5, 1)
     ]
     assert lengths[0] < 0.95 * lengths[1] < 0.95**2 * lengths[2], lengths
@@ -166,10 +166,10 @@ def test_a_difficulty_out_of_range_is_an_error(tmp_path, difficulty):
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_the_levels_of_a_category_are_varied(category):
-    made = [generate(category, seed) for seed in range(300)]
+    made = [generate(category, seed) for seed in range(120)]
     assert {entry.generator for _, entry in made} == {generator for generator, _ in RECIPES[category]}
-    assert len({symmetric_fingerprint(level) for level, _ in made}) > 290
-    assert len({level.spawn for level, _ in made}) > 200
+    assert len({symmetric_fingerprint(level) for level, _ in made}) > 110
+    assert len({level.spawn for level, _ in made}) > 80
 
 
 @pytest.mark.parametrize(
@@ -182,16 +182,16 @@ def test_a_seed_stands_for_the_same_level_as_when_the_shipped_levels_were_made(c
 
 
 def test_no_category_collapses_to_a_few_shapes():
-    measured = variety((category, generate(category, seed)[0]) for category in CATEGORIES for seed in range(100))
+    measured = variety((category, generate(category, seed)[0]) for category in CATEGORIES for seed in range(40))
     for category, found in measured.items():
-        assert found.levels == found.distinct_levels == 100, category
+        assert found.levels == found.distinct_levels == 40, category
         assert found.distinct_layouts >= FEWEST_LAYOUTS, category
-        assert len(np.unique(found.values[:, 0])) >= 30, f"{category}: lengths of the ways"
+        assert len(np.unique(found.values[:, 0])) >= 20, f"{category}: lengths of the ways"
 
 
 def test_hazards_follow_the_names_of_the_categories():
     names = ("simplest", "simplest_few_mines", "simplest_with_mines", "mine_heavy")
-    measured = variety((name, generate(name, seed)[0]) for name in names for seed in range(60))
+    measured = variety((name, generate(name, seed)[0]) for name in names for seed in range(40))
     medians = [np.median(measured[name].values[:, MEASURES.index("hazards")]) for name in names]
     assert medians[0] == 0 and medians == sorted(set(medians)), medians
 

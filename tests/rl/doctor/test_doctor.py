@@ -180,7 +180,8 @@ def config(folder):
 def rehearsed(config):
     """A doctor after a short rehearsal."""
     rehearsal = pytest.MonkeyPatch()
-    rehearsal.setattr(examination, "UPDATES", 4)
+    rehearsal.setattr(examination, "UPDATES", 2)
+    rehearsal.setattr(examination, "NUM_ENVS", 16)
     before = torch.get_num_threads()
     found = examination.rehearse(config, lambda line: None)
     torch.set_num_threads(before)

@@ -386,7 +386,7 @@ def test_an_unknown_precision_is_refused(policy):
 
 def test_the_policy_can_learn_a_rule_hidden_in_the_surroundings():
     """Overfit check: the action depends on one cell of the local map and one component of the state."""
-    observations = random_observations(layout.VISION_FREE, 256)
+    observations = random_observations(layout.VISION_FREE, 128)
     policy = build_policy("vision_free", statistics_of(observations), precision="bf16")
     policy.optimizer.param_groups[0]["lr"] = 3e-3
     bright = observations["surroundings"][:, 1, 9, 9] > 127
