@@ -2,8 +2,6 @@
 
 import importlib.util
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -25,15 +23,9 @@ def example(name):
     return module
 
 
-def run_script(name, *arguments, folder):
-    """Run ``python examples/NAME.py`` in another folder, as a user does; return its output."""
-    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--levels", SIMPLEST, *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
 def test_stable_baselines3(tmp_path):
     sizes = ("--steps", "128", "--rollout", "16", "--num-envs", "4", "--episodes", "1")
-    run_script("sb3_ppo", *sizes, "--out", "model.zip", folder=tmp_path)
+    example("sb3_ppo").main(["--levels", SIMPLEST, *sizes, "--out", str(tmp_path / "model.zip")])
     assert (tmp_path / "model.zip").is_file()
 
 
@@ -80,7 +72,7 @@ def test_a_minari_dataset(tmp_path, monkeypatch):
 def test_every_example_is_tested_and_named_in_the_readme():
     readme, tests = (ROOT / "README.md").read_text(), (ROOT / "tests" / "test_examples.py").read_text()
     for path in (ROOT / "examples").glob("*.py"):
-        assert f'example("{path.stem}")' in tests or f'run_script("{path.stem}"' in tests
+        assert f'example("{path.stem}")' in tests
         assert f"examples/{path.name}" in readme
 
 

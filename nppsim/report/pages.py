@@ -9,6 +9,7 @@ Reports are Jinja2 templates (extra ``train``) in ``templates/``.  They extend `
 import base64
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,6 +46,7 @@ def render_page(template: str, **content: object) -> str:
     return environment().get_template(template).render(content)
 
 
+@cache
 def environment() -> "Environment":
     """Return the Jinja2 environment: it escapes every value and raises an error for a missing variable."""
     jinja2 = needed("jinja2", "train")

@@ -6,6 +6,7 @@ import pytest
 
 from hardware.compute import Timings
 from nppsim.report import charts
+from rl.experiment import data, report
 from rl.ppo import update_benchmark
 from rl.ppo.update_benchmark import UpdateBenchmark
 
@@ -14,12 +15,13 @@ from rl.ppo.update_benchmark import UpdateBenchmark
 def _same_plan(tmp_path_factory):
     """Precision and threads do not depend on what else is running: two runs that are compared have the same plan.
 
-    For the whole module, so also for the runs that its own fixtures make.
+    For the whole module, so also for the runs that its own fixtures make.  Random play for statistics is short.
     """
     alike = staticmethod(lambda _, found: Timings([1.0 + i for i in range(len(found))], [1.0] * len(found), 0.0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UpdateBenchmark, "benchmark", alike)
         patch.setattr(update_benchmark, "FILE", tmp_path_factory.mktemp("timings") / "timings.json")
+        patch.setattr(data, "RANDOM_PLAY_DECISIONS", 1000)
         yield
 
 
@@ -28,6 +30,7 @@ def blank_charts():
     """Reports contain empty pictures: drawing takes longer than a tiny run.  test_experiment.py draws them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charts, "_drawn", lambda axes: b"")
+        patch.setattr(report, "curve_chart", lambda *arguments: b"")
         yield
 
 

@@ -36,7 +36,7 @@ def flags(tmp_path_factory):
         "--max-demonstrations-per-category", "3", "--train-dataset", folder / "train", "--dev-dataset", folder / "dev",
         "--test-dataset", folder / "test", "--bc-epochs", "1", "--total-timesteps", "512", "--num-envs", "8",
         "--rollout-length", "32", "--minibatch-size", "128", "--eval-freq", "512", "--num-eval-episodes", "1",
-        "--eval-episodes-per-category", "6", "--device", "cpu", "--no-mixed-precision", "--critic-warmup-max-updates", "1",
+        "--eval-episodes-per-category", "3", "--device", "cpu", "--no-mixed-precision", "--critic-warmup-max-updates", "1",
         "--teacher", AGENT, "--teacher-decisions", "1024",
     ]  # fmt: skip
 

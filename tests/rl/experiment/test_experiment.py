@@ -43,7 +43,7 @@ def experiment(data, tmp_path_factory):
         "--train-dataset", data / "train", "--dev-dataset", data / "dev", "--test-dataset", data / "test",
         "--replay-data-dir", data / "demonstrations", "--mirror-demonstrations", "--max-demonstrations-per-category", "3",
         "--use-curriculum", "--curriculum-threshold", "0.6", "--curriculum-min-episodes", "5", "--bc-epochs", "2",
-        "--total-timesteps", "3000", "--num-envs", "16", "--eval-freq", "2000", "--save-freq", "1500",
+        "--total-timesteps", "2000", "--num-envs", "16", "--eval-freq", "2000", "--save-freq", "1500",
         "--eval-episodes-per-category", "2", "--num-eval-episodes", "3", "--record-eval-videos",
         "--max-videos-per-category", "1", "--output-dir", out,
     ]  # fmt: skip
@@ -76,7 +76,7 @@ def test_results_name_every_category_and_baseline(experiment):
         assert set(entry["baselines"]) == {"random", "bc"}
         speed = entry["speed"]
         assert sum(speed["share"].values()) == pytest.approx(1.0, abs=0.02)
-        assert speed["decisions"] == 4096 and 0 < speed["ppo_time_s"] < entry["wall_time_s"] and speed["cores_used"] > 0
+        assert speed["decisions"] == 2048 and 0 < speed["ppo_time_s"] < entry["wall_time_s"] and speed["cores_used"] > 0
 
 
 def test_the_run_folder_describes_itself(experiment):
@@ -100,7 +100,7 @@ def test_a_run_is_compared_with_itself(experiment, capsys):
     compare_runs = load_script("compare_runs")
     assert compare_runs.main([str(experiment[0]), str(experiment[0]), "--exact"]) == 0
     printed = capsys.readouterr().out
-    assert "the same in all 3 common records" in printed
+    assert "the same in all 2 common records" in printed
 
 
 def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(experiment):
@@ -163,6 +163,7 @@ def test_pretraining_alone(data, tmp_path, capsys):
     assert list(tmp_path.rglob("bc_best.safetensors"))
 
 
+@pytest.mark.usefixtures("blank_charts")
 def test_a_signal_leaves_a_checkpoint_to_resume_from(data, tmp_path, capsys):
     flags = [
         "--experiment-name", "stopped", "--architectures", "vision_free", "--train-dataset", data / "train",
@@ -185,7 +186,7 @@ def test_a_signal_leaves_a_checkpoint_to_resume_from(data, tmp_path, capsys):
     found = max(tmp_path.rglob("checkpoint_*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
     assert f"by SIGTERM: checkpoint: {found}: resume with --resume-from {found.parents[2]}" in rest
     done = checkpoint.load(found)["training"]["num_timesteps"]
-    override = ["--resume-override", f"total-timesteps={done + 2000}"]
+    override = ["--resume-override", f"total-timesteps={done + 256}"]
     again = load_script("train_and_compare").main(["--resume-from", str(found.parents[2]), *override])
     printed = capsys.readouterr()
     assert again == 0, printed
@@ -196,15 +197,6 @@ def refused(flags, out):
     return ["--experiment-name", "x", "--architectures", "vision_free", "--output-dir", str(out), *flags]
 
 
-def test_bad_input_is_one_error_of_the_process(tmp_path):
-    flags = refused(["--train-dataset", "no/such/folder"], tmp_path)
-    command = [sys.executable, str(ROOT / "scripts" / "train_and_compare.py"), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=900, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ") and "--train-dataset" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -213,6 +205,7 @@ def test_bad_input_is_one_error_of_the_process(tmp_path):
         (["--distributed-backend", "gloo"], "--distributed-backend"),
         (["--use-hierarchical-ppo", "--num-gpus", "0", "--num-processes", "2"], "one process"),
         (["--no-such-flag"], "no-such-flag"),
+        (["--train-dataset", "no/such/folder"], "--train-dataset"),
         (["--architectures", "fullest_hgt"], "fullest_hgt"),
         (["--train-dataset", "datasets/test"], "are also in"),
     ],

@@ -23,7 +23,7 @@ from worlds import mixed_level, random_level
 ALWAYS_FLOAT32 = ("action_net", "value_net", "high_level.policy_net.", "high_level.value_net.", "memory.cell")
 
 # Every kind of layer and of graph network: the other names put the same parts together in another way.
-ONE_PER_KIND = sorted({"vision_free_foresight", "full_hgt_frame_stacked", "simplified_hgt", "gat", "gcn", *WITH_PARTS})
+ONE_PER_KIND = sorted({"simplified_hgt", "gat", *WITH_PARTS} - {"vision_free+deep2", "vision_free+subtasks50"})
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -80,7 +80,7 @@ def test_every_architecture_is_pretrained_transferred_fine_tuned_resumed_saved_l
     path = checkpoint.save(tmp_path / "agent.safetensors", ppo.policy, frame_skip=4)
     loaded, _ = checkpoint.load_policy(path)
     seen = {"frame_skip": 4, "observations": network.observations, "stacking": network.stacking}
-    suite = EvaluationSuite([(LEVELS[0], "made")], episodes_per_category=2, seed=0, **seen)
+    suite = EvaluationSuite([(LEVELS[0], "made")], episodes_per_category=1, seed=0, **seen)
     with number_formats(loaded) as playing:
         played = [[r.inputs.tobytes() for r in suite.run(one, deterministic=True)] for one in (ppo.policy, loaded)]
     assert played[0] == played[1]
@@ -99,15 +99,16 @@ def bank():
 # What bfloat16 may do to any network; docs/architectures.md states it, and what it does.
 LOGITS, VALUES = 0.08, 0.12  # largest difference, in standard deviations over decisions
 GRADIENT = 0.95  # cosine of the angle between gradients
+STEPS = 12  # of each environment
 
 
 @pytest.mark.parametrize("name", sorted({*EVERY_NAME} - {*ALIASES}))
 def test_mixed_precision_agrees_with_float32(name, bank):
-    obs, statistics = observed(simulator_for(name, bank, len(bank)), steps=32)
+    obs, statistics = observed(simulator_for(name, bank, len(bank)), steps=STEPS)
     torch.manual_seed(3)
     policy = build_policy(name, statistics)
     tensors = remembering(policy, policy.to_tensors(obs))
-    advantages, found = torch.randn(len(bank) * 32), {}
+    advantages, found = torch.randn(len(bank) * STEPS), {}
     for policy.precision in ("float32", "bf16"):
         with number_formats(policy) as formats:
             logits, values = policy.logits_and_values(tensors)

@@ -108,13 +108,9 @@ def test_choices_before_every_decision_have_the_usual_advantages():
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {"n_epochs": 2, "gradient_accumulation": 3, "clip_apart": True},
-        {"n_epochs": 2, "returns_from": "current"},
-        {"prioritised_alpha": 0.5},
-        {"architecture": "vision_free+deep2+subtasks5"},
-        {"architecture": "vision_free+subtasks1000"},
-        {"architecture": "vision_free+subtasks1"},
+        {"n_epochs": 2, "gradient_accumulation": 3, "clip_apart": True, "architecture": "vision_free+deep2+subtasks5"},
+        {"n_epochs": 2, "returns_from": "current", "architecture": "vision_free+subtasks1000"},
+        {"prioritised_alpha": 0.5, "architecture": "vision_free+subtasks1"},
     ],
 )
 def test_audits_do_not_warn_about_sound_training(changes):
@@ -265,7 +261,7 @@ def test_evaluation_uses_subtasks(tmp_path):
     assert (policy.architecture, policy.high_level.longest) == (NAME, 5)
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
     suite = EvaluationSuite(
-        levels, episodes_per_category=2, seed=1, frame_skip=4, observations=policy.observations, num_envs=6
+        levels, episodes_per_category=1, seed=1, frame_skip=4, observations=policy.observations, num_envs=3
     )
     for deterministic in (False, True):
         episodes = suite.run(policy, deterministic=deterministic)
