@@ -43,7 +43,7 @@ from bc.demonstrations import (
 )
 from bc.images import StoredImages
 from nppsim import hdf5
-from nppsim._cache import kernel_digest
+from nppsim._cache import KERNEL_DIGEST
 from nppsim.actions import ACTION_NAMES, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -155,7 +155,7 @@ def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: C
     settings = asdict(config) | {
         "format": FORMAT_VERSION,
         "layout": layout.fingerprint(config.observations),
-        "sources": kernel_digest(),
+        "sources": KERNEL_DIGEST,
         "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in _CODE],
         "replays": sorted((file.name, file.category, file.digest) for file in files),
         "held_back": sorted(held_back),

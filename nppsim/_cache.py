@@ -204,6 +204,7 @@ def _in_one_line(kind: type[BaseException], error: BaseException, trace: Traceba
 
 try:
     CACHE_FOLDER = use_own_cache()
+    KERNEL_DIGEST = CACHE_FOLDER.name.removeprefix("numba-")  # ``kernel_digest()``, which takes a second
 except CacheFolderError:
     sys.excepthook = _in_one_line
     raise

@@ -166,7 +166,7 @@ def test_the_key_follows_everything_the_content_depends_on(monkeypatch, tmp_path
     monkeypatch.setattr(bc.dataset.layout, "VERSION", bc.dataset.layout.VERSION + 1)
     variants.append(content_key(files, config))
     monkeypatch.undo()
-    monkeypatch.setattr(bc.dataset, "kernel_digest", lambda: "other sources")
+    monkeypatch.setattr(bc.dataset, "KERNEL_DIGEST", "other sources")
     variants.append(content_key(files, config))
     assert len({key, *variants}) == 1 + len(variants)
 

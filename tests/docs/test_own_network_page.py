@@ -25,6 +25,14 @@ from worlds import corridor
 TEXT = (ROOT / "docs" / "own_network.md").read_text(encoding="utf-8")
 FILE, CALL = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 SMALL = {"total_timesteps=1e6": "total_timesteps=1e3, num_envs=16, rollout_length=32, num_eval_episodes=3, eval_freq=0"}
+# Short statistics, empty charts and a short rehearsal: what they are otherwise is tested elsewhere.
+QUICK = """
+from nppsim.report import charts
+from rl.experiment import data, examine
+charts._drawn = lambda axes: b""
+data.RANDOM_PLAY_DECISIONS = 1000
+examine.UPDATES, examine.NUM_ENVS = 2, 16
+"""
 SCRIPTS = """
 import contextlib, runpy, sys
 assert "my_network" in done.results["architectures"]
@@ -54,7 +62,7 @@ def folder(tmp_path_factory):
     for usual, small in SMALL.items():
         assert usual in call
         call = call.replace(usual, small)
-    program = f"scripts = {str(ROOT / 'scripts')!r}\n{call}\n{SCRIPTS}"
+    program = f"scripts = {str(ROOT / 'scripts')!r}\n{QUICK}\n{call}\n{SCRIPTS}"
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder / "printed.txt").write_text(done.stdout)

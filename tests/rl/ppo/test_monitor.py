@@ -100,34 +100,35 @@ def test_evaluates_saves_and_uploads_between_updates(tmp_path):
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
 
 
-@pytest.mark.parametrize("fault", ["bytes", "memory", None])
-def test_a_checkpoint_that_differs_from_its_update_is_set_aside(fault, tmp_path, monkeypatch):
+def test_a_checkpoint_that_differs_from_its_update_is_set_aside(tmp_path, monkeypatch):
     monitor, ppo, *_ = train(tmp_path)
-    before = monitor.checkpoints.existing()
     trail = DigestTrail(monitor.folder)
     trail.model = ppo
     trail._append(state_digests(ppo), {})
-    monitor.num_timesteps += 1  # name of the file
-    write = monitor._write
+    write, messages = monitor._write, {"bytes": "the file is damaged", "memory": r"\(optimiser\)"}
 
-    def writing(path, policy, training):
-        if fault == "memory":
-            training["optimizer"]["state"][0]["exp_avg"].view(-1)[0] += 1
-        write(path, policy, training)
-        if fault == "bytes":
-            data = bytearray(path.read_bytes())
-            data[-100] ^= 4
-            path.write_bytes(data)
+    def checkpoint_with(fault):
+        def writing(path, policy, training):
+            if fault == "memory":
+                training["optimizer"]["state"][0]["exp_avg"].view(-1)[0] += 1
+            write(path, policy, training)
+            if fault == "bytes":
+                data = bytearray(path.read_bytes())
+                data[-100] ^= 4
+                path.write_bytes(data)
 
-    monkeypatch.setattr(monitor, "_write", writing)
-    if fault is None:
+        monitor.num_timesteps += 1  # name of the file
+        monkeypatch.setattr(monitor, "_write", writing)
         monitor._checkpoint()
-        assert len(monitor.checkpoints.existing()) == 3
-        return
-    with pytest.raises(CheckpointError, match={"bytes": "the file is damaged", "memory": r"\(optimiser\)"}[fault]):
-        monitor._checkpoint()
-    assert monitor.checkpoints.existing() == before
-    assert len(list(monitor.checkpoints.folder.glob("*.set_aside"))) == 1
+
+    checkpoint_with(None)
+    before = monitor.checkpoints.existing()
+    assert len(before) == 3
+    for count, (fault, message) in enumerate(messages.items(), start=1):
+        with pytest.raises(CheckpointError, match=message):
+            checkpoint_with(fault)
+        assert monitor.checkpoints.existing() == before
+        assert len(list(monitor.checkpoints.folder.glob("*.set_aside"))) == count
 
 
 def test_evaluations_by_time(tmp_path):
@@ -153,32 +154,24 @@ def test_a_finished_run_does_not_start_again(tmp_path):
     assert same_weights(fresh.policy, ppo.policy.state_dict())
 
 
-def test_a_checkpoint_of_another_version_is_an_error(tmp_path):
-    """One that keeps something that this version does not know, or lacks something that it needs."""
+def test_a_checkpoint_of_another_version_or_with_other_frames_per_decision_is_an_error(tmp_path):
+    """A version that lacks something that this one needs."""
     monitor, ppo, *_ = train(tmp_path)
-    path = monitor.checkpoints.existing()[-1]
-    for change, message in (
-        (
-            {"retention": {}},
-            "lacks 'bc_success', so training cannot resume from it: use the version .*, or train again",
-        ),
-    ):
-        training = checkpoint.load(path)["training"]
-        training["monitor"] |= change
-        checkpoint.save(path, ppo.policy, frame_skip=4, config=monitor.config.to_dict(), training=training)
-        fresh, _ = make_ppo()
-        again = TrainingMonitor(monitor.config, tmp_path, monitor.folder, half_won, None, lambda line: None)
-        with pytest.raises(CheckpointError, match=message):
-            again.begin(fresh)
-
-
-def test_frames_per_decision_cannot_change(tmp_path):
-    monitor, *_ = train(tmp_path)
     fresh, _ = make_ppo()
-    config = replace(monitor.config, frame_skip=2)
-    again = TrainingMonitor(config, tmp_path, monitor.folder, half_won, None, lambda line: None)
-    with pytest.raises(CheckpointError, match="checkpoint_.*: .*4 frames per decision, this run has 2"):
+
+    def begin(config):
+        again = TrainingMonitor(config, tmp_path, monitor.folder, half_won, None, lambda line: None)
         again.begin(fresh)
+
+    with pytest.raises(CheckpointError, match="checkpoint_.*: .*4 frames per decision, this run has 2"):
+        begin(replace(monitor.config, frame_skip=2))
+    path = monitor.checkpoints.existing()[-1]
+    training = checkpoint.load(path)["training"]
+    training["monitor"] |= {"retention": {}}
+    checkpoint.save(path, ppo.policy, frame_skip=4, config=monitor.config.to_dict(), training=training)
+    message = "lacks 'bc_success', so training cannot resume from it: use the version .*, or train again"
+    with pytest.raises(CheckpointError, match=message):
+        begin(monitor.config)
 
 
 def test_a_resumed_run_may_change_periods_and_early_stopping(tmp_path):
