@@ -203,28 +203,38 @@ def test_a_hierarchical_run_resumes_bit_for_bit(flags, tmp_path):
     assert first_divergence(one, other) is None
 
 
-def test_a_run_with_memory_and_graph_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
-    """From a BC policy, killed during PPO.  Graphs that were remembered before the interruption are encoded again; there is
-    no archive of Stable-Baselines3, and search refuses the agent."""
-    name = "vision_free_gcn+gru"
+def interrupted(flags, name, out, *more):
+    """A run from a BC policy, once uninterrupted and once killed during PPO: (folder, lines, both trails)."""
     mine = [name if flag == "vision_free" else flag for flag in flags]
-    more = ["--total-timesteps", "1024", "--eval-freq", "512", "--save-freq", "512", "--record-eval-videos"]
-    lines = run_until(configuration(mine, tmp_path, *more, "--memory-burn-in", "8"), "evaluation at 0")
-    (folder,) = tmp_path.glob("tiny_*")
-    whole = tmp_path / "whole"
+    more = [*more, "--total-timesteps", "1024", "--eval-freq", "512", "--save-freq", "512", "--record-eval-videos"]
+    lines = run_until(configuration(mine, out, *more), "evaluation at 0")
+    (folder,) = out.glob("tiny_*")
+    whole = out / "whole"
     shutil.copytree(folder, whole)
     run_until(resolve(["--resume-from", str(whole)]), "evaluation at 1,024")
     run_until(resolve(["--resume-from", str(folder)]), "evaluation at 512")
     run(resolve(["--resume-from", str(folder)]), lines.append)
-    one, other = (read_trail(place / name) for place in (whole, folder))
+    return folder, lines, [read_trail(place / name) for place in (whole, folder)]
+
+
+def test_a_run_with_a_memory_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
+    """Such a run has no archive of Stable-Baselines3, and search refuses its agent."""
+    folder, lines, (one, other) = interrupted(flags, "vision_free+gru", tmp_path, "--memory-burn-in", "8")
+    assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
+    assert first_divergence(one, other) is None
+    assert list(folder.rglob("*.mp4")) and not list(folder.rglob("final_model.zip"))
+    assert any("no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies" in line for line in lines)
+    with pytest.raises(CheckpointError, match="give an agent without .gru"):
+        Agent.load(folder / "vision_free+gru" / "agent.safetensors")
+
+
+def test_a_run_with_a_graph_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
+    """Graphs that were remembered before the interruption are encoded again."""
+    folder, _, (one, other) = interrupted(flags, "vision_free_gcn", tmp_path)
     assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
     assert first_divergence(one, other) is None
     films = list(folder.rglob("*.mp4"))
     assert len(films) == 2 and all(film.stat().st_size > 1000 for film in films)
-    assert not list(folder.rglob("final_model.zip"))
-    assert any("no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies" in line for line in lines)
-    with pytest.raises(CheckpointError, match="give an agent without .gru"):
-        Agent.load(folder / name / "agent.safetensors")
 
 
 def test_resuming_a_finished_experiment_changes_nothing(finished):

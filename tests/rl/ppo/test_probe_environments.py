@@ -29,7 +29,7 @@ from rl.ppo.vec_env import BatchVecEnv
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ARCHITECTURE = "vision_free"
-NUM_ENVS, ROLLOUT, MINIBATCH, EPOCHS, UPDATES = 16, 16, 64, 3, 30
+NUM_ENVS, ROLLOUT, MINIBATCH, EPOCHS, UPDATES = 32, 8, 128, 3, 40
 RATE = 3e-3
 GAMMA = 0.8  # far enough from 1 to show
 
