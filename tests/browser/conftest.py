@@ -102,7 +102,7 @@ def browser():
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
     arguments = ["--no-sandbox"] if os.getuid() == 0 else []
     with playwright.sync_playwright() as tool:
-        running = tool.chromium.launch(executable_path=path, args=[_NO_SUGGESTIONS, *arguments])
+        running = tool.chromium.launch(executable_path=path, args=[_NO_SUGGESTIONS, "--disable-gpu", *arguments])
         yield running
         running.close()
 
