@@ -1,11 +1,12 @@
 """A few of the shipped levels and demonstrations, for trainings of seconds."""
 
+from functools import cache
+
 import numpy as np
 
-from bc.demonstrations import find_replays
 from nppsim.bank import LevelBank
 from nppsim.levels.level_set import LevelSet
-from nppsim.replays.replay_set import ReplayWriter
+from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 
 from places import ROOT
 
@@ -19,18 +20,22 @@ def excerpt(folder, *categories, train, dev, test, demonstrations=0):
     """
     for name, count in (("train", train), ("dev", dev), ("test", test)):
         levels = LevelSet.open(ROOT / "datasets" / name)
-        chosen = [i for category in categories for i in _shortest(levels, levels.indices(category))[:count]]
+        chosen = [i for category in categories for i in _shortest(name, category)[:count]]
         LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in chosen])
     if demonstrations:
         (folder / "demonstrations").mkdir()
         for category in categories:
-            with ReplayWriter(folder / "demonstrations" / f"{category}.h5") as writer:
-                for file in find_replays(ROOT / "datasets" / "demonstrations" / f"{category}.h5")[:demonstrations]:
-                    writer.append(file.replay, category=category)
+            source, copy = (place / "demonstrations" / f"{category}.h5" for place in (ROOT / "datasets", folder))
+            with ReplaySet(source) as replays, ReplayWriter(copy) as writer:
+                for i in range(demonstrations):
+                    writer.append(replays[i], category=category)
     return folder
 
 
-def _shortest(levels, indices):
-    """The indices, those of levels with little time first."""
+@cache
+def _shortest(name, category):
+    """Indices of a category's levels, those with little time first."""
+    levels = LevelSet.open(ROOT / "datasets" / name)
+    indices = levels.indices(category)
     limits = LevelBank([levels[i] for i in indices]).time_limit
     return [indices[i] for i in np.argsort(limits, kind="stable")]

@@ -57,10 +57,10 @@ def play(sim, steps, seed=0):
 )
 def test_random_play_agrees_with_the_reference(reward, observations):
     sim = BatchSimulator(short_bank(), len(LEVELS), observations=observations, reward=reward, gamma=0.97, shadow=True)
-    outcomes = play(sim, 60)
+    outcomes = play(sim, 40)
     assert set(outcomes) == {0, 1, 2}  # time-out, win, death
     assert sim.shadow.kinds == {}
-    assert sim.shadow.comparisons_of.tolist() == [61] * len(LEVELS)  # with the reset
+    assert sim.shadow.comparisons_of.tolist() == [41] * len(LEVELS)  # with the reset
     assert (sim._fields.key >= 0).any()  # doors were touched, and ways changed
 
 

@@ -27,7 +27,7 @@ def _same_plan(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def blank_charts():
-    """Reports contain empty pictures: drawing takes longer than a tiny run.  test_experiment.py draws them."""
+    """Reports contain empty pictures: drawing takes longer than a tiny run.  test_report.py draws them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charts, "_drawn", lambda axes: b"")
         patch.setattr(report, "curve_chart", lambda *arguments: b"")

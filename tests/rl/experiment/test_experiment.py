@@ -14,6 +14,7 @@ import pytest
 
 from nppsim.generate import generate
 from nppsim.replays.replay_set import ReplaySet
+from nppsim.report import charts
 from nppsim.simulate import simulate
 from rl.config.command_line import resolve
 from rl.evaluation.results import load_results
@@ -50,6 +51,7 @@ def experiment(data, tmp_path_factory):
     arguments = [*map(str, flags)]
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
         patch.setattr(sys, "argv", ["train_and_compare.py", *arguments])  # which config.json contains
+        patch.setattr(charts, "_drawn", lambda axes: b"")  # plotted, but not rendered
         status = load_script("train_and_compare").main(arguments)
     assert status == 0, printed.getvalue()
     (folder,) = out.glob("tiny_*")

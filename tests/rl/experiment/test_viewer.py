@@ -1,11 +1,13 @@
 """The studio beside a training."""
 
 import json
+import sys
 import urllib.error
 import urllib.request
 
 import pytest
 
+from nppsim.__main__ import main
 from nppsim.errors import ConfigError
 from nppsim.studio import command
 from rl.config.command_line import resolve
@@ -30,9 +32,17 @@ def test_the_page_is_there_while_the_block_lasts(tmp_path, capsys):
         urllib.request.urlopen(request, timeout=LIMIT_S)
 
 
-def test_a_page_that_cannot_be_shown_is_an_error_with_its_reason(tmp_path):
-    with pytest.raises(ViewerError, match=r"--visualize-training: .*no config\.json"):
-        with viewed(tmp_path / "nothing", lambda line: None):
+def test_a_page_that_cannot_be_shown_is_an_error_with_its_reason(tmp_path, monkeypatch, capsys):
+    """The studio's error is that of the command; what the viewer makes of it is tested with a stand-in for its process."""
+    folder = tmp_path / "nothing"
+    assert main(["studio", "--run", str(folder), "--port", "0", "--no-browser"]) == 2
+    assert "no config.json" in capsys.readouterr().err
+    stand_in = tmp_path / "python"
+    stand_in.write_text('#!/bin/sh\necho "error: $5: no config.json"\nexit 2\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    with pytest.raises(ViewerError, match=r"--visualize-training: .*nothing: no config\.json"):
+        with viewed(folder, lambda line: None):
             raise AssertionError("there is nothing to show")
 
 
