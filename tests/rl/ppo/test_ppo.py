@@ -487,8 +487,7 @@ def test_a_gradient_that_is_not_finite_is_noticed_after_the_last_step():
         ours.update()
 
 
-@pytest.mark.parametrize("start_states", [False, True])
-@pytest.mark.parametrize("strategy", CURRICULA)
+@pytest.mark.parametrize(("strategy", "start_states"), [(CURRICULA[0], False), *((name, True) for name in CURRICULA)])
 def test_training_resumes_from_its_state(strategy, start_states):
     """Weights, optimiser, shuffling, sampling, counters, curriculum, and environments in the middle of their episodes."""
     curriculum = CurriculumConfig(strategy=strategy, start_states=start_states)
