@@ -20,7 +20,9 @@ from types import TracebackType
 from nppsim.errors import REFUSED, UserError
 
 _PACKAGE = Path(__file__).parent
-_COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTILINE)  # decorators of compiled functions
+_COMPILED = re.compile(
+    r"^@(njit|entry|kernel|inlined|merged|allocating|allocating_entry)\b", re.MULTILINE
+)  # decorators of compiled functions
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
 _FOLDER = re.compile("numba-[0-9a-f]{16}")  # names of the folders of all versions
 _MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # number of newest folders to keep; age above which others are removed

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nppsim import paths
-from nppsim._kernel import allocating
+from nppsim._kernel import allocating_entry
 from nppsim.compile import LevelGeometry, compile_level
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
@@ -273,7 +273,7 @@ def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
     )
 
 
-@allocating
+@allocating_entry
 def _compute_paths(world, stage, nodes, effects, effects_first, distance, next_step, switch_to_exit, length):
     """Fill the path fields of all levels for the initial state of the doors, and the length of each level's path.
 

@@ -7,6 +7,9 @@ depend neither on the number of threads nor on the other environments of the bat
 
 import itertools
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
@@ -15,6 +18,8 @@ import numpy as np
 
 from nppsim import _phases as clock
 from nppsim import reward as rewards
+from nppsim._cache import CACHE_FOLDER
+from nppsim._kernel import numba_config
 from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.decision import (
@@ -117,6 +122,7 @@ class BatchSimulator:
         self._spread = self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD
         self._pool: ThreadPoolExecutor | None = None
         self._pool_process = os.getpid()
+        compile_ahead()
         self._allocate_state()
         self._allocate_observations()
         self._static = static or self._make_static()
@@ -412,6 +418,14 @@ class BatchSimulator:
         allowed = np.empty((self.num_envs, NUM_ACTIONS), bool)
         masks(self.state, allowed)
         return allowed
+
+
+def compile_ahead() -> None:
+    """Compile ``advance`` in a second process if no process has begun to; ``_kernel.SharedCache`` waits for it."""
+    if usable_cores() > 1 and not numba_config.DISABLE_JIT and not any(CACHE_FOLDER.glob("*/decision.advance*")):
+        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        command = [sys.executable, "-m", "nppsim._ahead"]
+        threading.Thread(target=subprocess.run, args=(command,), kwargs=quiet, daemon=True).start()
 
 
 def _wanted(choice: bool | None, variable: str) -> bool:

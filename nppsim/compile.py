@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppsim._kernel import allocating, inlined, kernel
+from nppsim._kernel import allocating_entry, entry, inlined, kernel
 from nppsim.levels import kinds, tiles
 from nppsim.levels.level import POSITION_UNIT, Level
 from nppsim.levels.stage import (
@@ -120,7 +120,7 @@ def _sum_faces(stage, horizontal, vertical):
                 vertical[2 * cx + k // 2, 2 * cy + k % 2] += tiles.VERTICAL_SIGNS[tile, k]
 
 
-@allocating
+@allocating_entry
 def _tile_segments(stage, doors, door_cells, segments, cell_start):
     """Fill the segments of one level, cell by cell; return their number.
 
@@ -167,7 +167,7 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
     return n
 
 
-@allocating
+@allocating_entry
 def cells_near(occupied):
     """uint8[1100]: 1 if any cell of the 3 x 3 block around a cell is occupied.  occupied: bool[1100]."""
     near = np.zeros(NUM_CELLS, np.uint8)
@@ -211,7 +211,7 @@ def _merged(before, code):
     return 0 if before else code
 
 
-@kernel
+@entry
 def _merge_edges(stage, vertical, horizontal):
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):

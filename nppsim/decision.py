@@ -10,7 +10,7 @@ import numpy as np
 from nppsim import _phases as clock
 from nppsim import outcomes, paths
 from nppsim import reward as rewards
-from nppsim._kernel import allocating, kernel, merged
+from nppsim._kernel import allocating, entry, kernel, merged
 from nppsim._phases import PHASE
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
@@ -405,7 +405,7 @@ def _phases_timed(i, turn, out):
     return phases
 
 
-@kernel
+@entry
 def advance(
     begin, end, turn, actions, next_level, every_end, frame_skip, gamma, state, world, fields, static, out, views
 ):
@@ -435,14 +435,14 @@ def advance(
                 _observe(i, row, frame_skip, state, world, fields, static, views, laps)
 
 
-@kernel
+@entry
 def masks(state, out):
     """Fill ``out``, bool[N, 6], with ``vectors.action_mask`` of each environment."""
     for i in range(len(out)):
         vectors.action_mask(state.ninja[i], out[i])
 
 
-@kernel
+@entry
 def prepare_static(stage, solid, background):
     """Fill ``vectors.solid_map`` of each level, and ``images.background`` if ``background`` is not empty."""
     for level in range(len(solid)):

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import allocating, inlined, kernel, merged
+from nppsim._kernel import allocating, allocating_entry, entry, inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, LINES_X, LINES_Y, NUM_CELLS, TILE
 from nppsim.levels.tiles import NUM_TILE_SHAPES, OPEN, solid_mask
@@ -324,7 +324,7 @@ def _at(distance, x, y):
     return UNREACHABLE if node < 0 else int(value / UNIT)
 
 
-@kernel
+@entry
 def nearest_node(distance, x, y):
     """Return (length in px, first lattice point) of the path from (x, y); (MAX_PATH, -1) if there is none.
 
@@ -544,7 +544,7 @@ def _seed_goals(nodes, world, level, length_after, distance, marks, queue):
     return tail
 
 
-@allocating
+@allocating_entry
 def compute_fields(world, nodes, effects, level, closed, opened, distance, next_step):
     """Compute the two fields of a level for one state of its doors and exits.
 

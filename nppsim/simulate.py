@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppsim._kernel import kernel
+from nppsim._kernel import entry, kernel
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
@@ -114,14 +114,14 @@ def is_closed(entity_state: np.ndarray) -> np.ndarray:
     return entity_state >> 4 & 1
 
 
-@kernel
+@entry
 def _run(ninjas, entities, movers, trail, world, inputs, frames, entity_state, entity_xy, aiming, aims):
     return _play(
         ninjas[0], entities[0], movers[0], trail[0], world, inputs, frames, entity_state, entity_xy, aiming, aims
     )
 
 
-@kernel
+@entry
 def play_on(state, world, inputs):
     """Play inputs (uint8[frames]) until a win or death; return the number of frames played.  state: ``decision.State``."""
     for f in range(len(inputs)):

@@ -5,19 +5,19 @@ They have their own file with few imports, because a change of an imported file 
 
 import numpy as np
 
-from nppsim._kernel import kernel
+from nppsim._kernel import entry
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
 
 
-@kernel
+@entry
 def start_all(ninjas, entities, movers, world, levels):
     """Start an episode of environment i on levels[i], for every i."""
     for i in range(len(ninjas)):
         start(ninjas[i], entities[i], movers[i], world, levels[i])
 
 
-@kernel
+@entry
 def advance(begin, end, ninjas, entities, movers, trail, world, inputs, lengths, frames, restart):
     """Advance environments begin .. end - 1 by ``frames`` frames of physics.
 
@@ -34,7 +34,7 @@ def advance(begin, end, ninjas, entities, movers, trail, world, inputs, lengths,
                 start(ninja, entities[i], movers[i], world, level)
 
 
-@kernel
+@entry
 def spin(n):
     """Run the calibration loop: n iterations that a compiler cannot shorten."""
     x = np.uint64(88172645463325252)

@@ -6,7 +6,7 @@ Rules: docs/physics.md, sections 8.2 and 8.4.
 
 import numpy as np
 
-from nppsim._kernel import kernel
+from nppsim._kernel import entry, kernel
 from nppsim.levels import kinds
 from nppsim.physics.shooters import (
     CHAINGUN_INTERVAL,
@@ -30,7 +30,7 @@ TRACE_FRAMES = 4  # number of frames in which a shot is visible, including the f
 AHEAD = 16.0  # px between a drone or rocket and the point ahead of it
 
 
-@kernel
+@entry
 def write_aims(movers, aiming, out):
     """Write the aims of lasers and shooters.
 

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import inlined, kernel, merged
+from nppsim._kernel import entry, inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.physics.ninja import kill
 from nppsim.physics.rays import ANY_DOOR, RAY_LENGTH, ray_gap, ray_length
@@ -34,7 +34,7 @@ CLEARLY_ASIDE = 0.006  # above the tangent of HALF_STEP by more than any roundin
 SPINNER, SURFACE = range(2)
 
 
-@kernel
+@entry
 def place_lasers(world, entities):
     """Decide which lasers of the bank are spinners, and place the others on their surface.
 

@@ -1,7 +1,7 @@
 """Simulation of one frame, in the order of docs/physics.md, section 5.  Section numbers refer to that page."""
 
 from nppsim import _phases as clock
-from nppsim._kernel import inlined, kernel, merged
+from nppsim._kernel import entry, inlined, merged
 from nppsim.actions import JUMP, LEFT, RIGHT, SELF_DESTRUCT
 from nppsim.physics import state as s
 from nppsim.physics.entities import interact, think
@@ -9,7 +9,7 @@ from nppsim.physics.movers import move_all, think_all
 from nppsim.physics.ninja import collide, control, integrate, kill, settle_contacts, wall_beside
 
 
-@kernel
+@entry
 def start(ninja, entities, movers, world, level):
     """Set one environment to the start of a level."""
     ninja["x"], ninja["y"] = world.level[level]["spawn_x"], world.level[level]["spawn_y"]

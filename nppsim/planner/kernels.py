@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from nppsim._kernel import allocating, kernel
+from nppsim._kernel import allocating_entry, entry, kernel
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.paths import NODES_Y, SPACING, nearest_node, waypoint
 from nppsim.physics.state import CELEBRATING, DEAD
@@ -45,7 +45,7 @@ SearchParams = namedtuple("SearchParams", "width noise fill momentum min_hold")
 Children = namedtuple("Children", "scores cells regions frames legs")
 
 
-@allocating
+@allocating_entry
 def expand(
     states, children, bytes_from, bytes_to, last_action, lasted, frame_skip, world, tour, mode, target, params, random,
     visits, out
@@ -132,7 +132,7 @@ def _region_of_tour(ninja, entities, world, tour):
     return found if len(tour.goals) == 0 else mix(found, leg_of(entities, tour)) & (NUM_REGIONS - 1)
 
 
-@kernel
+@entry
 def cell(ninja, entities, movers, world, frame_skip):
     """Cell of a state: int64, hash of the rounded ninja, switches, doors, open exits, and movers near the ninja.
 
@@ -180,7 +180,7 @@ def _mix_progress(key, ninja, entities, world):
     return key
 
 
-@kernel
+@entry
 def begin(state, world):
     state.ninja[0]["level"] = 0
     start(state.ninja[0], state.entities[0], state.movers[0], world, 0)

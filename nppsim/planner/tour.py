@@ -10,7 +10,7 @@ from collections import namedtuple
 import numpy as np
 
 from nppsim import paths
-from nppsim._kernel import allocating, kernel
+from nppsim._kernel import allocating, allocating_entry, kernel
 from nppsim.bank import LevelBank
 from nppsim.paths import NUM_NODES
 
@@ -115,7 +115,7 @@ def _compute(goal, entities, world, tour, distance, next_step):
     paths.compute_fields(tour.world, tour.nodes, tour.effects, np.int64(0), closed, opened, distance, next_step)
 
 
-@allocating
+@allocating_entry
 def path_lengths(leg, states, world, tour, points, out):
     """Fill ``out`` (float64[n]) with the lengths in px of the paths from points (float64[n, 2]) to a goal of the tour.
 

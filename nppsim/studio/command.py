@@ -83,6 +83,7 @@ def _common_flags(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Serve the studio until Ctrl-C.  Raises UserError for invalid folders and files, and for a port in use."""
     check_packages()
+    from nppsim.batch import compile_ahead
     from nppsim.levels.level import Level
     from nppsim.studio.app import Studio, create_app
     from nppsim.studio.game import play_one_frame
@@ -105,6 +106,7 @@ def run(arguments: argparse.Namespace) -> None:
         view = "#/run"
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
+        compile_ahead()
         if not prepared_file().exists():  # compiling in this process would leave 230 MB allocated
             subprocess.run([sys.executable, "-m", "nppsim.studio.game"], check=False)
         play_one_frame()

@@ -19,7 +19,9 @@ from nppsim.paths import MAX_PATH
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import NO_STEP, follow
 
-from worlds import corridor, mixed_level, random_level, tiles
+from worlds import callable_kernel, corridor, mixed_level, random_level, tiles
+
+node_ahead = callable_kernel(paths.waypoint)
 
 
 def compiled_fields(bank, closed=None, index=0):
@@ -108,7 +110,7 @@ def test_hops_and_the_way_from_a_place_are_followed_alike(seed):
             way, point = field.path(x, y)
             assert (length, node) == (way, -1 if point is None else point[0] * paths.NODES_Y + point[1])
             for steps in (0, 1, 3, 10) if point else ():
-                got = divmod(int(paths.waypoint(next_step[phase], node, steps)), paths.NODES_Y)
+                got = divmod(int(node_ahead(next_step[phase], node, steps)), paths.NODES_Y)
                 assert got == follow(next_step[phase].reshape(paths.NODES_X, paths.NODES_Y), point, steps)
 
 
@@ -136,7 +138,7 @@ def test_a_closed_locked_door_leads_the_way_to_its_switch_first():
     for name, closed in (("shut", None), ("open", [])):
         distance, next_step, _ = compiled_fields(bank, closed)
         ways[name], node = paths.nearest_node(distance[0], 240.0, 276.0)
-        waypoint = 12 * (paths.waypoint(next_step[0], node, 3) // paths.NODES_Y)
+        waypoint = 12 * (node_ahead(next_step[0], node, 3) // paths.NODES_Y)
         assert waypoint < 240 if name == "shut" else waypoint > 240
     # To the door's switch, on to the exit switch and to the exit; touched from 15, 16 and 22 px.
     assert ways["shut"] == pytest.approx(120 + 600 + 120, abs=60)
@@ -289,7 +291,7 @@ def test_a_path_does_not_touch_the_switch_of_a_trap_door_on_it_if_there_is_anoth
     _, node = paths.nearest_node(distance[0], 240.0, 276.0)
     gaps = []
     while next_step[0, node] != NO_STEP:
-        node = paths.waypoint(next_step[0], node, 1)
+        node = node_ahead(next_step[0], node, 1)
         column, row = divmod(int(node), paths.NODES_Y)
         gaps.append(np.hypot(12 * column - 420, 12 * row - 276))
     assert (min(gaps) < paths.DOOR_SWITCH_REACH) == touches

@@ -34,7 +34,7 @@ def test_it_is_said_before_the_first_function_and_now_and_then_later():
     assert said == []
     for _ in range(7):
         compile_function(announcement, "nppsim.decision")
-    assert re.search(r"compiling for this machine, once per version: up to \d{3} functions; .* minutes", said[0])
+    assert re.search(r"compiling for this machine, once per version: up to \d{3} functions; .* minute", said[0])
     assert said[1:] == ["nppsim: 3 functions compiled in 12 s\n", "nppsim: 6 functions compiled in 24 s\n"]
 
 

@@ -156,6 +156,11 @@ def states(sim, i=0):
     return sim.state.ninja[i].copy(), sim.state.entities[i].copy()
 
 
+def callable_kernel(kernel):
+    """A kernel that only kernels call, compiled so that tests can call it."""
+    return njit(error_model="numpy")(lambda *arguments: kernel(*arguments))
+
+
 @njit(cache=True)
 def _start(ninjas, entities, movers, world):
     start(ninjas[0], entities[0], movers[0], world, 0)

@@ -8,22 +8,26 @@ from places import EXCERPT, ROOT
 
 WRONG = """
 import numpy as np
-from nppsim._kernel import allocating, inlined, kernel
+from nppsim._kernel import allocating_entry, entry, inlined, kernel
 
 @inlined
-def read(values, i):
+def read_inlined(values, i):
     return values[i]
 
 @kernel
+def read(values, i):
+    return read_inlined(values, i)
+
+@entry
 def reads(parts, i):
     first, second = parts
     return read(first, i) + read(second, i)
 
-@kernel
+@entry
 def writes(parts, i):
     parts[1][i] = 1.0
 
-@allocating
+@allocating_entry
 def allocates(parts, i):
     copy = parts[0].copy()
     writes((copy, parts[1]), i)

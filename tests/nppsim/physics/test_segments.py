@@ -1,6 +1,7 @@
 """Tiles become segments as the rulebook says, and the fast queries answer like the slow twin, to the bit."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,16 +12,21 @@ from nppsim.compile import compile_level
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
-from nppsim.physics import segments as kernels
-from nppsim.physics.ninja import length_of, unit_vector
+from nppsim.physics import ninja, segments
 from nppsim.physics.shapes import CONCAVE_ARC, CONVEX_ARC, DOOR_LINE, LINE, SEGMENT_DTYPE, SHAPES
 from nppsim.physics.state import ENTITY_DTYPE, NEAR_ITEMS, NEAR_ONE_WAYS, NEAR_SEGMENTS
 
 from naive_simulator import Arc, Line, Simulator
-from worlds import mixed_level, random_level, tiles
+from worlds import callable_kernel, mixed_level, random_level, tiles
 
 SEEDS = st.integers(0, 2**32 - 1)
 ARCS = (CONVEX_ARC, CONCAVE_ARC)
+USED = (
+    *("cells_around", "clamped_cell", "closest_point", "is_beside", "nearest_segment", "nearest_surface", "searches"),
+    *("surface_normal", "sweep"),
+)
+kernels = SimpleNamespace(**{name: callable_kernel(getattr(segments, name)) for name in USED})
+length_of, unit_vector = callable_kernel(ninja.length_of), callable_kernel(ninja.unit_vector)
 
 
 def in_words(segment, entity=None):
