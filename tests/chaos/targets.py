@@ -83,7 +83,7 @@ TARGETS = {
     "onnx": Target(
         "scripts/export.py {world}/agent.safetensors --onnx {out}/agent.onnx --hub {out}/hub",
         reads=("{world}/agent.safetensors",),
-        refuses_again="is there already, and not empty; give a new folder",
+        refuses_again="is not empty; give a new folder",
     ),
     "report": Target(
         "-m bc report {world}/demonstrations --levels {world}/levels --out {out}/report.html",
