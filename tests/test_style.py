@@ -9,6 +9,8 @@ from places import ROOT
 PACKAGES = ("nppsim", "bc", "rl", "hardware", "scripts")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 KERNELS = {
+    "entry",
+    "allocating_entry",
     "kernel",
     "inlined",
     "merged",
