@@ -35,6 +35,11 @@ DEATH_PENALTY = 20.0  # subtracted from the logit of an action that certainly ki
 ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as small networks spend most time on launches
 
 
+def _settings_of_adam(parameters: object, **settings: Any) -> dict[str, Any]:
+    """Return what Stable-Baselines3 passes to an optimizer."""
+    return settings
+
+
 class NppPolicy(ActorCriticPolicy):
     """Actor-critic over Dict observations and six actions.
 
@@ -49,6 +54,7 @@ class NppPolicy(ActorCriticPolicy):
     """
 
     features_extractor: Encoder
+    _optimizer: torch.optim.Optimizer | dict[str, Any]
 
     def __init__(
         self,
@@ -75,7 +81,7 @@ class NppPolicy(ActorCriticPolicy):
             features_extractor_class=Encoder,
             features_extractor_kwargs={"architecture": architecture},
             normalize_images=False,
-            optimizer_class=torch.optim.Adam,
+            optimizer_class=_settings_of_adam,  # type: ignore[arg-type]  # see ``optimizer``
             optimizer_kwargs=dict(ADAM),
         )
         # Stable-Baselines3 registers the encoder under three names; the state dict must contain each tensor once.
@@ -95,6 +101,17 @@ class NppPolicy(ActorCriticPolicy):
             super()._build_mlp_extractor()
         else:
             self.mlp_extractor = DeepHeads(self.features_dim, chosen.heads[-1], chosen.deep)  # type: ignore[assignment]
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Adam, made at the first use: PyTorch then imports its compiler, two seconds that play does not need."""
+        if isinstance(self._optimizer, dict):
+            self._optimizer = torch.optim.Adam(self.parameters(), **self._optimizer)
+        return self._optimizer
+
+    @optimizer.setter
+    def optimizer(self, value: torch.optim.Optimizer | dict[str, Any]) -> None:
+        self._optimizer = value
 
     @property
     def architecture(self) -> str:
