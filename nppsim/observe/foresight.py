@@ -6,8 +6,12 @@ Sources: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augm
 
 Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  If the
 previous decision's branches began with the executed action, they are continued instead of simulated again.
+
+After the first decision, branches omit the movers that cannot affect a ninja that stays in its ``area``.  If the ninja
+leaves it, the branch is simulated again with all movers.
 """
 
+import math
 from collections import namedtuple
 
 import numpy as np
@@ -15,11 +19,21 @@ import numpy as np
 from nppsim import paths
 from nppsim._kernel import inlined, kernel, merged
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
+from nppsim.levels import kinds
 from nppsim.observe import layout
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, JUMPING, MOVER_DTYPE, NINJA_DTYPE, allocate
+from nppsim.observe.reach import HORIZON, may_matter
+from nppsim.physics.state import (
+    CELEBRATING,
+    DEAD,
+    ENTITY_DTYPE,
+    JUMPING,
+    MOVER_DTYPE,
+    NINJA_DTYPE,
+    UNSEEN,
+    allocate,
+)
 from nppsim.physics.tick import advance_frame
 
-HORIZON = 40  # frames of a branch, including the first decision
 AHEAD = layout.slots(layout.SPECS["foresight"].components)
 HOLD, RELEASE, OTHER_JUMP, TURN = range(len(layout.CONTINUATIONS))
 NUM_CONTINUATIONS = len(layout.CONTINUATIONS)
@@ -31,13 +45,22 @@ WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # action with the sa
 JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame and those of the jump buffer
 PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
 
+# The area (x, y, half-width, half-height, px) that the ninja rarely leaves: what it reaches in HORIZON frames at its
+# velocity, and these distances further.
+AREA_X, AREA_Y = 80.0, 80.0
+EVERYWHERE = (0.0, 0.0, math.inf, math.inf)
+SLACK = 40.0  # px by which a new set of movers exceeds the current area, because it will serve the next decisions, too
+MAX_SPARE = 4  # movers in a set that are more than twice SLACK too far away, above which a new set is made
+
 # Simulated states, ROWS per environment: the current state, the states after each action, and the last state of each
 # branch.  They are reused at the next decision.  words: uint64[rows, size / 8], the bytes of each state.  frames:
 # int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before a jump
-# was first possible, see ``_play``.
-Room = namedtuple("Room", "words ninja entities movers frames quiet")
+# was first possible, see ``_play``.  count: int64[rows], number of movers in the row.  chosen: uint8[environments + 1,
+# movers], 1 for the movers that branches simulate; the last row is 1.
+Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
 ROWS = END + NUM_ACTIONS * NUM_CONTINUATIONS
+LEFT_AREA = -1  # result of ``_play``
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
 
 
@@ -45,7 +68,8 @@ def make_room(count: int, max_entities: int, max_movers: int) -> Room:
     """Allocate the simulated states of ``count`` environments."""
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (max_entities,)), (MOVER_DTYPE, (max_movers,))]
     rows, views = allocate(ROWS * count, parts)
-    return Room._make([rows.view(np.uint64), *views, *np.zeros((2, len(rows)), np.int64)])
+    chosen = np.ones((count + 1, max_movers), np.uint8)
+    return Room._make([rows.view(np.uint64), *views, *np.zeros((3, len(rows)), np.int64), chosen])
 
 
 @kernel
@@ -65,7 +89,14 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     length = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     first = ROWS * i
     _enter(record, ninja, entities, movers, room, first)
-    _continue_branches(record, trail, world, frame_skip, room, first, no_laps)
+    chosen, area = room.chosen[i], _area(ninja)
+    last = _last_action(record, room, first)
+    if last < 0 or not _suffices(record, movers, world, area, chosen):
+        last = -1
+        _choose(record, movers, world, area, chosen)
+    if _includes_all(record, chosen):
+        area = EVERYWHERE
+    _continue_branches(record, trail, world, frame_skip, room, first, last, area, no_laps)
     # The jump key is held without effect; only a release and a new press could start a jump.
     is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
     in_vain = 0  # bit number ``action`` is set if adding the jump key to ``action`` gives equal results
@@ -76,7 +107,8 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
                 _repeat(out[WITHOUT_JUMP[action], without], out[action, continuation])
             continue
         after = first + AFTER + action
-        frames, quiet = _play(record, room, first, after, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
+        _enter(record, ninja, entities, movers, room, after)
+        frames, quiet = _play(room, after, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
         room.frames[after] = frames
         useless = is_over or (ninja["state"] != JUMPING and quiet >= min(frames, JUMP_BUFFER))
         press_in_vain = False
@@ -88,12 +120,17 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
                 _repeat(out[action, HOLD], out[action, continuation])
                 continue
             end = first + END + NUM_CONTINUATIONS * action + continuation
+            more, quiet = room.frames[end] - frames, room.quiet[end]
             if room.frames[end] == 0:
                 keys, rest = CONTINUATION_INPUT[continuation, action], HORIZON - frame_skip
-                more, room.quiet[end] = _play(record, room, after, end, trail, world, keys, rest, no_laps)
-                room.frames[end] = frames + more
-            _report(ninja, entities, room, end, world, distance, length, room.frames[end], out[action, continuation])
-            more, quiet = room.frames[end] - frames, room.quiet[end]
+                _branch(record, room, after, end, chosen)
+                more, quiet = _play(room, end, area, trail, world, keys, rest, no_laps)
+                if more == LEFT_AREA:
+                    _branch(record, room, after, end, room.chosen[-1])
+                    more, quiet = _play(room, end, EVERYWHERE, trail, world, keys, rest, no_laps)
+                else:
+                    room.frames[end], room.quiet[end] = frames + more, quiet
+            _report(ninja, entities, room, end, world, distance, length, frames + more, out[action, continuation])
             useless = is_over or (useless and quiet >= min(more, JUMP_BUFFER - frames))
             if continuation == HOLD:
                 press_in_vain = room.ninja[after]["state"] != JUMPING and quiet >= min(more, JUMP_BUFFER)
@@ -105,10 +142,50 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
 def _enter(record, ninja, entities, movers, room, row):
     """Copy a state to a row of ``room``."""
     room.ninja[row] = ninja
+    room.count[row] = record["mover_end"] - record["mover_first"]
     for k in range(record["entity_end"] - record["entity_first"]):
         room.entities[row, k] = entities[k]
-    for m in range(record["mover_end"] - record["mover_first"]):
+    for m in range(room.count[row]):
         room.movers[row, m] = movers[m]
+
+
+@inlined
+def _area(ninja):
+    vx, vy = HORIZON / 2 * ninja["vx"], HORIZON / 2 * ninja["vy"]
+    return ninja["x"] + vx, ninja["y"] + vy, abs(vx) + AREA_X, abs(vy) + AREA_Y
+
+
+@merged
+def _suffices(record, movers, world, area, chosen):
+    """Return True if the chosen movers include all that can affect a ninja in an area, and few others."""
+    x, y, width, height = area
+    spare = 0
+    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+        home = world.entity[record["entity_first"] + movers[m]["entity"]]
+        if not chosen[m]:
+            if may_matter(movers[m], home, x, y, width, height):
+                return False
+        elif not may_matter(movers[m], home, x, y, width + 2 * SLACK, height + 2 * SLACK):
+            spare += 1
+    return spare <= MAX_SPARE
+
+
+@merged
+def _choose(record, movers, world, area, chosen):
+    """Choose the movers that can affect a ninja in an area or close to it."""
+    x, y, width, height = area
+    for m in range(record["mover_end"] - record["mover_first"]):
+        home = world.entity[record["entity_first"] + movers[m]["entity"]]
+        is_exit = m < record["first_moving"]
+        chosen[m] = is_exit or may_matter(movers[m], home, x, y, width + SLACK, height + SLACK)
+
+
+@inlined
+def _includes_all(record, chosen):
+    count, included = record["mover_end"] - record["mover_first"], 0
+    for m in range(count):
+        included += chosen[m]
+    return included == count
 
 
 @inlined
@@ -122,10 +199,19 @@ def _used(record, room):
 
 
 @kernel
-def _copy(record, room, source, row):
-    for first, end in _used(record, room):
-        for word in range(first, end):
-            room.words[row, word] = room.words[source, word]
+def _branch(record, room, source, row, chosen):
+    """Copy a state, of its movers only the chosen ones."""
+    for word in range(NINJA_WORDS + record["entity_end"] - record["entity_first"]):
+        room.words[row, word] = room.words[source, word]
+    first, count = NINJA_WORDS + room.entities.shape[1], 0
+    for m in range(room.count[source]):
+        if chosen[m]:
+            for word in range(first, first + MOVER_WORDS):
+                room.words[row, word + MOVER_WORDS * count] = room.words[source, word + MOVER_WORDS * m]
+            if room.movers[row, count]["type"] == kinds.LASER:
+                room.movers[row, count]["state"] = UNSEEN
+            count += 1
+    room.count[row] = count
 
 
 @kernel
@@ -139,17 +225,23 @@ def _equal(record, room, one, other):
 
 
 @merged
-def _continue_branches(record, trail, world, frame_skip, room, first, no_laps):
-    """Continue the branches of the previous decision's executed action; they become HOLD branches of this decision.
-
-    All other branches are marked as not simulated.
-    """
+def _last_action(record, room, first):
+    """Return the previous decision's action if its branches began at the previous decision, else -1."""
     last = -1
     for action in range(NUM_ACTIONS):
         after = first + AFTER + action
         if room.frames[after] > 0 and _equal(record, room, first, after):
             last = action
         room.frames[after] = 0
+    return last
+
+
+@merged
+def _continue_branches(record, trail, world, frame_skip, room, first, last, area, no_laps):
+    """Continue the branches of action ``last``; they become HOLD branches of this decision.
+
+    All other branches are marked as not simulated, and those in which the ninja leaves the area.
+    """
     holding = 0
     for continuation in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD is last, so that its row is not overwritten
         source = first + END + NUM_CONTINUATIONS * last + continuation
@@ -159,9 +251,11 @@ def _continue_branches(record, trail, world, frame_skip, room, first, no_laps):
         action = INPUT_ACTION[keys]
         end = first + END + NUM_CONTINUATIONS * action + HOLD
         played, quiet = room.frames[source] - frame_skip, room.quiet[source]
-        room.frames[end] = played + _play(record, room, source, end, trail, world, keys, frame_skip, no_laps)[0]
-        room.quiet[end] = max(quiet - frame_skip, 0)
-        holding |= 1 << action
+        _branch(record, room, source, end, room.chosen[-1])
+        more = _play(room, end, area, trail, world, keys, frame_skip, no_laps)[0]
+        if more != LEFT_AREA:
+            room.frames[end], room.quiet[end] = played + more, max(quiet - frame_skip, 0)
+            holding |= 1 << action
     for action in range(NUM_ACTIONS):
         for continuation in range(NUM_CONTINUATIONS):
             if continuation != HOLD or not holding >> action & 1:
@@ -181,19 +275,29 @@ def _settled(ninja):
 
 
 @kernel
-def _play(record, room, source, row, trail, world, input_byte, frames, no_laps):
-    """Copy a state to a row of ``room`` and simulate ``frames`` frames there, or fewer if the episode ends.
+def _play(room, row, area, trail, world, input_byte, frames, no_laps):
+    """Simulate ``frames`` frames in a row of ``room``, or fewer if the episode ends.
 
-    Returns the number of simulated frames, and how many of them passed before a jump was first possible.
+    Returns the number of simulated frames, and how many of them passed before a jump was first possible.  If the ninja
+    leaves the area, the simulation ends, and the first number is LEFT_AREA.
     """
-    _copy(record, room, source, row)
-    ninja, played, quiet = room.ninja[row], 0, 0
+    ninja, movers, played, quiet = room.ninja[row], room.movers[row, : room.count[row]], 0, 0
     while played < frames and not _settled(ninja):
-        advance_frame(ninja, room.entities[row], room.movers[row], trail, world, input_byte, no_laps)
+        advance_frame(ninja, room.entities[row], movers, trail, world, input_byte, no_laps)
+        if _is_outside(ninja, area):
+            return LEFT_AREA, 0
         if quiet == played and not _may_jump(ninja):
             quiet += 1
         played += 1
     return played, quiet
+
+
+@inlined
+def _is_outside(ninja, area):
+    """Return True if the ninja is outside of an area, or was so in this frame before collisions."""
+    x, y, width, height = area
+    free_x, free_y = ninja["start_x"] + ninja["free_vx"], ninja["start_y"] + ninja["free_vy"]
+    return max(abs(ninja["x"] - x), abs(free_x - x)) > width or max(abs(ninja["y"] - y), abs(free_y - y)) > height
 
 
 @inlined

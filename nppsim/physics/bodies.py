@@ -115,7 +115,7 @@ def blocks_near(x, y, movers, record):
     """
     reach = BLOCK_REACH + BLOCK_MARGIN
     if record["blocks"]:
-        for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+        for m in range(record["first_moving"], len(movers)):
             near = abs(movers[m]["x"] - x) <= reach and abs(movers[m]["y"] - y) <= reach
             if near and is_block(movers[m]["type"]):
                 return True
@@ -130,7 +130,7 @@ def touch_bodies(ninja, movers, world, level):
     y1, y2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
     record = world.level[level]
     base, items = record["entity_first"], record["items_first"]
-    cell_start, count = world.entity_cell_start[level], record["mover_end"] - record["mover_first"]
+    cell_start, count = world.entity_cell_start[level], len(movers)
     limit = ninja["registrations"]
     contacts = 0
     m, key, low, high = next_mover(

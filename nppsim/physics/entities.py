@@ -128,7 +128,7 @@ def interact(ninja, entities, movers, world, level):
     cell_x, cell_y = clamped_cell(x, CELLS_X), clamped_cell(y, CELLS_Y)
     record = world.level[level]
     base, items = record["entity_first"], record["items_first"]
-    cell_start, count = world.entity_cell_start[level], record["mover_end"] - record["mover_first"]
+    cell_start, count = world.entity_cell_start[level], len(movers)
     cx1, cx2 = max(cell_x - 1, 0), min(cell_x + 1, CELLS_X - 1)
     cy1, cy2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
     limit = ninja["registrations"]

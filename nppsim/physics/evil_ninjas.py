@@ -25,9 +25,8 @@ TRAIL_SLACK = 64  # positions stored beyond the longest delay; must exceed the f
 @kernel
 def wake(ninja, spawner, movers, world, level):
     """Start an evil ninja whose spawner the ninja touches."""
-    record = world.level[level]
     number = 1
-    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+    for m in range(world.level[level]["first_moving"], len(movers)):
         number += movers[m]["type"] == kinds.EVIL_NINJA and movers[m]["state"] != UNTOUCHED
     spawner["state"] = COMING
     spawner["target_x"] = ninja["frame"] + FOLLOW_FRAMES * number

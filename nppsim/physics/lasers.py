@@ -16,10 +16,10 @@ import numpy as np
 from nppsim._kernel import entry, inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.physics.ninja import kill
-from nppsim.physics.rays import ANY_DOOR, RAY_LENGTH, ray_gap, ray_length
+from nppsim.physics.rays import ANY_DOOR, CLEAR, RAY_LENGTH, ray_gap, ray_length
 from nppsim.physics.rules import FAST_LASERS
 from nppsim.physics.segments import is_beside, nearest_segment, surface_normal, walls_of
-from nppsim.physics.state import RADIUS
+from nppsim.physics.state import RADIUS, UNSEEN
 
 EMITTER_RADIUS = 5.9  # px from the emitter of a surface laser to its surface
 SPIN_SPEED = 0.010471975  # rad per frame, spinners
@@ -66,9 +66,10 @@ def think_laser(ninja, laser, target, rules, walls, entities):
 
     target: the ninja is a valid target.  rules: bits of ``physics.rules``.
     """
-    length = _shine(laser, walls, entities)
-    if target and _hits(ninja, laser, length) and _sees(ninja, laser["x"], laser["y"], walls, entities):
-        kill(ninja)
+    if laser["state"] != UNSEEN or (target and _hits(ninja, laser, RAY_LENGTH, RADIUS + CLEAR)):
+        length = _shine(laser, walls, entities)
+        if target and _hits(ninja, laser, length, RADIUS) and _sees(ninja, laser["x"], laser["y"], walls, entities):
+            kill(ninja)
     if laser["mode"] == SPINNER:
         laser["beam"] = (laser["beam"] + laser["direction"] * SPIN_SPEED) % (2.0 * math.pi)
         laser["vx"], laser["vy"] = math.cos(laser["beam"]), math.sin(laser["beam"])
@@ -85,10 +86,10 @@ def _shine(laser, walls, entities):
     return length
 
 
-@merged
-def _hits(ninja, laser, length):
-    """Return True if the beam comes closer than RADIUS to the ninja's centre, or a spinner is aimed at the ninja."""
-    if ray_gap(ninja, laser["x"], laser["y"], laser["vx"], laser["vy"], length) < RADIUS:
+@kernel
+def _hits(ninja, laser, length, radius):
+    """Return True if the beam comes closer than ``radius`` to the ninja's centre, or a spinner is aimed at the ninja."""
+    if ray_gap(ninja, laser["x"], laser["y"], laser["vx"], laser["vy"], length) < radius:
         return True
     ex, ey = ninja["x"] - laser["x"], ninja["y"] - laser["y"]
     aside, ahead = abs(laser["vx"] * ey - laser["vy"] * ex), laser["vx"] * ex + laser["vy"] * ey

@@ -155,7 +155,7 @@ def _advance(ninja, mover, axis, sign, step, face, half, grid):
 def move_all(ninja, entities, movers, world, level):
     """Run the move pass of all movers, then apply the boost pads."""
     record, grid = world.level[level], grid_of(entities, world, level)
-    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+    for m in range(record["first_moving"], len(movers)):
         mover = movers[m]
         kind = mover["type"]
         x, y = mover["x"], mover["y"]
@@ -187,7 +187,7 @@ def think_all(ninja, entities, movers, trail, world, level):
     """Run the think pass of all movers."""
     record, grid, walls = world.level[level], grid_of(entities, world, level), walls_of(world, level)
     target = is_valid_target(ninja)
-    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+    for m in range(record["first_moving"], len(movers)):
         mover = movers[m]
         kind = mover["type"]
         if kind == kinds.FLOOR_GUARD:
@@ -521,14 +521,13 @@ def _move_ball(x, y, vx, vy, record, near, walls, entities):
 @merged
 def _part_balls(m, movers, record):
     """Push apart ball m and each later ball in ``movers`` that overlaps it."""
-    count = record["mover_end"] - record["mover_first"]
     number = 0
     while m - number - 1 >= 0 and movers[m - number - 1]["type"] == kinds.DEATH_BALL:
         number += 1
     if number + 1 >= record["ball_count"]:
         return
     ball = movers[m]
-    for other_m in range(m + 1, count):
+    for other_m in range(m + 1, len(movers)):
         other = movers[other_m]
         if other["type"] != kinds.DEATH_BALL:
             break

@@ -62,6 +62,7 @@ ROAMING, CHASING = range(2)  # chasers
 WAITING, CHARGING, RETREATING = 0, 1, -1  # thwumps; the state of a floor guard is 0 (waiting) or the sign of its motion
 IDLE, TRIGGERED, LAUNCHING, RETURNING = range(4)  # shove thwumps
 UNTOUCHED, COMING, FOLLOWING = range(3)  # evil ninjas
+UNSEEN = 1  # lasers in branches of foresight, where nothing reads the end of the beam; otherwise 0
 
 # The changing part of one entity; the level bank stores the constant part.
 ENTITY_DTYPE = np.dtype(
@@ -105,7 +106,7 @@ MOVER_DTYPE = np.dtype(
         ("type", "u1"),
         ("cell_x", "u1"), ("cell_y", "u1"),  # cell of registration, or UNREGISTERED
         ("mode", "u1"),  # drones: row of ``movers.TURNS``; thwumps: HORIZONTAL or 0; lasers: 1 on a surface
-        ("state", "i1"),  # chasers, floor guards, thwumps, shove thwumps, evil ninjas: see above; shooters: see ``shooters``
+        ("state", "i1"),  # shooters: see ``shooters``; others: see above
         ("direction", "i1"),  # drones: 0 right, 1 down, 2 left, 3 up; thwumps: facing sign; lasers: sign of the motion
         ("timer", "u1"),  # shooters: frames in the current state
         ("push_x", "i1"), ("push_y", "i1"),  # shove thwumps: normal of the triggered face

@@ -50,8 +50,10 @@ def start(ninja, entities, movers, world, level):
 @merged
 def tick(ninja, entities, movers, trail, world, input_byte, laps=None):
     """Call ``advance_frame``, and append the ninja's position to ``trail`` if the level has evil ninjas."""
+    record = world.level[ninja["level"]]
+    movers = movers[: record["mover_end"] - record["mover_first"]]
     advance_frame(ninja, entities, movers, trail, world, input_byte, laps)
-    size = world.level[ninja["level"]]["trail"]
+    size = record["trail"]
     if size:
         now = ninja["frame"] % size
         trail[now]["x"], trail[now]["y"] = ninja["x"], ninja["y"]
@@ -61,6 +63,7 @@ def tick(ninja, entities, movers, trail, world, input_byte, laps=None):
 def advance_frame(ninja, entities, movers, trail, world, input_byte, laps=None):
     """Advance one environment by one frame, without writing to ``trail``.
 
+    movers: the level's movers; some may be omitted (``reach``), but no exits.
     trail: TRAIL_DTYPE[at least ``trail`` of the level], the ninja's latest positions.
     input_byte: keys, see ``nppsim.actions``.  Self-destruct (section 8.3) needs its key in two frames in a row.
     laps: int64[NUM_PHASES], nanoseconds of each phase, increased here; empty or None to measure nothing (``_phases``).
