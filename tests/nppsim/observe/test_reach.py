@@ -1,0 +1,101 @@
+"""Branches of foresight omit movers; what they observe equals that of branches with all movers, which the twin plays."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from nppsim.actions import NUM_ACTIONS
+from nppsim.batch import BatchSimulator
+from nppsim.levels import kinds
+from nppsim.levels.campaign import levels_from_bytes
+from nppsim.observe.foresight import _area, _is_outside
+from nppsim.observe.reach import HORIZON, may_matter
+from nppsim.physics.shooters import FIRING
+
+from places import SHARED
+from worlds import KINDS, MIXED, UNFINISHED, mixed_level
+
+CAMPAIGN = SHARED / "campaign"
+EVERYTHING = (*MIXED, *UNFINISHED, kinds.EVIL_NINJA)
+TOUCH, BLOCK_TOUCH = 23.0, 36.0  # px along an axis: distances at which the physics looks for contacts
+
+
+def agrees_with_twin(levels, decisions, seed=0):
+    """Play at random, jump back to older states now and then, and compare everything with the twin."""
+    sim, rng = (
+        BatchSimulator(levels, len(levels), observations=("foresight",), shadow=True),
+        np.random.default_rng(seed),
+    )
+    sim.reset()
+    saved = [sim.snapshot(i) for i in range(len(levels))]
+    for step in range(decisions):
+        if step % 4 == 0:
+            actions = rng.integers(NUM_ACTIONS, size=len(levels))
+        sim.step(actions)
+        if step % 16 == 8:
+            for i in range(len(levels)):
+                older, saved[i] = saved[i], sim.snapshot(i)
+                sim.restore(i, older)
+    return sim.shadow.comparisons > 0 == sim.shadow.mismatches
+
+
+@pytest.mark.parametrize("of", [EVERYTHING, *KINDS])
+def test_foresight_equals_that_of_branches_with_all_movers(of):
+    assert agrees_with_twin([mixed_level(seed, 0.05, 120, kinds=of) for seed in range(6)], 40)
+
+
+def test_foresight_on_official_levels_equals_that_of_branches_with_all_movers():
+    if not CAMPAIGN.is_dir():
+        pytest.skip("no levels of the game beside the project")
+    levels = list(levels_from_bytes((CAMPAIGN / "S2.txt").read_bytes(), "S2.txt")[0].values())
+    levels.sort(key=lambda level: -np.isin(level.records[:, 0], kinds.MOVERS).sum())
+    assert agrees_with_twin(levels[:150:5], 40)
+
+
+@njit(cache=True)
+def omitted(ninjas, movers, world, out):
+    """Find the movers of environment 0 that branches may omit; return the area in which the ninja must stay."""
+    record, area = world.level[ninjas[0]["level"]], _area(ninjas[0])
+    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+        home = world.entity[record["entity_first"] + movers[0, m]["entity"]]
+        out[m] = not may_matter(movers[0, m], home, area[0], area[1], area[2], area[3])
+    return area
+
+
+@njit(cache=True)
+def is_outside(ninjas, area):
+    return _is_outside(ninjas[0], area)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_omitted_movers_neither_reach_the_ninja_nor_shoot(seed):
+    level = mixed_level(seed, 0.05, 150, kinds=(*EVERYTHING, *KINDS[-1], 17, 18), doors=1)
+    sim, rng = BatchSimulator([level], 1, frame_skip=1, observations=("state",)), np.random.default_rng(seed)
+    sim.reset()
+    ninja, movers = sim.state.ninja, sim.state.movers[0]
+    shots = np.isin(movers["type"], (*kinds.SHOOTING_DRONES, kinds.GAUSS_TURRET))
+    found = 0
+    for _ in range(60):
+        if sim.terminated[0]:
+            sim.reset()
+        run(sim, rng, int(rng.integers(1, 100)))
+        far, before = np.zeros(len(movers), bool), movers.copy()
+        area = omitted(sim.state.ninja, sim.state.movers, sim.bank.world, far)
+        found += far.sum()
+        reach = np.where(np.isin(before["type"], kinds.BLOCKS), BLOCK_TOUCH, TOUCH)
+        for _ in range(HORIZON):
+            run(sim, rng, 1)
+            if sim.terminated[0] or is_outside(sim.state.ninja, area):
+                break
+            x, y = np.abs(movers["x"] - ninja[0]["x"]), np.abs(movers["y"] - ninja[0]["y"])
+            assert not (far & ~shots & (x < reach) & (y < reach)).any()
+            assert (movers["beam"] == before["beam"])[far].all()
+            assert not (far & shots & (movers["state"] == FIRING)).any()
+    assert found > 1000
+
+
+def run(sim, rng, frames):
+    action = rng.integers(NUM_ACTIONS, size=1)
+    for _ in range(frames):
+        if not sim.terminated[0]:
+            sim._step(action, np.array([-1], np.int32), every_end=False)
