@@ -7,8 +7,8 @@ Sources: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augm
 Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  If the
 previous decision's branches began with the executed action, they are continued instead of simulated again.
 
-After the first decision, branches omit the movers that cannot affect a ninja that stays in its ``area``.  If the ninja
-leaves it, the branch is simulated again with all movers.
+Branches omit the movers that cannot affect a ninja that stays in an area around it.  If the ninja leaves the area, the
+branch is simulated again with all movers.
 """
 
 import math
@@ -47,7 +47,7 @@ PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of
 
 # The area (x, y, half-width, half-height, px) that the ninja rarely leaves: what it reaches in HORIZON frames at its
 # velocity, and these distances further.
-AREA_X, AREA_Y = 80.0, 80.0
+AREA_X, AREA_Y = 64.0, 80.0
 EVERYWHERE = (0.0, 0.0, math.inf, math.inf)
 SLACK = 40.0  # px by which a new set of movers exceeds the current area, because it will serve the next decisions, too
 MAX_SPARE = 4  # movers in a set that are more than twice SLACK too far away, above which a new set is made
@@ -59,9 +59,11 @@ MAX_SPARE = 4  # movers in a set that are more than twice SLACK too far away, ab
 # movers], 1 for the movers that branches simulate; the last row is 1.
 Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
-ROWS = END + NUM_ACTIONS * NUM_CONTINUATIONS
+NOW = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row for the comparison of the current state with the expected one
+ROWS = NOW + 1
 LEFT_AREA = -1  # result of ``_play``
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
+COMPARED_WORDS = NINJA_DTYPE.fields["registrations"][1] // 8  # words of the ninja that do not depend on other movers
 
 
 def make_room(count: int, max_entities: int, max_movers: int) -> Room:
@@ -88,9 +90,9 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     record = world.level[ninja["level"]]
     length = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     first = ROWS * i
+    chosen, everything, area = room.chosen[i], room.chosen[-1], _area(ninja)
+    last = _last_action(record, ninja, entities, movers, trail, world, frame_skip, room, first, no_laps)
     _enter(record, ninja, entities, movers, room, first)
-    chosen, area = room.chosen[i], _area(ninja)
-    last = _last_action(record, room, first)
     if last < 0 or not _suffices(record, movers, world, area, chosen):
         last = -1
         _choose(record, movers, world, area, chosen)
@@ -107,8 +109,11 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
                 _repeat(out[WITHOUT_JUMP[action], without], out[action, continuation])
             continue
         after = first + AFTER + action
-        _enter(record, ninja, entities, movers, room, after)
-        frames, quiet = _play(room, after, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
+        _copy(record, room, first, after, chosen)
+        frames, quiet = _play(room, after, area, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
+        if frames == LEFT_AREA:
+            _copy(record, room, first, after, everything)
+            frames, quiet = _play(room, after, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
         room.frames[after] = frames
         useless = is_over or (ninja["state"] != JUMPING and quiet >= min(frames, JUMP_BUFFER))
         press_in_vain = False
@@ -120,17 +125,17 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
                 _repeat(out[action, HOLD], out[action, continuation])
                 continue
             end = first + END + NUM_CONTINUATIONS * action + continuation
-            more, quiet = room.frames[end] - frames, room.quiet[end]
             if room.frames[end] == 0:
                 keys, rest = CONTINUATION_INPUT[continuation, action], HORIZON - frame_skip
-                _branch(record, room, after, end, chosen)
+                _copy(record, room, after, end, everything)
                 more, quiet = _play(room, end, area, trail, world, keys, rest, no_laps)
                 if more == LEFT_AREA:
-                    _branch(record, room, after, end, room.chosen[-1])
+                    _copy(record, room, first, end, everything)
+                    _play(room, end, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
                     more, quiet = _play(room, end, EVERYWHERE, trail, world, keys, rest, no_laps)
-                else:
-                    room.frames[end], room.quiet[end] = frames + more, quiet
-            _report(ninja, entities, room, end, world, distance, length, frames + more, out[action, continuation])
+                room.frames[end], room.quiet[end] = frames + more, quiet
+            _report(ninja, entities, room, end, world, distance, length, room.frames[end], out[action, continuation])
+            more, quiet = room.frames[end] - frames, room.quiet[end]
             useless = is_over or (useless and quiet >= min(more, JUMP_BUFFER - frames))
             if continuation == HOLD:
                 press_in_vain = room.ninja[after]["state"] != JUMPING and quiet >= min(more, JUMP_BUFFER)
@@ -199,8 +204,8 @@ def _used(record, room):
 
 
 @kernel
-def _branch(record, room, source, row, chosen):
-    """Copy a state, of its movers only the chosen ones."""
+def _copy(record, room, source, row, chosen):
+    """Copy a state for a branch, of its movers only the chosen ones."""
     for word in range(NINJA_WORDS + record["entity_end"] - record["entity_first"]):
         room.words[row, word] = room.words[source, word]
     first, count = NINJA_WORDS + room.entities.shape[1], 0
@@ -225,15 +230,24 @@ def _equal(record, room, one, other):
 
 
 @merged
-def _last_action(record, room, first):
-    """Return the previous decision's action if its branches began at the previous decision, else -1."""
-    last = -1
+def _last_action(record, ninja, entities, movers, trail, world, frame_skip, room, first, no_laps):
+    """Return the action that led from the previous state, in row ``first``, to the current one; -1 if none did.
+
+    Simulates the action again in that row, because the rows of branches lack movers.
+    """
+    now, last = first + NOW, -1
+    _enter(record, ninja, entities, movers, room, now)
     for action in range(NUM_ACTIONS):
         after = first + AFTER + action
-        if room.frames[after] > 0 and _equal(record, room, first, after):
-            last = action
+        if room.frames[after] > 0:
+            same = True
+            for word in range(COMPARED_WORDS):
+                same &= room.words[now, word] == room.words[after, word]
+            last = action if same else last
         room.frames[after] = 0
-    return last
+    if last >= 0:
+        _play(room, first, EVERYWHERE, trail, world, ACTION_INPUT[last], frame_skip, no_laps)
+    return last if last >= 0 and _equal(record, room, first, now) else -1
 
 
 @merged
@@ -251,7 +265,7 @@ def _continue_branches(record, trail, world, frame_skip, room, first, last, area
         action = INPUT_ACTION[keys]
         end = first + END + NUM_CONTINUATIONS * action + HOLD
         played, quiet = room.frames[source] - frame_skip, room.quiet[source]
-        _branch(record, room, source, end, room.chosen[-1])
+        _copy(record, room, source, end, room.chosen[-1])
         more = _play(room, end, area, trail, world, keys, frame_skip, no_laps)[0]
         if more != LEFT_AREA:
             room.frames[end], room.quiet[end] = played + more, max(quiet - frame_skip, 0)
