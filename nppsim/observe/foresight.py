@@ -2,13 +2,17 @@
 
 A branch is an action for one decision, followed by one of the continuations (``layout.CONTINUATIONS``) up to a
 total of HORIZON frames.  Each branch is simulated on a copy of the environment, see ``docs/observations.md``.
-Sources: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents).
+Sources: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents),
+Fatemi et al. 2019 (dead ends).
 
 Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  If the
 previous decision's branches began with the executed action, they are continued instead of simulated again.
 
 Branches omit the movers that cannot affect a ninja that stays in an area around it.  If the ninja leaves the area, the
 branch is simulated again with all movers.
+
+A leap can be fatal long before the ninja dies.  If all branches of an action end in death or in the air, the first in the air
+is continued with the ESCAPES; if the ninja dies in all of these, the action leads to a dead end (``_is_dead_end``).
 """
 
 import math
@@ -43,6 +47,10 @@ CONTINUATION_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JU
 SAME_AS = np.argmax(CONTINUATION_INPUT[:, None] == CONTINUATION_INPUT, axis=1)
 WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # action with the same direction, without jump
 JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame and those of the jump buffer
+ESCAPE_FRAMES, ESCAPE_TURN = 60, 20  # frames simulated beyond the end of a branch; frame at which the inputs change
+# uint8[18, 2]: input bytes before and after ESCAPE_TURN.
+ESCAPES = np.stack([np.tile(ACTION_INPUT, 3), np.concatenate([np.roll(ACTION_INPUT, -n) for n in range(3)])], axis=1)
+DEAD_END = 0.0125  # component ``death`` of surviving branches of actions that lead to a dead end; less than that of any death
 PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
 
 # The area (x, y, half-width, half-height, px) that the ninja rarely leaves: what it reaches in HORIZON frames at its
@@ -59,8 +67,8 @@ MAX_SPARE = 4  # movers in a set that are more than twice SLACK too far away, ab
 # movers], 1 for the movers that branches simulate; the last row is 1.
 Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
-NOW = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row for the comparison of the current state with the expected one
-ROWS = NOW + 1
+SPARE = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row of ``_last_action`` and ``_escapes``
+ROWS = SPARE + 1
 LEFT_AREA = -1  # result of ``_play``
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
 COMPARED_WORDS = NINJA_DTYPE.fields["registrations"][1] // 8  # words of the ninja that do not depend on other movers
@@ -139,6 +147,9 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
             useless = is_over or (useless and quiet >= min(more, JUMP_BUFFER - frames))
             if continuation == HOLD:
                 press_in_vain = room.ninja[after]["state"] != JUMPING and quiet >= min(more, JUMP_BUFFER)
+        if _is_dead_end(record, room, first, action, trail, world, no_laps):
+            for continuation in range(NUM_CONTINUATIONS):
+                out[action, continuation, AHEAD.death] = max(out[action, continuation, AHEAD.death], DEAD_END)
         if useless:
             in_vain |= 1 << action
 
@@ -235,7 +246,7 @@ def _last_action(record, ninja, entities, movers, trail, world, frame_skip, room
 
     Simulates the action again in that row, because the rows of branches lack movers.
     """
-    now, last = first + NOW, -1
+    now, last = first + SPARE, -1
     _enter(record, ninja, entities, movers, room, now)
     for action in range(NUM_ACTIONS):
         after = first + AFTER + action
@@ -304,6 +315,42 @@ def _play(room, row, area, trail, world, input_byte, frames, no_laps):
             quiet += 1
         played += 1
     return played, quiet
+
+
+@kernel
+def _is_dead_end(record, room, first, action, trail, world, no_laps):
+    """Return True if no branch of an action survives on a surface, and the first that survives in the air has no escape."""
+    begin, air = first + END + NUM_CONTINUATIONS * action, -1
+    for end in range(begin, begin + NUM_CONTINUATIONS):
+        ninja = room.ninja[end]
+        if room.frames[end] > 0 and ninja["state"] != DEAD:
+            if ninja["state"] == CELEBRATING or not ninja["airborne"]:
+                return False
+            if air < 0:
+                air = end
+    if air >= 0:
+        for k in range(len(ESCAPES)):
+            if _escapes(record, room, air, first + SPARE, trail, world, ESCAPES[k], no_laps):
+                return False
+    return True
+
+
+@kernel
+def _escapes(record, room, source, row, trail, world, inputs, no_laps):
+    """Return True if the ninja survives until it touches a surface, wins, or ESCAPE_FRAMES pass.
+
+    The only movers are exits, because branches omit others, and because of the time this takes.
+    """
+    _copy(record, room, source, row, room.chosen[-1])
+    ninja, exits = room.ninja[row], room.movers[row, : record["first_moving"]]
+    for frame in range(ESCAPE_FRAMES):
+        keys = inputs[0 if frame < ESCAPE_TURN else 1]
+        advance_frame(ninja, room.entities[row], exits, trail, world, keys, no_laps)
+        if ninja["state"] == DEAD:
+            return False
+        if ninja["state"] == CELEBRATING or not ninja["airborne"]:
+            return True
+    return True
 
 
 @inlined

@@ -12,6 +12,9 @@ from nppsim.shadow.playback import Playback, Rows
 HORIZON = 40  # frames
 PROGRESS_LIMIT = 300.0  # px
 ENDED = (DEAD, CELEBRATING)
+ESCAPE_FRAMES, ESCAPE_TURN = 60, 20
+ESCAPES = [(first, ACTION_INPUT[(k + n) % 6]) for n in range(3) for k, first in enumerate(ACTION_INPUT.tolist())]
+DEAD_END = 0.0125
 
 
 def foresight(
@@ -31,14 +34,42 @@ def foresight(
     if rows[0]["state"] in ENDED:
         return out
     now = twin.state_twin(*rows[:3])
+    death = layout.slots(layout.SPECS["foresight"].components).death
     for action, keys in enumerate(ACTION_INPUT.tolist()):
+        ends = []
         for number, continuation in enumerate(layout.CONTINUATIONS):
             keys_after = {"hold": keys, "release": 0, "jump": keys ^ JUMP, "turn": _turned(keys)}[continuation]
             inputs = [keys] * frame_skip + [keys_after] * (HORIZON - frame_skip)
             playback.load(rows)
             frames = playback.play(inputs)
             out[action, number] = _reported(twin, now, twin.state_twin(*playback.rows[:3]), frames)
+            ninja, *others = playback.rows
+            ends.append((ninja.copy(), *(part.copy() for part in others)))
+        if not _has_escape(playback, ends):
+            out[action, :, death] = np.maximum(out[action, :, death], DEAD_END)
     return out
+
+
+def _has_escape(playback: Playback, ends: list[Rows]) -> bool:
+    """Return True if the ninja survives one of these ends on a surface, or escapes from the first in the air."""
+    alive = [end for end in ends if end[0]["state"] != DEAD]
+    if any(end[0]["state"] == CELEBRATING or not end[0]["airborne"] for end in alive):
+        return True
+    return bool(alive) and any(_escapes(playback, alive[0], inputs) for inputs in ESCAPES)
+
+
+def _escapes(playback: Playback, end: Rows, inputs: tuple[int, int]) -> bool:
+    """Return True if the ninja survives with these inputs until it touches a surface, wins, or ESCAPE_FRAMES pass.
+
+    The only movers are exits.
+    """
+    playback.load(end)
+    for frame in range(ESCAPE_FRAMES):
+        playback.play([inputs[frame >= ESCAPE_TURN]], exits_only=True)
+        ninja = playback.rows[0]
+        if ninja["state"] in ENDED or not ninja["airborne"]:
+            return bool(ninja["state"] != DEAD)
+    return True
 
 
 def _turned(keys: int) -> int:

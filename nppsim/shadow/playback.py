@@ -14,6 +14,9 @@ class Playback:
 
     def __init__(self, bank: LevelBank):
         self._world = bank.world
+        records = bank.world.level.copy()
+        records["mover_end"] = records["mover_first"] + records["first_moving"]
+        self._exits_only = bank.world._replace(level=records)
         self._state = make_states(1, bank)[1]
         self.rows: Rows = (
             self._state.ninja[0],
@@ -28,6 +31,9 @@ class Playback:
         for own, other in zip(self.rows[1:], rows[1:], strict=True):
             own[:] = other
 
-    def play(self, inputs: list[int]) -> int:
-        """Play one input per frame until a win or death; return the number of frames played."""
-        return play_on(self._state, self._world, np.array(inputs, np.uint8))
+    def play(self, inputs: list[int], *, exits_only: bool = False) -> int:
+        """Play one input per frame until a win or death; return the number of frames played.
+
+        exits_only: True to play without movers other than exits.
+        """
+        return play_on(self._state, self._exits_only if exits_only else self._world, np.array(inputs, np.uint8))

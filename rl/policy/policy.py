@@ -317,7 +317,7 @@ def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:
 
 
 def death_penalty(foresight: torch.Tensor) -> torch.Tensor:
-    """Return float32[N, 6] to subtract from logits, above 0 if every look-ahead branch of an action ends in death.
+    """Return float32[N, 6] to subtract from logits, above 0 for actions that lead to death in all branches or to a dead end.
 
     The penalty is finite, so that losses and gradients are finite.  Among such actions, it is smallest for the latest
     death.

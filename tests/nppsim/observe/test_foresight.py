@@ -5,12 +5,13 @@ import pytest
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
+from nppsim.levels.level import Level
 from nppsim.observe import layout
-from nppsim.observe.foresight import AHEAD, HORIZON
+from nppsim.observe.foresight import AHEAD, DEAD_END, HORIZON
 from nppsim.outcomes import DIED, WON
 from nppsim.paths import MAX_PATH
 
-from worlds import corridor, mixed_level, random_level, room
+from worlds import corridor, mixed_level, random_level, room, tiles
 
 NO_OP, LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = range(NUM_ACTIONS)
 HOLD, RELEASE, OTHER_JUMP, TURN = (layout.CONTINUATIONS.index(name) for name in ("hold", "release", "jump", "turn"))
@@ -56,7 +57,7 @@ def test_what_it_says_is_what_happens(seed, continuation):
             now = sim.state.ninja[0]
             soon = np.float32(1 - (played - 1) / HORIZON)
             outcome = sim.episode["outcome"][0] if sim.terminated[0] else 0
-            assert message[AHEAD.death] == (soon if outcome == DIED else 0)
+            assert message[AHEAD.death] == soon if outcome == DIED else message[AHEAD.death] in (0, np.float32(DEAD_END))
             assert message[AHEAD.win] == (soon if outcome == WON else 0)
             assert message[AHEAD.dx] == np.float32(now["x"] - start["x"])
             assert message[AHEAD.dy] == np.float32(now["y"] - start["y"])
@@ -77,6 +78,22 @@ def test_a_mine_ahead_kills_whoever_holds_on_and_not_who_turns():
     deaths = said[RIGHT, HOLD, AHEAD.death]
     sim.step(np.array([RIGHT]))
     assert seen(sim)[RIGHT, HOLD, AHEAD.death] == pytest.approx(deaths + 4 / HORIZON)  # a decision nearer
+
+
+def test_a_leap_into_a_pit_of_mines_is_a_dead_end_before_its_branches_end_in_death():
+    ledge = tiles(*((cx, 4, 1) for cx in range(1, 8)), floor=22)
+    mines = [(1, x, y) for x in range(30, 174) for y in (82, 84)]  # across the whole level, above the floor
+    sim = simulator(Level.build(ledge, (26, 14), entities=mines))
+    found = []
+    while not sim.finished.size:
+        said = seen(sim)
+        found.append((said[RIGHT, :, AHEAD.death].min(), said[RIGHT, :, AHEAD.death].max()))
+        sim.step(np.array([RIGHT]))
+    assert sim.episode["outcome"][0] == DIED
+    assert found[0] == (0, 0)
+    dead_ends = [k for k, (low, high) in enumerate(found) if low == high == np.float32(DEAD_END)]
+    deaths = [k for k, (low, _) in enumerate(found) if low > DEAD_END]
+    assert dead_ends and deaths and dead_ends[-1] < deaths[0]
 
 
 def test_switch_and_exit_are_foreseen_and_progress_is_the_way_covered():
