@@ -12,7 +12,7 @@ Branches omit the movers that cannot affect a ninja that stays in an area around
 branch is simulated again with all movers.
 
 A leap can be fatal long before the ninja dies.  If all branches of an action end in death or in the air, the first in the air
-is continued with the ESCAPES; if the ninja dies in all of these, the action leads to a dead end (``_is_dead_end``).
+is continued with the ESCAPES; if the ninja dies in all of these, the action leads to a dead end.
 """
 
 import math
@@ -50,7 +50,9 @@ JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame a
 ESCAPE_FRAMES, ESCAPE_TURN = 60, 20  # frames simulated beyond the end of a branch; frame at which the inputs change
 # uint8[18, 2]: input bytes before and after ESCAPE_TURN.
 ESCAPES = np.stack([np.tile(ACTION_INPUT, 3), np.concatenate([np.roll(ACTION_INPUT, -n) for n in range(3)])], axis=1)
-DEAD_END = 0.0125  # component ``death`` of surviving branches of actions that lead to a dead end; less than that of any death
+DEAD_END = (
+    0.0125  # component ``death`` of surviving branches of actions that lead to a dead end; less than that of any death
+)
 PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
 
 # The area (x, y, half-width, half-height, px) that the ninja rarely leaves: what it reaches in HORIZON frames at its
@@ -147,11 +149,21 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
             useless = is_over or (useless and quiet >= min(more, JUMP_BUFFER - frames))
             if continuation == HOLD:
                 press_in_vain = room.ninja[after]["state"] != JUMPING and quiet >= min(more, JUMP_BUFFER)
-        if _is_dead_end(record, room, first, action, trail, world, no_laps):
-            for continuation in range(NUM_CONTINUATIONS):
-                out[action, continuation, AHEAD.death] = max(out[action, continuation, AHEAD.death], DEAD_END)
         if useless:
             in_vain |= 1 << action
+    tested, fatal = 0, 0  # bit number ``end - first``: escapes from the end of a branch were tried; none was found
+    for action in range(NUM_ACTIONS):
+        repeats = ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1
+        end = _first_in_air(room, first, WITHOUT_JUMP[action] if repeats else action, repeats)
+        if end < first:
+            continue
+        bit = 1 << (end - first)
+        if not tested & bit and not _has_escape(record, room, end, first + SPARE, trail, world, no_laps):
+            fatal |= bit
+        tested |= bit
+        if fatal & bit:
+            for continuation in range(NUM_CONTINUATIONS):
+                out[action, continuation, AHEAD.death] = max(out[action, continuation, AHEAD.death], DEAD_END)
 
 
 @inlined
@@ -317,22 +329,30 @@ def _play(room, row, area, trail, world, input_byte, frames, no_laps):
     return played, quiet
 
 
-@kernel
-def _is_dead_end(record, room, first, action, trail, world, no_laps):
-    """Return True if no branch of an action survives on a surface, and the first that survives in the air has no escape."""
-    begin, air = first + END + NUM_CONTINUATIONS * action, -1
-    for end in range(begin, begin + NUM_CONTINUATIONS):
+@inlined
+def _first_in_air(room, first, action, without_jump):
+    """Return the row of the first branch that ends alive in the air; -1 without one, or if a branch survives on a surface.
+
+    without_jump: True to leave out OTHER_JUMP.
+    """
+    found = -1
+    for continuation in range(NUM_CONTINUATIONS):
+        end = first + END + NUM_CONTINUATIONS * action + continuation
         ninja = room.ninja[end]
-        if room.frames[end] > 0 and ninja["state"] != DEAD:
-            if ninja["state"] == CELEBRATING or not ninja["airborne"]:
-                return False
-            if air < 0:
-                air = end
-    if air >= 0:
-        for k in range(len(ESCAPES)):
-            if _escapes(record, room, air, first + SPARE, trail, world, ESCAPES[k], no_laps):
-                return False
-    return True
+        if room.frames[end] == 0 or ninja["state"] == DEAD or (without_jump and continuation == OTHER_JUMP):
+            continue
+        if ninja["state"] == CELEBRATING or not ninja["airborne"]:
+            return -1
+        found = end if found < 0 else found
+    return found
+
+
+@kernel
+def _has_escape(record, room, end, row, trail, world, no_laps):
+    for k in range(len(ESCAPES)):
+        if _escapes(record, room, end, row, trail, world, ESCAPES[k], no_laps):
+            return True
+    return False
 
 
 @kernel
@@ -343,6 +363,7 @@ def _escapes(record, room, source, row, trail, world, inputs, no_laps):
     """
     _copy(record, room, source, row, room.chosen[-1])
     ninja, exits = room.ninja[row], room.movers[row, : record["first_moving"]]
+    ninja["jump_held"], ninja["jump_buffer"] = 0, -1  # branches that differ in nothing else are simulated once
     for frame in range(ESCAPE_FRAMES):
         keys = inputs[0 if frame < ESCAPE_TURN else 1]
         advance_frame(ninja, room.entities[row], exits, trail, world, keys, no_laps)

@@ -61,9 +61,10 @@ def _has_escape(playback: Playback, ends: list[Rows]) -> bool:
 def _escapes(playback: Playback, end: Rows, inputs: tuple[int, int]) -> bool:
     """Return True if the ninja survives with these inputs until it touches a surface, wins, or ESCAPE_FRAMES pass.
 
-    The only movers are exits.
+    The only movers are exits, and the jump key counts as released before.
     """
     playback.load(end)
+    playback.rows[0]["jump_held"], playback.rows[0]["jump_buffer"] = 0, -1
     for frame in range(ESCAPE_FRAMES):
         playback.play([inputs[frame >= ESCAPE_TURN]], exits_only=True)
         ninja = playback.rows[0]

@@ -57,7 +57,9 @@ def test_what_it_says_is_what_happens(seed, continuation):
             now = sim.state.ninja[0]
             soon = np.float32(1 - (played - 1) / HORIZON)
             outcome = sim.episode["outcome"][0] if sim.terminated[0] else 0
-            assert message[AHEAD.death] == soon if outcome == DIED else message[AHEAD.death] in (0, np.float32(DEAD_END))
+            assert (
+                message[AHEAD.death] == soon if outcome == DIED else message[AHEAD.death] in (0, np.float32(DEAD_END))
+            )
             assert message[AHEAD.win] == (soon if outcome == WON else 0)
             assert message[AHEAD.dx] == np.float32(now["x"] - start["x"])
             assert message[AHEAD.dy] == np.float32(now["y"] - start["y"])
