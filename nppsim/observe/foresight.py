@@ -50,9 +50,7 @@ JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame a
 ESCAPE_FRAMES, ESCAPE_TURN = 60, 20  # frames simulated beyond the end of a branch; frame at which the inputs change
 # uint8[18, 2]: input bytes before and after ESCAPE_TURN.
 ESCAPES = np.stack([np.tile(ACTION_INPUT, 3), np.concatenate([np.roll(ACTION_INPUT, -n) for n in range(3)])], axis=1)
-DEAD_END = (
-    0.0125  # component ``death`` of surviving branches of actions that lead to a dead end; less than that of any death
-)
+DEAD_END = 0.0125  # ``death`` of branches that survive, if their action leads to a dead end; less than that of any death
 PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
 
 # The area (x, y, half-width, half-height, px) that the ninja rarely leaves: what it reaches in HORIZON frames at its
@@ -69,7 +67,7 @@ MAX_SPARE = 4  # movers in a set that are more than twice SLACK too far away, ab
 # movers], 1 for the movers that branches simulate; the last row is 1.
 Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
-SPARE = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row of ``_last_action`` and ``_escapes``
+SPARE = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row of ``_last_action`` and ``_has_escape``
 ROWS = SPARE + 1
 LEFT_AREA = -1  # result of ``_play``
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
@@ -349,29 +347,23 @@ def _first_in_air(room, first, action, without_jump):
 
 @kernel
 def _has_escape(record, room, end, row, trail, world, no_laps):
-    for k in range(len(ESCAPES)):
-        if _escapes(record, room, end, row, trail, world, ESCAPES[k], no_laps):
-            return True
-    return False
-
-
-@kernel
-def _escapes(record, room, source, row, trail, world, inputs, no_laps):
-    """Return True if the ninja survives until it touches a surface, wins, or ESCAPE_FRAMES pass.
+    """Return True if some ESCAPES keep the ninja alive until it touches a surface, wins, or ESCAPE_FRAMES pass.
 
     The only movers are exits, because branches omit others, and because of the time this takes.
+    end: row of the state.  row: row to simulate in.
     """
-    _copy(record, room, source, row, room.chosen[-1])
     ninja, exits = room.ninja[row], room.movers[row, : record["first_moving"]]
-    ninja["jump_held"], ninja["jump_buffer"] = 0, -1  # branches that differ in nothing else are simulated once
-    for frame in range(ESCAPE_FRAMES):
-        keys = inputs[0 if frame < ESCAPE_TURN else 1]
-        advance_frame(ninja, room.entities[row], exits, trail, world, keys, no_laps)
-        if ninja["state"] == DEAD:
-            return False
-        if ninja["state"] == CELEBRATING or not ninja["airborne"]:
+    for k in range(len(ESCAPES)):
+        _copy(record, room, end, row, room.chosen[-1])
+        ninja["jump_held"], ninja["jump_buffer"] = 0, -1  # branches that differ in nothing else are simulated once
+        frame = 0
+        while frame < ESCAPE_FRAMES and ninja["airborne"] and not _settled(ninja):
+            keys = ESCAPES[k, 0 if frame < ESCAPE_TURN else 1]
+            advance_frame(ninja, room.entities[row], exits, trail, world, keys, no_laps)
+            frame += 1
+        if ninja["state"] != DEAD:
             return True
-    return True
+    return False
 
 
 @inlined
