@@ -50,7 +50,9 @@ JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame a
 ESCAPE_FRAMES, ESCAPE_TURN = 60, 20  # frames simulated beyond the end of a branch; frame at which the inputs change
 # uint8[18, 2]: input bytes before and after ESCAPE_TURN.
 ESCAPES = np.stack([np.tile(ACTION_INPUT, 3), np.concatenate([np.roll(ACTION_INPUT, -n) for n in range(3)])], axis=1)
-DEAD_END = 0.0125  # ``death`` of branches that survive, if their action leads to a dead end; less than that of any death
+DEAD_END = (
+    0.0125  # ``death`` of branches that survive, if their action leads to a dead end; less than that of any death
+)
 PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
 
 # The area (x, y, half-width, half-height, px) that the ninja rarely leaves: what it reaches in HORIZON frames at its
@@ -64,12 +66,13 @@ MAX_SPARE = 4  # movers in a set that are more than twice SLACK too far away, ab
 # branch.  They are reused at the next decision.  words: uint64[rows, size / 8], the bytes of each state.  frames:
 # int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before a jump
 # was first possible, see ``_play``.  count: int64[rows], number of movers in the row.  chosen: uint8[environments + 1,
-# movers], 1 for the movers that branches simulate; the last row is 1.
+# movers], 0 for the movers that branches omit, NEAR for those that may affect the ninja; the last row is 1.
 Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
 SPARE = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row of ``_last_action`` and ``_has_escape``
 ROWS = SPARE + 1
 LEFT_AREA = -1  # result of ``_play``
+NEAR = 2  # value of ``Room.chosen``
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
 COMPARED_WORDS = NINJA_DTYPE.fields["registrations"][1] // 8  # words of the ninja that do not depend on other movers
 
@@ -156,7 +159,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
         if end < first:
             continue
         bit = 1 << (end - first)
-        if not tested & bit and not _has_escape(record, room, end, first + SPARE, trail, world, no_laps):
+        if not tested & bit and not _has_escape(record, room, end, first + SPARE, chosen, trail, world, no_laps):
             fatal |= bit
         tested |= bit
         if fatal & bit:
@@ -183,16 +186,18 @@ def _area(ninja):
 
 @merged
 def _suffices(record, movers, world, area, chosen):
-    """Return True if the chosen movers include all that can affect a ninja in an area, and few others."""
+    """Return True if the chosen movers include all that can affect a ninja in an area, which become NEAR, and few others."""
     x, y, width, height = area
     spare = 0
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         home = world.entity[record["entity_first"] + movers[m]["entity"]]
-        if not chosen[m]:
-            if may_matter(movers[m], home, x, y, width, height):
+        if may_matter(movers[m], home, x, y, width, height):
+            if not chosen[m]:
                 return False
-        elif not may_matter(movers[m], home, x, y, width + 2 * SLACK, height + 2 * SLACK):
-            spare += 1
+            chosen[m] = NEAR
+        elif chosen[m]:
+            chosen[m] = 1
+            spare += not may_matter(movers[m], home, x, y, width + 2 * SLACK, height + 2 * SLACK)
     return spare <= MAX_SPARE
 
 
@@ -202,15 +207,17 @@ def _choose(record, movers, world, area, chosen):
     x, y, width, height = area
     for m in range(record["mover_end"] - record["mover_first"]):
         home = world.entity[record["entity_first"] + movers[m]["entity"]]
-        is_exit = m < record["first_moving"]
-        chosen[m] = is_exit or may_matter(movers[m], home, x, y, width + SLACK, height + SLACK)
+        if m < record["first_moving"] or may_matter(movers[m], home, x, y, width, height):
+            chosen[m] = NEAR
+        else:
+            chosen[m] = may_matter(movers[m], home, x, y, width + SLACK, height + SLACK)
 
 
 @inlined
 def _includes_all(record, chosen):
     count, included = record["mover_end"] - record["mover_first"], 0
     for m in range(count):
-        included += chosen[m]
+        included += chosen[m] != 0
     return included == count
 
 
@@ -237,6 +244,20 @@ def _copy(record, room, source, row, chosen):
             if room.movers[row, count]["type"] == kinds.LASER:
                 room.movers[row, count]["state"] = UNSEEN
             count += 1
+    room.count[row] = count
+
+
+@kernel
+def _copy_near(record, room, source, row, chosen):
+    """Copy the last state of a branch, of its movers only those that are NEAR."""
+    for word in range(NINJA_WORDS + record["entity_end"] - record["entity_first"]):
+        room.words[row, word] = room.words[source, word]
+    total, read, count = record["mover_end"] - record["mover_first"], 0, 0
+    for m in range(total):
+        if chosen[m] == NEAR:
+            room.movers[row, count] = room.movers[source, read]
+            count += 1
+        read += room.count[source] == total or chosen[m] != 0
     room.count[row] = count
 
 
@@ -346,20 +367,21 @@ def _first_in_air(room, first, action, without_jump):
 
 
 @kernel
-def _has_escape(record, room, end, row, trail, world, no_laps):
+def _has_escape(record, room, end, row, chosen, trail, world, no_laps):
     """Return True if some ESCAPES keep the ninja alive until it touches a surface, wins, or ESCAPE_FRAMES pass.
 
-    The only movers are exits, because branches omit others, and because of the time this takes.
+    Only movers that are NEAR take part, because branches can omit others.
     end: row of the state.  row: row to simulate in.
     """
-    ninja, exits = room.ninja[row], room.movers[row, : record["first_moving"]]
+    ninja = room.ninja[row]
     for k in range(len(ESCAPES)):
-        _copy(record, room, end, row, room.chosen[-1])
+        _copy_near(record, room, end, row, chosen)
+        near = room.movers[row, : room.count[row]]
         ninja["jump_held"], ninja["jump_buffer"] = 0, -1  # branches that differ in nothing else are simulated once
         frame = 0
         while frame < ESCAPE_FRAMES and ninja["airborne"] and not _settled(ninja):
             keys = ESCAPES[k, 0 if frame < ESCAPE_TURN else 1]
-            advance_frame(ninja, room.entities[row], exits, trail, world, keys, no_laps)
+            advance_frame(ninja, room.entities[row], near, trail, world, keys, no_laps)
             frame += 1
         if ninja["state"] != DEAD:
             return True

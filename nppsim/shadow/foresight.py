@@ -3,7 +3,9 @@
 import numpy as np
 
 from nppsim.actions import ACTION_INPUT, JUMP, LEFT, RIGHT
+from nppsim.bank import World
 from nppsim.observe import layout
+from nppsim.observe.reach import may_matter
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.shadow.geometry import StateTwin
 from nppsim.shadow.level_twin import LevelTwin
@@ -11,6 +13,7 @@ from nppsim.shadow.playback import Playback, Rows
 
 HORIZON = 40  # frames
 PROGRESS_LIMIT = 300.0  # px
+AREA_X, AREA_Y = 64.0, 80.0  # px
 ENDED = (DEAD, CELEBRATING)
 ESCAPE_FRAMES, ESCAPE_TURN = 60, 20
 ESCAPES = [(first, ACTION_INPUT[(k + n) % 6]) for n in range(3) for k, first in enumerate(ACTION_INPUT.tolist())]
@@ -34,6 +37,7 @@ def foresight(
     if rows[0]["state"] in ENDED:
         return out
     now = twin.state_twin(*rows[:3])
+    near = _near(rows, playback.world)
     death = layout.slots(layout.SPECS["foresight"].components).death
     for action, keys in enumerate(ACTION_INPUT.tolist()):
         ends = []
@@ -45,28 +49,44 @@ def foresight(
             out[action, number] = _reported(twin, now, twin.state_twin(*playback.rows[:3]), frames)
             ninja, *others = playback.rows
             ends.append((ninja.copy(), *(part.copy() for part in others)))
-        if not _has_escape(playback, ends):
+        if not _has_escape(playback, ends, near):
             out[action, :, death] = np.maximum(out[action, :, death], DEAD_END)
     return out
 
 
-def _has_escape(playback: Playback, ends: list[Rows]) -> bool:
+def _near(rows: Rows, world: World) -> np.ndarray:
+    """Return the indices of exits, and of movers that may affect the ninja within HORIZON frames."""
+    ninja, record = rows[0], world.level[rows[0]["level"]]
+    drift_x, drift_y = HORIZON / 2 * ninja["vx"], HORIZON / 2 * ninja["vy"]
+    area = (ninja["x"] + drift_x, ninja["y"] + drift_y, abs(drift_x) + AREA_X, abs(drift_y) + AREA_Y)
+    homes = world.entity[record["entity_first"] :]
+    return np.array(
+        [
+            m
+            for m, mover in enumerate(rows[2][: record["mover_end"] - record["mover_first"]])
+            if m < record["first_moving"] or may_matter(mover, homes[mover["entity"]], *area)
+        ],
+        np.int64,
+    )
+
+
+def _has_escape(playback: Playback, ends: list[Rows], movers: np.ndarray) -> bool:
     """Return True if the ninja survives one of these ends on a surface, or escapes from the first in the air."""
     alive = [end for end in ends if end[0]["state"] != DEAD]
     if any(end[0]["state"] == CELEBRATING or not end[0]["airborne"] for end in alive):
         return True
-    return bool(alive) and any(_escapes(playback, alive[0], inputs) for inputs in ESCAPES)
+    return bool(alive) and any(_escapes(playback, alive[0], movers, inputs) for inputs in ESCAPES)
 
 
-def _escapes(playback: Playback, end: Rows, inputs: tuple[int, int]) -> bool:
+def _escapes(playback: Playback, end: Rows, movers: np.ndarray, inputs: tuple[int, int]) -> bool:
     """Return True if the ninja survives with these inputs until it touches a surface, wins, or ESCAPE_FRAMES pass.
 
-    The only movers are exits, and the jump key counts as released before.
+    The jump key counts as released before.  movers: indices of the movers that take part.
     """
-    playback.load(end)
+    playback.load(end, movers)
     playback.rows[0]["jump_held"], playback.rows[0]["jump_buffer"] = 0, -1
     for frame in range(ESCAPE_FRAMES):
-        playback.play([inputs[frame >= ESCAPE_TURN]], exits_only=True)
+        playback.play([inputs[frame >= ESCAPE_TURN]])
         ninja = playback.rows[0]
         if ninja["state"] in ENDED or not ninja["airborne"]:
             return bool(ninja["state"] != DEAD)

@@ -13,10 +13,7 @@ class Playback:
     """A state from which the kernel ``play_on`` plays; ``bank`` has its level."""
 
     def __init__(self, bank: LevelBank):
-        self._world = bank.world
-        records = bank.world.level.copy()
-        records["mover_end"] = records["mover_first"] + records["first_moving"]
-        self._exits_only = bank.world._replace(level=records)
+        self.world = self._world = bank.world
         self._state = make_states(1, bank)[1]
         self.rows: Rows = (
             self._state.ninja[0],
@@ -25,15 +22,18 @@ class Playback:
             self._state.trail[0],
         )
 
-    def load(self, rows: Rows) -> None:
-        """Continue from a copy of this state."""
+    def load(self, rows: Rows, movers: np.ndarray | None = None) -> None:
+        """Continue from a copy of this state.  movers: int64[k], indices of the movers that take part; None: all."""
+        self._world = self.world
         self._state.ninja[0] = rows[0]
         for own, other in zip(self.rows[1:], rows[1:], strict=True):
             own[:] = other
+        if movers is not None:
+            records = self._world.level.copy()
+            records["mover_end"] = records["mover_first"] + len(movers)
+            self._world = self._world._replace(level=records)
+            self.rows[2][: len(movers)] = rows[2][movers]
 
-    def play(self, inputs: list[int], *, exits_only: bool = False) -> int:
-        """Play one input per frame until a win or death; return the number of frames played.
-
-        exits_only: True to play without movers other than exits.
-        """
-        return play_on(self._state, self._exits_only if exits_only else self._world, np.array(inputs, np.uint8))
+    def play(self, inputs: list[int]) -> int:
+        """Play one input per frame until a win or death; return the number of frames played."""
+        return play_on(self._state, self._world, np.array(inputs, np.uint8))
