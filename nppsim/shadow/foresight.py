@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from nppsim._kernel import entry
 from nppsim.actions import ACTION_INPUT, JUMP, LEFT, RIGHT
 from nppsim.bank import World
 from nppsim.observe import layout
@@ -56,18 +57,20 @@ def foresight(
 
 def _near(rows: Rows, world: World) -> np.ndarray:
     """Return the indices of exits, and of movers that may affect the ninja within HORIZON frames."""
-    ninja, record = rows[0], world.level[rows[0]["level"]]
+    ninja, movers = rows[0], rows[2]
     drift_x, drift_y = HORIZON / 2 * ninja["vx"], HORIZON / 2 * ninja["vy"]
     area = (ninja["x"] + drift_x, ninja["y"] + drift_y, abs(drift_x) + AREA_X, abs(drift_y) + AREA_Y)
-    homes = world.entity[record["entity_first"] :]
-    return np.array(
-        [
-            m
-            for m, mover in enumerate(rows[2][: record["mover_end"] - record["mover_first"]])
-            if m < record["first_moving"] or may_matter(mover, homes[mover["entity"]], *area)
-        ],
-        np.int64,
-    )
+    near = np.zeros(len(movers), bool)
+    _find_near(ninja["level"], movers, world, area, near)
+    return np.flatnonzero(near)
+
+
+@entry
+def _find_near(level, movers, world, area, near):
+    record = world.level[level]
+    for m in range(record["mover_end"] - record["mover_first"]):
+        home = world.entity[record["entity_first"] + movers[m]["entity"]]
+        near[m] = m < record["first_moving"] or may_matter(movers[m], home, area[0], area[1], area[2], area[3])
 
 
 def _has_escape(playback: Playback, ends: list[Rows], movers: np.ndarray) -> bool:
