@@ -17,6 +17,7 @@ is continued with the ESCAPES; if the ninja dies in all of these, the action lea
 
 import math
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -50,9 +51,7 @@ JUMP_BUFFER = 5  # frames in which a key press can start a jump: its own frame a
 ESCAPE_FRAMES, ESCAPE_TURN = 60, 20  # frames simulated beyond the end of a branch; frame at which the inputs change
 # uint8[18, 2]: input bytes before and after ESCAPE_TURN.
 ESCAPES = np.stack([np.tile(ACTION_INPUT, 3), np.concatenate([np.roll(ACTION_INPUT, -n) for n in range(3)])], axis=1)
-DEAD_END = (
-    0.0125  # ``death`` of branches that survive, if their action leads to a dead end; less than that of any death
-)
+DEAD_END = 0.0125  # ``death`` of branches that survive but whose action leads to a dead end; below that of any death
 PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
 
 # The area (x, y, half-width, half-height, px) that the ninja rarely leaves: what it reaches in HORIZON frames at its
@@ -74,7 +73,8 @@ ROWS = SPARE + 1
 LEFT_AREA = -1  # result of ``_play``
 NEAR = 2  # value of ``Room.chosen``
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
-COMPARED_WORDS = NINJA_DTYPE.fields["registrations"][1] // 8  # words of the ninja that do not depend on other movers
+_FIELDS: Any = NINJA_DTYPE.fields
+COMPARED_WORDS = _FIELDS["registrations"][1] // 8  # words of the ninja that do not depend on other movers
 
 
 def make_room(count: int, max_entities: int, max_movers: int) -> Room:

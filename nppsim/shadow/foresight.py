@@ -48,8 +48,8 @@ def foresight(
             playback.load(rows)
             frames = playback.play(inputs)
             out[action, number] = _reported(twin, now, twin.state_twin(*playback.rows[:3]), frames)
-            ninja, *others = playback.rows
-            ends.append((ninja.copy(), *(part.copy() for part in others)))
+            ninja, entities, movers, trail = playback.rows
+            ends.append((ninja.copy(), entities.copy(), movers.copy(), trail.copy()))
         if not _has_escape(playback, ends, near):
             out[action, :, death] = np.maximum(out[action, :, death], DEAD_END)
     return out
