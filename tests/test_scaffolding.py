@@ -93,7 +93,7 @@ ORDER = {
         {"generate", "listing", "reward", "simulate", "spaces"},
         {"decision", "replays", "verify"},
         {"batch", "pictures", "report", "states"},
-        {"env", "measure", "planner", "shadow"},
+        {"_ahead", "env", "measure", "planner", "shadow"},
         {"vector_env"},
         {"studio"},
         {"__init__"},

@@ -137,14 +137,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
                 continue
             end = first + END + NUM_CONTINUATIONS * action + continuation
             if room.frames[end] == 0:
-                keys, rest = CONTINUATION_INPUT[continuation, action], HORIZON - frame_skip
-                _copy(record, room, after, end, everything)
-                more, quiet = _play(room, end, area, trail, world, keys, rest, no_laps)
-                if more == LEFT_AREA:
-                    _copy(record, room, first, end, everything)
-                    _play(room, end, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
-                    more, quiet = _play(room, end, EVERYWHERE, trail, world, keys, rest, no_laps)
-                room.frames[end], room.quiet[end] = frames + more, quiet
+                _play_rest(record, room, first, action, continuation, area, trail, world, frame_skip, no_laps)
             _report(ninja, entities, room, end, world, distance, length, room.frames[end], out[action, continuation])
             more, quiet = room.frames[end] - frames, room.quiet[end]
             useless = is_over or (useless and quiet >= min(more, JUMP_BUFFER - frames))
@@ -152,19 +145,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
                 press_in_vain = room.ninja[after]["state"] != JUMPING and quiet >= min(more, JUMP_BUFFER)
         if useless:
             in_vain |= 1 << action
-    tested, fatal = 0, 0  # bit number ``end - first``: escapes from the end of a branch were tried; none was found
-    for action in range(NUM_ACTIONS):
-        repeats = ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1
-        end = _first_in_air(room, first, WITHOUT_JUMP[action] if repeats else action, repeats)
-        if end < first:
-            continue
-        bit = 1 << (end - first)
-        if not tested & bit and not _has_escape(record, room, end, first + SPARE, chosen, trail, world, no_laps):
-            fatal |= bit
-        tested |= bit
-        if fatal & bit:
-            for continuation in range(NUM_CONTINUATIONS):
-                out[action, continuation, AHEAD.death] = max(out[action, continuation, AHEAD.death], DEAD_END)
+    _report_dead_ends(record, trail, world, room, first, in_vain, chosen, out, no_laps)
 
 
 @inlined
@@ -348,6 +329,24 @@ def _play(room, row, area, trail, world, input_byte, frames, no_laps):
     return played, quiet
 
 
+@merged
+def _report_dead_ends(record, trail, world, room, first, in_vain, chosen, out, no_laps):
+    """Write DEAD_END for actions that lead to a dead end, to the branches that survive.  in_vain: as in ``foresight``."""
+    tested, fatal = 0, 0  # bit number ``end - first``: escapes from the end of a branch were tried; none was found
+    for action in range(NUM_ACTIONS):
+        repeats = ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1
+        end = _first_in_air(room, first, WITHOUT_JUMP[action] if repeats else action, repeats)
+        if end < first:
+            continue
+        bit = 1 << (end - first)
+        if not tested & bit and not _has_escape(record, room, end, first + SPARE, chosen, trail, world, no_laps):
+            fatal |= bit
+        tested |= bit
+        if fatal & bit:
+            for continuation in range(NUM_CONTINUATIONS):
+                out[action, continuation, AHEAD.death] = max(out[action, continuation, AHEAD.death], DEAD_END)
+
+
 @inlined
 def _first_in_air(room, first, action, without_jump):
     """Return the row of the first branch that ends alive in the air; -1 without one, or if a branch survives on a surface.
@@ -386,6 +385,20 @@ def _has_escape(record, room, end, row, chosen, trail, world, no_laps):
         if ninja["state"] != DEAD:
             return True
     return False
+
+
+@merged
+def _play_rest(record, room, first, action, continuation, area, trail, world, frame_skip, no_laps):
+    """Simulate a branch from the state after its action to its end."""
+    after, end = first + AFTER + action, first + END + NUM_CONTINUATIONS * action + continuation
+    keys, rest = CONTINUATION_INPUT[continuation, action], HORIZON - frame_skip
+    _copy(record, room, after, end, room.chosen[-1])
+    more, quiet = _play(room, end, area, trail, world, keys, rest, no_laps)
+    if more == LEFT_AREA:
+        _copy(record, room, first, end, room.chosen[-1])
+        _play(room, end, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
+        more, quiet = _play(room, end, EVERYWHERE, trail, world, keys, rest, no_laps)
+    room.frames[end], room.quiet[end] = room.frames[after] + more, quiet
 
 
 @inlined

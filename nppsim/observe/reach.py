@@ -3,7 +3,7 @@
 A branch of foresight omits them, because nothing in the branch would read their state.
 """
 
-from nppsim._kernel import inlined, kernel
+from nppsim._kernel import entry, inlined, kernel
 from nppsim.levels import kinds
 from nppsim.physics.bodies import BLOCK_MARGIN, BLOCK_REACH
 from nppsim.physics.groups import is_block, is_shooting_drone
@@ -78,3 +78,15 @@ def may_matter(mover, home, x, y, reach_x, reach_y):
     elif kind != kinds.EVIL_NINJA or state != UNTOUCHED:
         return True
     return _within(mover, x, y, reach_x + reach, reach_y + reach)
+
+
+@entry
+def find_near(level, movers, world, area, near):
+    """Write to ``near``, bool[M], whether each mover is an exit or may affect a ninja that stays in an area; for the twin.
+
+    area: (x, y, half-width, half-height, px).
+    """
+    record = world.level[level]
+    for m in range(record["mover_end"] - record["mover_first"]):
+        home = world.entity[record["entity_first"] + movers[m]["entity"]]
+        near[m] = m < record["first_moving"] or may_matter(movers[m], home, area[0], area[1], area[2], area[3])

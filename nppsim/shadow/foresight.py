@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from nppsim._kernel import entry
 from nppsim.actions import ACTION_INPUT, JUMP, LEFT, RIGHT
 from nppsim.bank import World
 from nppsim.observe import layout
-from nppsim.observe.reach import may_matter
+from nppsim.observe.reach import find_near
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.shadow.geometry import StateTwin
 from nppsim.shadow.level_twin import LevelTwin
@@ -61,16 +60,8 @@ def _near(rows: Rows, world: World) -> np.ndarray:
     drift_x, drift_y = HORIZON / 2 * ninja["vx"], HORIZON / 2 * ninja["vy"]
     area = (ninja["x"] + drift_x, ninja["y"] + drift_y, abs(drift_x) + AREA_X, abs(drift_y) + AREA_Y)
     near = np.zeros(len(movers), bool)
-    _find_near(ninja["level"], movers, world, area, near)
+    find_near(ninja["level"], movers, world, area, near)
     return np.flatnonzero(near)
-
-
-@entry
-def _find_near(level, movers, world, area, near):
-    record = world.level[level]
-    for m in range(record["mover_end"] - record["mover_first"]):
-        home = world.entity[record["entity_first"] + movers[m]["entity"]]
-        near[m] = m < record["first_moving"] or may_matter(movers[m], home, area[0], area[1], area[2], area[3])
 
 
 def _has_escape(playback: Playback, ends: list[Rows], movers: np.ndarray) -> bool:
