@@ -13,6 +13,7 @@ allocating, allocating_entry: for functions that create or return arrays; Numba 
 import importlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -87,7 +88,8 @@ class SharedCache(FunctionCache):
         if found is None and self._lock is None and fcntl is not None:
             self._impl.locator.ensure_cache_path()
             self._lock = open(Path(self.cache_path, f"{self._impl.filename_base}.lock"), "w")  # noqa: SIM115
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            with suppress(OSError):  # some network file systems have no locks
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
             found = super().load_overload(sig, target_context)
         return found
 
@@ -106,6 +108,8 @@ def _compiled(**options: Any) -> Callable[[Function], Function]:
         dispatcher: Any = decorate(function)
         if numba_config.DISABLE_JIT:
             return dispatcher
+        if options.get("no_cpython_wrapper"):
+            _refuse_python(dispatcher)
         cache = dispatcher._cache = SharedCache(function)
         compile_or_load = dispatcher.compile
 
@@ -119,6 +123,18 @@ def _compiled(**options: Any) -> Callable[[Function], Function]:
         return dispatcher
 
     return compiled
+
+
+def _refuse_python(dispatcher: Any) -> None:
+    """Make calls from Python raise TypeError; without a wrapper, the first one would end the process."""
+
+    def refuse(*_arguments: Any, **_named: Any) -> None:
+        raise TypeError(f"only kernels can call {dispatcher.__name__}; decorate it with @entry to call it from Python")
+
+    def add_overload(result: Any) -> None:  # without Numba's table for calls from Python
+        dispatcher.overloads[tuple(result.signature.args)] = result
+
+    dispatcher.add_overload, dispatcher._compile_for_args = add_overload, refuse
 
 
 _PART = {"pipeline_class": _PartCompiler, "no_cpython_wrapper": True}

@@ -12,7 +12,8 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -423,9 +424,11 @@ class BatchSimulator:
 def compile_ahead() -> None:
     """Compile ``advance`` in a second process if no process has begun to; ``_kernel.SharedCache`` waits for it."""
     if usable_cores() > 1 and not numba_config.DISABLE_JIT and not any(CACHE_FOLDER.glob("*/decision.advance*")):
-        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        command = [sys.executable, "-m", "nppsim._ahead"]
-        threading.Thread(target=subprocess.run, args=(command,), kwargs=quiet, daemon=True).start()
+        options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        sources = os.pathsep.join((str(Path(__file__).parents[1]), *sys.path))  # these, not another version
+        options["env"] = {**os.environ, "PYTHONPATH": sources}
+        command = [sys.executable, "-P", "-m", "nppsim._ahead"]
+        threading.Thread(target=subprocess.run, args=(command,), kwargs=options, daemon=True).start()
 
 
 def _wanted(choice: bool | None, variable: str) -> bool:

@@ -90,7 +90,8 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death.
 
     i: index of the environment, which selects the rows of ``room``.
-    trail: TRAIL_DTYPE, positions of the ninja.  All branches share it: evil ninjas read none of the last HORIZON frames.
+    trail: TRAIL_DTYPE, positions of the ninja.  All branches and escapes share it: they end before evil ninjas, which are
+        FOLLOW_FRAMES late, would read a position of theirs.
     distance: uint16[2, 4539], path fields for the current doors.
     no_laps: int64[0], which disables the timing in ``advance_frame``; with the type that decisions use, so that
         ``advance_frame`` is compiled only once.

@@ -9,12 +9,10 @@ from nppsim.physics.bodies import BLOCK_MARGIN, BLOCK_REACH
 from nppsim.physics.groups import is_block, is_shooting_drone
 from nppsim.physics.movers import CHASE_SPEED, GUARD_SPEED, MINI_SPEED, SHOVE_LAUNCH, THWUMP_CHARGE, ZAP_SPEED
 from nppsim.physics.shooters import (
-    CHAINGUN_PREFIRE,
     FIRING,
     GAUSS_CREDIT,
     GAUSS_PREFIRE,
     GAUSS_TARGETING,
-    LASER_DRONE_PREFIRE,
     POSTFIRE,
     PREFIRE,
     ROCKET_MAX_SPEED,
@@ -31,8 +29,6 @@ PUSH = BLOCK_REACH + BLOCK_MARGIN + 28.0  # px, the same for blocks; the margins
 SWING = 7.0  # frames of its speed by which a bounce block may move away from home, in addition to its distance
 FLIGHT = float(sum(ROCKET_SPEEDS[: HORIZON + 1 - ROCKET_PREFIRE]))  # px, flight of a rocket without a target yet
 CREDIT = int(max(GAUSS_CREDIT)) * (HORIZON - GAUSS_PREFIRE)  # half frames of good aim before a shot within HORIZON
-assert CREDIT <= GAUSS_TARGETING  # a gauss turret without a target does not shoot
-assert min(LASER_DRONE_PREFIRE, CHAINGUN_PREFIRE) > HORIZON  # a shooting drone without a target does not shoot
 
 
 @inlined
@@ -48,6 +44,7 @@ def may_matter(mover, home, x, y, reach_x, reach_y):
     x, y, reach_x, reach_y: centre and half-sides of the rectangle that contains the ninja's centre, px.
     """
     kind, state = mover["type"], mover["state"]
+    # Shooting drones and gauss turrets without a target do not shoot within HORIZON frames.
     if is_shooting_drone(kind):
         return state != WATCHING and state != POSTFIRE
     if kind == kinds.GAUSS_TURRET:

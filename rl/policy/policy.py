@@ -31,7 +31,9 @@ from rl.policy.subtasks import SUBTASK, HighLevelPolicy
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
-DEATH_PENALTY = 20.0  # subtracted from the logit of an action that certainly kills: divides its odds by e^20 or more
+DEATH_PENALTY = (
+    20.0  # subtracted from the logit of an action that kills or leads to a dead end: divides its odds by e^20 or more
+)
 ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as small networks spend most time on launches
 
 

@@ -4,7 +4,9 @@ import copy
 import hashlib
 import os
 import pickle
+import queue
 import signal
+import threading
 import time
 
 import numpy as np
@@ -24,6 +26,7 @@ from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.simulate import _run as simulate_kernel
 
+from places import ROOT
 from worlds import corridor, mixed_level, random_level, room
 
 WINNABLE = corridor(20, 24, 32)
@@ -511,3 +514,17 @@ def test_a_forked_child_steps_on_with_threads_of_its_own():
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     assert ended == (child, 0)
+
+
+def test_a_second_process_compiles_ahead_with_these_sources_and_only_if_none_has_begun(tmp_path, monkeypatch):
+    started = queue.Queue()
+    monkeypatch.setattr(batch, "CACHE_FOLDER", tmp_path)
+    monkeypatch.setattr(batch, "usable_cores", lambda: 2)
+    monkeypatch.setattr(batch.subprocess, "run", lambda command, **options: started.put(options["env"]["PYTHONPATH"]))
+    batch.compile_ahead()
+    assert started.get(timeout=60).startswith(f"{ROOT}{os.pathsep}")
+    (tmp_path / "nppsim").mkdir()
+    (tmp_path / "nppsim" / "decision.advance-1.py311.lock").touch()
+    threads = threading.active_count()
+    batch.compile_ahead()
+    assert threading.active_count() == threads and started.empty()

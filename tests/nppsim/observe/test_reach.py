@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
-from numba import njit
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
 from nppsim.levels import kinds
 from nppsim.levels.campaign import levels_from_bytes
-from nppsim.observe.reach import HORIZON, may_matter
-from nppsim.physics.shooters import FIRING
+from nppsim.observe.foresight import ESCAPE_FRAMES
+from nppsim.observe.reach import CREDIT, HORIZON, find_near
+from nppsim.physics.evil_ninjas import FOLLOW_FRAMES, TRAIL_SLACK
+from nppsim.physics.shooters import CHAINGUN_PREFIRE, FIRING, GAUSS_TARGETING, LASER_DRONE_PREFIRE
 
 from places import SHARED
 from worlds import KINDS, MIXED, UNFINISHED, mixed_level
@@ -52,13 +53,11 @@ def test_foresight_on_official_levels_equals_that_of_branches_with_all_movers():
     assert agrees_with_twin(levels[:150:5], 40)
 
 
-@njit(cache=True)
-def omitted(ninjas, movers, world, half_side, out):
-    """Find the movers of environment 0 that cannot affect a ninja that stays in a square around its position."""
-    ninja, record = ninjas[0], world.level[ninjas[0]["level"]]
-    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
-        home = world.entity[record["entity_first"] + movers[0, m]["entity"]]
-        out[m] = not may_matter(movers[0, m], home, ninja["x"], ninja["y"], half_side, half_side)
+def test_shots_and_trails_take_longer_than_branches():
+    assert CREDIT <= GAUSS_TARGETING  # a gauss turret without a target does not shoot within HORIZON
+    assert min(LASER_DRONE_PREFIRE, CHAINGUN_PREFIRE) > HORIZON  # nor does a shooting drone
+    assert HORIZON + ESCAPE_FRAMES < FOLLOW_FRAMES  # evil ninjas follow positions from before the branch
+    assert TRAIL_SLACK > HORIZON
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -73,9 +72,10 @@ def test_omitted_movers_neither_reach_the_ninja_nor_shoot(seed):
         if sim.terminated[0]:
             sim.reset()
         run(sim, rng, int(rng.integers(1, 100)))
-        far, before = np.zeros(len(movers), bool), movers.copy()
-        omitted(sim.state.ninja, sim.state.movers, sim.bank.world, HALF_SIDE, far)
+        near, before = np.ones(len(movers), bool), movers.copy()
         start_x, start_y = ninja[0]["x"], ninja[0]["y"]
+        find_near(ninja[0]["level"], movers, sim.bank.world, (start_x, start_y, HALF_SIDE, HALF_SIDE), near)
+        far = ~near
         found += far.sum()
         reach = np.where(np.isin(before["type"], kinds.BLOCKS), BLOCK_TOUCH, TOUCH)
         for _ in range(HORIZON):

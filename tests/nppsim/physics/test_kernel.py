@@ -40,6 +40,27 @@ for function in (reads, writes, allocates):
         except IndexError:
             print(function.__name__, i)
 """
+SHARED = """
+from nppsim._kernel import entry, kernel
+
+@kernel
+def inner(x):
+    return x + 1
+
+@entry
+def outer(x):
+    return inner(x) * 2
+
+try:
+    inner(1)
+except TypeError as error:
+    print(error)
+print(outer(1), sum(outer.stats.cache_misses.values()))
+try:
+    inner(1)
+except TypeError as error:
+    print(error)
+"""
 PROFILED = """
 import numpy as np
 import nppsim
@@ -63,6 +84,18 @@ def test_an_index_outside_an_array_is_an_error_in_every_sort_of_kernel(tmp_path)
     script.write_text(WRONG)
     done = python(tmp_path, script, NUMBA_BOUNDSCHECK="1")
     assert done.stdout.split("\n")[:-1] == [f"{name} {i}" for name in ("reads", "writes", "allocates") for i in (3, -4)]
+
+
+def test_processes_compile_a_kernel_once_and_inner_kernels_refuse_python(tmp_path):
+    script = tmp_path / "shared.py"
+    script.write_text(SHARED)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, script]
+    processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    printed = [process.communicate()[0].splitlines() for process in processes]
+    for before, _, after in printed:
+        assert before == after == "only kernels can call inner; decorate it with @entry to call it from Python"
+    assert sorted(middle for _, middle, _ in printed) == ["4 0", "4 1"]
 
 
 def test_plain_python_plays_the_recorded_traces_to_the_bit_and_without_a_warning(tmp_path):
