@@ -60,8 +60,8 @@ class Announcement(event.Listener):
         if not self._printed:
             self._began = self._printed = self._clock()
             self._print(
-                f"nppsim: compiling for this machine, once per version: up to {_functions()} functions; this takes about a "
-                "minute on two fast idle cores, and longer on a slow or busy machine ...\n"
+                f"nppsim: compiling for this machine, once per version: up to {_functions()} functions; this takes about two "
+                "minutes on two fast idle cores, and longer on a slow or busy machine ...\n"
             )
         self._depth += 1
 

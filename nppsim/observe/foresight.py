@@ -102,7 +102,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     record = world.level[ninja["level"]]
     length = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     first = ROWS * i
-    chosen, everything, area = room.chosen[i], room.chosen[-1], _area(ninja)
+    chosen, area = room.chosen[i], _area(ninja)
     last = _last_action(record, ninja, entities, movers, trail, world, frame_skip, room, first, no_laps)
     _enter(record, ninja, entities, movers, room, first)
     if last < 0 or not _suffices(record, movers, world, area, chosen):
@@ -121,12 +121,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
                 _repeat(out[WITHOUT_JUMP[action], without], out[action, continuation])
             continue
         after = first + AFTER + action
-        _copy(record, room, first, after, chosen)
-        frames, quiet = _play(room, after, area, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
-        if frames == LEFT_AREA:
-            _copy(record, room, first, after, everything)
-            frames, quiet = _play(room, after, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
-        room.frames[after] = frames
+        frames, quiet = _play_action(record, room, first, action, chosen, area, trail, world, frame_skip, no_laps)
         useless = is_over or (ninja["state"] != JUMPING and quiet >= min(frames, JUMP_BUFFER))
         press_in_vain = False
         for continuation in range(NUM_CONTINUATIONS):
@@ -386,6 +381,19 @@ def _has_escape(record, room, end, row, chosen, trail, world, no_laps):
         if ninja["state"] != DEAD:
             return True
     return False
+
+
+@inlined
+def _play_action(record, room, first, action, chosen, area, trail, world, frame_skip, no_laps):
+    """Simulate the frames of an action; return ``_play``'s results."""
+    after = first + AFTER + action
+    _copy(record, room, first, after, chosen)
+    frames, quiet = _play(room, after, area, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
+    if frames == LEFT_AREA:
+        _copy(record, room, first, after, room.chosen[-1])
+        frames, quiet = _play(room, after, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
+    room.frames[after] = frames
+    return frames, quiet
 
 
 @merged
