@@ -68,7 +68,11 @@ class CurriculumConfig:
         high=1,
     )
     tracked_levels: int = setting(
-        0, "number of levels, from the first on, with own curves", flag="curriculum-track-levels", low=0, high=100
+        0,
+        "number of levels, from the first on, with curves of their own",
+        flag="curriculum-track-levels",
+        low=0,
+        high=100,
     )
     start_stage: str | None = _setting(None, "category of the first stage; default: the easiest", metavar="STAGE")
     stage_order: tuple[str, ...] = _setting(
@@ -76,28 +80,26 @@ class CurriculumConfig:
     )
     threshold: float = _setting(0.7, "success rate at which training advances to the next stage", above=0, high=1)
     stage_thresholds: tuple[str, ...] = _setting(
-        (), "success rates for single stages, as STAGE=X; other stages use --curriculum-threshold", metavar="STAGE=X"
+        (), "success rates of single stages; other stages use --curriculum-threshold", metavar="STAGE=X"
     )
     stage_gamma: tuple[str, ...] = _setting(
-        (), "discount during single stages, as STAGE=X; other stages use --gamma", metavar="STAGE=X"
+        (), "discounts of single stages; other stages use --gamma", metavar="STAGE=X"
     )
     stage_learning_rate: tuple[str, ...] = _setting(
-        (), "initial learning rate of single stages, as STAGE=X; other stages use --initial-lr", metavar="STAGE=X"
+        (), "initial learning rates of single stages; other stages use --initial-lr", metavar="STAGE=X"
     )
     stage_ent_coef: tuple[str, ...] = _setting(
         (),
-        "weight of the entropy bonus during single stages, as STAGE=X; other stages use --ent-coef-start and "
-        "--ent-coef-end",
+        "entropy bonus of single stages; other stages use --ent-coef-start and --ent-coef-end",
         metavar="STAGE=X",
     )
     stage_clip_range: tuple[str, ...] = _setting(
         (),
-        "clip range of the probability ratio during single stages, as STAGE=X; other stages use --clip-range and "
-        "--clip-range-end",
+        "clip ranges of single stages; other stages use --clip-range and --clip-range-end",
         metavar="STAGE=X",
     )
-    min_episodes: int = _setting(300, "number of episodes that must begin in a stage before it can end", low=1)
-    window: int = setting(100, "number of latest episodes per category that its curves average", low=2, high=1_000_000)
+    min_episodes: int = _setting(300, "episodes that must begin in a stage before it can end", low=1)
+    window: int = setting(100, "latest episodes per category over which curves average", low=2, high=1_000_000)
     mixing_share: float | None = _setting(
         None, "share of draws from earlier stages; default: from 0.40 down to 0.05 as success rises", low=0.05, high=0.4
     )
@@ -116,8 +118,8 @@ class CurriculumConfig:
     )
     trend_rise: float = _setting(
         0.15,
-        "smallest rise in success, between the halves of a stage's latest episodes, that ends the stage if the "
-        "second half reaches the threshold",
+        "rise in success, between the halves of a stage's latest episodes, that ends the stage if the second half "
+        "reaches the threshold",
         above=0,
         high=1,
     )
@@ -125,7 +127,7 @@ class CurriculumConfig:
         True, "lower the threshold of a stage that does not end", flag="enable-auto-curriculum-adjustment", switch=True
     )
     adjustment_freq: int = _setting(
-        2_000, "number of episodes in a stage before its threshold is lowered, and between further reductions", low=1
+        2_000, "episodes in a stage before its threshold is lowered, and between further reductions", low=1
     )
     adjustment_step: float = _setting(0.05, "amount by which the threshold is lowered", above=0, high=1)
     min_threshold: float = _setting(0.4, "lower limit of a lowered threshold", above=0, high=1)
@@ -142,14 +144,14 @@ class CurriculumConfig:
         False, "score levels in learning_progress by the spread of recent success, not by two moving averages"
     )
     active_levels: int | None = _setting(
-        None, "number of levels in the pool of learning_progress; default: set by the preset", low=1
+        None, "levels in the pool of learning_progress; default: set by the preset", low=1
     )
     lp_timescale: float | None = _setting(
         None, "learning_progress: rate of the fast average, per episode; default: set by the preset", above=0, high=1
     )
     lp_slow: float | None = _setting(
         None,
-        "learning_progress: rate of the slow average, divided by that of the fast average; default: set by the preset",
+        "learning_progress: rate of the slow average, as a share of the fast one; default: set by the preset",
         above=0,
         below=1,
     )
@@ -191,7 +193,7 @@ class CurriculumConfig:
     )
     start_share: float = setting(
         0.25,
-        "share of the episodes of a level never won that --start-states moves along a run",
+        "share of episodes, on levels never won, that start along a run",
         flag="start-states-share",
         needs=_STARTS,
         above=0,
@@ -199,7 +201,7 @@ class CurriculumConfig:
     )
     start_threshold: float = setting(
         0.2,
-        "success rate of moved episodes above which their starts move back towards the spawn",
+        "success rate of these episodes above which their start moves back towards the spawn",
         flag="start-states-threshold",
         needs=_STARTS,
         above=0,

@@ -64,7 +64,7 @@ class PPOConfig:
         True, "schedules of learning rate, clip ranges and entropy bonus; without, they stay constant", switch=True
     )
     desired_kl: float | None = setting(
-        None, "adapt the learning rate to updates of about this KL divergence (nats); default: no adaptation", above=0
+        None, "adapt the learning rate so that an update has about this KL divergence (nats); default: never", above=0
     )
     n_epochs: int | None = setting(None, "passes over each rollout; default: set by the plan", low=1, high=1000)
     gradient_accumulation: int = setting(

@@ -1,5 +1,8 @@
 """The text of docs/flags.md; ``python tests/support/flags_page.py`` writes it."""
 
+import re
+from collections import Counter, defaultdict
+
 from nppsim.settings import Setting
 from rl.config.command_line import ACTIONS, FIRST_PAGE, REFUSED, grouped
 
@@ -8,11 +11,12 @@ from places import ROOT
 PAGE = ROOT / "docs" / "flags.md"
 _PREFACE = """# Flags of `scripts/train_and_compare.py`
 
-Made by `python tests/support/flags_page.py`. A flag that would have no effect is an error, unless it has its default
-value: those under *Refused*, those without the flag that they *need*, and those that another flag disables
-(`--lr-end-share` with `--no-schedules`). Two exceptions: settings of evaluations without any evaluation, and
-`--returns-from current` and its clips with a single pass over each rollout. Precedence:
-[configuration.md](configuration.md#sources-and-precedence). A *decision* is one action of `--frame-skip` frames (1/60 s).
+A flag that would have no effect is an error, unless it has its default value: one under *Refused*, one without the flag
+that it *needs*, or one that another flag disables (`--lr-end-share` with `--no-schedules`). Exceptions: evaluation flags
+in a run without evaluations, and `--returns-from current` with `--n-epochs 1`. Which source wins:
+[configuration.md](configuration.md#sources-and-precedence).
+
+A *decision* is one action of `--frame-skip` frames (1/60 s). Where the default is a phrase, it describes the value `none`.
 """
 
 _OTHER_NAMES = """
@@ -27,11 +31,14 @@ _SEED_LINES = (
     "ab_compare.py sweep.py evaluate.py pretrain_bc.py generate_levels.py make_demonstrations.py perf_benchmark.py "
     "solve.py"
 )
+_OUTPUT_LINES = "evaluate.py ab_compare.py sweep.py generate_levels.py make_demonstrations.py solve.py"
 _SYNONYMS = (  # flag, its other name, the command lines that have both
-    ("seeds", "seed", f"train_and_compare.py {_SEED_LINES} profile_multi_config.py".split()),
-    ("seeds", "seed", ["nppsim generate", "nppsim plan"]),
-    ("output-dir", "out", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
-    ("output-dir", "out", ["ab_compare.py", "sweep.py", "generate_levels.py", "make_demonstrations.py", "solve.py"]),
+    (
+        "seeds",
+        "seed",
+        [*f"train_and_compare.py {_SEED_LINES} profile_multi_config.py".split(), "nppsim generate", "nppsim plan"],
+    ),
+    ("output-dir", "out", f"train_and_compare.py pretrain_bc.py {_OUTPUT_LINES}".split()),
     ("out", "output", ["perf_benchmark.py"]),
     ("out", "json", ["profile_multi_config.py"]),
     ("architectures", "architecture", ["train_and_compare.py", "pretrain_bc.py", "hardware plan"]),
@@ -67,27 +74,50 @@ def flags_document() -> str:
             flags = [flag for _, flag in all_flags if (flag.flag in FIRST_PAGE) == first]
             if not flags:
                 continue
-            lines += [
-                "",
-                f"## {title[0].upper()}{title[1:]}{heading}",
-                "",
-                "| flag | default | meaning |",
-                "|---|---|---|",
-            ]
-            lines += [f"| {_spelling(flag)} | {flag.shown_default} | {_meaning(flag)} |" for flag in flags]
+            common = _common_need(flags)
+            lines += ["", f"## {title[0].upper()}{title[1:]}{heading}", ""]
+            lines += [f"{_need_of_most(flags, common)}\n"] if common else []
+            lines += ["| flag | default | meaning |", "|---|---|---|", *(_row(flag, common) for flag in flags)]
     lines += ["", "## Refused", "", "| flag | default | refused with |", "|---|---|---|"]
-    lines += [f"| {_spelling(flag)} | {flag.shown_default} | {flag.refusal} |" for flag in REFUSED.values()]
+    refused = defaultdict(list)
+    for flag in REFUSED.values():
+        refused[flag.refusal].append(flag)
+    lines += [
+        f"| {', '.join(map(_spelling, flags))} | {', '.join(flag.shown_default for flag in flags)} | {reason} |"
+        for reason, flags in refused.items()
+    ]
     rows = [
         f"| `--{flag}` | `--{other}` | {', '.join(f'`{one}`' for one in where)} |" for flag, other, where in _SYNONYMS
     ]
     return "\n".join([*lines, _OTHER_NAMES.rstrip("\n"), *rows, _OTHER_NOTES])
 
 
-def _meaning(flag: Setting) -> str:
-    needs = " or ".join(f"`--{name}`" for name in flag.needs.split(" or "))
+def _common_need(flags: list[Setting]) -> str:
+    """Return the flag that more than half of these need; "" if there is none."""
+    need, count = Counter(flag.needs for flag in flags).most_common(1)[0]
+    return need if 2 * count > len(flags) else ""
+
+
+def _need_of_most(flags: list[Setting], need: str) -> str:
+    free = ", ".join(f"`{flag.option}`" for flag in flags if not flag.needs and flag.flag not in need)
+    unless = "Unless a row names another flag, all" if {flag.needs for flag in flags} - {need, ""} else "All"
+    return f"{unless}{f' but {free}' if free else ''} *need* {_names(need)}."
+
+
+def _row(flag: Setting, common: str) -> str:
+    """One line of a table; ``common`` is a need that the text above the table states."""
+    default, meaning = flag.shown_default, flag.help
+    in_words = re.fullmatch(r"(.*?)(?:; | \(|\. )[Dd]efault: ([^()]*)\)?", meaning)
+    if in_words and default == "none":
+        meaning, default = in_words.groups()
     choices = f"; one of {', '.join(flag.choices)}" if flag.choices else ""
     aliases = f"; also {', '.join(f'`--{name}`' for name in flag.aliases)}" if flag.aliases else ""
-    return flag.help + choices + aliases + (f" (*needs* {needs})" if flag.needs else "")
+    needs = f" (*needs* {_names(flag.needs)})" if flag.needs and flag.needs != common else ""
+    return f"| {_spelling(flag)} | {default} | {meaning}{choices}{aliases}{needs} |"
+
+
+def _names(needs: str) -> str:
+    return " or ".join(f"`--{name}`" for name in needs.split(" or "))
 
 
 def _spelling(flag: Setting) -> str:
