@@ -58,23 +58,24 @@ PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of
 # velocity, and these distances further.
 AREA_X, AREA_Y = 64.0, 80.0
 EVERYWHERE = (0.0, 0.0, math.inf, math.inf)
-SLACK = 40.0  # px by which a new set of movers exceeds the current area, because it will serve the next decisions, too
-MAX_SPARE = 4  # movers in a set that are more than twice SLACK too far away, above which a new set is made
+SLACK = 40.0  # px added on each side of the area for a new set of movers, so that later decisions can reuse the set
+MAX_SPARE = 4  # maximum number of movers in a reused set that are outside the area by more than twice SLACK
 
 # Simulated states, ROWS per environment: the current state, the states after each action, and the last state of each
 # branch.  They are reused at the next decision.  words: uint64[rows, size / 8], the bytes of each state.  frames:
 # int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before a jump
 # was first possible, see ``_play``.  count: int64[rows], number of movers in the row.  chosen: uint8[environments + 1,
-# movers], 0 for the movers that branches omit, NEAR for those that may affect the ninja; the last row is 1.
+# movers], 0 for the movers that branches omit, NEAR for those that may affect the ninja in the area, 1 for other
+# included movers; 1 everywhere in the last row.
 Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
-SPARE = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row of ``_last_action`` and ``_has_escape``
+SPARE = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row in which ``_last_action`` and ``_has_escape`` simulate
 ROWS = SPARE + 1
-LEFT_AREA = -1  # result of ``_play``
-NEAR = 2  # value of ``Room.chosen``
+LEFT_AREA = -1  # result of ``_play`` if the ninja leaves the area
+NEAR = 2  # value in ``Room.chosen`` of a mover that may affect the ninja
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
 _FIELDS: Any = NINJA_DTYPE.fields
-COMPARED_WORDS = _FIELDS["registrations"][1] // 8  # words of the ninja that do not depend on other movers
+COMPARED_WORDS = _FIELDS["registrations"][1] // 8  # words of the ninja that do not depend on whether movers are omitted
 
 
 def make_room(count: int, max_entities: int, max_movers: int) -> Room:
@@ -90,11 +91,10 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death.
 
     i: index of the environment, which selects the rows of ``room``.
-    trail: TRAIL_DTYPE, positions of the ninja.  All branches and escapes share it: they end before evil ninjas, which are
-        FOLLOW_FRAMES late, would read a position of theirs.
+    trail: TRAIL_DTYPE, positions of the ninja.  Shared by all simulations, which do not write to it: they end before an
+        evil ninja, at least FOLLOW_FRAMES behind, would read a simulated position.
     distance: uint16[2, 4539], path fields for the current doors.
-    no_laps: int64[0], which disables the timing in ``advance_frame``; with the type that decisions use, so that
-        ``advance_frame`` is compiled only once.
+    no_laps: int64[0], disables the timing in ``advance_frame``.  Another type would compile ``advance_frame`` again.
     """
     out[:] = 0.0
     if _settled(ninja):
@@ -113,7 +113,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     _continue_branches(record, trail, world, frame_skip, room, first, last, area, no_laps)
     # The jump key is held without effect; only a release and a new press could start a jump.
     is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
-    in_vain = 0  # bit number ``action`` is set if adding the jump key to ``action`` gives equal results
+    in_vain = 0  # bit number ``action`` is set if ``action`` with the jump key has the same results as without
     for action in range(NUM_ACTIONS):
         if ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1:
             for continuation in range(NUM_CONTINUATIONS):
@@ -163,7 +163,7 @@ def _area(ninja):
 
 @merged
 def _suffices(record, movers, world, area, chosen):
-    """Return True if the chosen movers include all that can affect a ninja in an area, which become NEAR, and few others."""
+    """Mark chosen movers that can affect a ninja in an area as NEAR; return True if all are chosen, and few others."""
     x, y, width, height = area
     spare = 0
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
@@ -252,7 +252,7 @@ def _equal(record, room, one, other):
 def _last_action(record, ninja, entities, movers, trail, world, frame_skip, room, first, no_laps):
     """Return the action that led from the previous state, in row ``first``, to the current one; -1 if none did.
 
-    Simulates the action again in that row, because the rows of branches lack movers.
+    Simulates the action again in that row with all movers, because the branches omit some.
     """
     now, last = first + SPARE, -1
     _enter(record, ninja, entities, movers, room, now)
@@ -273,7 +273,7 @@ def _last_action(record, ninja, entities, movers, trail, world, frame_skip, room
 def _continue_branches(record, trail, world, frame_skip, room, first, last, area, no_laps):
     """Continue the branches of action ``last``; they become HOLD branches of this decision.
 
-    All other branches are marked as not simulated, and those in which the ninja leaves the area.
+    All other branches are marked as not simulated, and so are those in which the ninja leaves the area.
     """
     holding = 0
     for continuation in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD is last, so that its row is not overwritten
@@ -327,8 +327,9 @@ def _play(room, row, area, trail, world, input_byte, frames, no_laps):
 
 @merged
 def _report_dead_ends(record, trail, world, room, first, in_vain, chosen, out, no_laps):
-    """Write DEAD_END for actions that lead to a dead end, to the branches that survive.  in_vain: as in ``foresight``."""
-    tested, fatal = 0, 0  # bit number ``end - first``: escapes from the end of a branch were tried; none was found
+    """Set ``death`` to DEAD_END in surviving branches of actions that lead to a dead end. in_vain: see
+    ``foresight``."""
+    tested, fatal = 0, 0  # bit ``end - first``: escapes from that branch were tried; all ended in death
     for action in range(NUM_ACTIONS):
         repeats = ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1
         end = _first_in_air(room, first, WITHOUT_JUMP[action] if repeats else action, repeats)
@@ -345,9 +346,9 @@ def _report_dead_ends(record, trail, world, room, first, in_vain, chosen, out, n
 
 @inlined
 def _first_in_air(room, first, action, without_jump):
-    """Return the row of the first branch that ends alive in the air; -1 without one, or if a branch survives on a surface.
+    """Return the row of an action's first branch that ends in the air; -1 if there is none or one ends on a surface.
 
-    without_jump: True to leave out OTHER_JUMP.
+    without_jump: ignore the branch OTHER_JUMP.
     """
     found = -1
     for continuation in range(NUM_CONTINUATIONS):
@@ -363,7 +364,7 @@ def _first_in_air(room, first, action, without_jump):
 
 @kernel
 def _has_escape(record, room, end, row, chosen, trail, world, no_laps):
-    """Return True if some ESCAPES keep the ninja alive until it touches a surface, wins, or ESCAPE_FRAMES pass.
+    """Return True if an escape keeps the ninja alive until it touches a surface, wins, or ESCAPE_FRAMES have passed.
 
     Only movers that are NEAR take part, because branches can omit others.
     end: row of the state.  row: row to simulate in.
@@ -372,7 +373,7 @@ def _has_escape(record, room, end, row, chosen, trail, world, no_laps):
     for k in range(len(ESCAPES)):
         _copy_near(record, room, end, row, chosen)
         near = room.movers[row, : room.count[row]]
-        ninja["jump_held"], ninja["jump_buffer"] = 0, -1  # branches that differ in nothing else are simulated once
+        ninja["jump_held"], ninja["jump_buffer"] = 0, -1  # branches that differ only in these are simulated once
         frame = 0
         while frame < ESCAPE_FRAMES and ninja["airborne"] and not _settled(ninja):
             keys = ESCAPES[k, 0 if frame < ESCAPE_TURN else 1]
@@ -412,7 +413,7 @@ def _play_rest(record, room, first, action, continuation, area, trail, world, fr
 
 @inlined
 def _is_outside(ninja, area):
-    """Return True if the ninja is outside of an area, or was so in this frame before collisions."""
+    """Return True if the ninja is outside of an area, or was outside before this frame's collisions were resolved."""
     x, y, width, height = area
     free_x, free_y = ninja["start_x"] + ninja["free_vx"], ninja["start_y"] + ninja["free_vy"]
     return max(abs(ninja["x"] - x), abs(free_x - x)) > width or max(abs(ninja["y"] - y), abs(free_y - y)) > height

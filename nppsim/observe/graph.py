@@ -43,7 +43,7 @@ CELL, SWITCH, EXIT, DOOR_SWITCH, DOOR, MINE, HAZARD, OBJECT = range(len(NODE_TYP
 EDGE_TYPES = ("itself", "beside", "above", "below", "path_to_switch", "path_to_exit", "partner", "place")
 # Edge types: "itself" to "below" give the position of the source relative to the node.  path_to_*: the source is the cell
 # PATH_STEPS lattice points ahead on the path.  partner: the switch of an exit or door, or the exit or
-# door of a switch.  place: one of the first four entities in a cell, or the cell of an entity.
+# door of a switch.  place: for a cell, one of its first four entities; for an entity, its cell.
 # DIRECTIONS: offset (x, y) in cells of the neighbours in slots 1 to 8.
 DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (-1, -1), (1, -1), (0, 1), (-1, 1), (1, 1))
 SLOTS = ("itself", "beside", "beside", "above", "above", "above", "below", "below", "below") + (
@@ -152,7 +152,7 @@ class Graph:
 # ---------------------------------------------------------------------------------------------------------------- lookup
 _banks: weakref.WeakSet[LevelBank] = weakref.WeakSet()  # banks whose graphs can be looked up
 _building = threading.Lock()
-CACHED_GRAPHS, CACHED_LEVELS = 8192, 1024  # maximum numbers in the caches; about 50 KB per graph, 80 KB per level
+CACHED_GRAPHS, CACHED_LEVELS = 8192, 1024  # maximum numbers of entries; about 50 KB per graph, 80 KB per level
 
 
 def announce(bank: LevelBank) -> None:
@@ -268,7 +268,7 @@ def _cells(nodes: np.ndarray, distance: np.ndarray, record: np.void) -> np.ndarr
 
 
 def _nearest(number: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Return the node of each cell, or the nearest node for cells without one: int32[1100]."""
+    """Return the node of each cell, or the nearest cell's node if it has none: int32[1100]."""
     across, down = (np.square(np.arange(size)[:, None] - cells[:, axis]) for axis, size in enumerate(number.shape))
     # Squared distances are at most 2,425; int16 halves the memory traffic, which limits the speed.
     away = across[:, None].astype(np.int16) + down.astype(np.int16)

@@ -20,7 +20,7 @@ VERSION = 2  # increase when the meaning of a component changes but no shape doe
 
 NUM_DOORS = 5  # maximum number of locked doors in ``switch_states``
 NUM_HAZARDS = 8  # maximum number of hazards in ``hazards``, the nearest ones
-# Pressed keys in ``foresight`` after the first decision: unchanged, none, jump inverted, left and right exchanged.
+# Keys in ``foresight`` after the first decision: the same, none, jump inverted, left and right exchanged.
 CONTINUATIONS = ("hold", "release", "jump", "turn")
 SURROUNDINGS_SIZE = 19  # half-cells (12 px) per side of ``surroundings``
 SURROUNDINGS_PLANES = ("solid", "deadly", "one_way")

@@ -25,10 +25,10 @@ from nppsim.physics.state import IDLE, UNTOUCHED
 
 HORIZON = 40  # frames of a branch of foresight
 TOUCH = 32.0  # px along an axis; no mover other than a block touches the ninja from farther away
-PUSH = BLOCK_REACH + BLOCK_MARGIN + 28.0  # px, the same for blocks; the margins cover what pushes the ninja in a frame
-SWING = 7.0  # frames of its speed by which a bounce block may move away from home, in addition to its distance
-FLIGHT = float(sum(ROCKET_SPEEDS[: HORIZON + 1 - ROCKET_PREFIRE]))  # px, flight of a rocket without a target yet
-CREDIT = int(max(GAUSS_CREDIT)) * (HORIZON - GAUSS_PREFIRE)  # half frames of good aim before a shot within HORIZON
+PUSH = BLOCK_REACH + BLOCK_MARGIN + 28.0  # px, the same for blocks, with a margin for pushes within the frame
+SWING = 7.0  # frames; a bounce block stays within its current distance from home plus SWING times its speed
+FLIGHT = float(sum(ROCKET_SPEEDS[: HORIZON + 1 - ROCKET_PREFIRE]))  # px, longest flight of a rocket not yet launched
+CREDIT = int(max(GAUSS_CREDIT)) * (HORIZON - GAUSS_PREFIRE)  # most half frames of aim gained before a late shot
 
 
 @inlined
@@ -55,7 +55,7 @@ def may_matter(mover, home, x, y, reach_x, reach_y):
         swing_x = abs(mover["x"] - home["x"]) + SWING * abs(mover["vx"])
         swing_y = abs(mover["y"] - home["y"]) + SWING * abs(mover["vy"])
         return _within(home, x, y, reach_x + reach + swing_x, reach_y + reach + swing_y)
-    if kind == kinds.ROCKET_TURRET:  # a rocket that explodes is followed by one from home
+    if kind == kinds.ROCKET_TURRET:  # after an explosion, the next rocket starts at home
         far = reach + HORIZON * ROCKET_MAX_SPEED
         launch = far if state == PREFIRE else reach + FLIGHT
         flies = state == FIRING and _within(mover, x, y, reach_x + far, reach_y + far)

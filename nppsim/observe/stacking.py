@@ -99,7 +99,7 @@ def frames_back(back: Any, age: Any) -> tuple[Any, Any]:
     """Return the offset of each frame of n stacks from the newest frame, int[n, k], and a padding mask, bool[n, k].
 
     back: int[k], the numbers k - 1 to 0.
-    age: int[n, 1], number of earlier frames of the episode; all values of at least k are equivalent.
+    age: int[n, 1], number of earlier frames of the episode; all values from k - 1 on are equivalent.
     Arguments and results are arrays or tensors.  Padded positions refer to the episode's first frame; for padding with
     zeros, the caller must overwrite them.
     """

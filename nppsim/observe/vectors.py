@@ -55,7 +55,7 @@ DOOR_SLOTS = len(DOOR) // NUM_DOORS  # components per door
 PAD = SURROUNDINGS_SIZE + 1  # half-cells: width of the solid margin of ``solid_map``; more than the window's width
 SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), columns (x)
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
-NO_HAZARD = 2 * WINDOW_REACH  # px: ``dy`` of the rows without a hazard
+NO_HAZARD = 2 * WINDOW_REACH  # px; ``dy`` in rows of ``hazards`` without a hazard: outside of the window
 BEAM_RADIUS = 0.1  # px, radius of beams, rockets, turrets and shooting drones; not 0, which marks unused rows
 NEAR_STEPS = 3  # lattice steps to the first waypoint: about 36 px
 FAR_STEPS = 10  # lattice steps to the second waypoint: about 120 px
@@ -214,7 +214,7 @@ def _blend_tiles(left, top, solid, plane):
     w10, w11 = wy * (BLEND_STEPS - wx), wy * wx
     for r in range(SURROUNDINGS_SIZE):
         above, below, target = solid[row0 + r, col0:], solid[row0 + r + 1, col0:], plane[r]
-        for c in (0, SURROUNDINGS_SIZE - LANES):  # the two halves overlap
+        for c in (0, SURROUNDINGS_SIZE - LANES):  # two overlapping groups of LANES columns
             blend(above[c:], below[c:], target[c:], w00, w01, w10, w11)
 
 
@@ -341,7 +341,7 @@ def _shooter(ninja, shooter, deadly, hazards, gaps, found):
 
 @kernel
 def _beam(ninja, source, target_x, target_y, deadly, hazards, gaps, found):
-    """Draw a beam and add its point nearest to the ninja to ``hazards``; return the number of hazards.
+    """Draw a beam; add its point that is nearest to the ninja to ``hazards``; return the number of hazards.
 
     source: mover at the start of the beam.  target_x, target_y: end of the beam, px.
     """

@@ -30,7 +30,7 @@ SHOVE_HALF = 12.0
 WALL_MARGIN = 0.1  # px on each side by which the square that counts as a wall exceeds the square that pushes the ninja
 BLOCK_SHARE = 0.2  # fraction of the overlap by which a bounce block moves the ninja; the block moves by the rest
 SAME_FACE = 0.01  # minimum cosine between contact normal and face normal for a triggered shove thwump to push
-FLOOR_LIMIT = -0.0001  # minimum y of the normal of a ceiling or wall; contacts below this are floors
+FLOOR_LIMIT = -0.0001  # minimum y of the normal of a ceiling or wall; a contact with a smaller y is a floor
 
 # A bounce block, thwump or shove thwump whose centre is farther than BLOCK_REACH + BLOCK_MARGIN px along an axis from
 # the ninja's centre cannot touch the ninja until one of the two has moved by BLOCK_MARGIN px.
@@ -85,7 +85,7 @@ def next_mover(movers, first, end, x1, x2, y1, y2, x, y, reach, after, limit):
     above ``after``, an order below ``limit`` and a centre within ``reach`` px of (x, y) along each axis.  The candidate with
     the smallest key is next.
     index, key: index of the next mover and its ``gather_key``; -1 and 0 if there is no candidate.
-    low, high: all candidates have indices low to high - 1, so the next call needs to search only this range.
+    low, high: the candidates' indices are in the range low to high - 1; the next call needs to search only this range.
     """
     best, best_key, low, high = -1, 0, end, end
     for m in range(first, end):

@@ -50,7 +50,7 @@ PAD_RADIUS = 6.0  # launch pads
 MOVER_REACH = 23.0  # px along an axis; touching a mover that is farther from the ninja has no effect
 REGULAR_DOOR_OPEN_FRAMES = 5  # frames that a regular door stays open after the last touch
 PAD_SPEED = 36.0 / 7.0  # px per frame; a launch pad gives the ninja two thirds of this speed, more if it points upwards
-PAD_BEHIND = -0.1  # px; a launch pad acts if the ninja's rim overlaps its plane by at least this (negative: a gap)
+PAD_BEHIND = -0.1  # px; minimum overlap of the ninja's circle with a launch pad's plane for a launch; negative: a gap
 LETHAL_HALF_WIDTH = 7.0  # px, half the width of a thwump's lethal face
 LETHAL_REACH = 12.0  # px; a ninja whose centre is closer than this to the lethal face dies
 SHOVE_OVERLAP = 0.2  # px; a shove thwump triggers if the overlap along the touched face exceeds this
@@ -134,7 +134,7 @@ def interact(ninja, entities, movers, world, level):
     limit = ninja["registrations"]
     wall = 0.0
     m, key, low, high = -1, 0, 0, 0
-    if record["moves"] or ninja["switch_taken"]:  # otherwise all movers are closed exits, which are in no cell
+    if record["moves"] or ninja["switch_taken"]:  # otherwise the only movers are closed exits, which are in no cell
         m, key, low, high = next_mover(
             movers, np.int64(0), count, cx1, cx2, cy1, cy2, x, y, MOVER_REACH, BEFORE_ALL, limit
         )

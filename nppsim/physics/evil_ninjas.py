@@ -20,7 +20,7 @@ SPAWNER_RADIUS = 10.0  # px, radius of a spawner
 EVIL_RADIUS = 6.0  # px, radius of the circle that kills
 FOLLOW_FRAMES = 120  # delay in frames of the first evil ninja, and of each further one; also the duration of the slide
 TRAIL_SLACK = (
-    64  # positions stored beyond the longest delay; must exceed the frames of a decision, which foresight repeats
+    64  # additional positions beyond the longest delay; more than the frames that foresight repeats, one decision
 )
 
 
@@ -52,7 +52,7 @@ def think_evil_ninja(ninja, evil, home, trail, size):
         cell_x, cell_y = clamped_cell(evil["x"], CELLS_X), clamped_cell(evil["y"], CELLS_Y)
         if cell_x != evil["cell_x"] or cell_y != evil["cell_y"]:
             register(ninja, evil, cell_x, cell_y)
-    elif frame > begin - FOLLOW_FRAMES + 1:  # from this frame on, the trail contains ``first``
+    elif frame > begin - FOLLOW_FRAMES + 1:  # in earlier frames, position ``first`` is not yet stored
         first, share = (begin - late) % size, (frame - (begin - FOLLOW_FRAMES)) / FOLLOW_FRAMES
         evil["x"] = home["x"] + share * (trail[first]["x"] - home["x"])
         evil["y"] = home["y"] + share * (trail[first]["y"] - home["y"])

@@ -29,7 +29,7 @@ CORNER_SPEED = 0.005524805665672641  # rad per frame around a vertex, surface la
 SURFACE_REACH = 12.0  # px, half-side of the square whose cells are searched for surfaces
 SURFACE_DISTANCE = 7.0  # px; a turret closer than this to a surface is a surface laser
 HALF_STEP = 0.0052359875  # rad; maximum angle between the beam and the ninja's centre at which a spinner hits
-CLEARLY_ASIDE = 0.006  # above the tangent of HALF_STEP by more than any rounding error
+CLEARLY_ASIDE = 0.006  # exceeds the tangent of HALF_STEP by more than any rounding error
 
 SPINNER, SURFACE = range(2)
 
@@ -38,7 +38,7 @@ SPINNER, SURFACE = range(2)
 def place_lasers(world, entities):
     """Decide which lasers of the bank are spinners, and place the others on their surface.
 
-    entities: ENTITY_DTYPE[n], work space for the largest level, of the array type that ``think_laser`` gets.
+    entities: ENTITY_DTYPE[n], scratch array for the largest level, of the type that ``think_laser`` is compiled for.
     """
     for index in range(len(world.level)):
         level = np.int32(index)  # type of ``ninja["level"]``, so that kernels are compiled only once
@@ -88,7 +88,8 @@ def _shine(laser, walls, entities):
 
 @kernel
 def _hits(ninja, laser, length, radius):
-    """Return True if the beam comes closer than ``radius`` to the ninja's centre, or a spinner is aimed at the ninja."""
+    """Return True if the ninja's centre is closer than ``radius`` to the beam, or HALF_STEP to a spinner's
+    direction."""
     if ray_gap(ninja, laser["x"], laser["y"], laser["vx"], laser["vy"], length) < radius:
         return True
     ex, ey = ninja["x"] - laser["x"], ninja["y"] - laser["y"]
@@ -134,7 +135,7 @@ def _stand_on(laser, segment, x, y):
 
 @merged
 def _creep(laser, rules, walls, entities):
-    """Move along the surface, or turn at a vertex; then attach to the nearest surface or to its end point."""
+    """Move along the surface, or turn at a vertex; then attach to the nearest segment or to its end point."""
     nx, ny = laser["vx"], laser["vy"]
     if laser["flag"]:
         vertex_x, vertex_y = laser["x"] - EMITTER_RADIUS * nx, laser["y"] - EMITTER_RADIUS * ny

@@ -54,7 +54,7 @@ from nppsim.physics.state import (
 )
 
 # Drones (section 7.7) and chaser drones (section 8.1).
-ZAP_RADIUS = 7.5  # px; also of chaser drones
+ZAP_RADIUS = 7.5  # px; also for chaser drones
 ZAP_STEP = 24.0  # px between the grid points at which a drone other than a mini drone may turn
 ZAP_SPEED = 8.0 / 7.0  # px per frame
 MINI_RADIUS = 4.0  # px
@@ -99,7 +99,7 @@ BALL_LEAST_EXCESS = 0.01  # px per frame; an excess up to this becomes 0
 BALL_DRAG = 0.95  # factor on the velocity per frame while the ninja is not a valid target
 BALL_BOUNCE_SPEED = 1.35  # px per frame; a faster ball bounces off a surface, a slower one slides along it
 BALL_PARTING = 4.0  # px per frame that each of two overlapping balls gains away from the other
-MOVED, HALTED, STUCK = range(3)  # results of ``_move_ball``: moved, stopped for this frame, stuck permanently
+MOVED, HALTED, STUCK = range(3)  # last result of ``_move_ball``: moved, stopped for this frame, stuck permanently
 
 # Shove thwumps (section 7.13).
 SHOVE_CORE = 8.0  # px, half-width of the part that collides with walls, and radius of the circle that kills
@@ -112,7 +112,7 @@ def _reregister(ninja, mover):
     """Register a mover in the cell of its position if this cell has changed."""
     left, top = TILE * np.int64(mover["cell_x"]), TILE * np.int64(mover["cell_y"])
     if 1e-6 < mover["x"] - left < TILE - 1e-6 and 1e-6 < mover["y"] - top < TILE - 1e-6:
-        return  # clearly inside the old cell
+        return  # still clearly inside its cell
     cell_x, cell_y = clamped_cell(mover["x"], CELLS_X), clamped_cell(mover["y"], CELLS_Y)
     if cell_x != mover["cell_x"] or cell_y != mover["cell_y"]:
         register(ninja, mover, cell_x, cell_y)
@@ -504,8 +504,8 @@ def _move_ball(x, y, vx, vy, record, near, walls, entities):
         if depth < BALL_LEAST_PUSH:
             break
         if distance == 0.0:
-            # The centre is on a surface: in the game the ball's think pass ends here.  On the front face of a tile, every
-            # further sweep ends where it begins, so the ball is stuck permanently.
+            # The centre is on a surface: in the game the ball's think pass ends here.  On the front face of a tile,
+            # every later sweep ends at its start, so the ball is stuck permanently.
             no_doors = record["doors_first"] == record["switches_end"]
             return x, y, 0.0, 0.0, STUCK if result == 1 and (side == 0.0 or no_doors) else HALTED
         searched = cells_around(x, y, BALL_BODY)

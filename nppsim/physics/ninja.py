@@ -30,12 +30,12 @@ NO_CELLS = (0.0, 0.0, 0.0, 0.0)  # placeholder for a result of ``cells_around``,
 SWEEP_RADIUS = 5.0  # px, radius of the circle that is swept along the move
 MAX_PUSHES = 32  # maximum number of pushes out of surfaces per substep
 LEAST_PUSH = 1e-7  # px; a smaller depth does not count as overlap
-CLEARLY_LESS = 1e-8  # px; below LEAST_PUSH by more than any rounding error
+CLEARLY_LESS = 1e-8  # px; less than LEAST_PUSH by more than any rounding error
 SAME_X = 1e-7  # px; maximum difference in x of a surface point that counts as straight above or below the centre
-FREE_STEP = 14.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells at the end have no segments
+FREE_STEP = 14.0  # px along an axis; a shorter move hits nothing if the 3 x 3 cells around its end have no segments
 SMALL_STEP = 3.0  # px along an axis; a shorter sweep to a settled position (see ``collide``) hits nothing
 WALL_REACH = 10.1  # px; maximum distance of a wall beside the ninja from the ninja's centre
-LEVEL_WITH = 1e-5  # px; the nearest point of such a wall is less than this above or below the centre
+LEVEL_WITH = 1e-5  # px; maximum difference in y between the centre and the nearest point of such a wall
 CRUSH_RATIO = 0.05  # the ninja dies if |sum of pushes| / (sum of their lengths) is below this
 STILL = 0.1  # px per frame along the floor; a slower ninja that does not run is STANDING
 
@@ -123,7 +123,7 @@ def integrate(ninja):
 # * Neither blocks, segments nor one-ways are near: only the rounding of the sweep is left to compute (``_fly``).
 # * Settled: the last substep has shown that no surface pushes the ninja at its position, so the next one skips the query.
 # * Fixed point: after a substep that changed nothing, the remaining ones would change nothing either.
-# * No wall: no segment of the cells that were searched is level with the ninja and within reach.
+# * No wall: no segment in the cells that were searched is beside the ninja and within WALL_REACH.
 @kernel
 def collide(ninja, entities, movers, world, level):
     """Run four substeps of contacts with bodies, tiles and closed doors (section 6.4).
@@ -135,7 +135,7 @@ def collide(ninja, entities, movers, world, level):
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     has_bodies = world.level[level]["blocks"] or world.level[level]["one_ways"]
     near = world.near[level]
-    blocks, checked_x, checked_y = False, x, y  # True if blocks are near; position of the last check
+    blocks, checked_x, checked_y = False, x, y  # True if blocks were near at the last check; its position
     if has_bodies:
         ninja["crushable"] = 0
         ninja["crush_x"], ninja["crush_y"], ninja["crush_length"] = 0.0, 0.0, 0.0
@@ -144,7 +144,7 @@ def collide(ninja, entities, movers, world, level):
     if not blocks and is_short and near[cell_at(x, y)] & (s.NEAR_SEGMENTS | s.NEAR_ONE_WAYS) == 0:
         _fly(ninja, x, y)
         return True
-    # Settled: a query of the cells ``searched`` at the ninja's position would find nothing that pushes it.
+    # settled: a query at the ninja's position, in the cells ``searched``, would find no surface that pushes it.
     settled, searched, no_wall = False, NO_CELLS, False
     for _ in range(SUBSTEPS):
         before_x, before_y, contacts = x, y, 0

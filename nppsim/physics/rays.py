@@ -12,7 +12,7 @@ from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 RAY_LENGTH = 2000.0  # px, longer than the stage's diagonal
 # Values of ``any_door``; not literals, because Numba would compile ``ray_length`` for each literal.
 ANY_DOOR, CLOSED_DOORS = np.True_, np.False_
-DOOR_OVERHANG = 2.0 * TILE  # px along a ray; more than any door extends beyond the cell that lists it
+DOOR_OVERHANG = 2.0 * TILE  # px along a ray; more than the part of any door outside the cell that lists the door
 CLEAR = 0.01  # px; a ray whose line passes the bounding box of a segment by more than this does not hit the segment
 
 
@@ -20,7 +20,7 @@ CLEAR = 0.01  # px; a ray whose line passes the bounding box of a segment by mor
 def ray_length(x, y, ux, uy, limit, any_door, walls, entities):
     """Length in px, at most ``limit``, of a ray with unit direction (ux, uy) that starts at (x, y).
 
-    The ray ends in the first cell on its path that lists a segment in its way, at the nearest such segment.
+    The ray ends in the first cell that lists a segment which blocks it, at the nearest such segment.
     any_door: open doors stop the ray too.
     """
     segments, cell_start, first = walls

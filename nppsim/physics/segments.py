@@ -31,7 +31,7 @@ from nppsim.physics.shapes import (
 
 FAR = 9999999.0  # px^2, more than any squared distance
 FRONT_BONUS = 0.1  # px^2 subtracted from the squared distance of front faces
-CLEARLY_FARTHER = 0.2  # px^2, more than FRONT_BONUS; a bounding box farther by this cannot contain the nearest point
+CLEARLY_FARTHER = 0.2  # px^2 > FRONT_BONUS; a box whose squared distance is larger by this lacks the nearest point
 SWEEP_MARGIN = 1.0  # px around a swept circle; cells within this margin are searched
 SIDE = float(TILE)  # px, side of a cell
 LEAST_MOVE = 0.0001  # px^2; a move whose squared length is at most this hits nothing
@@ -42,8 +42,8 @@ Walls = namedtuple("Walls", "segments cell_start first")
 
 # Margins of shortcuts, far above any rounding error.
 BOX_MARGIN = 0.01  # px around bounding boxes
-BAND = 1.0  # px above and below a point, see ``nearest_segment``
-SURE = 1e-3  # px or px^2, in ``settles``
+BAND = 1.0  # px; half the height of the band around a point in which ``nearest_segment`` measures ``beside``
+SURE = 1e-3  # margin of the comparisons in ``settles``, px or px^2
 
 
 @kernel
@@ -106,7 +106,8 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
 
     segments: SEGMENT_DTYPE[S] of the bank.
     cell_start: int32[1101] of the level, relative to ``first``, the index of the level's first segment.
-    radius: px; all segments in the cells that overlap the square (px, py) +- radius are searched, at any distance.
+    radius: px; segments in the cells that overlap the square (px, py) +- radius are searched; their distance is not
+    limited.
     result: 1 if (px, py) is in front of the segment, -1 behind it, 0 if there is no segment.
     side: see ``closest_point``.
     best: squared distance in px^2, minus FRONT_BONUS for a front face.  In a tie the earlier segment wins.
@@ -153,7 +154,7 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     return result, x, y, side, best, others, beside
 
 
-# One result of ``nearest_surface`` makes most other queries of a frame superfluous; the next functions decide when.
+# One result of ``nearest_surface`` makes most other queries of a frame superfluous; the next functions decide which.
 @inlined
 def cells_around(x, y, radius):
     """Cells that a query searches: left edges of the first and last column, top edges of the first and last row, px."""
@@ -179,7 +180,7 @@ def settles(radius, depth, result, side, best, others):
     """Return True if no surface is closer than ``radius`` after a push by ``depth`` px.
 
     depth: push away from the surface that a query found; below 0 for no push.
-    The other arguments are results of that query.  A query after the push, in the same cells, would find the same front
+    The other arguments are results of the query.  A query after the push, in the same cells, would find the same front
     face again at a distance of ``radius``, up to rounding.  All other segments are clearly farther away.
     """
     if result == 0:

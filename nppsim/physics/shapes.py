@@ -53,7 +53,7 @@ def _shape_table() -> tuple[np.ndarray, dict[tuple[int, int, int], int]]:
 
 
 SHAPES, SHAPE_OF = _shape_table()  # float64[shapes, 11]; dictionary (kind, DX, DY) -> row of SHAPES
-RIGHT, LEFT, DOWN, UP = range(4)  # rows of SHAPES: lines along half an edge of a tile, by direction
+RIGHT, LEFT, DOWN, UP = range(4)  # rows of SHAPES: lines half as long as an edge of a tile, by direction
 
 
 def _of_tiles() -> np.ndarray:

@@ -6,7 +6,8 @@ Source: docs/physics.md, sections 1, 6.1 and 7.  Section numbers refer to that p
 
 import numpy as np
 
-# The ninja's constants (section 1.2).  Some literals are not the doubles nearest to the fractions that they resemble.
+# The ninja's constants (section 1.2).  Some literals deliberately differ from the nearest double of the fraction (such
+# as 1/15) that they resemble.
 RADIUS = 10.0  # px
 GRAVITY_FALL = 0.06666666666666665  # px per frame^2, unless a jump is held
 GRAVITY_JUMP = 0.01111111111111111  # px per frame^2, while a jump is held
@@ -33,7 +34,7 @@ NINJA_DTYPE = np.dtype(
         ("vx", "f8"), ("vy", "f8"),  # px per frame
         ("start_x", "f8"), ("start_y", "f8"),  # position at the start of the frame, before integration
         ("free_vx", "f8"), ("free_vy", "f8"),  # velocity of this frame before collisions
-        ("gravity", "f8"), ("drag", "f8"),  # current values: px per frame^2, factor on the velocity
+        ("gravity", "f8"), ("drag", "f8"),  # current gravity in px per frame^2, and factor on the velocity per frame
         ("wall_normal", "f8"),  # x of the last wall's normal, about -1 or +1; 0 before the first wall
         ("floor_x", "f8"), ("floor_y", "f8"),  # normal of the last floor
         ("floor_sum_x", "f8"), ("floor_sum_y", "f8"),  # sums of this frame's contact normals
@@ -50,7 +51,7 @@ NINJA_DTYPE = np.dtype(
         ("switch_taken", "i1"),  # 1 after the ninja has touched an exit switch
         ("arming", "i1"),  # 1 while any mine is in its arming state
         ("suicide_held", "i1"),  # self-destruct input of the previous frame
-        ("crushable", "i1"),  # 1 if a thwump touches the ninja in this frame
+        ("crushable", "i1"),  # 1 if a thwump touches the ninja in this frame: it may be crushed
         ("crush_x", "f8"), ("crush_y", "f8"), ("crush_length", "f8"),  # sum of this frame's pushes, and of their lengths
         ("registrations", "i4"),  # order of the next entity that is registered in a cell
     ],

@@ -27,8 +27,8 @@ from rl.config import ProfilingConfig
 from rl.ppo.ppo import PHASES, PPO
 
 FOLDER = "profiling"
-PROFILERS = "profilers"  # name of the time that traces and snapshots of memory take
-OTHER = "other"  # name of the time outside these phases: bookkeeping, evaluations, checkpoints
+PROFILERS = "profilers"  # phase: traces and memory snapshots
+OTHER = "other"  # phase: time outside all other phases, such as bookkeeping, evaluations, checkpoints
 OPERATIONS = 40  # number of rows in the table of a trace
 LINES = 10  # number of lines of code in a snapshot of memory
 MIB = 1 << 20
@@ -55,7 +55,7 @@ def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
         found.append(TorchTrace(folder, config))
     if config.memory:
         found.append(MemorySnapshots(folder, config.memory_snapshot_freq))
-    if config.phases:  # last, so that the first phase begins after the others have started
+    if config.phases:  # last: the first phase must begin after the other profilers have started
         found.append(PhaseTimings(folder))
     return found
 
@@ -74,7 +74,7 @@ def gpu_utilisation(device: torch.device) -> int | None:
         return None
     try:
         return torch.cuda.utilization(device)
-    except NVMLError:  # e.g. a part of a GPU (MIG)
+    except NVMLError:  # e.g. on a partition of a GPU (MIG)
         return None
 
 

@@ -1,9 +1,9 @@
-"""Digest trail of a run: a file with a line per update that contains hashes of the rollout and of the state of training.
+"""Digests of a run: a file with one line per update, which contains hashes of the rollout and of the training state.
 
     ppo.learn(..., callback=[DigestTrail(folder), monitor])   # writes <folder>/digests.jsonl
     print(first_divergence(read_trail(one), read_trail(other)))   # update 137, decision 12: log_probs
 
-Runs with equal settings on one machine have equal trails.
+Runs with equal settings on one machine have equal digests.
 ``docs/file_formats.md`` describes the fields of a line.
 """
 
@@ -29,8 +29,8 @@ from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.ppo.training_state import SET_ASIDE
 
 TRAIL_FILE = "digests.jsonl"
-MAX_LINE_BYTES = 1 << 22  # a rollout of 1,000 steps has 24 KiB
-MAX_TRAIL_BYTES = 1 << 30  # 10,000 updates with long rollouts have 64 MiB
+MAX_LINE_BYTES = 1 << 22  # limit; the line of a rollout of 1,000 steps has 24 KiB
+MAX_TRAIL_BYTES = 1 << 30  # limit of a digest file; 10,000 updates with long rollouts have 64 MiB
 # Parts in the order of their computation.  Parts of a rollout also have a digest for each step of all environments.
 ROLLOUT_PARTS = ("observations", "log_probs", "values", "actions", "rewards", "episode_ends")
 UPDATE_PARTS = ("advantages", "returns", "curriculum", "environments", "parameters", "optimiser", "random")
@@ -38,27 +38,27 @@ PARTS = ROLLOUT_PARTS + UPDATE_PARTS
 STEP_DIGITS = 4  # number of hex digits in the digest of a step
 _WEIGHTS = torch.from_numpy(
     np.random.default_rng(0).integers(0, 2**63, 1 << 16, dtype=np.int64) << 1 | 1
-)  # odd numbers; their half MiB fits into the cache of a core
+)  # odd weights of ``row_sums``; their half MiB fits into the cache of a core
 
 
 class TrailError(UserError, ValueError):
-    """A digest trail that cannot be read, or that does not fit the resumed run."""
+    """A digest file that cannot be read, or that does not fit the resumed run."""
 
 
-Row = dict[str, Any]  # fields of a line of a trail
+Row = dict[str, Any]  # fields of a line of the digest file
 
 
 class DigestTrail(PPOCallback):
-    """Callback that writes the digest trail of a run; it must precede callbacks that change the policy.
+    """Callback that writes the digest file of a run; it must precede callbacks that change the policy.
 
-    A resumed run removes the lines of updates after its checkpoint and continues the trail.
-    Raises TrailError if the state after resuming differs from the digests in the trail.
+    A resumed run removes the lines of updates after its checkpoint and appends to the file.
+    Raises TrailError if the state after resuming differs from the digests in the file.
     """
 
     def __init__(self, folder: Path):
         super().__init__()
         self.path = folder / TRAIL_FILE
-        self._recorded = 0  # number of updates in the trail
+        self._recorded = 0  # number of updates in the file
 
     def _on_training_start(self) -> None:
         self._recorded = self.model.updates
@@ -82,7 +82,7 @@ class DigestTrail(PPOCallback):
         self._record()
 
     def _record(self) -> None:
-        """Append a line for the latest update, unless the trail already contains this line."""
+        """Append a line for the latest update, unless the file already contains it."""
         ppo = self.model
         if ppo.updates > self._recorded:
             self._recorded = ppo.updates
@@ -135,12 +135,12 @@ def state_digests(ppo: PPO) -> dict[str, str]:
 
 
 def check_written(path: Path, folder: Path) -> None:
-    """Read a new checkpoint from disk, and compare it with the digests of its update.
+    """Read a new checkpoint back from disk, and compare it with the digests of its update.
 
-    folder: folder of the run, which contains the trail; without a trail, only the SHA-256 in the checkpoint is compared.
-    Raises CheckpointError for a damaged file, and renames it, so that the checkpoint before it is the newest.
+    folder: folder of the run.  Without a digest file there, only the SHA-256 in the checkpoint is compared.
+    Raises CheckpointError for a damaged file, and renames the file, so that the previous checkpoint becomes the newest.
     """
-    if hasattr(os, "posix_fadvise"):  # not on macOS and Windows; without it, the file is read from the cache in memory
+    if hasattr(os, "posix_fadvise"):  # missing on macOS and Windows, which read from the page cache instead of the disk
         with open(path, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     try:
@@ -226,7 +226,7 @@ def _products(block: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 
 def latest_row(folder: Path) -> Row | None:
-    """Read the last line of the trail that this process writes; None without a trail."""
+    """Read the last line of the digest file that this process writes; None if the file does not exist."""
     path = folder / TRAIL_FILE
     if not path.is_file():
         return None
@@ -237,34 +237,34 @@ def latest_row(folder: Path) -> Row | None:
 
 
 def read_trail(folder: Path) -> list[Row]:
-    """Read the lines of a run's trail, by update; [] without a trail.  An incomplete last line is ignored."""
+    """Read a run's digest file, sorted by update; [] if it does not exist.  An incomplete last line is ignored."""
     path = folder / TRAIL_FILE
     if not path.is_file():
         return []
     remedy = "delete the file, and compare without it"
     lines = read_bytes(path, TrailError, MAX_TRAIL_BYTES, remedy).split(b"\n")
     rows = []
-    for number, line in enumerate(lines[:-1], 1):  # an incomplete line may follow the last line break
+    for number, line in enumerate(lines[:-1], 1):  # text after the last line break is an incomplete line
         place = f"{path}, line {number}"
         row = parse_json(line, place, TrailError, remedy)
         if wrong := mismatch(row, {"update": int, "digests": {...: str}}):
-            raise TrailError(f"{place}: no line of a digest trail ({wrong}); {remedy}")
+            raise TrailError(f"{place}: no line of a digest file ({wrong}); {remedy}")
         rows.append(row)
     return sorted(rows, key=lambda row: row["update"])
 
 
-# First difference between two trails
+# First difference between two digest files
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """First difference between two trails."""
+    """First difference between two digest files."""
 
     update: int  # number of the update; 0: state before training
     part: str  # first of PARTS that differs
     decision: int | None  # number of the first decision of the rollout that differs, from 1; None if unknown
     others: tuple[str, ...]  # other parts that differ in this update
-    schedule: dict[str, tuple[float, float]]  # name -> values in both runs, of scheduled settings that differ
+    schedule: dict[str, tuple[float, float]]  # scheduled settings that differ: name -> values in both runs
 
     def __str__(self) -> str:
         moment = "before training" if self.update == 0 else f"update {self.update}"
@@ -272,7 +272,7 @@ class Divergence:
 
 
 def first_divergence(a: Sequence[Row], b: Sequence[Row]) -> Divergence | None:
-    """Return the first difference in the updates and parts that both files have, or None."""
+    """Return the first difference in updates and parts that both files contain, or None."""
     theirs = {row["update"]: row for row in b}
     for row in a:
         other = theirs.get(row["update"])

@@ -174,7 +174,7 @@ class ScalarOutput(KVWriter):
         self._writer.close()
 
 
-OnMetrics = Callable[[int, dict[str, float]], None]  # function of decisions and metrics by tag
+OnMetrics = Callable[[int, dict[str, float]], None]  # arguments: number of decisions, metrics by tag
 
 
 class FunctionOutput(KVWriter):

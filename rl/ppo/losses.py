@@ -17,7 +17,7 @@ from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
 
 Number = TypeVar("Number", torch.Tensor, float)
-HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # parts of parameter names of the two heads
+HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # module names in the parameters of each head
 NOT_FINITE = "lower --initial-lr, or look for observations that are not finite"
 
 

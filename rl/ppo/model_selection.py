@@ -37,14 +37,14 @@ class Evaluation:
     levels: np.ndarray
 
 
-Evaluate = Callable[[NppPolicy, int], Evaluation]  # arguments: a policy, and the number of decisions of its training
+Evaluate = Callable[[NppPolicy, int], Evaluation]  # arguments: a policy, and the number of decisions it was trained for
 
 
 class Remote(Protocol):
     """Interface for evaluations in another process, one policy at a time."""
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
-        """Start the evaluation of a copy of the policy.  decisions: number of decisions of its training."""
+        """Start the evaluation of a copy of the policy.  decisions: number of decisions it was trained for."""
 
     def check(self) -> None:
         """Raise the error of the other process, if it had one."""
@@ -57,7 +57,7 @@ class Remote(Protocol):
 class Candidate:
     """A policy of a training run, with its optimiser.
 
-    decisions, updates: numbers of decisions and updates in the training of the policy.
+    decisions, updates: numbers of decisions and updates that the policy was trained for.
     actor_updates: number of updates that changed the actor; with 0, the policy acts like the BC policy.
     """
 
@@ -123,7 +123,7 @@ class Retention:
         if self.bc_success is None:
             return None
         difference = mean_over_levels(success - self.bc_success)
-        if difference.high is None:  # the same difference on all levels; a single level is no evidence
+        if difference.high is None:  # no interval: equal on all levels; significant unless there is one level
             return difference if difference.value < 0 and len(success) > 1 else None
         return difference if difference.high < 0 else None
 

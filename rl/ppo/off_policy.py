@@ -1,7 +1,8 @@
 """Optional off-policy corrections of PPO, and variants of its update for comparisons.
 
 With ``returns_from="current"``, the current critic re-estimates the targets, optionally with V-trace.  With
-``prioritised_alpha``, minibatches prefer large advantages.  With ``gradient_zeroing="minibatch"``, accumulation is lost.
+``prioritised_alpha``, minibatches prefer large advantages.  With ``gradient_zeroing="minibatch"``, each minibatch
+discards the accumulated gradients.
 Source: Espeholt et al. 2018 (V-trace), Schaul et al. 2016 (prioritised replay).
 """
 

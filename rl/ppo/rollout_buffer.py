@@ -40,7 +40,7 @@ class RolloutBuffer:
             return torch.zeros((*self.shape, *more), dtype=dtype, device=self.device)
 
         self._frames, self._pads_with_zeros = stacking.stacked(observation_space), stacking.padding == "zero"
-        self._stored = {}  # key -> [earlier frames of stacks + T, N, *shape]
+        self._stored = {}  # key -> [k + T, N, *shape]: k frames before the rollout, for stacks
         for key in observation_space:
             spec, before = layout.SPECS[key], stacking.frames(key) - 1
             size = (buffer_size + before, n_envs, *spec.shape)

@@ -27,14 +27,15 @@ from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import NppPolicy
 from rl.ppo.ppo import PPO
 
-NUMBERS = (  # attributes of PPO
+NUMBERS = (  # attributes of PPO, stored in checkpoints
     *("updates", "actor_updates", "critic_only", "adaptive_rate", "kl_penalty_scale", "kl_penalty_start"),
     *("seconds", "cpu_seconds", "decisions_played", "num_timesteps", "n_passes"),
 )
 
 
 def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
-    """Write a zip file for ``stable_baselines3.PPO.load``, which can continue training with its own buffers."""
+    """Write a zip file for ``stable_baselines3.PPO.load``; the loaded PPO can continue training with its own
+    buffers."""
     config, policy = ppo.config, ppo.policy
     model = StableBaselinesPPO(
         NppPolicy,
@@ -139,7 +140,7 @@ def _load_other(ppo: PPO, policy_state: dict, training: dict, others: list[dict]
 
 FINAL = f"final{checkpoint.SUFFIX}"
 BEST = f"best{checkpoint.SUFFIX}"
-SET_ASIDE = ".set_aside"  # suffix of a damaged checkpoint, or one that --previous-checkpoint has skipped
+SET_ASIDE = ".set_aside"  # suffix of a checkpoint that is damaged, or was skipped by --previous-checkpoint
 
 
 class Checkpoints:
@@ -147,7 +148,7 @@ class Checkpoints:
 
     Other files are neither used nor deleted, whatever their names.  Without WRITTEN, all files with names of checkpoints
     are those of the run.
-    keep: number of checkpoints that ``prune`` does not delete, without the final one.
+    keep: number of newest checkpoints that ``prune`` leaves, in addition to the final one.
     """
 
     def __init__(self, folder: Path, keep: int):

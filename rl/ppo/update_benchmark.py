@@ -40,9 +40,9 @@ from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE
 from rl.ppo.losses import LossWeights, Samples, set_gradients
 
 ROUNDS = 6  # updates per candidate; only the fastest counts, as other programs may interfere
-ENOUGH_SECONDS = 4.0  # no other round begins after this time
+ENOUGH_SECONDS = 4.0  # no further round begins after these seconds
 GRAPH_LEVELS = 64  # number of generated levels for graph networks
-DECISIONS_PER_GRAPH = 4  # consecutive decisions with one graph; minibatches of rollouts have about six
+DECISIONS_PER_GRAPH = 4  # consecutive decisions that share a graph; about six in minibatches of rollouts
 WEIGHTS = LossWeights(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
 _TIMED = ("hardware/thread_pool.py", "rl/policy/*.py", "rl/ppo/losses.py", "rl/ppo/update_benchmark.py")
