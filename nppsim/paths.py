@@ -396,12 +396,12 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, unlocked
     for k in range(len(closed)):
         door = world.entity[first + k]
         pending[k] = door["type"] == kinds.LOCKED_DOOR and closed[k] and door["active"]
-    if not pending.any():
+    if not pending.any() or not (distance == UNREACHABLE).any():
         return
     unlocked, nodes_open = unlocked.copy(), nodes_open.copy()  # the doors of a round are closed in later rounds
     marks, unlocked_step = np.empty(NUM_NODES, np.uint8), np.empty(NUM_NODES, np.uint8)
     on_path_only = True
-    while pending.any() and (distance == UNREACHABLE).any():
+    while True:
         for node in range(NUM_NODES):
             marks[node] = FIXED if distance[node] != UNREACHABLE else 0
         tail = np.int64(0)  # typed, because Numba would compile kernels again for a literal
@@ -422,6 +422,8 @@ def _lead_to_switches(nodes, nodes_open, effects, world, level, closed, unlocked
             on_path_only = False
             continue
         _spread(nodes, distance, next_step, marks, queue, tail)
+        if not pending.any() or not (distance == UNREACHABLE).any():
+            return
         for k in range(len(closed)):
             if opening[k]:
                 _close_door(nodes_open, world.entity[first + k], effects[k])
