@@ -116,7 +116,7 @@ def _export(arguments: argparse.Namespace) -> int:
     needed("minari", "minari")  # before the slow playback
     about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
     keys = observation_keys(arguments.observations)
-    with worker_pool(1, _died) as pool:  # if the disk is full, HDF5 crashes at the end of its process
+    with worker_pool(1, _died) as pool:  # separate process: after a full disk, HDF5 may crash at exit
         print("\n".join(pool.submit(export_folder, arguments.folder, arguments.frame_skip, about, keys).result()))
     return 0
 

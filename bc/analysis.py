@@ -28,10 +28,10 @@ _COLUMN = layout.slots(layout.SPECS[STATE].components)
 # Thresholds of anomalies.
 IDLE_FRAMES = 60  # minimum length of a listed idle interval
 IDLE_PX = 0.05  # px per decision; a ninja that moves less counts as idle
-SLOW = 2.0  # ratio to par, or to the fastest demonstration of the level, above which a length counts as much longer
-LARGE_DEVIATION_PX = 10.0  # limit of the mean distance between a re-timed run and its recording: the ninja's radius
+SLOW = 2.0  # minimum ratio to par, or to the level's fastest demonstration, of a length that is listed as much longer
+LARGE_DEVIATION_PX = 10.0  # maximum mean distance between a re-timed run and its recording: the ninja's radius
 NEARLY_CONSTANT = 0.999  # share of the most frequent value above which a component counts as nearly constant
-_WAVE = 512  # demonstrations that the simulator plays in parallel
+_WAVE = 512  # number of demonstrations that the simulator plays in parallel
 
 # Kinds of anomalies besides the reasons for excluding a replay.
 IDLE = "idle interval"

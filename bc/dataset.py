@@ -60,7 +60,7 @@ from nppsim.workers import usable_memory
 STATES = "states"  # column of simulator states, from which images are rendered
 GRAPH = "graph_state"  # observation that refers to levels; a file with it also contains the levels
 MEMORY_SHARE = 0.7  # maximum share of the available memory for a dataset; the rest is for the network and its gradients
-_WAVE_BYTES = 256 << 20  # maximum size of the observations that are recorded together
+_WAVE_BYTES = 256 << 20  # maximum bytes of the observations that are recorded together
 # Source files, in addition to the kernels, that invalidate cached datasets when they change.
 _NPPSIM = Path(nppsim.__file__).parent
 _CODE = (
@@ -210,7 +210,7 @@ def record(
     """Play demonstrations and return their columns (see ``sample_columns``), concatenated.
 
     levels: index in ``bank`` of the level of each demonstration.
-    wave: demonstrations that are played together.
+    wave: number of demonstrations that are played together.
     """
     observed = tuple(key for key in config.observations if key not in layout.IMAGES) or config.observations
     sim = BatchSimulator(bank, len(wave), frame_skip=config.frame_skip, observations=observed)

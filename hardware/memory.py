@@ -28,7 +28,7 @@ CACHED_GRAPH_BYTES = 40_000
 # Assumptions of ``estimate_update``.
 PARAMETERS = 1_000_000
 PARAMETERS_WITH_IMAGES = 8_000_000
-LAYERS_BYTES = 64_000  # activations of the fully connected layers, per sample
+LAYERS_BYTES = 64_000  # bytes of activations of the fully connected layers, per sample
 
 PROBE_SIZES = (64, 256)  # samples of the trial updates; two sizes separate fixed bytes from bytes per sample
 

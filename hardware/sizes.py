@@ -16,8 +16,8 @@ from hardware.memory import MemoryNeeds, MemoryRow, has_images, total
 from hardware.plan_request import PlanRequest
 from hardware.profiles import PlanError, Profile
 
-WANTED_UPDATES = 200  # updates per run; with fewer, the policy changes too rarely to learn much
-MIN_ENVS = 64  # with fewer, the decisions of a rollout are strongly correlated
+WANTED_UPDATES = 200  # desired updates per run; with fewer, the policy changes too rarely to learn much
+MIN_ENVS = 64  # minimum; with fewer environments, the decisions of a rollout are strongly correlated
 # Rollout lengths in decisions.  For comparison, the horizon of gamma 0.995 is about 200 decisions.
 MIN_ROLLOUT = 32
 USUAL_ROLLOUT = 64

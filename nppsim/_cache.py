@@ -24,8 +24,8 @@ _COMPILED = re.compile(
     r"^@(njit|entry|kernel|inlined|merged|allocating|allocating_entry)\b", re.MULTILINE
 )  # decorators of compiled functions
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
-_FOLDER = re.compile("numba-[0-9a-f]{16}")  # names of the folders of all versions
-_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # number of newest folders to keep; age above which others are removed
+_FOLDER = re.compile("numba-[0-9a-f]{16}")  # names of cache folders, of all versions of the sources
+_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # newest folders are not removed, others above this age in s
 _NOTE = "kernels-of-"  # name prefix of files that cache ``kernel_digest``; the digest of all sources follows
 _REMEDY = "set NUMBA_CACHE_DIR to a writable folder"
 
@@ -138,7 +138,7 @@ def use_own_cache() -> Path:
     try:
         new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()  # Numba's own check of a folder
+        tempfile.TemporaryFile(dir=folder).close()  # Numba checks a folder in the same way
         os.utime(folder)  # time of the last use, for ``remove_old``
         if not known:
             note.write_text(digest)
@@ -168,7 +168,7 @@ def remove_old(base: Path, now: float | None = None) -> list[Path]:
     If a process still uses such a folder, Numba creates it again.
     """
     now = time.time() if now is None else now
-    links = [path for path in base.glob("numba-*") if path.is_symlink()]  # made by the user
+    links = [path for path in base.glob("numba-*") if path.is_symlink()]  # never created by this project
     exempt = {*links, *(link.resolve() for link in links)}
     folders = [path for path in base.glob("numba-*") if _FOLDER.fullmatch(path.name) and path not in exempt]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)

@@ -1,8 +1,8 @@
 """Decorators of kernels, the functions that Numba compiles once per version of the sources (see ``_cache``).
 
 entry: for functions that Python calls.
-kernel, inlined, allocating: for functions that only compiled functions call.  LLVM does not optimise them by themselves,
-    but within each ``entry`` that uses them, which halves the time of compilation.  LLVM inlines those that are ``inlined``.
+kernel, inlined, allocating: for functions that only compiled functions call.  LLVM optimises them only as parts of each
+    ``entry`` that uses them, which halves the time of compilation.  It always inlines ``inlined`` functions.
 merged: Numba copies the function's source into its caller and compiles it only there.  This suits large functions with
     one caller: compiling them separately took a third of all compilation time.
 allocating, allocating_entry: for functions that create or return arrays; Numba compiles these only with reference counts.
@@ -60,7 +60,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Part(JITCodeLibrary):
-    """Code of a function that only kernels call: optimised and translated within these, not by itself."""
+    """Code of a function that only kernels call; each entry that uses it includes, optimises and translates it."""
 
     def _optimize_final_module(self) -> None:
         self._shared_module = module = self._final_module
@@ -131,7 +131,7 @@ def _refuse_python(dispatcher: Any) -> None:
     def refuse(*_arguments: Any, **_named: Any) -> None:
         raise TypeError(f"only kernels can call {dispatcher.__name__}; decorate it with @entry to call it from Python")
 
-    def add_overload(result: Any) -> None:  # without Numba's table for calls from Python
+    def add_overload(result: Any) -> None:  # unlike Numba's, without entry for calls from Python
         dispatcher.overloads[tuple(result.signature.args)] = result
 
     dispatcher.add_overload, dispatcher._compile_for_args = add_overload, refuse

@@ -5,8 +5,8 @@ An input byte has one bit per key.  If left and right are both pressed, left cou
 
 import numpy as np
 
-FRAMES_PER_SECOND = 60  # of the physics
-FRAME_SKIP = 4  # frames per action; the game's jump, floor and wall buffers last as long
+FRAMES_PER_SECOND = 60  # frames of the physics
+FRAME_SKIP = 4  # frames per action; as many as the game's jump, floor and wall buffers last
 JUMP = 1  # bits of an input byte
 RIGHT = 2
 LEFT = 4

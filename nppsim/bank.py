@@ -43,17 +43,17 @@ LEVEL_DTYPE = np.dtype(
         ("moves", "u1"),  # 1 if there are boost pads, or movers other than exits
         ("grid", "i8"),  # row in ``World.grid``, if any entity needs the half-cell grid
         ("registrations", "i4"),  # number of entities registered in cells at the start
-        ("ball_count", "i4"),  # number of death balls that the file states
+        ("ball_count", "i4"),  # number of death balls stated in the level file
         ("toggle_mines", "u1"),  # 1 if there are toggle mines
-        ("pads", "u1"), ("one_ways", "u1"),  # 1 if there are launch pads; one-ways
+        ("pads", "u1"), ("one_ways", "u1"),  # 1 if there are launch pads; 1 if there are one-ways
         ("blocks", "u1"),  # 1 if there are bounce blocks, thwumps or shove thwumps
         ("rules", "u1"),  # bits of ``physics.rules``
         ("trail", "i4"),  # number of past positions of the ninja that a state stores; 0 without evil ninjas
     ],
     align=True,
 )  # fmt: skip
-# One entity at its position in the level.  ``active``, ``state`` and ``closed`` are the initial values of the fields in
-# ENTITY_DTYPE, which contains what changes during an episode.
+# One entity at its position in the level.  ENTITY_DTYPE has the fields that change during an episode; those with the
+# names ``active``, ``state`` and ``closed`` begin an episode with the values here.
 PLACED_DTYPE = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # px; for doors with a switch, the position of the switch
@@ -67,8 +67,8 @@ PLACED_DTYPE = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-# Constant arrays of the physics kernels.  There are few, because every array of a tuple costs nanoseconds at each call that
-# Numba does not inline: a call that does nothing took 145 ns with 27 arrays, 41 ns with 9.
+# Constant arrays of the physics kernels.  Their number is small, because each array of a tuple costs nanoseconds at
+# every call that Numba does not inline: an empty call took 145 ns with 27 arrays, 41 ns with 9.
 World = namedtuple(
     "World",
     "level entity mover "  # LEVEL_DTYPE[L], PLACED_DTYPE[E], MOVER_DTYPE[M] (initial values)

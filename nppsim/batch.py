@@ -153,7 +153,7 @@ class BatchSimulator:
             (ENTITY_DTYPE, (self.bank.max_entities,)),
             (MOVER_DTYPE, (self.bank.max_movers,)),
             (TRAIL_DTYPE, (self.bank.max_trail,)),
-            # At least one byte, because numpy flags an empty view as contiguous, too (see ``allocate``).
+            # At least one byte, because numpy also flags an empty view as contiguous (see ``allocate``).
             (np.dtype("u1"), (NUM_BLOCKS if self.reward_config.exploration else 1,)),
         ]
         rows, views = allocate(self.num_envs, parts)
@@ -162,7 +162,7 @@ class BatchSimulator:
         self._fields = make_fields(self.bank, self.num_envs)
 
     def _allocate_observations(self) -> None:
-        pair = {"hazards", "surroundings"}  # one kernel computes both
+        pair = {"hazards", "surroundings"}  # one kernel writes both, so the other needs an array, too
         made = {*self.keys, *(pair if pair & {*self.keys} else ())}
         rows = {
             spec.key: np.zeros((2 * self.num_envs if spec.key in made else 0, *spec.shape), spec.dtype)

@@ -34,11 +34,11 @@ from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_cores
 
 LOCAL, AUTO = "local", "auto"
-EXECUTION_SETTINGS = ("workers", "cluster", "debug")  # have no effect on results and are not stored with them
+EXECUTION_SETTINGS = ("workers", "cluster", "debug")  # settings without effect on results; not stored with them
 RETRIES = 3  # maximum number of repetitions of a batch whose process or machine died
 _TIMEOUT_S = 10.0  # timeout of the first connection to the head of the cluster
 _OBJECT_STORE_BYTES = 256 << 20  # bytes of a local cluster's object store; small, because results are small
-_PACKAGES = ("nppsim", "bc", "rl", "hardware")  # packages of this project
+_PACKAGES = ("nppsim", "bc", "rl", "hardware")  # packages of this project, whose sources determine ``project_digest``
 _LIBRARIES = ("numpy", "numba", "torch", "onnxruntime")  # results may depend on the versions of these
 _REMEDY = 'start one with "ray start --head" and give its address, or give local'
 
@@ -217,7 +217,7 @@ def _remote_task() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]
 
 
 def _ray() -> ModuleType:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry; read at import
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry; Ray reads this variable at import
     return needed("ray", "cluster")
 
 
@@ -238,7 +238,7 @@ def _connect(ray: ModuleType, cluster: str, workers: int, folder: str | None) ->
     try:
         if cluster not in (LOCAL, AUTO):
             host, port = _split_address(cluster)
-            socket.create_connection((host, int(port)), _TIMEOUT_S).close()  # Ray itself tries for minutes
+            socket.create_connection((host, int(port)), _TIMEOUT_S).close()  # Ray itself would try for minutes
         with _preserving_sigterm():
             ray.init(**options)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:

@@ -25,7 +25,7 @@ from nppsim.physics.tick import start, tick
 # Profiling times one environment in PROFILE_EVERY, a different one in each call, because reading the clock takes as long as
 # the shorter phases.
 PROFILE_EVERY = 64
-BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of square blocks; the term ``exploration`` pays a block's first visit
+BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of square blocks, whose first visits the term ``exploration`` rewards
 RESTING, ASLEEP = -1, -2  # special values of an action, see ``advance``
 NUM_BLOCKS = sum(-(-CELLS_X // size) * -(-CELLS_Y // size) for size in BLOCK_SIZES)
 
@@ -34,9 +34,9 @@ PROGRESS_DTYPE = np.dtype(
     [
         ("potential", "f8"),  # shaping potential of the current state
         ("path_start", "f8"),  # px, length of the level's path from the spawn to the exit
-        ("best", "f8"),  # px, smallest straight distance to the current objective so far
+        ("best", "f8"),  # px, smallest straight-line distance to the current objective so far
         ("decisions", "i4"),  # number of decisions so far
-        ("near", "i4"),  # bits: the proximity reward has been paid for the exit switch (bit 0), for the exit (bit 1)
+        ("near", "i4"),  # whether the proximity reward was paid: bit 0 for the exit switch, bit 1 for the exit
     ],
     align=True,
 )
@@ -54,9 +54,9 @@ EPISODE_DTYPE = np.dtype(
     align=True,
 )
 
-# Arrays of observations, in the order of ``layout.SPECS``.  Rows 0 to N - 1 are the current observations, rows N to 2 N - 1
-# the last ones of episodes.  Arrays that are not requested have length 0.  The last two fields are work
-# space of the kernels: ``gaps``, float64[2 N, 8], and ``room`` (foresight.Room).
+# Arrays of observations, in the order of ``layout.SPECS``.  The first N rows are the current observations, the next N
+# rows the last observations of finished episodes.  Arrays that are not requested have length 0.  The last two fields are
+# work space of the kernels: ``gaps``, float64[2 N, 8], and ``room`` (foresight.Room).
 _VIEWS = (*layout.SPECS, "gaps", "room")
 Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the names written out
 # The state of the environments, one row each.  ``visited`` is used only if exploration is rewarded.
@@ -162,7 +162,7 @@ def remaining_path(i, state, world, fields):
 
 @kernel
 def _straight_distance(ninja, entities, world, level):
-    """Straight distance in px to the current objective: the nearest remaining exit switch, or the nearest open exit."""
+    """Straight-line distance in px to the objective: the nearest untouched exit switch, else the nearest open exit."""
     base = world.level[level]["entity_first"]
     wanted = kinds.EXIT if ninja["switch_taken"] else kinds.EXIT_SWITCH
     shortest = rewards.STAGE_DIAGONAL

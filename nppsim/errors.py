@@ -34,7 +34,7 @@ _REMEDIES = {
     errno.EISDIR: "give a file",
     errno.EIO: "the device fails: check it, or choose another one",
 }
-_NO_MEMORY = ("can't allocate memory", "can't start new thread")  # parts of RuntimeError messages of torch, threading
+_NO_MEMORY = ("can't allocate memory", "can't start new thread")  # in RuntimeErrors of torch and threading
 REDACTED = "[redacted]"
 _SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|API_?KEY|PRIVATE_KEY", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?<=://)[^/@\s]+(?=@)")  # AWS key ids; user:password@ in URLs

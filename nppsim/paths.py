@@ -52,8 +52,8 @@ ONE_WAY_REACH = 17.1  # px from a one-way's middle to either end of its effect: 
 FREE, MINED, FROM = 1, 2, 256
 ALL = 65535  # all bits
 RIGHT, DOWN = 4, 8  # bits during ``prepare_level``: the point is joined to its right neighbour, to its lower neighbour
-DOOR_WINDOW = 9  # lattice points per side of the square around a door in which the door can change points
-QUEUED, FIXED = 1, 2  # marks of a point in a search: the point is in the queue; its distance must not change
+DOOR_WINDOW = 9  # lattice points per side of the square around a door; the door does not affect points outside
+QUEUED, FIXED = 1, 2  # marks of a point in a search: it is in the queue; its distance is final
 
 # Steps by direction, straight ones first.
 STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
@@ -519,7 +519,7 @@ def _can_close(door, closed):
 
 @merged
 def _extend(nodes, world, level, length_after, queue, distance, next_step):
-    """Extend a field whose paths avoid some switches to the points that have no such path."""
+    """Complete a field whose paths avoid some switches: elsewhere, allow paths via these switches."""
     marks = np.zeros(NUM_NODES, np.uint8)
     tail = np.int64(0)
     for node in range(NUM_NODES):
@@ -573,7 +573,7 @@ def compute_fields(world, nodes, effects, level, closed, opened, distance, next_
     unlocked = np.empty(NUM_NODES, np.uint16)
     needed = np.zeros(len(closed), np.uint8)  # trap doors between an exit switch and its exit
     least = UNREACHABLE
-    for row in range(rows):  # for each exit, the path from its switch
+    for row in range(rows):  # for each exit: path from its switch to it
         switch = world.entity[first + row]
         if switch["type"] != kinds.EXIT_SWITCH or not switch["active"]:
             continue

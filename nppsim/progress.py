@@ -15,7 +15,7 @@ from numba.core import event
 from nppsim import _cache
 from nppsim.errors import needed
 
-MANY = 10_000  # a bar for at least this number of items abbreviates counts, e.g. 12k, 3.4M
+MANY = 10_000  # from this number of items on, a bar abbreviates counts (12k, 3.4M)
 _LINE_INTERVAL_S = 10.0  # seconds between two lines if stderr is not a terminal
 _PACKAGE = __name__.partition(".")[0]
 

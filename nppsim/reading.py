@@ -196,7 +196,7 @@ def from_plain(kind: Any, data: object, where: str = "") -> Any:
         return {name: from_plain(parts[1] if parts else Any, item, f"{where}.{name}") for name, item in data.items()}
     if kind is Path and isinstance(data, str) and "\0" not in data:
         return Path(data)
-    if kind is float and type(data) is int and abs(data) < 1 << 1023:  # larger integers overflow float64
+    if kind is float and type(data) is int and abs(data) < 1 << 1023:  # larger integers would overflow a float
         return float(data)
     if isinstance(kind, type) and isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
         return data

@@ -16,7 +16,7 @@ from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH, TILE
 from nppsim.physics.state import UNREGISTERED
 
-FASTEST = 1000.0  # px per frame, maximum of velocities; far above those of the game
+FASTEST = 1000.0  # px per frame, maximum velocity; far above those of the game
 FAR = 1e6  # maximum absolute value of all other numbers
 _SPEED = {"vx": (-FASTEST, FASTEST), "vy": (-FASTEST, FASTEST)}
 _FLAG = (0, 1)

@@ -24,7 +24,7 @@ STREAM = 10**9  # a level set with seed s uses the level seeds s * STREAM, s * S
 PATIENCE = 2000  # number of consecutive candidates without a new level after which a category counts as exhausted
 SAVE_EVERY_S = 20.0  # seconds between saves; an interruption loses at most this much work
 MIN_PARALLEL = 20_000  # minimum number of levels for which worker processes save time
-MIN_PARALLEL_VERIFIED = 20  # the same with verification, which is slow
+MIN_PARALLEL_VERIFIED = 20  # the same for levels that are verified, which is slow
 
 Verify = Callable[[Level], int | None]
 Made = tuple[Level, LevelEntry]

@@ -9,8 +9,8 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
-DISTANCE = (1, 4)  # tiles between a platform and the next one, horizontally
-LENGTH = (2, 5)  # columns of a platform
+DISTANCE = (1, 4)  # horizontal tiles between a platform and the next one, lowest and highest
+LENGTH = (2, 5)  # number of columns of a platform, lowest and highest
 CLIMB = 0.5  # probability that the spawn is at the lower end; otherwise it is at the upper end
 CLEARANCE = 3  # minimum number of rows between a platform and one above it
 TOP = 3  # minimum number of rows above the highest platform

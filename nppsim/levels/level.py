@@ -209,7 +209,7 @@ class Level:
         title: str = "",
         name: str = "",
     ) -> "Level":
-        """Build a level from its parts, with the records in the order that N++ writes, which pairs doors and switches.
+        """Build a level from its parts, with records in the order of N++, in which each door is paired with its switch.
 
         All positions are (x, y) bytes: steps of 6 px from the outer corner of the border.
         exits: (switch, door) positions.

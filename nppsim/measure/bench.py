@@ -53,10 +53,10 @@ class Work:
     """Work to be timed."""
 
     unit: str  # unit of the work, such as "frames"
-    run: Callable[[], int]  # does a portion of the work and returns the number of units done
+    run: Callable[[], int]  # does a portion of the work and returns how many units it did
     observations: tuple[str, ...] = ()  # observation keys
     phases: Callable[[], dict[str, float]] | None = (
-        None  # returns a profile: name of a phase -> nanoseconds per unit of work
+        None  # returns nanoseconds per unit of work by phase; None: no profile
     )
 
 

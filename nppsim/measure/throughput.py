@@ -28,7 +28,7 @@ from nppsim.reading import mismatch, read_json
 
 FORMAT = "nppsim benchmark"
 VERSION = 1
-KEY = ("machine", "versions", "settings")  # parts of a result that must be equal in a comparison
+KEY = ("machine", "versions", "settings")  # parts that must be equal in two results that are compared
 _SUMMARY = dict.fromkeys(("mean", "sd", "min", "max", "p50", "p95", "p99"), float)
 _NEEDED = {  # required keys of a stored result, with the types of their values
     "machine": {"cpu": str, "cores": int, "system": str},

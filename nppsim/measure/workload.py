@@ -35,7 +35,7 @@ from nppsim.replays.replay import ReplayError
 from nppsim.settings import check_settings, setting
 from nppsim.verify import cases
 
-MAX_BYTES = 2**31  # maximum size of the arrays of a workload
+MAX_BYTES = 2**31  # maximum bytes of a workload's arrays
 BYTES_PER_ACTION = 12  # bytes of an int64 action and an int32 next level
 # Entity types that ``random_levels`` draws; exits and doors with switches are placed separately.
 RANDOM_TYPES = tuple(sorted(set(kinds.CREATING) - set(kinds.PAIRED) - set(kinds.COMPLETIONS)))

@@ -40,7 +40,7 @@ class LivePicture:
 
     def __init__(self, size: tuple[int, int] = PICTURE_SIZE):
         width, height = size
-        fitting_pixels_per_tile((0, 0, 1, 1), (width, height))  # raises for a size that is too small
+        fitting_pixels_per_tile((0, 0, 1, 1), (width, height))  # raises RenderError for a size that is too small
         self.size = (int(width), int(height))
 
     def start(self, level: Level, geometry: LevelGeometry) -> None:
@@ -49,7 +49,7 @@ class LivePicture:
         self._corner = (
             (self.size[0] - self._scene.width) // 2,
             (self.size[1] - self._scene.height) // 2,
-        )  # of the scene, px
+        )  # corner of the scene in the picture, px
         self._picture, self._geometry = RunPicture(self._scene, ground.copy()), geometry
         self._gait, self._ninja, self._frame = Gait(), NinjaLook(level.spawn), 0
         self._path = [level.spawn]  # px

@@ -126,7 +126,7 @@ def pixels_per_tile(scale: float) -> int:
 
 def film_pixels_per_tile(region: Box, scale: float) -> int:
     """Return the largest even number of pixels per tile at which a region fits into FILM_SIZE * scale, at most 2 * TILE."""
-    pixels_per_tile(scale)  # raises for an invalid scale
+    pixels_per_tile(scale)  # raises RenderError for an invalid scale
     fit = min(FILM_SIZE[0] / (region[2] - region[0]), FILM_SIZE[1] / (region[3] - region[1]), 2 * TILE)
     return max(2, 2 * int(fit * scale / 2))
 

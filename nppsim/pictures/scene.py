@@ -120,7 +120,7 @@ class Scene:
             return self.looks
         bits = run.entity_state[frame - 1]
         own = own_state(bits).astype(int)
-        state = np.where(own > 3, own - 8, own)  # three bits, signed
+        state = np.where(own > 3, own - 8, own)  # own: three bits of a signed number
         return self._looks(run.entities, run.entity_position[frame - 1], is_active(bits), state, is_closed(bits))
 
     def looks_now(
@@ -248,7 +248,7 @@ class Scene:
 class RunPicture:
     """Picture of a run at its current frame.  Only changed parts are redrawn.
 
-    ground: picture of the scene at the start of the run without moving entities; it is changed.
+    ground: picture of the scene at the start of the run without moving entities; RunPicture draws on it.
     """
 
     def __init__(self, scene: Scene, ground: "Image"):

@@ -33,12 +33,12 @@ from nppsim.simulate import play_on
 
 FRAMES_PER_GOLD = GOLD_S * FRAMES_PER_SECOND
 WIDTHS = (64, 128, 192)  # widths of the beams, in states
-FIRST_WIDTH = 128  # of beams that play an order from the start
+FIRST_WIDTH = 128  # width of beams that play an order from the start
 PATIENCE = 240  # frames without progress after which a beam ends
-SLACK = 16  # decisions, at most, by which a beam begins before the first change of an order
-DRAFTS, DRAFT_SHARE = 6, 0.3  # orders that are played from the start, at most; fraction of the budget for them
-NEAR = 0.5  # fraction of the worth of a piece of gold, in frames, that a further piece may cost that is added with it
-HOPEFUL = 0.6  # fraction of the estimated length of a detour that must be worth the gold
+SLACK = 16  # maximum number of decisions by which a beam begins before the first change of an order
+DRAFTS, DRAFT_SHARE = 6, 0.3  # maximum number of orders played from the start; fraction of the budget for them
+NEAR = 0.5  # further gold is added together with a piece if its detour costs less than this fraction of its worth
+HOPEFUL = 0.6  # a detour is tried if the gold is worth at least this fraction of its estimated frames
 
 
 def rank(objective: str, frames: int, gold: int) -> tuple[int, int]:
@@ -212,7 +212,7 @@ class _GoldSearch:
         return run
 
     def draft(self) -> Iterator[None]:
-        """Play orders from the start; without the goals that the last beam failed to reach."""
+        """Play orders from the start, each without the goals that earlier beams failed to reach."""
         wanted = self.lengths.full([*self.gold] if self.objective == ALL_GOLD else self._worthwhile())
         for turn in range(DRAFTS):
             order = self.lengths.shortest(wanted)
@@ -229,7 +229,7 @@ class _GoldSearch:
             wanted = [goal for goal in self.lengths.full(order) if goal != failed]
 
     def _worthwhile(self) -> list[int]:
-        """Return the goals without the gold whose detour on a tour of all goals is estimated to cost too much."""
+        """Return the order of a tour of all goals, without gold whose estimated detour costs more than it is worth."""
         order = self.lengths.full(self.lengths.shortest(self.lengths.full([*self.gold])))
         while len(order) > 1:
             saved = np.where(np.isin(order, self.gold), self.lengths.savings(order), -np.inf)

@@ -15,9 +15,9 @@ from nppsim.bank import LevelBank
 from nppsim.paths import NUM_NODES
 
 NUM_FIELDS = 512  # maximum number of stored fields
-PROBES = 16  # rows in which a field may be stored
-EXIT_LEG = -1  # stands for a goal on the way to the exit
-GOAL_BONUS = 24.0  # px, part of a path's length per goal, so that a state after a goal is better than one before it
+PROBES = 16  # number of adjacent rows in which a given field may be stored
+EXIT_LEG = -1  # in place of a goal, for the leg to the exit
+GOAL_BONUS = 24.0  # px, added per remaining goal, so that a state after a goal is better than one before it
 _MIX = -7046029254386353131  # multiplier of the hash: 2^64 divided by the golden ratio, an odd number, as int64
 
 # One tour on a bank with a single level.

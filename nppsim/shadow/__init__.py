@@ -37,7 +37,7 @@ from nppsim.shadow.views import VIEWS
 if TYPE_CHECKING:
     from nppsim.batch import BatchSimulator
 
-CACHED_LEVELS = 2048  # LevelTwins in memory
+CACHED_LEVELS = 2048  # maximum number of LevelTwins in memory
 _FIRST_REPORTS = (1_000, 10_000)  # a line is printed after these numbers of comparisons
 _REPORT_EVERY = 100_000  # a line is also printed after each multiple of this number
 _NO_STEPS = np.empty(0, np.uint8)
@@ -59,7 +59,7 @@ class Shadow:
         bank = simulator.bank
         self._simulator = weakref.proxy(simulator)  # weak, because the simulator owns this object
         self._twin = functools.lru_cache(CACHED_LEVELS)(lambda level: LevelTwin(bank.levels[level], bank.completions))
-        self._step, self._branches = Playback(bank), Playback(bank)  # of the compared step; of ``foresight``
+        self._step, self._branches = Playback(bank), Playback(bank)  # for the step; for branches of ``foresight``
         self._facts = {"environments": simulator.num_envs, "levels": len(bank), "observations": list(simulator.keys)}
         self.comparisons_of = np.zeros(simulator.num_envs, np.int64)
         self.mismatches_of = np.zeros(simulator.num_envs, np.int64)

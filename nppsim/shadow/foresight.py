@@ -28,7 +28,7 @@ def foresight(
 ) -> np.ndarray:
     """Return float32[6, 4, 11] (action, continuation, component).
 
-    twin: the level.
+    twin: data of the level.
     rows: state of the environment; not changed.
     playback: plays the branches.
     frame_skip: frames per decision.
@@ -65,7 +65,7 @@ def _near(rows: Rows, world: World) -> np.ndarray:
 
 
 def _has_escape(playback: Playback, ends: list[Rows], movers: np.ndarray) -> bool:
-    """Return True if the ninja survives one of these ends on a surface, or escapes from the first in the air."""
+    """Return True if a branch ends alive on a surface, or if the ninja escapes from the first end alive in the air."""
     alive = [end for end in ends if end[0]["state"] != DEAD]
     if any(end[0]["state"] == CELEBRATING or not end[0]["airborne"] for end in alive):
         return True
@@ -75,7 +75,7 @@ def _has_escape(playback: Playback, ends: list[Rows], movers: np.ndarray) -> boo
 def _escapes(playback: Playback, end: Rows, movers: np.ndarray, inputs: tuple[int, int]) -> bool:
     """Return True if the ninja survives with these inputs until it touches a surface, wins, or ESCAPE_FRAMES pass.
 
-    The jump key counts as released before.  movers: indices of the movers that take part.
+    The jump key counts as released at the start. movers: indices of the movers that are simulated.
     """
     playback.load(end, movers)
     playback.rows[0]["jump_held"], playback.rows[0]["jump_buffer"] = 0, -1

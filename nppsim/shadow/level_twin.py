@@ -12,7 +12,7 @@ from nppsim.shadow import paths
 from nppsim.shadow.geometry import EntityState, EntityTwin, MoverState, StateTwin, averaged, entities, raster
 from nppsim.shadow.paths import Lattice, PathFields
 
-CACHED_FIELDS = 32  # states of the doors per level
+CACHED_FIELDS = 32  # maximum number of cached states of the doors per level
 
 
 class LevelTwin:

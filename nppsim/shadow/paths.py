@@ -17,8 +17,8 @@ from nppsim.levels.level import Level
 from nppsim.shadow.geometry import EntityTwin, solid, stage, surfaces
 
 COLUMNS, ROWS = 89, 51  # lattice points
-SPACING = 12  # px between them
-STRAIGHT, DIAGONAL = 10, 14  # units per step
+SPACING = 12  # px between lattice points
+STRAIGHT, DIAGONAL = 10, 14  # length of a straight and of a diagonal step, units
 UNIT = 1.2  # px per unit
 MAX_PATH = 8000.0  # px, length if there is no path
 SAMPLE = 3  # px between samples

@@ -23,7 +23,7 @@ class Playback:
         )
 
     def load(self, rows: Rows, movers: np.ndarray | None = None) -> None:
-        """Continue from a copy of this state.  movers: int64[k], indices of the movers that take part; None: all."""
+        """Continue from a copy of this state. movers: int64[k], indices of the simulated movers; None: all."""
         self._world = self.world
         self._state.ninja[0] = rows[0]
         for own, other in zip(self.rows[1:], rows[1:], strict=True):

@@ -42,7 +42,7 @@ class Ledger:
     """The rewards of one running episode.
 
     config, gamma: see BatchSimulator.
-    twin: the level.
+    twin: data of the level.
     now: state of the environment when the ledger is created.
 
     Attributes:
@@ -50,7 +50,7 @@ class Ledger:
     path_start: path length of the level, px.
     best: smallest straight-line distance to the objective, px.
     given: phases in which ``proximity`` was paid: False before, True after the first exit switch.
-    visited: visited elements of BLOCKS.
+    visited: elements of BLOCKS that the ninja has visited.
     decisions: number of decisions.
     terms: sums of ``reward.TERMS``.
     """

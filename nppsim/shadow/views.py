@@ -88,7 +88,7 @@ FACE_AHEAD = 11.0  # px from the centre of a thwump to its face
 FACE_RADIUS = 2.0  # px, radius of a face in ``hazards``
 BEAM_RADIUS = 0.1  # px, radius of a beam in ``hazards``
 LINE_GAP = SQUARE / 2  # px between points along a line; the squares that contain them are filled
-DOOR_POINTS = 5  # points along a closed door
+DOOR_POINTS = 5  # number of points along a closed door; the squares that contain them are filled
 
 
 def _offset(e: EntityTwin, now: StateTwin) -> tuple[float, float]:
@@ -268,7 +268,7 @@ def _shares(at: float) -> list[tuple[int, float]]:
 FRAME_SCALE = 2  # px of the level per pixel of ``player_frame``
 VIEW_SCALE = 6  # px of the level per pixel of ``global_view``
 EXIT_HALF = 12.0  # px, half-side of the square of an exit
-MINE_HALF = {True: 3.5, False: 4.0}  # mine is dormant -> half-side, px
+MINE_HALF = {True: 3.5, False: 4.0}  # px, half-side of a dormant (True) or armed mine
 # Entity type -> (grey, half-side in px) of its squares, without mines and exits.
 _SQUARES = {kind: [(images.DEADLY, radius)] for kind, radius in KILLERS.items()} | {
     kinds.GOLD: [(images.GOLD_GREY, 6.0)],

@@ -78,8 +78,8 @@ POSITION_STEPS = 16  # per px
 SPEED_STEPS = 256  # per px per frame
 NORMAL_STEPS = 16384
 AIRBORNE = 16  # added to the state of an airborne ninja
-MAX_CHANGES = 1_000_000  # entity changes in a run document, about 40 MB
-MAX_RUN_FRAMES = 100_000  # frames in a run document, 28 minutes of play
+MAX_CHANGES = 1_000_000  # maximum number of entity changes in a run document, about 40 MB
+MAX_RUN_FRAMES = 100_000  # maximum number of frames in a run document, 28 minutes of play
 _STATE_OF_MOVER = (
     kinds.EVIL_NINJA,
     kinds.FLOOR_GUARD,

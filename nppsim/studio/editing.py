@@ -42,9 +42,9 @@ from nppsim.studio.planner_process import PlannerError, PlannerProcess
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
 
-MAX_EDITORS = 8  # open editors; each may run a process of the planner
-TRIES = 64  # episodes that an agent plays on a draft
-_TOGETHER = 8  # episodes between two messages with their results
+MAX_EDITORS = 8  # maximum number of open editors; each may run a process of the planner
+TRIES = 64  # number of episodes that an agent plays on a draft
+_TOGETHER = 8  # number of episodes between two messages with their results
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
 

@@ -27,11 +27,11 @@ from nppsim.replays.replay_set import ReplaySet
 from nppsim.studio.documents import Document, level_document, run_document, support_document
 from nppsim.studio.errors import StudioError
 
-MAX_LEVELS = 20_000  # levels in a gallery
+MAX_LEVELS = 20_000  # maximum number of levels in a gallery
 MAX_REPLAYS = 20_000
-MAX_OPENED = 5_000  # levels opened or created in the page; the oldest are dropped
+MAX_OPENED = 5_000  # maximum number of levels opened or created in the page; the oldest are dropped
 FILM = Path(__file__).parent / "static" / "film.replay"  # run of the shipped agent on a level shipped with nppsim
-_BANKS = 32  # compiled levels in memory
+_BANKS = 32  # maximum number of compiled levels in memory
 _NOT_FOUND = 404
 LEVEL_FORMATS = {"map": ".map", "text": ".level"}  # download format of a level -> file suffix
 _HDF5 = b"\x89HDF"  # first bytes of a replay set

@@ -23,7 +23,7 @@ from nppsim.replays.replay import Replay
 from nppsim.studio.documents import level_document, run_document
 from nppsim.studio.errors import StudioError
 
-MAX_PAGE = 32 << 20  # bytes; browsers open larger pages slowly
+MAX_PAGE = 32 << 20  # maximum bytes of a page; browsers open larger pages slowly
 _STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)

@@ -36,10 +36,10 @@ from nppsim.planner.settings import SCORE, TIME, PlannerSettings
 from nppsim.progress import announcement
 from nppsim.studio.game import Game
 
-TIME_LIMIT = 30.0  # s per search
+TIME_LIMIT = 30.0  # s, maximum duration of a search
 GOLD_TIME = 10.0  # s, time in which a run is improved for another objective than "time"
 _REPORT_S = 0.5  # interval of messages on compilation
-_ANSWER_LIMIT = 1 << 20  # bytes per line; a route of 6,000 frames needs less than a tenth
+_ANSWER_LIMIT = 1 << 20  # maximum bytes per line; a route of 6,000 frames needs less than a tenth
 
 _COMMAND = (sys.executable, "-m", "nppsim.studio.planner_process")
 
@@ -201,7 +201,7 @@ def _play_agent(files: list[str]) -> None:
     """Let the first agent play episodes one by one and together, if there is one."""
     from nppsim.studio.roster import Roster
 
-    with suppress(UserError):  # pages report it when an agent is needed
+    with suppress(UserError):  # pages report this error when an agent is needed
         agent = Roster(files).agent("0")
         for _ in (*agent.play(_first_level()), *agent.tries([_first_level()], 1)):
             pass

@@ -21,7 +21,7 @@ from nppsim.studio.leaderboard import PLANNER, Leaderboard
 from nppsim.studio.planner_process import PlannerError, PlannerProcess
 
 PLANNERS = {TIME: "planner", SCORE: "planner (score)", ALL_GOLD: "planner (all gold)"}  # by objective
-_ANSWERS = 1000  # answers in memory
+_ANSWERS = 1000  # maximum number of answers in memory
 
 
 def prepared_file() -> Path:

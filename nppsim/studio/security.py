@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = "127.0.0.1"
-MAX_BODY = 4 << 20  # bytes of a request or a socket message; enough for a campaign file of 1,300 levels
+MAX_BODY = 4 << 20  # maximum bytes of a request or a socket message; enough for a campaign file of 1,300 levels
 TOKEN_HEADER = b"x-studio-token"
 GUARDED = ("/api/", "/ws/")  # prefixes of paths that require the token
 _HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[\da-fA-F:.]+)\])(?::\d+)?", re.ASCII)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
 SNAPSHOT_EVERY = 60  # minimum number of frames between snapshots
-SNAPSHOT_BYTES = 16 << 20  # limit per session
+SNAPSHOT_BYTES = 16 << 20  # maximum bytes of snapshots per session
 MAX_STEP = 600  # maximum number of frames that a message may request
 MAX_SESSIONS = 64
 MAX_LABEL = 100  # characters
@@ -47,7 +47,7 @@ _SHAPES: dict[str, Any] = {
     "run": str,
     "fan": int,
 }
-FAN_FRAMES = 60  # frames for which each action of a fan is held
+FAN_FRAMES = 60  # number of frames for which each action of a fan is held
 
 
 class Session:

@@ -19,7 +19,7 @@ WINDOW = 20  # number of latest updates that alarms examine
 ENOUGH_EPISODES = 32  # a smaller mean number of episodes per update is reported
 FALL = 0.85  # a fall to less than this share of the first values in the window is reported
 TAU = 0.55  # absolute rank correlation with time above which a trend is steady
-MAX_GROWTH_MIB = 256.0  # growth of the process in WINDOW updates that is reported, if each of them adds memory
+MAX_GROWTH_MIB = 256.0  # memory growth in WINDOW updates that is reported, if each of them adds memory
 
 Problem = tuple[str, str]  # name for --silence, and text
 

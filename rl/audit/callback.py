@@ -31,7 +31,7 @@ REQUIRED_TAGS = (
 )
 ENOUGH_ENVS = 4  # with fewer environments, one level with rare entities dominates the mean
 MAX_INPUT_MEAN = 4.0  # largest absolute mean of a normalised input
-COINCIDENCE = 1e-9  # equal draws are reported if their probability is below this
+COINCIDENCE = 1e-9  # a repeated draw is reported if its probability by chance is below this
 
 
 class Audit(PPOCallback):
@@ -49,8 +49,8 @@ class Audit(PPOCallback):
         self.level, self.folder, self.warn = level, folder, warn
         self.reported = set(silence)
         self.history: deque[Figures] = deque(maxlen=WINDOW)
-        self.updates = 0  # number of updates since this callback exists
-        self._seen = 0  # ``PPO.updates`` after the latest of these updates
+        self.updates = 0  # number of updates that this callback has counted
+        self._seen = 0  # ``PPO.updates`` after the latest update that this callback has counted
         self.start_success = float("nan")  # success in the first WINDOW updates
         self._draws: deque[bytes] = deque(maxlen=400)  # digests of draws and of generator states in earlier rollouts
         self._curriculum_episodes: float | None = None

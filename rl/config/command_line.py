@@ -50,7 +50,7 @@ _GROUPS = {  # section -> heading
     "video": "evaluation",
 }
 
-_TITLES = ("experiment", "data", IMITATION, "PPO", "curriculum", "evaluation", "output", "hardware")  # in this order
+_TITLES = ("experiment", "data", IMITATION, "PPO", "curriculum", "evaluation", "output", "hardware")  # the order
 
 # Flags of other training programs that this command line refuses: reason -> (flag, default, meaning).
 _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {

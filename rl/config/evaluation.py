@@ -12,7 +12,7 @@ from nppsim.settings import check_settings, setting
 from rl.seeds import LARGEST_SEED
 
 FILM_BYTES = 2 << 20  # upper estimate of the size of one film and its picture
-MOST_EPISODES = 1_000_000  # per evaluation, whose episode records are all in memory
+MOST_EPISODES = 1_000_000  # maximum number per evaluation; their records are all in memory
 EVALUATIONS = 20  # default number of evaluations per training
 EVALUATIONS_IN_BUDGET = 10  # default number of evaluations per training with a time budget
 _VIDEOS = "record-eval-videos"

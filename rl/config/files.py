@@ -24,7 +24,7 @@ from rl import plugins
 from rl.config import ExperimentConfig
 
 RECIPES = Path(__file__).parent.parent / "recipes"
-MAX_BYTES = 1 << 20  # largest accepted TOML file
+MAX_BYTES = 1 << 20  # maximum bytes of a TOML file
 _REMEDY = "give a TOML file as in docs/configuration.md"
 # Settings of how the program runs, which do not affect results.
 HOW = (

@@ -14,9 +14,9 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 
 UNIFORM_SHARE = 0.2  # default fraction of uniform draws
-CELL_HALF_LIFE = 300.0  # episodes in a cell after which the weight of an outcome in the cell's counts has halved
-LEVEL_HALF_LIFE = 20.0  # episodes per level of the cell after which an outcome's weight in a level's counts has halved
-PRIOR_EPISODES = 20.0  # weight of the cell's success rate in that of a level; equals this many episodes of the level
+CELL_HALF_LIFE = 300.0  # half-life of outcomes in the counts of a cell: episodes in the cell
+LEVEL_HALF_LIFE = 20.0  # half-life of outcomes in the counts of a level: episodes in its cell per level
+PRIOR_EPISODES = 20.0  # weight of the prior, the cell's success rate, in episodes of the level
 
 
 class Learnability(Strategy):

@@ -45,7 +45,7 @@ class Preset:
     amplification: float = 10.0  # factor of z-scores before the logistic function
     temperature: float = 0.0  # if above 0, a softmax with this temperature is used instead of the logistic function
     uniform_share: float = 0.01  # fraction of draws that are uniform over all levels
-    min_samples: int = 10  # number of episodes from which the score of a level is used
+    min_samples: int = 10  # minimum number of episodes of a level for its score to be used
     pool: int = 1000  # number of levels in the pool
 
     @staticmethod
@@ -325,7 +325,7 @@ def _raw_scores(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _ginis(strategy: LearningProgress) -> dict[str, float]:
-    """Gini coefficients of scores, weights and draws, and the decrease of the coefficients from each to the next."""
+    """Gini coefficients of scores, weights and draws, and the decrease from each coefficient to the next."""
     pool, category, count = strategy.pool, strategy.levels.category, len(strategy.levels.names)
     score, weights, probabilities = strategy.scores_of(pool), strategy.weights_of(pool), strategy.probabilities()
 
@@ -353,4 +353,4 @@ def _ginis(strategy: LearningProgress) -> dict[str, float]:
     return {f"curriculum_gini/{name}": value for name, value in found.items()}
 
 
-DETAILED = (_pools, _raw_scores, _ginis)  # groups of statistics that need a pass over the pool
+DETAILED = (_pools, _raw_scores, _ginis)  # functions for statistics that need a pass over the pool

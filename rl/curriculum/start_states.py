@@ -46,7 +46,7 @@ class Run:
     actions: np.ndarray  # uint8[n], one per decision, from the start of the level
     wins: bool  # True if the actions win the level; False if they end where an attempt made most progress
     progress: float = math.inf  # progress of the attempt as a multiple of ``unit``; infinite for a winning run
-    position: float = STEPS - 1  # number of parts before the start state, rounded down; 0: the start of the level
+    position: float = STEPS - 1  # parts of the run before the start state; rounded down when used; 0: the level's start
     losses: int = 0  # number of consecutive losses from start states of this run
 
     @property

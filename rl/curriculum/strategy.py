@@ -35,11 +35,11 @@ THIRDS = 3  # number of parts of equal size into which the levels of a group are
 class Levels:
     """The L levels to draw from."""
 
-    # Categories, easiest first: in the configured order, then as in ``nppsim.generate``, then by name.
+    # Categories, easiest first: those of the configured order, then those of ``nppsim.generate``, then others by name.
     names: tuple[str, ...]
     category: np.ndarray  # int32[L], index of the category of each level in ``names``
     group: np.ndarray  # int32[L], number of the level's pair (category, generator)
-    third: np.ndarray  # int8[L], third of the group to which the level belongs by difficulty, 0 (easiest) to 2
+    third: np.ndarray  # int8[L], 0 to 2: in the easiest, middle or hardest third of its group
 
     @staticmethod
     def of(
@@ -89,7 +89,7 @@ class Levels:
 
     @cached_property
     def cell(self) -> np.ndarray:
-        """Number of the cell of each level, int64[L].  Levels of a cell have the same group and third."""
+        """Number of the cell of each level, int64[L].  A cell has the levels of one third of a group."""
         return self.group.astype(np.int64) * THIRDS + self.third
 
     @cached_property

@@ -28,7 +28,7 @@ from rl.ppo.ppo import PPO
 Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]
 SAMPLE = 256  # number of decisions drawn from the rollout
 FITTED, STEPS, RATE = 64, 150, 1e-3  # decisions, steps and learning rate of ``a_small_batch_is_fitted``
-MAX_MEAN_DIFFERENCE = 3.0  # between means of rollout and demonstrations, in standard deviations of the demonstrations
+MAX_MEAN_DIFFERENCE = 3.0  # limit for means of rollout and demonstrations, in standard deviations of the demonstrations
 MAX_STD_RATIO = 5.0  # ratios of standard deviations must be below this and above its inverse
 STD_OFFSET = 0.1  # added to the standard deviations of both, so that nearly constant observations are not compared
 MAX_CLAMPED = 0.2  # largest share of normalised values outside the range to which the network clamps them

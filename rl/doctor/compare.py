@@ -33,8 +33,8 @@ OVER_TRAINING = "success on dev levels, mean over training, %"
 class Tolerance:
     """Accepted differences."""
 
-    success: float = 0.0  # difference of the success rate on the dev levels (0 to 1), even if it is significant
-    speed: float = 0.1  # relative difference of the time per decision
+    success: float = 0.0  # tolerated difference of success rates on the dev levels (0 to 1), even if significant
+    speed: float = 0.1  # tolerated relative difference of the time per decision
     exact: bool = False  # if True, each training also needs one in the other group with the same digests
 
 

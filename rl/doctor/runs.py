@@ -179,7 +179,7 @@ _ARITHMETIC = tuple(f"settings.{name}" for name in ("plan.precision", "plan.devi
 )
 _START = ("settings.architecture", "settings.seed")
 _RETURNS = ("settings.ppo.gae_lambda", "settings.ppo.gamma")
-# Part of a digest file -> prefixes of the names of metadata that can change it first, in order of probability.
+# Part of a digest file -> name prefixes of the metadata that may cause the part to differ first, most probable first.
 CAUSES = {
     "observations": (*_START, "settings.frame_skip", *_SIZES, "data.train", "settings.curriculum."),
     "log_probs": (*_START, *_ARITHMETIC, *_SIZES),

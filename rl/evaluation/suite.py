@@ -175,7 +175,7 @@ class EvaluationSuite:
             )
 
     def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
-        """Return the index in the bank of each episode's level, int32[N]; beyond the last episode, that of its level."""
+        """Return the index in the bank of each episode's level, int32[N]; numbers beyond the last episode mean the last."""
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
     def _record(

@@ -36,7 +36,7 @@ from rl.experiment.artifacts import SUMMARY
 from rl.experiment.curves import Chart
 
 PLAN = "plan.json"
-RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # the comparison sets these
+RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # flags that the comparison sets
 _NO_TEST = "--skip-final-eval"
 STOP_SECONDS = 120  # time in which a run must write its checkpoint and exit after Ctrl-C
 

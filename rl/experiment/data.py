@@ -24,7 +24,7 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.policy.architectures import Architecture
 from rl.ppo.vec_env import BatchVecEnv
 
-RANDOM_PLAY_DECISIONS = 20_000  # decisions from which the normaliser's statistics are computed without demonstrations
+RANDOM_PLAY_DECISIONS = 20_000  # decisions of random play for statistics of the normaliser, without demonstrations
 Log = Callable[[str], None]  # receives messages
 Pairs = list[tuple[Level, str]]  # levels with categories
 
@@ -108,7 +108,7 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         for path, one in zip(given[name], split, strict=True)
     }
     entries = [(one.fingerprint(i), entry.generator) for one in sets["train"] for i, entry in enumerate(one.entries)]
-    return Data(train, dev, test, bank, dict(reversed(entries)), folders)  # of duplicates, the first counts
+    return Data(train, dev, test, bank, dict(reversed(entries)), folders)  # of duplicate levels, the first counts
 
 
 def readable(levels: LevelSet, bad: list[str]) -> LevelSet:

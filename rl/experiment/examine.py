@@ -43,9 +43,9 @@ DEFAULT_FLAGS = (
 )
 # Sizes of a rehearsal.
 DEMONSTRATIONS = 6  # per category
-UPDATES = 8  # the first trains only the critic
+UPDATES = 8  # updates of PPO; the first trains only the critic
 NUM_ENVS, ROLLOUT, MINIBATCH = 32, 32, 256  # enough environments for several threads
-EPOCHS, BATCH, RATE = 5, 64, 1e-3  # of imitation, adapted to few demonstrations
+EPOCHS, BATCH, RATE = 5, 64, 1e-3  # of imitation: epochs, batch size, learning rate; adapted to few demonstrations
 
 
 def examine_config(path: Path | None, log: Log, only: Only = None) -> Doctor:

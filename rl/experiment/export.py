@@ -31,7 +31,7 @@ from rl.policy.onnx import SUFFIX, ExportError, OnnxPolicy, metadata_of, signatu
 from rl.policy.policy import NppPolicy
 
 AGENT, NETWORK, CONFIG, CARD = "agent.safetensors", "agent.onnx", "config.json", "README.md"
-MAX_DIFFERENCE = 1e-3  # between logits and values of ONNX and torch; rounding causes about 1e-5
+MAX_DIFFERENCE = 1e-3  # maximum difference between outputs of ONNX and torch; rounding causes about 1e-5
 _COMPARED_DECISIONS, _ENVS = 25, 20
 _EVALUATION = {"suites": {...: {...: STATS_SHAPE}}, "settings": {}}
 Tables = Mapping[str, Mapping[str, Stats] | None]  # method -> category -> statistics

@@ -38,7 +38,7 @@ POLL_SECONDS = 1.0  # time between checks of a running trial
 STOP_SECONDS = 300.0  # time in which a trial must end after SIGTERM or Ctrl-C
 STARTING_TRIALS = 4  # number of first trials, which are drawn at random and never pruned
 FAILURES = 3  # number of consecutive failed trials that ends the sweep
-STEPS = 10_000  # pruner steps reserved for each seed, more than evaluations of a seed
+STEPS = 10_000  # steps of the pruner reserved for each seed; exceeds the number of evaluations of a seed
 Log = Callable[[str], None]
 
 

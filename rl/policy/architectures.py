@@ -16,8 +16,8 @@ from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
 
 SUBTASK_OBSERVATIONS = ("reachability_features", "entity_positions", "switch_states", "hazards")
 HIGH_LEVEL = "high_level."  # prefix of the tensor names of the high-level policy
-# Bytes per decision in a rollout, for each number of a recurrent state, and for a subtask's data: index and age (16),
-# flags for choice and completion (2), five log-probabilities (20), and value, advantage and return (12).
+# Bytes per decision of a rollout: for each number of a recurrent state, and for a subtask.  The latter are index and
+# age (16), flags for choice and completion (2), five log-probabilities (20), and value, advantage and return (12).
 STATE_BYTES = 4
 SUBTASK_BYTES = 50
 MOST_BLOCKS = 16  # largest number of residual blocks in a head

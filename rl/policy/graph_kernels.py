@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import torch
 
-# fastmath allows sums in any order, which vectorised loops need; infinities still have their meaning.
+# fastmath allows sums in any order, which vectorised loops need; infinities remain valid.
 _njit: Any = numba.njit  # its annotations would hide the arguments of compiled functions from mypy
 _options: Any = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
 _compiled, _inlined = _njit(cache=True, **_options), _njit(inline="always", **_options)

@@ -340,7 +340,7 @@ class Encoder(BaseFeaturesExtractor):
         self.keys, self.stacking = chosen.observations, chosen.stacking
         check_space(observation_space, self.keys, self.stacking)
         self.normalize = NormalizeObservations(self.keys, self.stacking)
-        self.own = chosen.module() if chosen.module else None  # custom network; ``own`` is part of tensor names
+        self.own = chosen.module() if chosen.module else None  # custom network; tensor names contain ``own``
         self.graph: GraphEncoder | None = None
         if self.own is not None:
             return

@@ -38,7 +38,7 @@ ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as sma
 
 
 def _settings_of_adam(parameters: object, **settings: Any) -> dict[str, Any]:
-    """Return what Stable-Baselines3 passes to an optimizer."""
+    """Return the arguments that Stable-Baselines3 passes to an optimizer."""
     return settings
 
 
@@ -185,7 +185,7 @@ class NppPolicy(ActorCriticPolicy):
         """Add sequence structure to observations, for a recurrent policy.
 
         follows: bool[N], True for rows that continue the previous row.
-        states: float32[N, size], recurrent states, used before rows that begin a sequence; None: zeros.
+        states: float32[N, size], recurrent states, read in rows that begin a sequence; None: zeros.
         """
         return {**observations, FOLLOWS: follows, **({} if states is None else {RECURRENT_STATE: states})}
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 RECURRENT_STATE = "recurrent_state"  # key of the observation: the state before the decision
-FOLLOWS = "follows"  # key of the observation: the row continues the previous row
+FOLLOWS = "follows"  # key of the observation: True if the row continues the sequence of the previous row
 
 Observations = Mapping[str, torch.Tensor]
 

@@ -18,7 +18,7 @@ A subtask ends when it is completed, after ``longest`` decisions, or with its ep
     exit_switch   the exit switch is taken
     locked_door   one more of the five observed doors is open than at its start
     exit          the level is won, which ends the episode
-    mine          the path to the exit is shorter than at the start by more than the distance of the nearest hazard then
+    mine          the path to the exit is shorter than at the start by more than the nearest hazard was away
     explore       the ninja is EXPLORED_PX away from its position at the start
 
 Source: Sutton, Precup & Singh 1999 (options).

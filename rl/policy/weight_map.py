@@ -51,7 +51,8 @@ def transfer(source_state: State, target_module: nn.Module, *, fresh: Iterable[s
     """Copy all tensors of ``source_state`` to the tensors with the same names in ``target_module``.
 
     fresh: target tensors that keep their values, as names or as prefixes that end with a dot ("value_net.").
-    Raises WeightTransferError if a tensor is unused, unfilled, of another shape or dtype, or not finite.
+    Raises WeightTransferError if a source tensor is not used, a target tensor is neither copied nor in ``fresh``, or a
+    tensor is of another shape or dtype, or not finite.
     """
     target_state = target_module.state_dict()
     new = tuple(sorted(name for name in target_state if any(_fits(name, pattern) for pattern in fresh)))

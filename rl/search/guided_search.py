@@ -36,7 +36,7 @@ from rl.policy.policy import NppPolicy
 
 ASSUMED_SPEED = 1.5  # speed along the path in px per frame that the best-first heuristic assumes
 BATCH = 64  # number of nodes that the best-first search expands together
-_PATH_FRACTION = RewardConfig(shaping=1.0)  # its shaping potential is the covered fraction of the path
+_PATH_FRACTION = RewardConfig(shaping=1.0)  # reward whose shaping potential is the covered fraction of the path
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class GuidedSearch:
         self.spawn = self.playing_envs(1).snapshot(0)  # uint8[B], snapshot of the initial state, B bytes
 
     def playing_envs(self, count: int) -> BatchSimulator:
-        """Return environments that only simulate; they compute no observations except those that the policy stacks."""
+        """Return environments for simulation; they compute only the observations that the policy stacks."""
         policy = self.agent.policy
         return self._simulator(count, tuple(policy.stacking.stacked(policy.observations)) or ("game_state",))
 

@@ -33,7 +33,7 @@ ATTEMPTS = (
     ("best-first", 0, 500_000),
     ("beam of 256", 256, 1_500_000),
 )
-GUIDED_FRAMES = 200_000  # frames for guided beams that search for shorter runs; the planner gets the rest of the budget
+GUIDED_FRAMES = 200_000  # maximum frames for guided beams that search for shorter runs; the planner gets the rest
 # Parameters of beams that search for shorter runs: these first, then random combinations of the values below.
 FIRST_BEAMS = (BeamSettings(64), BeamSettings(64, cost_weight=0.0))
 WIDTHS = (16, 32, 64, 128)
