@@ -324,7 +324,7 @@ class BCDataset:
         def damaged(reason: str) -> DatasetError:
             return DatasetError(f"{path}: no readable dataset ({reason}); {REBUILD}")
 
-        with hdf5.reading(path, damaged, limit_bytes=1 << 62) as file:  # check_memory has its own limit
+        with hdf5.reading(path, damaged, limit_bytes=1 << 62) as file:  # no limit here, as check_memory limits the size
             return cls._read(path, file, bank)
 
     @classmethod
@@ -354,7 +354,7 @@ class BCDataset:
             given, bank = bank, bank or LevelBank(read_levels(file))
             announce(bank)
             images = StoredImages(bank, observations.pop(STATES), drawn) if drawn else None
-            if images and given is None:  # the file may not have been written by this program
+            if images and given is None:  # another program may have written the file
                 images.check()
         return cls(
             path=str(path),

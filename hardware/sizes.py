@@ -25,7 +25,7 @@ MAX_ROLLOUT = 256
 # Decisions per update.
 MIN_BATCH = 8_192
 MAX_BATCH = 32_768
-MAX_BATCH_IMAGES_ON_CPU = 8_192  # if convolutions run on the CPU; a rollout takes 5 s at 1,500 decisions/s
+MAX_BATCH_IMAGES_ON_CPU = 8_192  # maximum if convolutions run on the CPU; a rollout takes 5 s at 1,500 decisions/s
 # Decisions per minibatch.
 MINIBATCHES = 8  # target number of minibatches per epoch
 MIN_MINIBATCH = 32

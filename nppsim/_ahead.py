@@ -16,6 +16,6 @@ def _compile(*arguments: Any) -> None:
 if __name__ == "__main__":
     kernel: Any = batch.advance
     batch.compile_ahead = lambda: None
-    bank._compute_paths = lambda *_: None  # the other process compiles it
+    bank._compute_paths = lambda *_: None  # the other process compiles this kernel
     batch.advance = _compile  # only the types of the arguments matter
     batch.BatchSimulator([Level.build(np.zeros((23, 42), np.uint8), (80, 50))], 1, threads=1).reset()

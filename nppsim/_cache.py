@@ -25,7 +25,7 @@ _COMPILED = re.compile(
 )  # decorators of compiled functions
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
 _FOLDER = re.compile("numba-[0-9a-f]{16}")  # names of cache folders, of all versions of the sources
-_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # newest folders are not removed, others above this age in s
+_MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # number of newest folders to keep; age above which others are removed
 _NOTE = "kernels-of-"  # name prefix of files that cache ``kernel_digest``; the digest of all sources follows
 _REMEDY = "set NUMBA_CACHE_DIR to a writable folder"
 

@@ -126,7 +126,7 @@ def _compiled(**options: Any) -> Callable[[Function], Function]:
 
 
 def _refuse_python(dispatcher: Any) -> None:
-    """Make calls from Python raise TypeError; without a wrapper, the first one would end the process."""
+    """Make calls from Python raise TypeError; without a wrapper, the first such call would end the process."""
 
     def refuse(*_arguments: Any, **_named: Any) -> None:
         raise TypeError(f"only kernels can call {dispatcher.__name__}; decorate it with @entry to call it from Python")

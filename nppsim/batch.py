@@ -425,7 +425,7 @@ def compile_ahead() -> None:
     """Compile ``advance`` in a second process if no process has begun to; ``_kernel.SharedCache`` waits for it."""
     if usable_cores() > 1 and not numba_config.DISABLE_JIT and not any(CACHE_FOLDER.glob("*/decision.advance*")):
         options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        sources = os.pathsep.join((str(Path(__file__).parents[1]), *sys.path))  # these, not another version
+        sources = os.pathsep.join((str(Path(__file__).parents[1]), *sys.path))  # import this version of the package
         options["env"] = {**os.environ, "PYTHONPATH": sources}
         command = [sys.executable, "-P", "-m", "nppsim._ahead"]
         threading.Thread(target=subprocess.run, args=(command,), kwargs=options, daemon=True).start()

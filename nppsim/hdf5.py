@@ -58,7 +58,7 @@ def reading(path: str | Path, error: Callable[[str], UserError], limit_bytes: in
             yield file
         finally:
             close(file)
-    except UserError:  # of the block; some are ValueErrors
+    except UserError:  # raised by the block; some UserErrors are ValueErrors
         raise
     except DAMAGE as problem:
         raise error(reason(problem)) from problem

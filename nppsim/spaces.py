@@ -117,7 +117,7 @@ def graph_instance(state: np.ndarray) -> spaces.GraphInstance:
     """
     graph = graph_of(state)
     links, types = graph.edges
-    return spaces.GraphInstance(graph.features.copy(), types.copy(), links.copy())  # graphs are cached
+    return spaces.GraphInstance(graph.features.copy(), types.copy(), links.copy())  # copies, because graphs are cached
 
 
 def flatten_vectors(observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 python scripts/average_agents.py CHECKPOINT CHECKPOINT... --out AGENT.safetensors [--architecture NAME+mirror]
 
-The agents have one network and one normaliser, as have agents that were trained from one agent with --init-from.
+All agents must have the same network and normaliser, such as agents that --init-from trained from one agent.
 """
 
 import sys

@@ -9,7 +9,7 @@ from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
-MAX_TRIES = 5000  # attempts to draw a chain that fits the stage
+MAX_TRIES = 5000  # maximum number of attempts to draw a chain that fits the stage
 BOARD = (120, 240)  # rows and columns of the array in which chains are drawn
 CENTRE = (60, 120)  # row and column where a chain begins
 

@@ -14,7 +14,7 @@ LENGTH = (2, 5)  # number of columns of a platform, lowest and highest
 CLIMB = 0.5  # probability that the spawn is at the lower end; otherwise it is at the upper end
 CLEARANCE = 3  # minimum number of rows between a platform and one above it
 TOP = 3  # minimum number of rows above the highest platform
-TRIES = 30  # attempts to place the next platform
+TRIES = 30  # maximum number of attempts to place the next platform
 
 Platform = tuple[int, int, int]  # left column, columns, row
 

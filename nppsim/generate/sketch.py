@@ -39,7 +39,7 @@ UPRIGHT = RIGHT  # a door across a corridor
 FLAT = DOWN  # a door across a shaft
 
 GOLD_SHARE = 0.08  # probability that a level contains gold
-MAX_GOLD = 4  # pieces of gold per level
+MAX_GOLD = 4  # maximum number of pieces of gold per level
 SIDES = ("floor", "ceiling", "left", "right")
 _TO_SIDE = {"floor": (0, 1), "ceiling": (0, -1), "left": (-1, 0), "right": (1, 0)}
 

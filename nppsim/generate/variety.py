@@ -14,7 +14,7 @@ from nppsim.levels.tiles import SOLID
 from nppsim.paths import NO_STEP, NODES_Y, STEP_X, STEP_Y, nearest_node
 
 MEASURES = ("path_length_px", "turns", "vertical_moves", "hazards")
-CHUNK = 256  # levels compiled together
+CHUNK = 256  # number of levels that are compiled together
 STRETCH = 4  # lattice steps (12 px) in a piece of a path whose direction is measured
 
 

@@ -32,7 +32,7 @@ from nppsim.reading import read_bytes
 
 SUFFIX = ".txt"
 _ITEM = re.compile(rf"(.+?{re.escape(SUFFIX)})#(.+)", re.IGNORECASE | re.DOTALL)  # FILE.txt#NUMBER, #ID or #TITLE
-MAX_CAMPAIGN_BYTES = 64 << 20  # some 20,000 levels; the game's largest file has 2 MB
+MAX_CAMPAIGN_BYTES = 64 << 20  # maximum size of a file, some 20,000 levels; the game's largest has 2 MB
 
 # Bytes per record of each type, in the order of the file.
 RECORD_BYTES = {

@@ -47,7 +47,7 @@ from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
 _SIZE = slice(4, 8)  # the file's length, little-endian; tools other than the game write 0
-_MAX_SHIFT = 16  # bytes; levels that the game's server returns to a level query lack the first 8 bytes
+_MAX_SHIFT = 16  # maximum shift in bytes that a message reports; maps from the game's level query lack the first 8
 MAX_WARNINGS = 5  # maximum number of warnings that ``warning_lines`` lists
 MAX_TEXT = 1 << 20  # bytes, maximum size of a level as text; MAX_RECORDS records need less
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"

@@ -54,8 +54,8 @@ ESCAPES = np.stack([np.tile(ACTION_INPUT, 3), np.concatenate([np.roll(ACTION_INP
 DEAD_END = 0.0125  # ``death`` of branches that survive but whose action leads to a dead end; below that of any death
 PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
 
-# The area (x, y, half-width, half-height, px) that the ninja rarely leaves: what it reaches in HORIZON frames at its
-# velocity, and these distances further.
+# The area (x, y, half-width, half-height, px) that the ninja rarely leaves: its straight flight for HORIZON frames at
+# its velocity, plus these distances on each side.
 AREA_X, AREA_Y = 64.0, 80.0
 EVERYWHERE = (0.0, 0.0, math.inf, math.inf)
 SLACK = 40.0  # px added on each side of the area for a new set of movers, so that later decisions can reuse the set
@@ -327,8 +327,7 @@ def _play(room, row, area, trail, world, input_byte, frames, no_laps):
 
 @merged
 def _report_dead_ends(record, trail, world, room, first, in_vain, chosen, out, no_laps):
-    """Set ``death`` to DEAD_END in surviving branches of actions that lead to a dead end. in_vain: see
-    ``foresight``."""
+    """Set ``death`` to DEAD_END in the surviving branches of dead-end actions. in_vain: see ``foresight``."""
     tested, fatal = 0, 0  # bit ``end - first``: escapes from that branch were tried; all ended in death
     for action in range(NUM_ACTIONS):
         repeats = ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1

@@ -20,7 +20,7 @@ SPAWNER_RADIUS = 10.0  # px, radius of a spawner
 EVIL_RADIUS = 6.0  # px, radius of the circle that kills
 FOLLOW_FRAMES = 120  # delay in frames of the first evil ninja, and of each further one; also the duration of the slide
 TRAIL_SLACK = (
-    64  # additional positions beyond the longest delay; more than the frames that foresight repeats, one decision
+    64  # positions stored beyond the longest delay; must exceed the frames of one decision, which foresight repeats
 )
 
 

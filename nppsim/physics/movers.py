@@ -137,7 +137,7 @@ def _advance(ninja, mover, axis, sign, step, face, half, grid):
     """Move a thwump by ``step`` px along an axis unless an edge of the half-cell grid stops it; return True if it moved.
 
     sign: sign of the step.
-    face: px along the axis from the centre to the face that edges stop.
+    face: px along the axis from the centre to the face that hits edges.
     half: half of the thwump's width across the axis, in px.
     """
     along, across = _along(mover, axis), _along(mover, 1 - axis)

@@ -172,7 +172,7 @@ class Search:
         """
         nodes, last_action, durations = self.frontier
         n = len(nodes) * NUM_ACTIONS
-        with np.errstate(over="ignore"):  # overflow of hashes, if kernels run uncompiled
+        with np.errstate(over="ignore"):  # hashes overflow, which numpy reports if kernels run uncompiled
             self.simulated += expand(
                 self.states, self.children, self.rows, self.child_rows, last_action, durations, self.frame_skip,
                 self.bank.world, self.tour, self.mode, target, self.params, self.rng.random(n), self.visits, self.out,

@@ -202,7 +202,7 @@ class Shadow:
             if key == "foresight":
                 wanted = foresight(twin, rows, self._branches, simulator.frame_skip)
                 self._check(prefix + key, values[i], wanted, layout.SPECS[key].components)
-            elif key != "reachability_features" or len(next_step):  # if it is empty, a wrong step is reported already
+            elif key != "reachability_features" or len(next_step):  # if it is empty, its error is already reported
                 self._check(prefix + key, values[i], VIEWS[key](twin, now, next_step), layout.SPECS[key].components)
 
     def _check_paths(self, i: int, twin: LevelTwin, now: StateTwin) -> np.ndarray:

@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> None:
             webbrowser.open(address)
         studio = Studio(library, arguments.demonstrations, roster, Leaderboard(data_folder() / FILE))
         studio.prepares = True
-        recordings = None if arguments.end_with_input else studio.recordings  # no user sees a warning
+        recordings = None if arguments.end_with_input else studio.recordings  # the warning would not be seen
         serve(create_app(studio, access), listener, recordings)
 
 

@@ -194,7 +194,7 @@ class FrameWriter:
     def changes(self, entities: np.ndarray, movers: np.ndarray) -> dict[int, list[float]]:
         """Return ``c`` of a frame document: the entities that changed since the last call, or all after a ``reset``."""
         memory = entities.tobytes() + movers.tobytes()
-        if memory == self._memory:  # in most frames of most levels
+        if memory == self._memory:  # as in most frames of most levels
             return {}
         bits, places = self._bits(entities, movers), self._places.copy()
         moving = self._mover[self._moving]

@@ -40,7 +40,7 @@ class Plans:
         self.process = PlannerProcess()
         self._leaderboard = leaderboard
         self._searches: OrderedDict[tuple[str, str], asyncio.Task[dict]] = OrderedDict()
-        self._helper: PlannerProcess | None = None  # compiles the kernels
+        self._helper: PlannerProcess | None = None  # process that compiles the kernels
         self._preparation: asyncio.Task[None] | None = None
 
     @property

@@ -281,7 +281,7 @@ def _bytes(text: Any) -> np.ndarray:
 
 async def play(socket: "WebSocket") -> None:
     """Serve one play socket until it closes."""
-    from starlette.concurrency import run_in_threadpool  # the extra ``studio``; see ``nppsim.studio.app``
+    from starlette.concurrency import run_in_threadpool  # needs the extra ``studio``; see ``nppsim.studio.app``
     from starlette.websockets import WebSocketDisconnect
 
     studio = socket.app.state.studio

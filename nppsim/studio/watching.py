@@ -36,9 +36,9 @@ from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT
 from nppsim.studio.plans import PLANNERS
 
-AHEAD = 600  # frames that an agent may play ahead of the displayed frame
+AHEAD = 600  # maximum number of frames that an agent plays ahead of the displayed frame
 PART = 40  # minimum number of frames of an agent per message
-THREADS = 2  # threads for the work of all sockets
+THREADS = 2  # number of threads for the work of all sockets
 MAX_RUNS = 6  # maximum number of runs side by side
 MAX_WATCHERS = 16  # maximum number of open sockets
 MAX_EPISODES = 4000  # maximum number of episodes in a map of deaths

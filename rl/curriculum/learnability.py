@@ -14,8 +14,8 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 
 UNIFORM_SHARE = 0.2  # default fraction of uniform draws
-CELL_HALF_LIFE = 300.0  # half-life of outcomes in the counts of a cell: episodes in the cell
-LEVEL_HALF_LIFE = 20.0  # half-life of outcomes in the counts of a level: episodes in its cell per level
+CELL_HALF_LIFE = 300.0  # half-life, in episodes of the cell, of an outcome's weight in the counts of a cell
+LEVEL_HALF_LIFE = 20.0  # half-life, in episodes of the cell per level, of an outcome's weight in the counts of a level
 PRIOR_EPISODES = 20.0  # weight of the prior, the cell's success rate, in episodes of the level
 
 

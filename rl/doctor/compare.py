@@ -35,7 +35,7 @@ class Tolerance:
 
     success: float = 0.0  # tolerated difference of success rates on the dev levels (0 to 1), even if significant
     speed: float = 0.1  # tolerated relative difference of the time per decision
-    exact: bool = False  # if True, each training also needs one in the other group with the same digests
+    exact: bool = False  # if True, each training must also have a partner with the same digests
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ def _of_experiment(data: Mapping[str, Any], path: Path, architecture: str) -> Ta
         imitation = "imitation alone" if len(runs) == 1 else f"{name}, imitation alone"
         found |= {name: entry["suites"].get("test"), imitation: before.get("bc")}
     first: Mapping[str, Any] = next(iter(runs.values()))
-    found["random play"] = first.get("baselines", {}).get("random")  # equal in all runs
+    found["random play"] = first.get("baselines", {}).get("random")  # random play is equal in all runs
     return {name: tables for name, tables in found.items() if tables}
 
 

@@ -46,7 +46,7 @@ def plan_of(job: Job) -> hardware.Plan:
             job.log(f"warning: the run began on {plan.machine.name}; results may differ in rounding")
     else:
         planned = planner(job.architecture, plan_request, job.machine.times(job.ranks.machines))
-        first = planned()  # for device and precision, with which memory is measured next
+        first = planned()  # memory is measured with the device and precision of this plan
         probe = UpdateBenchmark(job.architecture.name, first.device, first.precision)
         plan = planned(probe=probe.peak_bytes, benchmark=stored_timings(probe, job.machine))
         job.log(f"{heading}\n{plan}")
@@ -76,7 +76,7 @@ def measured(architecture: str, plan_request: hardware.PlanRequest, machine: har
     figures = stored_figures(architecture, network.observations, network.stacking)
     update = figures.update if figures else estimate_update(network.observations, network.stacking)
     try:
-        first = planned(update=update)  # for device and precision, with which memory is measured next
+        first = planned(update=update)  # memory is measured with the device and precision of this plan
         probe = UpdateBenchmark(architecture, first.device, first.precision)
         update = measure_update(probe.peak_bytes, network.observations, network.stacking)
         plan = planned(update=update, benchmark=stored_timings(probe, machine, measure=True))

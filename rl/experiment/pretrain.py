@@ -99,7 +99,7 @@ def run(job: Job) -> None:
         where = f"the best weights so far are in {best}" if best.exists() else "no weights were saved"
         raise KeyboardInterrupt(where) from None
     finally:
-        with suppress(OSError):  # the folder is not empty
+        with suppress(OSError):  # rmdir fails if the folder is not empty
             folder.rmdir()
 
 

@@ -41,7 +41,7 @@ from rl.policy.serialization import PackingError, pack, unpack
 FORMAT = "npp-checkpoint"
 FORMAT_VERSION = 2
 SUFFIX = ".safetensors"
-_FIELDS: dict = {  # a shape of ``mismatch``
+_FIELDS: dict = {  # shape for ``mismatch``
     **dict.fromkeys(("architecture", "layout", "precision"), str),
     **{name: {} for name in ("policy", "config", "versions")},
     "observations": [str],

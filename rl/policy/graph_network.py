@@ -39,7 +39,7 @@ _STATE = layout.slots(layout.SPECS["game_state"].components)
 _PATH = layout.slots(layout.SPECS["reachability_features"].components)
 _ENTITY = layout.slots(layout.SPECS["entity_positions"].components)
 
-States = list[bytes]  # rows of ``graph_state``
+States = list[bytes]  # rows of ``graph_state``, as bytes
 
 
 def compute_dtype(device: torch.device) -> torch.dtype:

@@ -93,7 +93,7 @@ def _problems(source: State, target: State, fresh: Collection[str]) -> list[str]
 def check_same_policy(source: NppPolicy, target: NppPolicy, obs: Mapping[str, np.ndarray]) -> float:
     """Compare two policies in float32 on some observations; return the share of equal greedy actions.
 
-    A target with subtasks is compared with each subtask, a recurrent target with zero and with random states.
+    A target with subtasks is compared once per subtask; a recurrent target once with zero and once with random states.
     obs: raw observations {key: array [N, *shape]}, with N of a few hundred.
     Raises WeightTransferError if the architectures differ in more than subtasks, if features or logits differ by more than
     1e-5 of max(1, largest absolute value), or if fewer than 95 % of the actions are equal.

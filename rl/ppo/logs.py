@@ -299,7 +299,8 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int =
             count += 1
     if count < events:
         raise EventsError(f"{folder}: has {count} events, expected {events}; {_REMEDY}")
-    # After an interruption below, the later files have the same events as the first.  The next call is not misled: it counts
+    # If the process ends below, the later files still have the same events as the first.  The next call is not misled:
+    # it counts
     # PPO's events of the first file only, and recognises those of imitation by tag and step.
     if records:
         _write_records(files[0], [head, *records])

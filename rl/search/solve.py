@@ -193,7 +193,7 @@ def _shorter_runs(search: GuidedSearch, best: WinningRun, budget: FrameBudget) -
     They are found by guided beams that start at the initial state or at a random decision of the shortest run so far.
     """
     states = None
-    for turn in range(budget.left):  # each beam simulates at least one frame
+    for turn in range(budget.left):  # enough turns: each beam simulates at least one frame
         if not budget.left:
             break
         if states is None:
