@@ -1,6 +1,7 @@
 """Command ``python -m hardware plan``: print sizes, memory and duration of a training run on this or another machine.
 
-It prints the complete plan of one architecture, or a table with one row per architecture for several or all of them.
+It prints the complete plan of one architecture, or a table with one row per architecture for several or all
+architectures.
 """
 
 import argparse
@@ -118,7 +119,8 @@ def _plan_request(arguments: argparse.Namespace) -> PlanRequest:
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
-    """Return this machine, or the profile's machine if it has more GPUs, as changed by the flags."""
+    """Return this machine, or the profile's machine if that one has more GPUs, with the changes that the flags
+    state."""
     here = detect()
     profile = find_profile(arguments.profile)
     machine = profile.machine() if profile is not None and len(profile.gpus) > len(here.gpus) else here

@@ -87,7 +87,7 @@ class Workers:
 def connected(cluster: str, workers: int | None, error: Callable[[str], Exception]) -> Iterator["Nodes"]:
     """Connect to a cluster for the duration of the block.
 
-    cluster: address.  If this program has a connection already, only "auto" is allowed; it uses the connection and
+    cluster: address.  If this program is already connected, only "auto" is allowed, which uses that connection and
         leaves it open.
     workers: number of processes of a local cluster; None: one per core.
     error: makes the exception to raise if processes die repeatedly.

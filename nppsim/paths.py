@@ -90,8 +90,8 @@ def prepare_level(world, level, stage, leniency, nodes, effects):
         tiles, and through gaps between diagonals that are narrower than its diameter.
         2: in addition, one-ways do not block.  The ninja can pass them at corners, or when a thwump pushes it.
     nodes: uint16[4539], output: bits FREE, MINED and FROM << d of each point, x first, with all doors open.
-    effects: uint16[doors, 81], output: for each door with a switch, the bits FREE and FROM << d that it clears at each point
-        of its window while it is closed.
+    effects: uint16[doors, 81], output: for each door with a switch, the bits FREE and FROM << d that the closed door
+        clears at each point of its window.
     """
     samples = np.zeros((SAMPLES_X, SAMPLES_Y), np.uint8)
     if leniency > 0:

@@ -59,8 +59,9 @@ def deferred_signals(on_first: Callable[[str], None]) -> Iterator[StopRequest]:
 def end_interrupted(process: subprocess.Popen, interruption: KeyboardInterrupt, seconds: float) -> None:
     """Wait until an interrupted child process has saved its state and ended; kill it after ``seconds``.
 
-    interruption: exception that ``nppsim.errors.run`` raises.  For Ctrl-C, which the terminal also sends to the child, it has
-        no arguments.  For other signals, its argument names the signal, and this function sends SIGTERM to the child.
+    interruption: exception that ``nppsim.errors.run`` raises.  After Ctrl-C, which the terminal also sends to the
+        child, the exception has no arguments.  For other signals, its argument names the signal, and this function
+        sends SIGTERM to the child.
     """
     if interruption.args:
         process.terminate()

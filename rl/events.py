@@ -29,7 +29,7 @@ _NUMBERS = itertools.count()  # a number for each writer of this process, which 
 class EventWriter:
     """Writer of scalars and other summaries into a new event file.
 
-    folder: folder of the file, which is created if it is missing; its file WRITTEN gets the name of the new file.
+    folder: folder of the event file, created if it is missing; its file WRITTEN lists the event file.
     ``flush`` writes in the calling thread; TensorBoard's own writer has a thread, whose errors come late or never.
     Raises OSError if events cannot be written; the file then ends with the last complete flush.  Raises EventsError if the
     file was removed while the writer was open.

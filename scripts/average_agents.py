@@ -2,7 +2,7 @@
 
 python scripts/average_agents.py CHECKPOINT CHECKPOINT... --out AGENT.safetensors [--architecture NAME+mirror]
 
-All agents must have the same network and normaliser, such as agents that --init-from trained from one agent.
+All agents must have the same network and normaliser, e.g. because they were trained from one agent with --init-from.
 """
 
 import sys

@@ -26,7 +26,8 @@ class Cave:
     """Open space between a ground and a ceiling.
 
     ground: int[columns, 2], height of the ground above the sketch's lower edge, in half-tiles, at the left and right
-        border of each column.  Within a column it changes by at most one tile; between columns there may be cliffs.
+        border of each column.  Within a column the height changes by at most one tile; between columns there may be
+        cliffs.
     ceiling: int[columns, 2], depth of the ceiling below the sketch's upper edge, in the same form.
     rows: height of the sketch in tiles.
     """

@@ -148,7 +148,7 @@ def _fill(
 ) -> None:
     """Append levels to the set until it has ``count`` of the category.
 
-    have: number of its levels so far.  used: fingerprints of levels that must not be repeated.
+    have: number of levels of the category so far.  used: fingerprints of levels that must not be repeated.
     """
     fresh: list[Made] = []
     unfinished: list[Made] = []

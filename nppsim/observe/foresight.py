@@ -8,8 +8,8 @@ Fatemi et al. 2019 (dead ends).
 Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  If the
 previous decision's branches began with the executed action, they are continued instead of simulated again.
 
-Branches omit the movers that cannot affect a ninja that stays in an area around it.  If the ninja leaves the area, the
-branch is simulated again with all movers.
+Branches omit the movers that cannot affect the ninja while it stays in an area around its present position.  If the
+ninja leaves the area, the branch is simulated again with all movers.
 
 A leap can be fatal long before the ninja dies.  If all branches of an action end in death or in the air, the first in the air
 is continued with the ESCAPES; if the ninja dies in all of these, the action leads to a dead end.
@@ -163,7 +163,7 @@ def _area(ninja):
 
 @merged
 def _suffices(record, movers, world, area, chosen):
-    """Mark chosen movers that can affect a ninja in an area as NEAR; return True if all are chosen, and few others."""
+    """Mark movers that can affect a ninja in an area as NEAR; return True if all of them are chosen, and few others."""
     x, y, width, height = area
     spare = 0
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
@@ -210,7 +210,7 @@ def _used(record, room):
 
 @kernel
 def _copy(record, room, source, row, chosen):
-    """Copy a state for a branch, of its movers only the chosen ones."""
+    """Copy a state for a branch, with only the chosen movers."""
     for word in range(NINJA_WORDS + record["entity_end"] - record["entity_first"]):
         room.words[row, word] = room.words[source, word]
     first, count = NINJA_WORDS + room.entities.shape[1], 0
@@ -226,7 +226,7 @@ def _copy(record, room, source, row, chosen):
 
 @kernel
 def _copy_near(record, room, source, row, chosen):
-    """Copy the last state of a branch, of its movers only those that are NEAR."""
+    """Copy the last state of a branch, with only the movers that are NEAR."""
     for word in range(NINJA_WORDS + record["entity_end"] - record["entity_first"]):
         room.words[row, word] = room.words[source, word]
     total, read, count = record["mover_end"] - record["mover_first"], 0, 0
@@ -365,7 +365,7 @@ def _first_in_air(room, first, action, without_jump):
 def _has_escape(record, room, end, row, chosen, trail, world, no_laps):
     """Return True if an escape keeps the ninja alive until it touches a surface, wins, or ESCAPE_FRAMES have passed.
 
-    Only movers that are NEAR take part, because branches can omit others.
+    Only movers that are NEAR are simulated, because branches can omit others.
     end: row of the state.  row: row to simulate in.
     """
     ninja = room.ninja[row]

@@ -345,8 +345,9 @@ def _on_path(field: Field, x: float, y: float, door: EntityTwin) -> bool:
 def _to_switches(field: Field, unlocked: Field, closed: list[EntityTwin]) -> Field:
     """Extend a field to points that closed doors separate from its goals.
 
-    The path from such a point leads to the switch of a closed locked door on the path, and from there on as if locked doors
-    were open.  If closed doors separate the point from this switch, the rule is applied to the path to the switch.
+    From such a point, the path leads to the switch of a closed locked door that blocks it, and continues from this
+    switch as if locked doors were open.  If closed doors separate the point from this switch, the rule is applied to
+    the path to the switch.
     """
     shut, distance, seeds, lattice = field.lattice, field.distance, dict(field.seeds), unlocked.lattice
     pending = [e for e in closed if e.kind == kinds.LOCKED_DOOR and e.active]

@@ -94,7 +94,7 @@ class Session:
         return handlers[verb](message[verb])
 
     def _enter_episode(self, id: str, code: Any) -> None:
-        """Prepare the start of a level: of its episode if ``code`` is one, else alone."""
+        """Prepare the start of a level as part of the episode ``code``, or alone if ``code`` is no episode."""
         if code is None:
             self._episode, self._frames, self._gold = [], 0, 0
             return
@@ -145,7 +145,7 @@ class Session:
         return {"part": self._parts.play(inputs)}
 
     def _fan(self, frame: int) -> Document:
-        """Return the path of each action, [[x, y], ...] and its outcome, if it is held from a frame on."""
+        """Return the path [[x, y], ...] and the outcome for each action, held from a frame on."""
         inputs, branches = bytes(self._inputs), []
         self._return_to(frame)
         state = self._game.snapshot()

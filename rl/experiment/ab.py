@@ -55,7 +55,7 @@ class ABSettings:
     common: flags of both arms.
     seeds: each arm trains once per seed.
     test: also evaluate on the test levels, whose results must not decide which arm is adopted.
-    share, speed_up: part of A's training time that B speeds up, 0 to 1, and by which factor, for Amdahl's law; or None.
+    share, speed_up: share of A's training time (0 to 1) in the part that B speeds up, and by which factor; or None.
     """
 
     a: tuple[str, ...]

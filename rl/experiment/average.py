@@ -2,7 +2,7 @@
 
     run(parse(argv))
 
-Averages of an agent and of agents fine-tuned from it often finish more unseen levels than each of them.
+The average of an agent and of agents fine-tuned from it often finishes more unseen levels than each of these agents.
 Source: Wortsman et al. 2022 (Model soups).
 """
 

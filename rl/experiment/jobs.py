@@ -88,7 +88,7 @@ def make_jobs(
 
 
 def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, seed: int) -> Path:
-    """Return the folder of a training: the one where it began, otherwise the usual one.
+    """Return the folder of a training: the folder in which it began, or that of a new training.
 
     The two differ if seeds or conditions were added when the experiment was resumed.
     """

@@ -106,7 +106,8 @@ class NppPolicy(ActorCriticPolicy):
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Adam, made at the first use: PyTorch then imports its compiler, two seconds that play does not need."""
+        """Adam, made at the first use: PyTorch then imports its compiler, which takes two seconds and is not needed for
+        play."""
         if isinstance(self._optimizer, dict):
             self._optimizer = torch.optim.Adam(self.parameters(), **self._optimizer)
         return self._optimizer

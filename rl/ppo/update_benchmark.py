@@ -157,7 +157,7 @@ def _update(policy: NppPolicy, batch: _Minibatch, pool: ThreadPool) -> None:
 def _observations(
     keys: tuple[str, ...], size: int, device: str, stacking: Stacking = NO_STACKS
 ) -> dict[str, torch.Tensor]:
-    """Return observations that are ones, and graphs of generated levels."""
+    """Return observations filled with ones, except for graphs, which are those of generated levels."""
     obs = {
         key: torch.ones((size, *stacking.shape(key)), dtype=getattr(torch, layout.SPECS[key].dtype), device=device)
         for key in keys
