@@ -257,8 +257,19 @@ def _chaser(rng: Rng, board: _Board) -> None:
     board.tiles += [(middle - i, board.ground + 1, SOLID) for i in range(draw(rng, (1, 2)))]
 
 
+def _follower(rng: Rng, board: _Board) -> None:
+    """Add a low passage with one or two evil ninjas, which follow the ninja from there on, and a wall to climb."""
+    board.room_above(rng, 7)
+    passage = board.add(draw(rng, (3, 6)), board.ground, draw(rng, (2, 3)))
+    for column in rng.permutation(passage)[: draw(rng, (1, 2))].tolist():
+        board.put(entity.EVIL_NINJA, column, STEPS_PER_TILE * board.ground + 2)
+    board.add(draw(rng, (2, 3)), board.ground)
+    board.add(draw(rng, (1, 2)), board.ground + draw(rng, (2, 4)))
+    board.add(draw(rng, (1, 2)), board.ground)
+
+
 STATIONS: dict[str, Callable[[Rng, _Board], None]] = {
     station.__name__.removeprefix("_"): station
     for station in (_launch, _bounce, _one_way_bridge, _one_way_ladder, _one_way_gate, _thwump, _drone, _guard)
-    + (_boost, _curves, _shove, _ball, _turret, _gunner, _laser, _chaser)
+    + (_boost, _curves, _shove, _ball, _turret, _gunner, _laser, _chaser, _follower)
 }
