@@ -119,8 +119,7 @@ def _plan_request(arguments: argparse.Namespace) -> PlanRequest:
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
-    """Return this machine, or the profile's machine if that one has more GPUs, with the changes that the flags
-    state."""
+    """Return this machine, or the profile's machine if that one has more GPUs, as changed by the flags."""
     here = detect()
     profile = find_profile(arguments.profile)
     machine = profile.machine() if profile is not None and len(profile.gpus) > len(here.gpus) else here

@@ -1,6 +1,7 @@
 """Input bytes of frames, and the six actions of an agent.
 
-An input byte has one bit per key.  If left and right are both pressed, left counts.  Source: docs/physics.md, section 9.
+An input byte has one bit per key.  If left and right are both pressed, only left has an effect.  Source:
+docs/physics.md, section 9.
 """
 
 import numpy as np

@@ -302,7 +302,7 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
 
 @merged
 def _record_end(i, outcome, state, out):
-    """Write the record of the episode of environment i that has just ended."""
+    """Write the record of environment i's episode, which has just ended."""
     ninja = state.ninja[i]
     out.level[i] = ninja["level"]
     out.outcome[i] = outcome

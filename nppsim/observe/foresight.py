@@ -11,8 +11,8 @@ previous decision's branches began with the executed action, they are continued 
 Branches omit the movers that cannot affect the ninja while it stays in an area around its present position.  If the
 ninja leaves the area, the branch is simulated again with all movers.
 
-A leap can be fatal long before the ninja dies.  If all branches of an action end in death or in the air, the first in the air
-is continued with the ESCAPES; if the ninja dies in all of these, the action leads to a dead end.
+A leap can be fatal long before the ninja dies.  If all branches of an action end in death or in the air, the first one
+that ends in the air is continued with the ESCAPES; if the ninja dies in all of these, the action leads to a dead end.
 """
 
 import math

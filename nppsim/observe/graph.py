@@ -202,7 +202,7 @@ class _LevelGraph:
     lattice, distance, next_step: see ``bank.LevelPaths``, for the initial state of the doors.
     number: int32[44, 25], node of each cell, or NONE.
     entity: int64[M], row of ``world.entity`` of each entity node.
-    flagged: int64[F], row of ``world.entity`` of each flag of ``graph_state``, ascending.
+    flagged: int64[F], row in ``world.entity`` of the entity that each flag of ``graph_state`` describes, ascending.
     start: bool[F], initial flags.
     graph: features and neighbours that do not depend on the flags.
     """

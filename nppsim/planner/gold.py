@@ -100,7 +100,7 @@ class _GoldSearch:
     goals: int64[n], entities to collect, counted from the level's first entity.  Orders contain indices of ``goals``.
     gold: indices of the goals that are gold.
     order: goals that the best run collects, in this order.  arrivals: decisions before each of them.
-    failures: int64[n], beams that have failed on the way to a goal.
+    failures: int64[n], number of beams that have failed on the way to each goal.
     """
 
     def __init__(

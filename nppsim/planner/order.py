@@ -52,7 +52,7 @@ class Lengths:
         return legs[:-1] + legs[1:] - self.between[rows[:-1], columns[1:]]
 
     def shortest(self, goals: list[int]) -> list[int]:
-        """Return a short order of ``goals``, a local optimum of moves of one goal and of reversals."""
+        """Return a short order of ``goals``, which neither moving one goal nor reversing a part shortens."""
         order: list[int] = []
         for goal in sorted(goals, key=lambda goal: self.between[0, goal]):
             order.insert(int(self.cheapest(order, [goal])[1][0]), goal)

@@ -210,7 +210,7 @@ class TransformerLayer(nn.Module):
     Queries, keys and values depend on the node type, attention and messages on the edge type.
     simple: True for edge types without matrices; they only add a score for each head.
     relation: int64[16], edge type of each slot.
-    matrix: int64[16], index of the query and of the sum of messages of each slot: its edge type, or 0 if ``simple``.
+    matrix: int64[16], for each slot, index of its query and of its sum of messages: its edge type, or 0 if ``simple``.
     """
 
     relation: torch.Tensor

@@ -48,7 +48,7 @@ class NormalizeObservations(nn.Module):
 
     output_slices: slice of each key in the output.
     columns: slice of each key in the statistics; the same as in ``output_slices`` without stacking.
-    newest: int64[D], index in the output of the newest frame of each column of the statistics.
+    newest: int64[D], for each column of the statistics, index in the output of its newest frame.
     """
 
     mean: torch.Tensor

@@ -106,8 +106,7 @@ class NppPolicy(ActorCriticPolicy):
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Adam, made at the first use: PyTorch then imports its compiler, which takes two seconds and is not needed for
-        play."""
+        """Adam, made at the first use, because PyTorch then imports its compiler, which takes two seconds."""
         if isinstance(self._optimizer, dict):
             self._optimizer = torch.optim.Adam(self.parameters(), **self._optimizer)
         return self._optimizer

@@ -262,7 +262,7 @@ class Divergence:
 
     update: int  # number of the update; 0: state before training
     part: str  # first of PARTS that differs
-    decision: int | None  # number of the first decision of the rollout that differs, from 1; None if unknown
+    decision: int | None  # first decision of the rollout that differs, counted from 1; None if unknown
     others: tuple[str, ...]  # other parts that differ in this update
     schedule: dict[str, tuple[float, float]]  # scheduled settings that differ: name -> values in both runs
 

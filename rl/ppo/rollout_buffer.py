@@ -75,7 +75,7 @@ class RolloutBuffer:
         return advantages
 
     def explained_variance(self) -> float:
-        """Return the share of the variance of the returns that the values explain; NaN if all returns are equal."""
+        """Return the share of the returns' variance that the values explain; NaN if all returns are equal."""
         returns, values = (self.all_gather(self.flat(name)) for name in ("returns", "values"))
         variance = returns.var()
         return float(1 - (returns - values).var() / variance) if variance > 0 else float("nan")
@@ -163,7 +163,7 @@ class RolloutBuffer:
 def grouped_order(steps: int, envs: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """Return all samples in random order, int64[steps * envs], so that pairs of minibatches share a group of environments.
 
-    A minibatch encodes each distinct graph once, so with a quarter of the environments it has a quarter of the graphs.
+    A minibatch encodes each distinct graph once, so one from a quarter of the environments has a quarter of the graphs.
     If the sizes do not divide evenly, the order is random without groups.
     """
     groups = max(steps * envs // size // 2, 1)
