@@ -520,7 +520,7 @@ def _plan_flags(parser: Parser) -> None:
 
 @_command("plan", "search for a run that finishes a level, and write it as a replay", _plan_flags)
 def _plan(arguments: argparse.Namespace) -> None:
-    from nppsim.planner import gold_in_level, plan, polish
+    from nppsim.planner import better_runs, gold_in_level, plan
 
     settings = arguments.parser.build(PlannerSettings, arguments)
     check_output_file(arguments.out, "OUT.replay", REPLAY_SUFFIX)
@@ -535,10 +535,11 @@ def _plan(arguments: argparse.Namespace) -> None:
         raise CommandError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
     if arguments.polish and objective == TIME:
         try:
-            run = polish(level, run, settings.frame_skip, budget=arguments.polish, **same)
+            for better in better_runs(level, run, TIME, settings.frame_skip, budget=arguments.polish, **same):
+                run = better
         except KeyboardInterrupt:
             Replay(level, run.inputs, success=True).save(arguments.out)
-            raise KeyboardInterrupt(f"{arguments.out}: {run.frames} frames; the run was not shortened") from None
+            raise KeyboardInterrupt(f"{arguments.out}: {run.frames} frames, the shortest run so far") from None
     Replay(level, run.inputs, success=True).save(arguments.out)
     gold = f"objective {objective}: {run.gold} of {gold_in_level(level)} gold, " if objective != TIME else ""
     points = f", score {score(run.frames, run.gold):.3f}" if gold else ""

@@ -1,4 +1,6 @@
-"""Search for runs with a higher score or with more gold: a local search over the order in which a run collects goals.
+"""Search for better runs than a known one: shorter ones, or ones with a higher score or more gold.
+
+For gold, this is a local search over the order in which a run collects goals.
 
 Goals are pieces of gold and, on levels with one exit, the exit switch.  Each step changes the order of the best run so
 far: it adds, drops or moves goals.  A beam search then plays the new order from the first change to the exit (``tour``).
@@ -32,9 +34,10 @@ from nppsim.replays.score import GOLD_S, START_S
 from nppsim.simulate import play_on
 
 FRAMES_PER_GOLD = GOLD_S * FRAMES_PER_SECOND
-WIDTHS = (64, 128, 192)  # widths of the beams, in states
+WIDTHS = (64, 128, 192)  # widths of the beams that collect gold, in states
+SHORTENING_WIDTHS = (192, 384, 768)  # widths of the beams that search for a shorter run
 FIRST_WIDTH = 128  # width of beams that play an order from the start
-PATIENCE = 240  # frames without progress after which a beam ends
+PATIENCE = 240  # frames without progress after which a beam that collects gold ends
 SLACK = 16  # maximum number of decisions by which a beam begins before the first change of an order
 DRAFTS, DRAFT_SHARE = 6, 0.3  # maximum number of orders played from the start; fraction of the budget for them
 NEAR = 0.5  # further gold is added together with a piece if its detour costs less than this fraction of its worth
@@ -66,22 +69,22 @@ def better_runs(
 ) -> Iterator[PlannedRun]:
     """Yield the best run so far after each step of a search that begins with the run ``found``; each is verified.
 
-    objective: "score" or "all-gold"; with "time", or on a level without gold, only ``found`` is yielded.
+    objective: "time", "score" or "all-gold"; with the last two, only ``found`` is yielded on a level without gold.
     budget: number of frames to simulate in addition to ``found.simulated``.
     frame_skip, start, min_hold: the arguments with which ``found`` was found.
     The runs are a pure function of the arguments.  Raises ValueError if ``found`` does not finish the level.
     """
     check_objective(objective)
-    PlannerSettings(frame_skip=frame_skip, min_hold=min_hold)  # checks the numbers
+    settings = PlannerSettings(frame_skip=frame_skip, seed=seed, min_hold=min_hold)
     bank = LevelBank([level])
     if final_gold(bank, found.inputs, start) is None:
         raise ValueError("the run does not finish the level on its last frame; pass the level and start of this run")
-    search = _GoldSearch(bank, found, objective, np.random.default_rng(seed), frame_skip, start, min_hold)
+    search = _RunSearch(bank, found, objective, settings, start)
     yield search.verified()
-    if objective == TIME or not search.gold or budget < 1:
+    if not search.gold and objective != TIME:
         return
     search.budget = budget
-    for _ in search.draft():
+    for _ in search.draft() if objective != TIME and budget > 0 else ():
         yield search.verified()
     while search.left:
         search.step()
@@ -94,10 +97,11 @@ def check_objective(objective: str) -> None:
         raise ValueError(f"unknown objective {objective!r}; give one of {', '.join(OBJECTIVES)}")
 
 
-class _GoldSearch:
+class _RunSearch:
     """Best run so far, and the search that improves it.
 
-    goals: int64[n], entities to collect, counted from the level's first entity.  Orders contain indices of ``goals``.
+    goals: int64[n], entities to collect, counted from the level's first entity; none for the objective "time".  Orders
+        contain indices of ``goals``.
     gold: indices of the goals that are gold.
     order: goals that the best run collects, in this order.  arrivals: decisions before each of them.
     failures: int64[n], number of beams that have failed on the way to each goal.
@@ -108,14 +112,14 @@ class _GoldSearch:
         bank: LevelBank,
         found: PlannedRun,
         objective: str,
-        rng: np.random.Generator,
-        frame_skip: int,
+        settings: PlannerSettings,
         start: PlanStart | None,
-        min_hold: int,
     ):
-        self.bank, self.objective, self.rng, self.frame_skip = bank, objective, rng, frame_skip
-        self.start, self.min_hold = start, min_hold
+        self.bank, self.objective, self.start = bank, objective, start
+        self.rng = np.random.default_rng(settings.seed)
+        self.frame_skip, self.min_hold = settings.frame_skip, settings.min_hold
         self.found_simulated, self.simulated, self.budget = found.simulated, 0, 0
+        self.from_start = False  # True if the last beam of the objective "time" began at the start
         self.tour = make_tour(bank)
         self._set_goals()
         self.failures = np.zeros(len(self.goals), np.int64)
@@ -141,6 +145,7 @@ class _GoldSearch:
         one_exit = np.count_nonzero(types == kinds.EXIT) == 1
         goals = np.flatnonzero((types == kinds.GOLD) & active)
         goals = np.concatenate([goals, switches[:1] if one_exit else switches[:0]]).astype(np.int64)
+        goals = goals[:0] if self.objective == TIME else goals
         xy = np.column_stack([world.entity["x"][goals], world.entity["y"][goals]])
         points = np.vstack([[float(ninja["x"]), float(ninja["y"])], xy])
         tour = with_goals(self.tour, goals, np.zeros(len(goals)))
@@ -180,6 +185,8 @@ class _GoldSearch:
 
     def _most_frames(self, order: list[int]) -> int:
         """Return the length of the longest run that collects the goals of an order and is better than the best run."""
+        if self.objective == TIME:
+            return len(self.best.inputs) - 1
         gold = self.first_gold + sum(goal in self.gold for goal in order)
         most = self._clock(gold)
         if self.objective == SCORE:
@@ -199,7 +206,8 @@ class _GoldSearch:
         tour = with_goals(self.tour, self.goals[order], self.lengths.legs(order)[1:])
         search = Search(self.bank, self.frame_skip, rows[0], self.rng, params, PATH, tour)
         decisions = -(-(most_frames - len(before)) // self.frame_skip)
-        end = beam_search(search, decisions, self.left, patience=-(-PATIENCE // self.frame_skip))
+        patience = None if self.objective == TIME else -(-PATIENCE // self.frame_skip)
+        end = beam_search(search, decisions, self.left, patience=patience)
         self.simulated += max(search.simulated, 1)
         if end is None:
             return search.leg
@@ -207,7 +215,8 @@ class _GoldSearch:
         gold = final_gold(self.bank, run.inputs, self.start)
         assert gold is not None
         now = rank(self.objective, len(self.best.inputs), self.best_gold)
-        if len(run.inputs) <= self._clock(gold) and rank(self.objective, len(run.inputs), gold) < now:
+        in_time = self.objective == TIME or len(run.inputs) <= self._clock(gold)
+        if in_time and rank(self.objective, len(run.inputs), gold) < now:
             self._set_best(run)
         return run
 
@@ -240,20 +249,26 @@ class _GoldSearch:
         return order
 
     def step(self) -> None:
-        """Change the order of the best run and play it from the change, or play the same order from a random decision."""
-        moves = [self._shorten, self._add, self._reorder] + ([self._drop] if self.objective == SCORE else [])
+        """Change the order of the best run and play it from the change, or play the same order from a random decision.
+
+        For the objective "time", every second run is played from the start.
+        """
+        moves = [self._shorten]
+        if self.objective != TIME:
+            moves += [self._add, self._reorder] + ([self._drop] if self.objective == SCORE else [])
         order, added = moves[int(self.rng.integers(len(moves)))]()
         order = self.lengths.plain(order)
+        self.from_start = self.objective == TIME and not self.from_start
         common = next((i for i, (a, b) in enumerate(zip(order, self.order, strict=False)) if a != b),
                       min(len(order), len(self.order)))  # fmt: skip
-        if order == self.lengths.plain(self.order):
+        if self.from_start or self.min_hold > 1:
+            cut = 0
+        elif order == self.lengths.plain(self.order):
             cut = int(self.rng.integers(len(self.best.actions)))
         else:
             cut = max((self.arrivals[common - 1] if common else 0) - int(self.rng.integers(SLACK)), 0)
-        if self.min_hold > 1:
-            cut = 0
         params = SearchParams(
-            width=int(self.rng.choice(WIDTHS)),
+            width=int(self.rng.choice(SHORTENING_WIDTHS if self.objective == TIME else WIDTHS)),
             noise=float(self.rng.choice([2.0, 12.0])),
             fill=float(self.rng.choice([0.0, 0.5])),
             momentum=float(self.rng.choice([0.0, 4.0, 8.0, 16.0])),

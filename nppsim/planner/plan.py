@@ -52,7 +52,8 @@ def plan(
     another level.
     """
     check_objective(objective)
-    run = _fast_run(level, frame_skip, budget=budget, seed=seed, start=start, min_hold=min_hold, noise=noise)
+    settings = PlannerSettings(frame_skip=frame_skip, seed=seed, min_hold=min_hold, noise=noise)
+    run = _fast_run(level, settings, budget, start)
     if run is None or objective == TIME:
         return run
     left = budget - run.simulated
@@ -60,34 +61,25 @@ def plan(
     return best
 
 
-def _fast_run(
-    level: Level,
-    frame_skip: int,
-    *,
-    budget: int,
-    seed: int,
-    start: PlanStart | None,
-    min_hold: int,
-    noise: float,
-) -> PlannedRun | None:
+def _fast_run(level: Level, settings: PlannerSettings, budget: int, start: PlanStart | None) -> PlannedRun | None:
     """Find a run for the objective "time" (see ``plan``)."""
-    PlannerSettings(frame_skip=frame_skip, min_hold=min_hold, noise=noise)  # checks the numbers
+    frame_skip, min_hold = settings.frame_skip, settings.min_hold
     bank = LevelBank([level])
     rows, first = first_state(bank, start)
     limit = int(bank.time_limit[0])
     max_decisions = (limit - int(first.ninja[0]["frame"])) // frame_skip
     if not bank.reachable[0] or max_decisions < 1:
         return None
-    rng = np.random.default_rng(seed)
-    params = SearchParams(width=BEAM, noise=float(noise), fill=0.5, momentum=4.0, min_hold=min_hold)
+    rng = np.random.default_rng(settings.seed)
+    params = SearchParams(width=BEAM, noise=float(settings.noise), fill=0.5, momentum=4.0, min_hold=min_hold)
     search = Search(bank, frame_skip, rows[0], rng, params)
     solution = beam_search(search, max_decisions, int(BEAM_SHARE * budget))
     simulated = search.simulated
     if solution is None and simulated < budget:
         params = SearchParams(
             width=max(BEAM // 4, 1),
-            noise=min(float(noise), 2.0),
-            fill=FILLS[seed % len(FILLS)],
+            noise=min(float(settings.noise), 2.0),
+            fill=FILLS[settings.seed % len(FILLS)],
             momentum=0.0,
             min_hold=min_hold,
         )

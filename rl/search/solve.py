@@ -7,13 +7,13 @@ solution.run.inputs, solution.found_by
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nppsim.levels.level import Level
-from nppsim.planner import PlannedRun, better_runs, plan, polish
+from nppsim.planner import PlannedRun, better_runs, plan
 from nppsim.planner.search import WinningRun, verified
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
@@ -110,39 +110,36 @@ def solve(
         return Solution(None, settings.objective, "", None, finding.simulated, 0, 0, *evaluated)
     title = f"shortening {len(first.inputs)} frames"
     shortening = FrameBudget(settings.polish, until, _stage(bar, title, settings.polish))
-    collected: list[PlannedRun] = []
 
     def solution(run: PlannedRun) -> Solution:
-        simulated = finding.simulated, shortening.simulated, run.simulated - shortening.simulated
+        simulated = finding.simulated, shortening.simulated, max(run.simulated - shortening.simulated, 0)
         evaluated = search.evaluated, search.evaluated * agent.foreseen
         return Solution(run, settings.objective, found_by, len(first.inputs), *simulated, *evaluated)
 
-    shortest = first
+    run = verified(search.bank, first, None, 0)
     try:
-        for found in _shorter_runs(search, first, shortening.part(GUIDED_FRAMES)):
-            shortest = found
-        run = verified(search.bank, shortest, None, shortening.simulated)
-        if shortening.left:
-            run = polish(level, run, agent.frame_skip, budget=shortening.left, seed=settings.seed)
-            shortening.spend(run.simulated - shortening.simulated)
+        for shorter in _shorter_runs(search, first, shortening.part(GUIDED_FRAMES)):
+            run = verified(search.bank, shorter, None, shortening.simulated)
+        run = replace(run, simulated=shortening.simulated)
+        for better in _better_runs(level, run, TIME, agent.frame_skip, settings.seed, shortening):
+            run = better
         if settings.objective != TIME:
             collecting = FrameBudget(finding.left, until, _stage(bar, "collecting gold", finding.left))
-            for better in _collect(level, run, agent.frame_skip, settings, collecting):
-                collected.append(better)
+            for better in _better_runs(level, run, settings.objective, agent.frame_skip, settings.seed, collecting):
+                run = better
     except KeyboardInterrupt:
-        best = collected[-1] if collected else verified(search.bank, shortest, None, shortening.simulated)
-        raise Interrupted(solution(best)) from None
-    return solution(collected[-1] if collected else run)
+        raise Interrupted(solution(run)) from None
+    return solution(run)
 
 
-def _collect(
-    level: Level, run: PlannedRun, frame_skip: int, settings: SolveSettings, budget: FrameBudget
+def _better_runs(
+    level: Level, run: PlannedRun, objective: str, frame_skip: int, seed: int, budget: FrameBudget
 ) -> Iterator[PlannedRun]:
     """Yield runs that are better and better for the objective, within the budget."""
     simulated = run.simulated
     if not budget.left:
         return
-    for better in better_runs(level, run, settings.objective, frame_skip, budget=budget.left, seed=settings.seed):
+    for better in better_runs(level, run, objective, frame_skip, budget=budget.left, seed=seed):
         budget.spend(better.simulated - simulated)
         simulated = better.simulated
         yield better

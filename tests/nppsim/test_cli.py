@@ -214,10 +214,10 @@ def test_ctrl_c_while_a_run_is_shortened_keeps_the_run(files, monkeypatch, capsy
     def interrupted(*arguments, **settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nppsim.planner.polish", interrupted)
+    monkeypatch.setattr("nppsim.planner.better_runs", interrupted)
     out = files / "found.replay"
     assert main(["plan", str(files / "level.map"), str(out), "--polish", "1000"]) == 130
-    assert "not shortened" in capsys.readouterr().err
+    assert "the shortest run so far" in capsys.readouterr().err
     replay = Replay.load(out)
     assert nppsim.simulate(replay.level, replay.inputs).won
 

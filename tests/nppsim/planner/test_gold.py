@@ -133,7 +133,6 @@ def test_runs_get_better_and_depend_only_on_the_arguments():
     assert 200_000 <= runs[-1].simulated - first.simulated < 220_000
     again = list(better_runs(level, first, "score", budget=200_000, seed=3))
     assert [run.inputs.tobytes() for run in again] == [run.inputs.tobytes() for run in runs]
-    assert len(list(better_runs(level, first, "time", budget=200_000))) == 1
 
 
 def test_a_state_along_an_episode_can_be_planned_from():
