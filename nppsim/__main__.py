@@ -400,7 +400,9 @@ def _extract(arguments: argparse.Namespace) -> None:
     _check_level_file(arguments.out, "OUT", inputs=[str(line[0]) if line else arguments.source])
     if campaign.is_campaign_file(arguments.out) and len(campaign.level_numbers(arguments.out)) > 1:
         raise ConfigError(
-            "is a campaign file of several levels, which would be lost; give another name", "OUT", arguments.out
+            "is a campaign file of several levels, all of which would be replaced; give another name",
+            "OUT",
+            arguments.out,
         )
     level = _load_level(arguments.source)
     if Path(arguments.out).suffix.lower() == campaign.SUFFIX:

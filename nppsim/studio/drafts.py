@@ -193,7 +193,7 @@ def findings(draft: dict) -> list[Finding]:
                 found.append(
                     Finding(
                         "warning",
-                        "No path leads from the spawn over an exit switch to its exit: tiles or doors bar it.",
+                        "No path leads from the spawn over an exit switch to its exit: tiles or doors block all paths.",
                     )
                 )
             found += _remarks(draft)

@@ -41,12 +41,12 @@ _SPEED = {  # key of speed figures -> label
 }
 _TRANSFER = {"tensors": "copied tensors", "values": "copied values", "fresh": "tensors that start at random values"}
 _AUDIT = {  # field of ``nppsim.reward.AuditRow`` -> label
-    "path_px": "path of the longest tenth, px",
-    "win_frames": "frames of a slow win",
-    "win_return": "return of a slow win",
-    "timeout_return": "of a time-out",
-    "death_return": "of an early death",
-    "approach": "reward per decision towards the goal, at least",
+    "path_px": "90th percentile of path lengths, px",
+    "win_frames": "frames of a win at a third of top speed",
+    "win_return": "return of this win",
+    "timeout_return": "return of a time-out",
+    "death_return": "return of an early death",
+    "approach": "minimum reward per decision towards the goal",
 }
 
 Architectures = Mapping[str, Mapping[str, Any]]  # title of a run -> its entry
