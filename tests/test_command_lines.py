@@ -9,7 +9,6 @@ import pytest
 import bc.__main__
 import hardware.__main__
 import nppsim.__main__
-import nppsim.shadow.__main__
 from nppsim.errors import MissingPackageError
 
 from packages import hide
@@ -21,7 +20,6 @@ MODULES = {
     "nppsim": nppsim.__main__,
     "bc": bc.__main__,
     "hardware": hardware.__main__,
-    "nppsim.shadow": nppsim.shadow.__main__,
 }
 
 

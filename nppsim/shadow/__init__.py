@@ -9,7 +9,9 @@ the whole level and a path search with a heap, and import only constants and lay
 ``docs/development.md`` gives the slowdown.
 """
 
+import atexit
 import functools
+import os
 import sys
 import weakref
 from collections import Counter
@@ -25,7 +27,6 @@ from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.physics.tick import start
 from nppsim.reward import PATH_SHAPING, TERMS
-from nppsim.shadow import report
 from nppsim.shadow.foresight import foresight
 from nppsim.shadow.geometry import StateTwin
 from nppsim.shadow.level_twin import LevelTwin
@@ -60,13 +61,13 @@ class Shadow:
         self._simulator = weakref.proxy(simulator)  # weak, because the simulator owns this object
         self._twin = functools.lru_cache(CACHED_LEVELS)(lambda level: LevelTwin(bank.levels[level], bank.completions))
         self._step, self._branches = Playback(bank), Playback(bank)  # for the step; for branches of ``foresight``
-        self._facts = {"environments": simulator.num_envs, "levels": len(bank), "observations": list(simulator.keys)}
         self.comparisons_of = np.zeros(simulator.num_envs, np.int64)
         self.mismatches_of = np.zeros(simulator.num_envs, np.int64)
         self.kinds: Counter[str] = Counter()
         self._found: set[str] = set()  # kinds of mismatches in the current comparison
         self._described_state = ""  # environment, level and frame of the current comparison, for messages
-        report.register(self.summary)
+        if os.environ.get("NPPSIM_SHADOW") == "1":
+            atexit.register(self._print_total)
 
     @property
     def comparisons(self) -> int:
@@ -78,15 +79,13 @@ class Shadow:
         """Number of mismatches."""
         return self.kinds.total()
 
-    def summary(self) -> dict:
-        """Return the numbers of comparisons and mismatches for a report, in JSON types only."""
-        return self._facts | {
-            "comparisons": self.comparisons,
-            "mismatches": self.mismatches,
-            "mismatches_of_kind": dict(self.kinds),
-            "comparisons_of_environment": self.comparisons_of.tolist(),
-            "mismatches_of_environment": self.mismatches_of.tolist(),
-        }
+    def _print_total(self) -> None:
+        """Print the numbers of comparisons and mismatches; scripts/run_training_validation.sh reads this line."""
+        print(
+            f"shadow: total of {len(self.comparisons_of)} environments: {self.comparisons} comparisons, at least "
+            f"{self.comparisons_of.min()} in each, {self.mismatches} mismatches",
+            file=sys.stderr,
+        )
 
     # ------------------------------------------------------------------------------------------ called by the simulator
     def before(self, actions: np.ndarray) -> None:

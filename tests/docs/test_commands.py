@@ -12,7 +12,6 @@ import bc.__main__
 import benchmarks.curriculum
 import hardware.__main__
 import nppsim.__main__
-import nppsim.shadow.__main__
 import tests.chaos.__main__
 import tests.fuzz.__main__
 import tests.mutation.__main__
@@ -25,7 +24,6 @@ MODULES = {
     "benchmarks.curriculum": benchmarks.curriculum,
     "hardware": hardware.__main__,
     "nppsim": nppsim.__main__,
-    "nppsim.shadow": nppsim.shadow.__main__,
     "tests.chaos": tests.chaos.__main__,
     "tests.fuzz": tests.fuzz.__main__,
     "tests.mutation": tests.mutation.__main__,

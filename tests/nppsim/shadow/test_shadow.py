@@ -1,6 +1,5 @@
 """Shadow validation: the simulator and its twins agree to the byte, and a value that is broken on purpose is found."""
 
-import json
 import os
 import re
 import subprocess
@@ -14,8 +13,6 @@ from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv
 from nppsim.observe import layout
 from nppsim.reward import PRESETS, RewardConfig
-from nppsim.shadow import report
-from nppsim.shadow.__main__ import main as shadow_command
 from nppsim.vector_env import NppVectorEnv
 
 from places import ROOT
@@ -254,94 +251,69 @@ def test_a_line_is_printed_after_a_thousand_comparisons(capsys):
     assert "shadow: 1,000 comparisons, 0 mismatches\n" in capsys.readouterr().err
 
 
-REPORTED = """
-import os, sys, numpy as np
+TOTAL = """
+import sys, numpy as np
 sys.path.insert(0, "tests/support")
 from worlds import corridor
 from nppsim.batch import BatchSimulator
-sim = BatchSimulator([corridor()], 3, observations=("state",), shadow=True)
+sim = BatchSimulator([corridor()], 3, observations=("state",))
 sim.reset()
 for _ in range(9):
     sim.step(np.full(3, 2))
-if "break" in sys.argv:
-    sim.bank.path_length[:] += 1.0
-    sim.reset()
-if "die" in sys.argv:
-    os.kill(os.getpid(), 9)
+sim.bank.path_length[:] += 1.0
+sim.reset()
 """
 
 
-@pytest.mark.parametrize(
-    ("fate", "status", "words"),
-    [
-        ("end", 0, "30 comparisons, at least 10 in each of 3 environments, no mismatch"),
-        ("break", 1, "6 mismatches in 33 comparisons: [{'ledger path_start': 3, 'ledger potential': 3}]"),
-        ("die", 1, "there is no summary; the run did not finish"),
-    ],
-)
-def test_the_summary_of_a_run_is_checked(tmp_path, capsys, fate, status, words):
-    path = tmp_path / "summary.json"
-    environment = os.environ | {report.VARIABLE: str(path)}
-    subprocess.run([sys.executable, "-c", REPORTED, fate], cwd=ROOT, env=environment, check=False, capture_output=True)
-    assert shadow_command([str(path), "--environments", "3", "--comparisons", "10"]) == status
-    printed = capsys.readouterr()
-    assert words in (printed.err if status else printed.out)
+def test_the_total_is_printed_at_the_end_of_a_process():
+    environment = os.environ | {"NPPSIM_SHADOW": "1"}
+    command = [sys.executable, "-c", TOTAL]
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert last == "shadow: total of 3 environments: 33 comparisons, at least 11 in each, 6 mismatches"
 
 
 # ------------------------------------------------------------------------------------------------------------- the script
 STAND_IN = """#!/usr/bin/env bash
-if [[ $1 != *train_and_compare.py ]]; then exec {python} "$@"; fi
 echo "trained with shadow=$NPPSIM_SHADOW and $*"
-if [[ -n '{summary}' ]]; then echo '{summary}' > "$NPPSIM_SHADOW_REPORT"; fi
+{total}
 exit {status}
 """
 
 
 def validation(tmp_path, mode, *flags, comparisons=None, mismatches=0, status=0):
     """The finished script, with a stand-in for training that makes so many comparisons in each of 32 environments."""
-    simulator = {
-        "environments": 32,
-        "comparisons_of_environment": [comparisons] * 32,
-        "mismatches_of_kind": {"reward": 1},
-    }
-    summary = {"comparisons": 0, "mismatches": mismatches, "simulators": [simulator]}
     (tmp_path / "scripts").mkdir(exist_ok=True)
     copy = tmp_path / "scripts" / SCRIPT.name
     copy.write_text(SCRIPT.read_text())
     python = tmp_path / "python"
-    text = json.dumps(summary) if comparisons is not None else ""
-    python.write_text(STAND_IN.format(python=sys.executable, summary=text, status=status))
+    total = f"total of 32 environments: 9 comparisons, at least {comparisons} in each, {mismatches} mismatches"
+    line = "" if comparisons is None else f"echo 'shadow: {total}' >&2"
+    python.write_text(STAND_IN.format(total=line, status=status))
     python.chmod(0o755)
-    environment = os.environ | {"PYTHON": str(python), "PYTHONPATH": str(ROOT)}
     command = ["bash", str(copy), mode, *flags]
+    environment = os.environ | {"PYTHON": str(python)}
     return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
-def test_the_validation_script_passes_on_flags_and_keeps_a_log_and_a_summary(tmp_path):
+def test_the_validation_script_passes_on_flags_and_keeps_a_log(tmp_path):
     done = validation(tmp_path, "320", "--seeds", "7", comparisons=10)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trained with shadow=1" in done.stdout
     assert "--total-timesteps 2048 --num-envs 32" in done.stdout  # whole rollouts of 64
     assert "--seeds 7" in done.stdout
-    log, summary = (next((tmp_path / "runs" / "validation").glob(f"320_*.{end}")) for end in ("log", "json"))
+    (log,) = (tmp_path / "runs" / "validation").glob("320_*.log")
     assert log.read_text() == done.stdout
-    assert json.loads(summary.read_text())["mismatches"] == 0
 
 
 @pytest.mark.parametrize(
     ("mode", "outcome", "words"),
     [
-        (
-            "smoke",
-            {"comparisons": 575},
-            "of at least 32 environments made 575 comparisons per environment; 576 are",
-        ),
+        ("smoke", {"comparisons": 575}, "at least 575 comparisons in each of 32 environments; failed, 576 comparisons"),
+        ("smoke", {"comparisons": 576, "mismatches": 1}, "validation: 1 mismatches"),
+        ("smoke", {}, "at least 0 comparisons"),
         ("smoke", {"comparisons": 9999, "status": 2}, "trained with shadow=1"),
-        (
-            "soak",
-            {"comparisons": 20000},
-            "of at least 128 environments made 0 comparisons per environment; 10,000 are required",
-        ),
+        ("soak", {"comparisons": 20000}, "at least 0 comparisons in each of 128 environments; failed, 10000"),
         ("smok", {}, "the first argument is 'smok'; give smoke, soak or a number"),
         ("31", {}, "give at least 32"),
     ],
