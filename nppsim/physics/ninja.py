@@ -40,8 +40,8 @@ CRUSH_RATIO = 0.05  # the ninja dies if |sum of pushes| / (sum of their lengths)
 STILL = 0.1  # px per frame along the floor; a slower ninja that does not run is STANDING
 
 
-# A vector to a horizontal surface has x = 0.  For it, the next two functions skip square root and division; the result
-# is the same.
+# A vector to a horizontal surface has x = 0.  For such a vector, the next two functions skip square root and division;
+# the result is the same.
 @inlined
 def length_of(x, y):
     """Return sqrt(x^2 + y^2).  A vector other than 0 must be so long that x^2 does not underflow to 0."""

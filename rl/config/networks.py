@@ -74,7 +74,7 @@ class StackingConfig:
 
 @dataclass(frozen=True)
 class HierarchyConfig:
-    """Settings of hierarchical PPO (``rl.ppo.hierarchy``)."""
+    """Settings of hierarchical PPO (``rl.ppo.hierarchical``)."""
 
     hierarchical: bool = setting(
         False,

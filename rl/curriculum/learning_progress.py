@@ -85,7 +85,7 @@ class LearningProgress(Strategy):
     The following arrays have an entry per category:
     evictions: int64[C], number of levels that have left the pool.
     evicted: int64[C], number of levels that left the pool in the latest update.
-    draws: int64[C], number of finished episodes.
+    draws: int64[C], number of finished episodes in its levels.
     """
 
     saved: ClassVar[tuple[str, ...]] = (

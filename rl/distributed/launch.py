@@ -58,7 +58,7 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
             f"process {rank} of {count} was killed by {signal.Signals(-status).name}, and the job has ended; continue "
             "from its newest checkpoint with --resume-from FOLDER"
         ) from None
-    finally:  # the launcher leaves handlers that raise SignalException
+    finally:  # because elastic_launch does not remove its handlers, which raise SignalException
         for number, handler in handlers.items():
             if handler is not None:  # None: not set by Python
                 signal.signal(number, handler)

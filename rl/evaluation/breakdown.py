@@ -31,7 +31,7 @@ SLOW = "time-out with progress"
 IMPACT = "fall or crush"
 
 _RANGED = (kinds.LASER, *kinds.TURRETS, *kinds.SHOOTING_DRONES)  # entities that kill at a distance
-_SOLID = (kinds.THWUMP, kinds.SHOVE_THWUMP)  # solid entities; without them, the ninja would move differently
+_SOLID = (kinds.THWUMP, kinds.SHOVE_THWUMP)  # solid entities, see ``cause_of_death``
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class EvaluationSuite:
         return [records[number] for number in range(total)]
 
     def _path_covered(self) -> np.ndarray:
-        """Return the covered share of the path, float64[num_envs], negative behind the start; 0 without path shaping."""
+        """Return the covered share of the path, float64[num_envs], below 0 if it grew; 0 without path shaping."""
         sim = self.simulator
         size = sim.reward_config.shaping if sim.reward_config.potential == PATH_SHAPING else 0.0
         return sim.state.progress["potential"][: sim.num_envs] / size if size else np.zeros(sim.num_envs)

@@ -105,7 +105,7 @@ def read_config(path: Path) -> ExperimentConfig:
     config = config_from_dict(read_object(path, ConfigError, remedy), str(path))
     try:
         check_prepared(config)
-    except OSError as error:  # such as an impossible file name
+    except OSError as error:  # e.g. a file name that is too long
         raise ConfigError(f"{path}: {error.filename}: {error.strerror}") from error
     return config
 

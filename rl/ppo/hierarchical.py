@@ -315,7 +315,7 @@ def semi_markov(
     are 0.
     """
     advantages, returns = torch.zeros_like(rewards), torch.zeros_like(rewards)
-    earned, discount = torch.zeros_like(last_values), torch.ones_like(last_values)  # until the next choice
+    earned, discount = torch.zeros_like(last_values), torch.ones_like(last_values)  # reward R and factor gamma^d
     following, trace = last_values, torch.zeros_like(last_values)  # value and advantage of the next choice
     for t in reversed(range(len(rewards))):
         continues = (~episode_ends[t]).float()
