@@ -157,7 +157,7 @@ class Library:
         return [id for _, id in levels]
 
     def add(self, level: Level, name: str = "", category: str | None = None) -> str:
-        """Add a level that was opened or created in the page; return its id.  A level of a folder is not replaced.
+        """Add a level that was opened or created in the page; return its id.  A level of a folder keeps its entry.
 
         name: displayed name of a level without a title.
         """

@@ -45,7 +45,7 @@ _FORBIDDEN, _NO_TOKEN, _TOO_LARGE = 403, 401, 413
 
 @dataclass(frozen=True)
 class Access:
-    """Conditions for answering a request.
+    """Conditions under which a request is answered.
 
     host: address that the studio listens at.
     token: secret, drawn at each start of the studio.

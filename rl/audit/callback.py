@@ -37,7 +37,7 @@ COINCIDENCE = 1e-9  # a repeated draw is reported if its probability by chance i
 class Audit(PPOCallback):
     """Callback that checks one training run.
 
-    level: "first" checks the first update, "all" checks every update.  The alarms watch every update in both cases.
+    level: updates after which ``first_update_problems`` runs: "first" or "all".  ``ALARMS`` run after every update.
     folder: folder of the run, whose TensorBoard files must contain the required scalars.
     warn: function that is called with name and text of each problem, once per name.
     silence: names of problems that are not reported.

@@ -243,7 +243,7 @@ class CurriculumConfig:
 
     @property
     def stages_named(self) -> dict[str, set[str]]:
-        """Setting of single stages -> the stages that it names."""
+        """Name of each setting with values per stage -> stages for which a value is given."""
         return {name: {*self._of_stages(name)} for name in _STAGE_LIMITS}
 
     def changes_in(self, stage: str) -> dict[str, float | None]:
