@@ -19,9 +19,9 @@ from nppsim.physics.state import COMING, FOLLOWING, UNREGISTERED, UNTOUCHED
 SPAWNER_RADIUS = 10.0  # px, radius of a spawner
 EVIL_RADIUS = 6.0  # px, radius of the circle that kills
 FOLLOW_FRAMES = 120  # delay in frames of the first evil ninja, and of each further one; also the duration of the slide
-TRAIL_SLACK = (
-    64  # positions stored beyond the longest delay; must exceed the frames of one decision, which foresight repeats
-)
+# Number of positions stored beyond the longest delay.  It must exceed the frames of one decision, because foresight
+# simulates the latest decision again.
+TRAIL_SLACK = 64
 
 
 @kernel

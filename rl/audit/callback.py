@@ -29,7 +29,7 @@ REQUIRED_TAGS = (
     "time/fps",
     "sim/decisions_per_s",
 )
-ENOUGH_ENVS = 4  # with fewer environments, one level with rare entities dominates the mean
+ENOUGH_ENVS = 4  # with fewer environments, means of inputs are not checked: one unusual level dominates
 MAX_INPUT_MEAN = 4.0  # largest absolute mean of a normalised input
 COINCIDENCE = 1e-9  # a repeated draw is reported if its probability by chance is below this
 

@@ -251,7 +251,7 @@ def checksum(tensors: Mapping[str, torch.Tensor]) -> int:
 def check_agreement(training: Any) -> None:
     """Raise RanksError if numbers of updates, weights or curricula differ between processes."""
     values = {"updates": training.updates, "decisions": training.num_timesteps, "stage": training.sampler.stage}
-    if training.ranks.size > 1:  # hashing takes time
+    if training.ranks.size > 1:  # one process needs no hashes, which take time
         weights, curriculum = checksum(training.policy.state_dict()), training.sampler.common_digest()
         values |= {"weights": weights, "curriculum": curriculum}
     training.ranks.check_equal(values)

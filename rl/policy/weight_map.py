@@ -105,7 +105,7 @@ def check_same_policy(source: NppPolicy, target: NppPolicy, obs: Mapping[str, np
 
 
 def _probes(target: NppPolicy, obs: Mapping[str, np.ndarray]) -> list[Mapping[str, np.ndarray]]:
-    """Return the observations with each subtask, or with zero and with random recurrent states."""
+    """Return one batch per subtask, or one with zero and one with random recurrent states, or only ``obs``."""
     rows = len(next(iter(obs.values())))
     if target.memory is not None:
         states = np.random.default_rng(0).uniform(-1, 1, (rows, target.memory.size)).astype(np.float32)

@@ -285,7 +285,7 @@ class TrainingMonitor(PPOCallback):
         """
         ppo, retention = self.model, self.retention
         if of.updates != ppo.updates and not of.actor_updates and retention.best is not None:
-            return False  # the BC policy is already stored, with a better critic
+            return False  # ``_on_rollout_end`` has stored the BC policy with a better critic
         is_best = retention.consider(success, of.decisions if of.actor_updates else 0)
         if is_best:
             self._best = copy.deepcopy(of.weights)
