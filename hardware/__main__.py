@@ -98,14 +98,13 @@ def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
     try:
         made = planned(update=update)
         if figures and made.gpus:
-            update = on_gpu(update)
-            made = planned(update=update)
+            made = planned(update=on_gpu(update))
     except PlanError as error:
-        return PlanReport(architecture.name, error, update)
+        return PlanReport(architecture.name, error)
     speed = None
     if figures and figures.decisions_per_s and not made.gpus:
         speed = Speed(figures.decisions_per_s, f"stored figures, measured on {MACHINE}; --measure replaces them")
-    return PlanReport(architecture.name, made, update, speed)
+    return PlanReport(architecture.name, made, speed)
 
 
 def _plan_request(arguments: argparse.Namespace) -> PlanRequest:

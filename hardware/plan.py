@@ -4,13 +4,13 @@ Explicit requests take precedence over the profile, and the profile takes preced
 ``hardware.sizes`` chooses the number of environments, rollout length and minibatch size together.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
 from hardware.compute import Benchmark, choose_compute
 from hardware.detect import GB, Machine, detect
-from hardware.memory import MemoryNeeds, MemoryRow, UpdateMemory, estimate_update, measure_update, total
+from hardware.memory import MemoryNeeds, MemoryRow, UpdateMemory, estimate_update, total
 from hardware.plan_request import PlanRequest
 from hardware.profiles import PlanError, Profile, find_profile
 from hardware.sizes import (
@@ -47,8 +47,6 @@ class Plan:
     device_budget: int  # upper limit of memory per GPU in bytes; 0 without a GPU
     total_timesteps: int | None  # length of the run in decisions, or None if unknown
     warnings: tuple[str, ...] = ()
-    stacking: Stacking = NO_STACKS  # argument of ``plan``; not stored in files
-    carried_bytes: int = 0  # argument of ``plan``; not stored in files
 
     # num_envs and minibatch_size are totals over all processes.
     num_envs = property(lambda self: self.settings["num_envs"].value)
@@ -137,7 +135,6 @@ def plan(
     carried_bytes: int = 0,
     machine: Machine | None = None,
     update: UpdateMemory | None = None,
-    probe: Callable[[int], int] | None = None,
     benchmark: Benchmark | None = None,
 ) -> Plan:
     """Return a plan that fits the machine.
@@ -147,8 +144,7 @@ def plan(
     stacking: frame stacking of the observations.
     carried_bytes: bytes of recurrent state or subtask that are stored with each decision.
     machine: machine to plan for; None: the machine that runs this process.
-    update: memory of one gradient step; None: it is measured with ``probe``, or estimated without a probe.
-    probe: as for ``measure_update``; takes precedence over ``update``.
+    update: memory of one gradient step (``measure_update``); None: an estimate.
     benchmark: measures candidates for threads and precision; None: use defaults for the hardware.
     Raises PlanError if no plan fits; the message names the sizes to lower.
     """
@@ -158,10 +154,7 @@ def plan(
     profile = find_profile(request.profile)
     device = _choose_device(request.device, profile, machine)
     gpus = 0 if device.value == "cpu" else _gpus_used(profile, machine, request.processes)
-    if probe is not None:
-        update = measure_update(probe, keys, stacking)
-    elif update is None:
-        update = estimate_update(keys, stacking)
+    update = estimate_update(keys, stacking) if update is None else update
     needs = MemoryNeeds(
         keys, update, gpus, stacking, request.processes or 1, int(bool(request.evaluator)), carried_bytes
     )
@@ -170,7 +163,7 @@ def plan(
     settings |= _other_settings(task, sizes, benchmark, device)
     rows = task.needs.rows(*sizes)
     made = Plan(machine, keys, settings, gpus, rows, task.host_budget, task.device_budget, request.total_timesteps)
-    return replace(made, warnings=tuple(_warnings(made, profile)), stacking=stacking, carried_bytes=carried_bytes)
+    return replace(made, warnings=tuple(_warnings(made, profile)))
 
 
 def _choose_device(requested: str | None, profile: Profile | None, machine: Machine) -> Chosen:

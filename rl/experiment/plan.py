@@ -46,9 +46,7 @@ def plan_of(job: Job) -> hardware.Plan:
             job.log(f"warning: the run began on {plan.machine.name}; results may differ in rounding")
     else:
         planned = planner(job.architecture, plan_request, job.machine.times(job.ranks.machines))
-        first = planned()  # memory is measured with the device and precision of this plan
-        probe = UpdateBenchmark(job.architecture.name, first.device, first.precision)
-        plan = planned(probe=probe.peak_bytes, benchmark=stored_timings(probe, job.machine))
+        plan = _measured_plan(job.architecture, planned, planned(), job.machine)
         job.log(f"{heading}\n{plan}")
         save_plan(job.folder, plan, plan_request)
     torch.set_num_threads(1)  # threads for parts of a minibatch (``ThreadPool``) are faster than threads in operations
@@ -69,6 +67,23 @@ def planner(
     )
 
 
+def _measured_plan(
+    network: Architecture,
+    planned: Callable[..., hardware.Plan],
+    first: hardware.Plan,
+    machine: hardware.Machine,
+    *,
+    measure: bool = False,
+) -> hardware.Plan:
+    """Return a plan from measured updates, in the device and precision of the plan ``first``.
+
+    planned: see ``planner``.  measure: measure threads and precision even if their timings are stored.
+    """
+    probe = UpdateBenchmark(network.name, first.device, first.precision)
+    update = measure_update(probe.peak_bytes, network.observations, network.stacking)
+    return planned(update=update, benchmark=stored_timings(probe, machine, measure=measure))
+
+
 def measured(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> PlanReport:
     """Return a report with the plan for this machine, made from measured memory and threads, and its measured speed."""
     network = get_architecture(architecture)
@@ -76,14 +91,11 @@ def measured(architecture: str, plan_request: hardware.PlanRequest, machine: har
     figures = stored_figures(architecture, network.observations, network.stacking)
     update = figures.update if figures else estimate_update(network.observations, network.stacking)
     try:
-        first = planned(update=update)  # memory is measured with the device and precision of this plan
-        probe = UpdateBenchmark(architecture, first.device, first.precision)
-        update = measure_update(probe.peak_bytes, network.observations, network.stacking)
-        plan = planned(update=update, benchmark=stored_timings(probe, machine, measure=True))
+        plan = _measured_plan(network, planned, planned(update=update), machine, measure=True)
     except PlanError as error:
-        return PlanReport(architecture, error, update)
+        return PlanReport(architecture, error)
     source = f"measured on this machine, {TIMED_UPDATES} updates on the levels of the package"
-    return PlanReport(architecture, plan, update, Speed(decisions_per_s(architecture, plan), source))
+    return PlanReport(architecture, plan, Speed(decisions_per_s(architecture, plan), source))
 
 
 def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:

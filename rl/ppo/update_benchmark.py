@@ -1,7 +1,8 @@
 """Benchmark of memory and speed of an update on this machine, on synthetic data, for the hardware plan.
 
     benchmark = UpdateBenchmark("mlp_baseline", "cpu", "float32")
-    plan = hardware.plan(..., probe=benchmark.peak_bytes, benchmark=stored_timings(benchmark, machine))
+    update = hardware.measure_update(benchmark.peak_bytes, observations)
+    plan = hardware.plan(..., update=update, benchmark=stored_timings(benchmark, machine))
 
 Timings determine the number of threads and the precision, which change rounding.  New timings could therefore change the
 results of a run with the same seed.  So timings are stored and reused until ``python -m hardware plan --measure`` replaces
