@@ -255,10 +255,8 @@ def _bench_flags(parser: Parser) -> None:
     parser.add_flag(Setting("seconds per round of a workload", flag="seconds", kind=float, default=1.5, above=0))
     threads = "numbers of threads to measure; default: 1, and 2 with two or more cores"
     parser.add_flag(Setting(threads, flag="threads", kind=int, many=True, default=None, low=1))
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--levels", metavar="DIR", help="play at random on these levels (default: generated levels)")
-    source.add_argument("--traces", metavar="FILE.h5", help="play the recorded actions of a trace file instead")
-    parser.add_argument("--themes", nargs="+", metavar="NAME", default=(), help="parts of the trace file; default: all")
+    traces = "play the recorded inputs of a trace file; default: random inputs on generated levels"
+    parser.add_argument("--traces", metavar="FILE.h5", help=traces)
     levels = "also play at random on the game's levels: a campaign file, or a folder of campaign files"
     parser.add_argument("--campaign", metavar="PATH", help=levels)
     parser.add_argument(
@@ -270,10 +268,8 @@ def _bench_flags(parser: Parser) -> None:
 def _bench(arguments: argparse.Namespace) -> None:
     from nppsim.measure import bench, machine, workload
 
-    if arguments.themes and not arguments.traces:
-        raise CommandError("--themes selects parts of a trace file: also give --traces FILE.h5")
-    if arguments.start and (arguments.traces or arguments.levels or arguments.threads or arguments.campaign):
-        raise CommandError("--start only measures starts: leave out --traces, --levels, --campaign and --threads")
+    if arguments.start and (arguments.traces or arguments.threads or arguments.campaign):
+        raise CommandError("--start only measures starts: leave out --traces, --campaign and --threads")
     here = machine.machine() | machine.versions()
     if arguments.start:
         with tempfile.TemporaryDirectory() as folder:
@@ -284,9 +280,7 @@ def _bench(arguments: argparse.Namespace) -> None:
             print(f"first start (compiles): {seconds['first']:.1f} s; later starts: {seconds['later']:.1f} s")
         return
     if arguments.traces:
-        plays = workload.trace_plays(arguments.traces, arguments.themes)
-    elif arguments.levels:
-        plays = workload.folder_plays(arguments.levels)
+        plays = workload.trace_plays(arguments.traces)
     else:
         plays = workload.generated_plays(bench.BENCH_CATEGORIES, bench.LEVELS_PER_CATEGORY)
     campaign, left_out = workload.campaign_levels(arguments.campaign) if arguments.campaign else ([], 0)

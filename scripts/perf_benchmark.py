@@ -20,7 +20,6 @@ from pathlib import Path
 from nppsim import errors
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_file, write_json
-from nppsim.generate import CATEGORIES
 from nppsim.levels.level_set import LevelSet
 from nppsim.measure import throughput
 from nppsim.measure.machine import conditions
@@ -35,10 +34,9 @@ MISMATCH = 2
 REGRESSION = 3
 REFUSED = 4
 
+CATEGORY = "simple"  # of generated levels
+NUM_LEVELS = 40  # generated or random levels
 # Defaults of flags.
-CATEGORY = "simple"
-NUM_LEVELS = 40
-ENTITY_DENSITY = 0.02  # entities per tile
 REPLAYS = Path("datasets/demonstrations")
 THRESHOLD = 0.1  # a larger slow-down counts as regression
 
@@ -145,19 +143,14 @@ def workload(arguments: argparse.Namespace, amount: Amount) -> Workload:
     """Return the levels and actions that the flags select."""
     if arguments.actions == "recorded":
         return recorded_play(arguments.replays or REPLAYS, amount)
-    count = NUM_LEVELS if arguments.num_levels is None else arguments.num_levels
     if arguments.levels:
         levels = list(LevelSet.open(arguments.levels))
         return random_play(levels, amount, f"{len(levels)} levels of the folder {arguments.levels.name}")
     if arguments.density is None:
-        category = arguments.category or CATEGORY
-        return random_play(
-            generated_levels(category, count, amount.seed), amount, f"{count} generated levels, {category}"
-        )
-    entity_density = ENTITY_DENSITY if arguments.entity_density is None else arguments.entity_density
-    levels = random_levels(count, amount.seed, density=arguments.density, entity_density=entity_density)
-    what = f"{count} random levels, tile density {arguments.density}, entity density {entity_density}"
-    return random_play(levels, amount, what)
+        levels = generated_levels(CATEGORY, NUM_LEVELS, amount.seed)
+        return random_play(levels, amount, f"{NUM_LEVELS} generated levels, {CATEGORY}")
+    levels = random_levels(NUM_LEVELS, amount.seed, density=arguments.density)
+    return random_play(levels, amount, f"{NUM_LEVELS} random levels, tile density {arguments.density}")
 
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
@@ -192,26 +185,18 @@ def _add_source_flags(parser: Parser) -> None:
     add("--replays", "--replay-data-dir", type=Path, metavar="DIR", help=replays)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--levels", type=Path, metavar="DIR", help="play random actions on the levels of this folder")
-    category = f"play random actions on generated levels of this category (default: {CATEGORY})"
-    source.add_argument("--category", choices=CATEGORIES, metavar="NAME", help=category)
     density = "play random actions on random levels with this share of solid tiles (0 to 1)"
     source.add_argument("--density", type=float, metavar="X", help=density)
-    entities = f"with --density: number of entities per tile (default: {ENTITY_DENSITY})"
-    add("--entity-density", type=float, metavar="X", help=entities)
-    number = f"number of generated or random levels; default: {NUM_LEVELS}"
-    parser.add_flag(Setting(number, flag="num-levels", kind=int, low=1))
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raise ConfigError for flags that would have no effect."""
     given = {name for name, value in vars(arguments).items() if value is not None}
-    sources = {"levels", "category", "density", "num_levels"}
+    sources = {"levels", "density"}
     idle = {
         "with --report": given - {"report"} if arguments.report else set(),
         "with --actions recorded": given & sources if arguments.actions == "recorded" else set(),
         "without --actions recorded": given & {"replays"} if arguments.actions != "recorded" else set(),
-        "without --density": given & {"entity_density"} if arguments.density is None else set(),
-        "with --levels": given & {"num_levels"} if arguments.levels else set(),
         "without --baseline": given & {"threshold"} if not arguments.baseline else set(),
     }
     for why, names in idle.items():

@@ -1,9 +1,9 @@
 """Measure the time of each phase of a simulator step on several kinds of levels, and the cost of profiling itself.
 
-python scripts/profile_multi_config.py [--json FILE.json] [--strict]
+python scripts/profile_multi_config.py [--json FILE.json]
 
 For each configuration the same random actions run on two simulators, one with profiling and one without, in alternating
-rounds.  Exit status: 0 success; 1 with --strict if a configuration was skipped; 2 bad input; 130 after Ctrl-C.
+rounds.  Exit status: 0 success; 2 bad input; 130 after Ctrl-C.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from nppsim import errors
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_file, write_json
 from nppsim.generate import GENERATORS
-from nppsim.levels.level import Level, LevelError
+from nppsim.levels.level import Level
 from nppsim.measure.machine import conditions
 from nppsim.measure.throughput import side_by_side
 from nppsim.measure.workload import Amount, random_levels, random_play
@@ -57,40 +57,25 @@ CONFIGURATIONS = (
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; return the exit status (see the module's docstring)."""
-
-    def job() -> int:
-        arguments, amount = parse(argv)
-        skipped = run(arguments, amount)
-        return 1 if skipped and arguments.strict else 0
-
-    return errors.run(job)
+    return errors.run(lambda: run(*parse(argv)))
 
 
-def run(arguments: argparse.Namespace, amount: Amount) -> list[str]:
-    """Profile every configuration; return the skipped ones, each with the reason."""
+def run(arguments: argparse.Namespace, amount: Amount) -> None:
+    """Profile every configuration."""
     if arguments.json:
         check_output_file(arguments.json, "--json")
     here = conditions()
     machine, versions = here["machine"], here["versions"]
     print(f"{machine['cpu']}, {machine['cores']} cores; Python {versions['python']}, Numba {versions['numba']}")
     print(f"{amount.envs} environments, {amount.threads} threads, {amount.warmup:,} + {arguments.steps:,} steps")
-    skipped, stored = [], {}
-    for configuration in CONFIGURATIONS:
-        try:
-            stored[configuration.name] = profile(configuration, amount)
-        except LevelError as error:
-            skipped.append(f"{configuration.name}: {error}")
-    for what in skipped:
-        print(f"skipped: {what}")
-    print(f"\n{len(stored)} of {len(CONFIGURATIONS)} configurations profiled, {len(skipped)} skipped")
+    stored = {configuration.name: profile(configuration, amount) for configuration in CONFIGURATIONS}
     if arguments.json:
-        write_json(arguments.json, here | {"skipped": skipped, "configurations": stored})
+        write_json(arguments.json, here | {"configurations": stored})
         print(f"written: {arguments.json}")
-    return skipped
 
 
 def profile(configuration: Configuration, amount: Amount) -> dict:
-    """Profile one configuration and print its table; return the values to store.  Raises LevelError for invalid levels."""
+    """Profile one configuration and print its table; return the values to store."""
     levels = configuration.levels(amount.seed, NUM_LEVELS)
     work = random_play(levels, replace(amount, observations=configuration.observations), configuration.name)
     measured = side_by_side(work, profile=True)
@@ -116,7 +101,6 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     steps = f"number of steps with profiling, and as many without; a multiple of {ROUNDS}"
     parser.add_flag(Setting(steps, flag="steps", kind=int, default=15_000, low=1))
     parser.add_argument("--json", "--out", type=Path, metavar="FILE.json", help="store the result")
-    parser.add_argument("--strict", action="store_true", help="fail if a configuration was skipped")
     arguments = parser.parse_args(argv)
     if arguments.steps % ROUNDS:
         raise ConfigError(f"give a multiple of {ROUNDS}, the number of rounds", "--steps", arguments.steps)

@@ -10,7 +10,7 @@ A row of a workload is one decision of every environment.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -137,7 +137,7 @@ def generated_levels(category: str, count: int, seed: int) -> list[Level]:
     return [generate(category, seed + k)[0] for k in range(count)]
 
 
-def random_levels(count: int, seed: int, *, density: float, entity_density: float) -> list[Level]:
+def random_levels(count: int, seed: int, *, density: float, entity_density: float = 0.02) -> list[Level]:
     """Make levels of random tiles and entities; their exits may be unreachable.
 
     density: share of the tiles that are not open; the shapes of these tiles are random.
@@ -266,14 +266,12 @@ def _episode_lengths(recordings: Sequence[tuple[Level, np.ndarray]], frame_skip:
 
 def generated_plays(categories: Sequence[str], levels_per_category: int) -> list[Play]:
     """Return generated levels of each category with random inputs."""
-    return _random_plays(
-        level for category in categories for level in generated_levels(category, levels_per_category, 0)
-    )
-
-
-def folder_plays(path: str | Path) -> list[Play]:
-    """Return the levels of a folder with random inputs.  Raises LevelSetError if the folder has no levels."""
-    return _random_plays(LevelSet.open(path))
+    rng, plays = np.random.default_rng(0), []
+    for category in categories:
+        for level in generated_levels(category, levels_per_category, 0):
+            actions = rng.integers(NUM_ACTIONS, size=RANDOM_FRAMES // FRAME_SKIP)
+            plays.append(Play(level, np.repeat(ACTION_INPUT[actions], FRAME_SKIP)))
+    return plays
 
 
 def campaign_levels(path: str | Path) -> tuple[list[Level], int]:
@@ -293,25 +291,9 @@ def campaign_levels(path: str | Path) -> tuple[list[Level], int]:
     return levels, len(level_set) - len(levels)
 
 
-def trace_plays(path: str | Path, themes: Sequence[str] = ()) -> list[Play]:
-    """Return the levels and inputs recorded in a trace file.  themes: themes to include; () means all themes.
-
-    Raises TraceError for an invalid trace file, ConfigError for an unknown theme.
-    """
-    plays, found = [], set()
-    for theme, case, trace in cases(path):
-        found.add(theme)
-        if not themes or theme in themes:
-            plays.append(Play(Level.from_bytes(trace["map"].tobytes(), f"{theme}/{case}"), trace["inputs"]))
-    if missing := sorted(set(themes) - found):
-        raise ConfigError(f"{path}: no theme {missing[0]!r}; it has {', '.join(sorted(found))}")
-    return plays
-
-
-def _random_plays(levels: Iterable[Level]) -> list[Play]:
-    rng = np.random.default_rng(0)
-    plays = []
-    for level in levels:
-        actions = rng.integers(NUM_ACTIONS, size=RANDOM_FRAMES // FRAME_SKIP)
-        plays.append(Play(level, np.repeat(ACTION_INPUT[actions], FRAME_SKIP)))
-    return plays
+def trace_plays(path: str | Path) -> list[Play]:
+    """Return the levels and inputs recorded in a trace file.  Raises TraceError for an invalid trace file."""
+    return [
+        Play(Level.from_bytes(trace["map"].tobytes(), f"{theme}/{case}"), trace["inputs"])
+        for theme, case, trace in cases(path)
+    ]

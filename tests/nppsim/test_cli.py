@@ -293,8 +293,7 @@ def test_without_pillow_the_extra_is_named(bad_files, command, capsys, monkeypat
     [
         (["bench", "--seconds", "0"], "--seconds 0.0: give a number above 0"),
         (["bench", "--threads", "0"], "--threads 0: give whole numbers of at least 1"),
-        (["bench", "--themes", "x"], "also give --traces FILE.h5"),
-        (["bench", "--start", "--levels", "x"], "--start only measures starts"),
+        (["bench", "--start", "--traces", "x"], "--start only measures starts"),
         (["render", "level.map", "out.png", "--scale", "nan"], "--scale nan: give a number above 0"),
         (["diff", "a", "b", "--sections", "0"], "--sections 0: give a whole number of at least 1"),
         (["simulate", "level.map", "--jason"], "unknown flag --jason; did you mean '--json'?"),
