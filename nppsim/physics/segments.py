@@ -31,7 +31,7 @@ from nppsim.physics.shapes import (
 
 FAR = 9999999.0  # px^2, more than any squared distance
 FRONT_BONUS = 0.1  # px^2 subtracted from the squared distance of front faces
-CLEARLY_FARTHER = 0.2  # px^2 > FRONT_BONUS; a box whose squared distance is larger by this lacks the nearest point
+CLEARLY_FARTHER = 0.2  # px^2, above FRONT_BONUS: boxes farther than the best point by this squared distance are skipped
 SWEEP_MARGIN = 1.0  # px around a swept circle; cells within this margin are searched
 SIDE = float(TILE)  # px, side of a cell
 LEAST_MOVE = 0.0001  # px^2; a move whose squared length is at most this hits nothing

@@ -143,7 +143,7 @@ class Replay:
         start, highest, map_bytes = map_end, 7, data[map_start:map_end]
         if first > _MAX_VERSION and _is_attract(data, map_end, demo_length=second):
             num_inputs = _read_attract_header(name, data, map_end, demo_length=second)
-            # the first eight bytes of the file replace those of the map
+            # attract files store two lengths instead of the first eight bytes of the map, which are zeros here
             start, highest, map_bytes = map_end + _ATTRACT_HEADER, 15, bytes(8) + data[8:map_end]
             success = False  # attract files end with the ninja's death
         inputs, warnings = _read_inputs(name, data, start, num_inputs, highest)

@@ -47,7 +47,7 @@ _SHAPES: dict[str, Any] = {
     "run": str,
     "fan": int,
 }
-FAN_FRAMES = 60  # number of frames for which each action of a fan is held
+FAN_FRAMES = 60  # the paths of all six actions from a frame on are shown; frames for which each action is held
 
 
 class Session:

@@ -238,7 +238,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     architecture.name: architecture
     for architecture in (*(version for plain in _PLAIN for version in (plain, _with_foresight(plain))), *_GRAPHS)
 }
-ALIASES = {  # names in other pipelines
+ALIASES = {  # names of these networks in other training projects
     "graph_attention": "attention",
     "full_hgt_frame_stacked": "full_hgt+visual4-state4",
     "visual_frame_stacked_only": "full_hgt+visual4",
