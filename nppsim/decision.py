@@ -88,7 +88,7 @@ def make_states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
 
 
 def make_fields(bank: LevelBank, count: int) -> Fields:
-    """Return the path fields of a bank, with space for own fields of ``count`` environments if paths can change."""
+    """Return path fields of a bank; if doors can change paths, with separate fields for each of ``count`` environments."""
     rows = count if bank.paths_change else 1
     return Fields(
         bank.paths.nodes,

@@ -5,8 +5,8 @@ total of HORIZON frames.  Each branch is simulated on a copy of the environment,
 Sources: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents),
 Fatemi et al. 2019 (dead ends).
 
-Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  If the
-previous decision's branches began with the executed action, they are continued instead of simulated again.
+Branches with equal results are simulated once, e.g. with and without the jump key while no jump is possible.  The branches
+of the previous decision that began with the action then executed are continued instead of simulated again.
 
 Branches omit the movers that cannot affect the ninja while it stays in an area around its present position.  If the
 ninja leaves the area, the branch is simulated again with all movers.

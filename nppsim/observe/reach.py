@@ -28,7 +28,7 @@ TOUCH = 32.0  # px along an axis; no mover other than a block touches the ninja 
 PUSH = BLOCK_REACH + BLOCK_MARGIN + 28.0  # px, the same for blocks, with a margin for pushes within the frame
 SWING = 7.0  # frames; a bounce block stays within its current distance from home plus SWING times its speed
 FLIGHT = float(sum(ROCKET_SPEEDS[: HORIZON + 1 - ROCKET_PREFIRE]))  # px, longest flight of a rocket not yet launched
-CREDIT = int(max(GAUSS_CREDIT)) * (HORIZON - GAUSS_PREFIRE)  # most that a gauss turret's timer can gain in time to shoot
+CREDIT = int(max(GAUSS_CREDIT)) * (HORIZON - GAUSS_PREFIRE)  # maximum gain of a gauss turret's timer in time to shoot
 
 
 @inlined

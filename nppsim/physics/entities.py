@@ -134,7 +134,7 @@ def interact(ninja, entities, movers, world, level):
     limit = ninja["registrations"]
     wall = 0.0
     m, key, low, high = -1, 0, 0, 0
-    if record["moves"] or ninja["switch_taken"]:  # otherwise the only movers are closed exits, which are in no cell
+    if record["moves"] or ninja["switch_taken"]:  # otherwise all movers are closed exits, which cannot be touched
         m, key, low, high = next_mover(
             movers, np.int64(0), count, cx1, cx2, cy1, cy2, x, y, MOVER_REACH, BEFORE_ALL, limit
         )

@@ -31,9 +31,7 @@ from rl.policy.subtasks import SUBTASK, HighLevelPolicy
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
-DEATH_PENALTY = (
-    20.0  # subtracted from the logit of an action that kills or leads to a dead end: divides its odds by e^20 or more
-)
+DEATH_PENALTY = 20.0  # least penalty of an action that kills or leads to a dead end; ``death_penalty`` adds up to this
 ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as small networks spend most time on launches
 
 
@@ -213,7 +211,10 @@ class NppPolicy(ActorCriticPolicy):
                 self.features_extractor.graph.remember(observations["graph_state"])
 
     def forget(self) -> None:
-        """Clear the cache of ``remember``; its graphs have rounding errors that depend on earlier observations."""
+        """Clear the cache of ``remember``, so that results do not depend on earlier observations.
+
+        The rounding of a graph's encoding depends on the graphs that were encoded with it.
+        """
         if self.features_extractor.graph:
             self.features_extractor.graph.forget()
 

@@ -127,7 +127,11 @@ class RecurrentPPO(PPO):
 
     @torch.no_grad()
     def training_observations(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return observations.  With burn-in, ``policy`` computes the first states, except at the start of the rollout."""
+        """Return observations.
+
+        With burn-in, ``policy`` computes the recurrent states before these decisions from the decisions that precede them,
+        where the rollout has enough; otherwise the stored states are used.
+        """
         buffer, count = self.rollout_buffer, self.config.memory_burn_in
         found = buffer.observations(index)
         steps = index // self.sim.num_envs
