@@ -1,6 +1,6 @@
 """The studio as an ASGI application: routes and their handlers (docs/lab/studio.md)."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -86,11 +86,6 @@ def create_app(studio: Studio, access: Access) -> Starlette:
     return app
 
 
-async def respond(job: Callable[..., Any], *arguments: Any) -> JSONResponse:
-    """Run a function in a thread, so that live games continue, and return its result as JSON."""
-    return JSONResponse(await run_in_threadpool(job, *arguments))
-
-
 def _refused(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": str(error)}, error.status if isinstance(error, StudioError) else 400)
 
@@ -118,7 +113,7 @@ def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Handlers
+# Handlers.  Starlette calls those that are not coroutines in threads, so that live games continue.
 
 
 def _page(_: Request) -> FileResponse:
@@ -129,37 +124,32 @@ def _colours(_: Request) -> Response:
     return Response(stylesheet(), media_type="text/css")
 
 
-async def _state(request: Request) -> JSONResponse:
+def _state(request: Request) -> JSONResponse:
     """Return {"sessions": number of open games, "follows": true if an experiment is displayed, "compiled"}.
 
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
     compiled = announcement.count if announcement.busy else studio.plans.compiled
-    answer = {"sessions": len(studio.sessions), "follows": studio.roster.has_experiment, "compiled": compiled}
-    return JSONResponse(answer)
+    return JSONResponse(
+        {"sessions": len(studio.sessions), "follows": studio.roster.has_experiment, "compiled": compiled}
+    )
 
 
-async def _levels(request: Request) -> JSONResponse:
-    def levels() -> Any:
-        studio = _studio(request)
-        answer, pars = studio.library.levels(), studio.plans.times()
-        return answer | {"levels": [card | {"par": card["par"] or pars.get(card["id"])} for card in answer["levels"]]}
-
-    return await respond(levels)
+def _levels(request: Request) -> JSONResponse:
+    answer, pars = _studio(request).library.levels(), _studio(request).plans.times()
+    cards = [card | {"par": card["par"] or pars.get(card["id"])} for card in answer["levels"]]
+    return JSONResponse(answer | {"levels": cards})
 
 
-async def _film(request: Request) -> JSONResponse:
-    return await respond(lambda: {"run": _studio(request).library.film()})
+def _film(request: Request) -> JSONResponse:
+    return JSONResponse({"run": _studio(request).library.film()})
 
 
-async def _level(request: Request) -> JSONResponse:
-    def level() -> Any:
-        studio, id = _studio(request), request.path_params["id"]
-        document = studio.library.document(id)
-        return document | {"par": document["par"] or studio.plans.times().get(id)}
-
-    return await respond(level)
+def _level(request: Request) -> JSONResponse:
+    id = request.path_params["id"]
+    document = _studio(request).library.document(id)
+    return JSONResponse(document | {"par": document["par"] or _studio(request).plans.times().get(id)})
 
 
 async def _par(request: Request) -> JSONResponse:
@@ -182,23 +172,19 @@ async def _par(request: Request) -> JSONResponse:
     return JSONResponse({"par": found["par"], "gold": gold, "score": score(found["par"], gold)})
 
 
-async def _best(request: Request) -> JSONResponse:
-    return await respond(_studio(request).leaderboard.best, request.path_params["id"])
+def _best(request: Request) -> JSONResponse:
+    return JSONResponse(_studio(request).leaderboard.best(request.path_params["id"]))
 
 
-async def _episode(request: Request) -> JSONResponse:
+def _episode(request: Request) -> JSONResponse:
     """Return {"code", "levels": ids of the five levels, "best": best runs of the episode}."""
-
-    def episode() -> Any:
-        studio, code = _studio(request), request.path_params["code"]
-        return {"code": code, "levels": studio.library.episode(code), "best": studio.leaderboard.best(code)}
-
-    return await respond(episode)
+    studio, code = _studio(request), request.path_params["code"]
+    return JSONResponse({"code": code, "levels": studio.library.episode(code), "best": studio.leaderboard.best(code)})
 
 
-async def _level_file(request: Request) -> Response:
+def _level_file(request: Request) -> Response:
     format = _one_of(request, "format", tuple(LEVEL_FORMATS))
-    found = (await run_in_threadpool(_studio(request).library.level, request.path_params["id"])).level
+    found = _studio(request).library.level(request.path_params["id"]).level
     data = found.to_bytes() if format == "map" else to_text(found).encode()
     return _download(data, file_name(found) + LEVEL_FORMATS[format])
 
@@ -206,66 +192,57 @@ async def _level_file(request: Request) -> Response:
 async def _open_file(request: Request) -> JSONResponse:
     """Open the file in the body of the request; the file's name is in the header X-File-Name."""
     name = unquote(request.headers.get("x-file-name", ""))
-    return await respond(_studio(request).library.open, await request.body(), name)
+    return JSONResponse(await run_in_threadpool(_studio(request).library.open, await request.body(), name))
 
 
-async def _replays(request: Request) -> JSONResponse:
-    return await respond(_studio(request).library.replays)
+def _replays(request: Request) -> JSONResponse:
+    return JSONResponse(_studio(request).library.replays())
 
 
-async def _replay_run(request: Request) -> JSONResponse:
-    def run() -> Any:
-        library = _studio(request).library
-        replay, label = library.replay(request.path_params["number"])
-        return library.run(replay.level, replay.inputs, label)
-
-    return await respond(run)
+def _replay_run(request: Request) -> JSONResponse:
+    library = _studio(request).library
+    replay, label = library.replay(request.path_params["number"])
+    return JSONResponse(library.run(replay.level, replay.inputs, label))
 
 
-async def _recordings(request: Request) -> JSONResponse:
+def _recordings(request: Request) -> JSONResponse:
     studio = _studio(request)
-    return await respond(
-        lambda: {"recordings": studio.recordings.cards(), "demonstrations": studio.demonstrations.summary()}
-    )
+    return JSONResponse({"recordings": studio.recordings.cards(), "demonstrations": studio.demonstrations.summary()})
 
 
-async def _recording_run(request: Request) -> JSONResponse:
+def _recording_run(request: Request) -> JSONResponse:
     studio = _studio(request)
     run = studio.recordings.recording(request.path_params["number"])
     studio.library.add(run.level)
-    return await respond(studio.library.run, run.level, run.inputs, run.label)
+    return JSONResponse(studio.library.run(run.level, run.inputs, run.label))
 
 
-async def _recording_file(request: Request) -> Response:
+def _recording_file(request: Request) -> Response:
     format, stored = _one_of(request, "format", FORMATS), _studio(request).recordings
     name, data = stored.recording(request.path_params["number"]).file(format)
     stored.saved(request.path_params["number"])
     return _download(data, name)
 
 
-async def _recordings_file(request: Request) -> Response:
+def _recordings_file(request: Request) -> Response:
     stored = _studio(request).recordings
-    data, numbers = await run_in_threadpool(stored.file_of_all)
+    data, numbers = stored.file_of_all()
     stored.saved(*numbers)
     return _download(data, FILE_OF_ALL)
 
 
-async def _remove_recording(request: Request) -> JSONResponse:
+def _remove_recording(request: Request) -> JSONResponse:
     _studio(request).recordings.remove(request.path_params["number"])
     return JSONResponse({})
 
 
-async def _add_demonstration(request: Request) -> JSONResponse:
+def _add_demonstration(request: Request) -> JSONResponse:
     studio = _studio(request)
     run = studio.recordings.recording(request.path_params["number"])
     studio.library.add(run.level)
-
-    def add() -> Any:
-        added = studio.demonstrations.add(run, studio.library.bank(run.level.fingerprint))
-        studio.recordings.saved(run.number)
-        return added
-
-    return await respond(add)
+    added = studio.demonstrations.add(run, studio.library.bank(run.level.fingerprint))
+    studio.recordings.saved(run.number)
+    return JSONResponse(added)
 
 
 routes: list[BaseRoute] = [

@@ -15,21 +15,19 @@ of their message.
     {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries": episodes so far, "of": TRIES}}, repeatedly
 """
 
-import asyncio
 import itertools
-import json
 import re
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyio import CancelScope
+import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from nppsim.errors import UserError
 from nppsim.levels.level import Level
@@ -38,6 +36,7 @@ from nppsim.reading import mismatch, parse_json
 from nppsim.studio.drafts import draft_of, findings, level_of
 from nppsim.studio.errors import StudioError
 from nppsim.studio.planner_process import PlannerError, PlannerProcess
+from nppsim.studio.sockets import HELP, Jobs, send, serve
 
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
@@ -51,9 +50,9 @@ _SUFFIXES = (".map", ".level")
 
 async def _message(request: Request, shape: dict) -> dict:
     """Return the JSON body of a request.  Raises StudioError if the JSON does not have the given shape."""
-    message = parse_json(await request.body(), "the request", StudioError, "docs/lab/studio.md has the protocol")
+    message = parse_json(await request.body(), "the request", StudioError, HELP)
     if wrong := mismatch(message, shape):
-        raise StudioError(f"the request is wrong at {wrong} (docs/lab/studio.md)")
+        raise StudioError(f"the request is wrong at {wrong}; {HELP}")
     return message
 
 
@@ -61,12 +60,9 @@ def _library(request: Request) -> "Library":
     return request.app.state.studio.library
 
 
-async def _draft(request: Request) -> JSONResponse:
-    def made() -> dict:
-        found, lost = draft_of(_library(request).level(request.path_params["id"]).level)
-        return {"draft": found, "lost": lost}
-
-    return JSONResponse(await run_in_threadpool(made))
+def _draft(request: Request) -> JSONResponse:
+    found, lost = draft_of(_library(request).level(request.path_params["id"]).level)
+    return JSONResponse({"draft": found, "lost": lost})
 
 
 async def _level(request: Request) -> JSONResponse:
@@ -74,7 +70,7 @@ async def _level(request: Request) -> JSONResponse:
     return JSONResponse({"level": await run_in_threadpool(lambda: _library(request).add(level_of(message["draft"])))})
 
 
-async def _folders(request: Request) -> JSONResponse:
+def _folders(request: Request) -> JSONResponse:
     return JSONResponse({"folders": [str(folder) for folder in _library(request).folders]})
 
 
@@ -115,40 +111,43 @@ def place_of(folders: list[Path], number: int, name: str) -> Path:
 class Checker:
     """Checks of one open editor.
 
-    socket: socket for the answers.
     planner: planner process of this editor.
     """
 
     def __init__(self, socket: WebSocket):
-        self._socket = socket
+        self._socket, self._studio = socket, socket.app.state.studio
         self.planner = PlannerProcess()
-        self._search_task: asyncio.Task | None = None
-        self._tries_task: asyncio.Task | None = None
 
-    async def answer(self, message: Any) -> None:
-        """Handle a message; start long work as a task.  Raises UserError for an invalid message."""
+    async def serve(self) -> None:
+        """Handle messages until the socket closes; then cancel all work and end the planner process."""
+        try:
+            async with anyio.create_task_group() as group:
+                self._jobs = Jobs(group)
+                await serve(self._socket, self._studio.editors, self, MAX_EDITORS, self._handle)
+                group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):  # also when the server shuts down
+                await self.planner.close()
+
+    async def _handle(self, message: Any) -> None:
         tries = isinstance(message, dict) and "tries" in message
         shape = {"tries": {}, "agent": str, "number": int} if tries else {"check": {}, "number": int}
         if wrong := mismatch(message, shape):
-            raise StudioError(f"the message is wrong at {wrong} (docs/lab/studio.md)")
-        await _cancel(self._tries_task)
-        if tries:
-            level = level_of(message["tries"])
-            self._tries_task = asyncio.create_task(self._try(level, message["agent"], message["number"]))
-        else:
-            await _cancel(self._search_task)
-            await self._check(message)
-
-    async def _check(self, message: dict) -> None:
+            raise StudioError(f"the message is wrong at {wrong}; {HELP}")
         number = message["number"]
+        self._jobs.cancel("tries")
+        if tries:
+            self._jobs.start("tries", self._try, level_of(message["tries"]), message["agent"], number)
+            return
+        self._jobs.cancel("search")
         found = await run_in_threadpool(findings, message["check"])
         await self._send(number, findings=[asdict(finding) for finding in found])
         if not any(finding.severity == "error" for finding in found):
-            self._search_task = asyncio.create_task(self._search(level_of(message["check"]), number))
+            self._jobs.start("search", self._search, level_of(message["check"]), number)
 
     async def _search(self, level: Level, number: int) -> None:
         await self._send(number, search={"state": "searching" if self.planner.ready else "starting"})
-        await self._socket.app.state.studio.plans.ready()
+        await self._studio.plans.ready()
         try:
             answer = await self.planner.search(level)
         except TimeoutError:
@@ -160,9 +159,9 @@ class Checker:
         await self._send(number, search=answer)
 
     async def _try(self, level: Level, agent_id: str, number: int) -> None:
-        await self._socket.app.state.studio.plans.ready()
+        await self._studio.plans.ready()
         try:
-            agent = await run_in_threadpool(self._socket.app.state.studio.roster.agent, agent_id)
+            agent = await run_in_threadpool(self._studio.roster.agent, agent_id)
             with closing(agent.tries([level], TRIES)) as endings:
                 wins = tries = 0
                 while group := await run_in_threadpool(lambda: list(itertools.islice(endings, _TOGETHER))):
@@ -173,51 +172,12 @@ class Checker:
             await self._send(number, error=str(error))
 
     async def _send(self, number: int, **answer: Any) -> None:
-        await self._socket.send_text(json.dumps({**answer, "number": number}))
-
-    async def close(self) -> None:
-        """Cancel all work and end the planner process."""
-        await _cancel(self._tries_task)
-        await _cancel(self._search_task)
-        await self.planner.close()
-
-
-async def _cancel(work: asyncio.Task | None) -> None:
-    if work is not None:
-        work.cancel()
-        with suppress(asyncio.CancelledError, WebSocketDisconnect):
-            await work
+        await send(self._socket, {**answer, "number": number})
 
 
 async def edit(socket: WebSocket) -> None:
     """Serve one editor socket until it closes."""
-    editors: set[Checker] = socket.app.state.studio.editors
-    await socket.accept()
-    checker = Checker(socket) if len(editors) < MAX_EDITORS else None
-    if checker is not None:
-        editors.add(checker)
-    try:
-        with suppress(WebSocketDisconnect):  # may also be raised by sending an answer
-            while (received := await socket.receive())["type"] == "websocket.receive":
-                data = (received.get("text") or "").encode() or received.get("bytes") or b""
-                await _answer(checker, socket, data)
-    finally:
-        if checker is not None:
-            editors.discard(checker)
-            with CancelScope(shield=True):  # close also when the server shuts down
-                await checker.close()
-
-
-async def _answer(checker: Checker | None, socket: WebSocket, data: bytes) -> None:
-    message: Any = None
-    try:
-        message = parse_json(data, "the message", StudioError, "docs/lab/studio.md has the protocol")
-        if checker is None:
-            raise StudioError(f"{MAX_EDITORS} editors are open already; close some tabs, then edit the level again")
-        await checker.answer(message)
-    except UserError as error:
-        number = message.get("number") if isinstance(message, dict) else None
-        await socket.send_text(json.dumps({"error": str(error), "number": number}))
+    await Checker(socket).serve()
 
 
 routes: list[BaseRoute] = [

@@ -26,6 +26,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
 import numpy as np
+from anyio import CancelScope
 
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
@@ -88,7 +89,8 @@ class PlannerProcess:
                 async with asyncio.timeout(TIME_LIMIT):
                     return await self._request(_job(level, budget, inputs, objective))
             except BaseException:  # also if cancelled: a late answer must not be taken for that of the next search
-                await self.close()
+                with CancelScope(shield=True):
+                    await self.close()
                 raise
 
     async def prepare(self, agents: list[str]) -> None:

@@ -8,35 +8,31 @@ In an episode, five levels are played in their order, and the session adds up th
 
 import base64
 import binascii
-import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from anyio import to_thread
+from starlette.websockets import WebSocket
 
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
-from nppsim.errors import UserError
 from nppsim.levels.ids import episode_of
 from nppsim.outcomes import NAMES, UNFINISHED, WON
-from nppsim.reading import mismatch, parse_json
+from nppsim.reading import mismatch
 from nppsim.studio.documents import MAX_RUN_FRAMES, Document, FrameWriter, RunWriter, packed_text, run_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
 from nppsim.studio.leaderboard import PERSON, Leaderboard
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Recordings
-
-if TYPE_CHECKING:
-    from starlette.websockets import WebSocket
+from nppsim.studio.sockets import HELP, serve
 
 SNAPSHOT_EVERY = 60  # minimum number of frames between snapshots
 SNAPSHOT_BYTES = 16 << 20  # maximum bytes of snapshots per session
 MAX_STEP = 600  # maximum number of frames that a message may request
 MAX_SESSIONS = 64
 MAX_LABEL = 100  # characters
-_TRY_LATER = 1013  # WebSocket close code "try again later"
 _SHAPES: dict[str, Any] = {
     "step": [int],
     "rewind": int,
@@ -72,10 +68,10 @@ class Session:
         verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
         allowed = {*verbs, "inputs", "episode"} if verbs == ["start"] else {*verbs}
         if len(verbs) != 1 or message.keys() - allowed:
-            raise StudioError(f"a message has one of {', '.join(_SHAPES)}; docs/lab/studio.md has the protocol")
+            raise StudioError(f"a message has one of {', '.join(_SHAPES)}; {HELP}")
         verb = verbs[0]
         if wrong := mismatch(message, {verb: _SHAPES[verb]}):
-            raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
+            raise StudioError(f"{wrong}; {HELP}")
         if verb == "start":
             inputs = _bytes(message.get("inputs", ""))
             self._enter_episode(message["start"], message.get("episode"))
@@ -240,7 +236,7 @@ async def _continued(studio: Any, session: Session, message: Any) -> Document:
     request = message["continue"]
     by_agent = isinstance(request, dict) and "agent" in request
     if wrong := mismatch(message, {"continue": {"frame": int} | ({"agent": str} if by_agent else {})}):
-        raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
+        raise StudioError(f"{wrong}; {HELP}")
     bank, inputs = session.prefix(request["frame"])
     await studio.plans.ready()
     if not by_agent:
@@ -279,33 +275,16 @@ def _bytes(text: Any) -> np.ndarray:
     return inputs
 
 
-async def play(socket: "WebSocket") -> None:
+async def play(socket: WebSocket) -> None:
     """Serve one play socket until it closes."""
-    from starlette.concurrency import run_in_threadpool  # needs the extra ``studio``; see ``nppsim.studio.app``
-    from starlette.websockets import WebSocketDisconnect
-
     studio = socket.app.state.studio
-    await socket.accept()
-    if len(studio.sessions) >= MAX_SESSIONS:
-        await socket.close(_TRY_LATER, f"{MAX_SESSIONS} games are being played; close some tabs")
-        return
     session = Session(studio.library, studio.recordings, studio.leaderboard)
-    studio.sessions.add(session)
-    try:
-        while (received := await socket.receive())["type"] == "websocket.receive":
-            try:
-                data = (received.get("text") or "").encode() or received.get("bytes") or b""
-                message = parse_json(data, "the message", StudioError, "docs/lab/studio.md has the protocol")
-                if isinstance(message, dict) and "continue" in message:
-                    answer = await _continued(studio, session, message)
-                elif isinstance(message, dict) and "step" in message:
-                    answer = session.answer(message)
-                else:
-                    answer = await run_in_threadpool(session.answer, message)
-            except UserError as error:
-                answer = {"error": str(error)}
-            await socket.send_text(json.dumps(answer))
-    except WebSocketDisconnect:  # the page closed the socket before the answer was sent
-        pass
-    finally:
-        studio.sessions.discard(session)
+
+    async def answer(message: Any) -> Document:
+        if isinstance(message, dict) and "continue" in message:
+            return await _continued(studio, session, message)
+        if isinstance(message, dict) and "step" in message:
+            return session.answer(message)
+        return await to_thread.run_sync(session.answer, message)
+
+    await serve(socket, studio.sessions, session, MAX_SESSIONS, answer)

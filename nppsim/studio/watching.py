@@ -9,25 +9,24 @@ kind.
 
 import base64
 import itertools
-import json
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
 import anyio
 import numpy as np
-from anyio import CancelScope, Event, Lock, to_thread
+from anyio import Event, to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.levels.level import Level
 from nppsim.outcomes import NAMES, WON
 from nppsim.planner.settings import OBJECTIVES, TIME
-from nppsim.reading import mismatch, parse_json
+from nppsim.reading import mismatch
 from nppsim.replays.diff import compare_replays
 from nppsim.replays.replay import Replay
 from nppsim.studio.documents import Document, RunWriter
@@ -35,6 +34,7 @@ from nppsim.studio.episodes import Episode, layout_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT
 from nppsim.studio.plans import PLANNERS
+from nppsim.studio.sockets import HELP, Jobs, send, serve
 
 AHEAD = 600  # maximum number of frames that an agent plays ahead of the displayed frame
 PART = 40  # minimum number of frames of an agent per message
@@ -45,8 +45,6 @@ MAX_EPISODES = 4000  # maximum number of episodes in a map of deaths
 MAX_LEVELS = 1000  # maximum number of levels in a map of deaths
 _TOGETHER = 64  # episode ends per message
 _MAX_SEED = (1 << 53) - 1  # largest integer that JavaScript represents exactly
-_TRY_LATER = 1013  # WebSocket close code "try again later"
-_HELP = "docs/lab/studio.md has the protocol"
 _RUN = (
     {"agent": str, "seed": int, "deterministic": bool},
     {"planner": (bool, str)},
@@ -66,43 +64,33 @@ class Watcher:
 
     def __init__(self, socket: WebSocket):
         self._socket, self._studio = socket, socket.app.state.studio
-        self._sending = Lock()
-        self._jobs: dict[str, CancelScope] = {}
         self._at, self._moved = 0, Event()
 
     async def serve(self) -> None:
         """Handle messages until the socket closes."""
         async with anyio.create_task_group() as group:
-            while (received := await self._socket.receive())["type"] == "websocket.receive":
-                data = (received.get("text") or "").encode() or received.get("bytes") or b""
-                try:
-                    verb, request = _parse(data)
-                except StudioError as error:
-                    await self._send({"error": str(error)})
-                    continue
-                if verb == "at":
-                    self._at, moved, self._moved = request, self._moved, Event()
-                    moved.set()
-                    continue
-                kind = request if verb == "stop" else verb
-                if kind in self._jobs:
-                    self._jobs.pop(kind).cancel()
-                if verb != "stop":
-                    self._jobs[kind] = CancelScope()
-                    group.start_soon(self._do, kind, request, self._jobs[kind])
+            self._jobs = Jobs(group)
+            await serve(self._socket, self._studio.watchers, self, MAX_WATCHERS, self._handle)
             group.cancel_scope.cancel()
 
-    async def _do(self, kind: str, request: Document, scope: CancelScope) -> None:
-        with scope:
-            try:
-                await (self._show(request) if kind == "watch" else self._count_deaths(request))
-            except UserError as error:
-                await self._send({kind: request["number"], "error": str(error)})
+    async def _handle(self, message: Any) -> None:
+        verb, request = _parse(message)
+        if verb == "at":
+            self._at, moved, self._moved = request, self._moved, Event()
+            moved.set()
+        elif verb == "stop":
+            self._jobs.cancel(request)
+        else:
+            self._jobs.start(verb, self._do, verb, request)
+
+    async def _do(self, kind: str, request: Document) -> None:
+        try:
+            await (self._show(request) if kind == "watch" else self._count_deaths(request))
+        except UserError as error:
+            await self._send({kind: request["number"], "error": str(error)})
 
     async def _send(self, document: Document) -> None:
-        async with self._sending:
-            with suppress(WebSocketDisconnect):  # ``serve`` receives the disconnection and ends
-                await self._socket.send_text(json.dumps(document))
+        await send(self._socket, document)
 
     async def _in_thread(self, job: Any, *arguments: Any) -> Any:
         """Run a function in one of the threads and return its result."""
@@ -203,15 +191,14 @@ class Watcher:
         await self._send(head | {"counted": each * len(ids)})
 
 
-def _parse(data: bytes) -> tuple[str, Any]:
+def _parse(message: Any) -> tuple[str, Any]:
     """Return the only key of a message (the verb) and the value of this key (the request).
 
     Raises StudioError for a message that violates the protocol.
     """
-    message = parse_json(data, "the message", StudioError, _HELP)
     verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
     if len(verbs) != 1 or len(message) != 1:
-        raise StudioError(f"a message has one of {', '.join(_SHAPES)}; {_HELP}")
+        raise StudioError(f"a message has one of {', '.join(_SHAPES)}; {HELP}")
     verb, request = verbs[0], message[verbs[0]]
     wrong = mismatch(request, _SHAPES[verb], verb)
     if not wrong and verb == "watch":
@@ -227,7 +214,7 @@ def _parse(data: bytes) -> tuple[str, Any]:
     if not wrong and verb == "stop" and request not in ("watch", "deaths"):
         wrong = "stop ends watch or deaths"
     if wrong:
-        raise StudioError(f"{wrong}; {_HELP}")
+        raise StudioError(f"{wrong}; {HELP}")
     return verb, request
 
 
@@ -243,26 +230,16 @@ def _difference(level: Level, a: np.ndarray, b: np.ndarray) -> Document:
 
 async def watch(socket: WebSocket) -> None:
     """Serve one watch socket until it closes."""
-    watchers: set[Watcher] = socket.app.state.studio.watchers
-    await socket.accept()
-    if len(watchers) >= MAX_WATCHERS:
-        await socket.close(_TRY_LATER, f"{MAX_WATCHERS} tabs watch already; close some")
-        return
-    watcher = Watcher(socket)
-    watchers.add(watcher)
-    try:
-        await watcher.serve()
-    finally:
-        watchers.discard(watcher)
+    await Watcher(socket).serve()
 
 
-async def _agents(request: Request) -> JSONResponse:
-    return JSONResponse(await to_thread.run_sync(request.app.state.studio.roster.agents))
+def _agents(request: Request) -> JSONResponse:
+    return JSONResponse(request.app.state.studio.roster.agents())
 
 
-async def _experiment(request: Request) -> JSONResponse:
+def _experiment(request: Request) -> JSONResponse:
     roster = request.app.state.studio.roster
-    return JSONResponse(await to_thread.run_sync(roster.experiment) if roster.has_experiment else None)
+    return JSONResponse(roster.experiment() if roster.has_experiment else None)
 
 
 routes: list[BaseRoute] = [

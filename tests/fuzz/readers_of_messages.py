@@ -79,7 +79,7 @@ def _parsed(path: Path) -> object:
     needed("starlette", "studio")
     from nppsim.studio.watching import _parse
 
-    return _parse(path.read_bytes())
+    return _parse(parse_json(path.read_bytes(), "the message", StudioError, "send JSON"))
 
 
 def _leaderboard(folder: Path) -> list[Path]:

@@ -95,8 +95,8 @@ async function ask(method, path, body, headers = {}) {
   throw new ApiError(reply.error ?? `the studio failed (${answer.status}); see its terminal for the reason`, answer.status);
 }
 
-/** A socket below /ws/ with JSON messages.  onclose: called when the connection ends without a call of close.
- *  onmessage: called with messages that are not answers to ask. */
+/** A socket below /ws/ with JSON messages.  onclose: called with an error when the connection ends
+ *  without a call of close.  onmessage: called with messages that are not answers to ask. */
 export class Socket {
   constructor(path) {
     this.waiting = []; // unanswered requests, in order
@@ -149,7 +149,7 @@ export class Socket {
     for (const { reject } of this.waiting.splice(0)) reject(error);
     if (!this.closed) {
       if (!busy) document.dispatchEvent(new Event("studiolost"));
-      this.onclose();
+      this.onclose(error);
     }
   }
 }

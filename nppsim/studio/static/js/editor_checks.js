@@ -125,7 +125,10 @@ class Checks {
       this.ended = false;
       this.socket = new Socket("edit");
       this.socket.onmessage = (answer) => this.#receive(answer);
-      this.socket.onclose = () => { this.ended = true; };
+      this.socket.onclose = ({ message }) => {
+        this.ended = true;
+        this.listener.failed(message);
+      };
     }
     this.socket.send({ ...message, number });
   }

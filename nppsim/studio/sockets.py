@@ -1,0 +1,79 @@
+"""WebSockets with JSON messages, and the jobs that their messages start."""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from nppsim.errors import UserError
+from nppsim.reading import parse_json
+from nppsim.studio.documents import Document
+from nppsim.studio.errors import StudioError
+
+HELP = "docs/lab/studio.md has the protocol"
+_TRY_LATER = 1013  # WebSocket close code "try again later"
+
+
+async def serve(
+    socket: WebSocket, members: set, member: object, most: int, answer: Callable[[Any], Awaitable[Document | None]]
+) -> None:
+    """Handle the messages of a socket until it closes.
+
+    members: one object per open socket of this kind; contains ``member`` until the socket closes.
+    most: maximum number of open sockets of this kind.
+    answer: returns the answer to a message, or None.  The answer after a UserError is {"error"}, with the "number" of the
+        message if it has one.
+    """
+    await socket.accept()
+    if len(members) >= most:
+        await socket.close(_TRY_LATER, f"{most} tabs are open already; close some")
+        return
+    members.add(member)
+    try:
+        while (received := await socket.receive())["type"] == "websocket.receive":
+            message: Any = None
+            try:
+                data = (received.get("text") or "").encode() or received.get("bytes") or b""
+                message = parse_json(data, "the message", StudioError, HELP)
+                reply = await answer(message)
+            except UserError as error:
+                numbered = isinstance(message, dict) and "number" in message
+                reply = {"error": str(error)} | ({"number": message["number"]} if numbered else {})
+            if reply is not None:
+                await send(socket, reply)
+    finally:
+        members.discard(member)
+
+
+async def send(socket: WebSocket, document: Document) -> None:
+    """Send a document, unless the page has closed the socket; ``serve`` then receives the disconnection and ends."""
+    with suppress(WebSocketDisconnect):
+        await socket.send_text(json.dumps(document))
+
+
+class Jobs:
+    """Jobs of one socket.  A new job cancels the previous one of the same kind.  group: runs the jobs."""
+
+    def __init__(self, group: TaskGroup):
+        self._group = group
+        self._scopes: dict[str, CancelScope] = {}
+
+    def start(self, kind: str, job: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """Start ``job(*arguments)``."""
+        self.cancel(kind)
+        self._scopes[kind] = CancelScope()
+        self._group.start_soon(self._run, self._scopes[kind], job, *arguments)
+
+    def cancel(self, kind: str) -> None:
+        """Cancel the job of a kind if there is one."""
+        if kind in self._scopes:
+            self._scopes.pop(kind).cancel()
+
+    @staticmethod
+    async def _run(scope: CancelScope, job: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        with scope:
+            await job(*arguments)
