@@ -12,7 +12,6 @@ Response headers forbid foreign scripts, frames and connections.
 
 import hmac
 import ipaddress
-import json
 import re
 import secrets
 import socket
@@ -111,6 +110,8 @@ class Guard:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Handle a request or a socket."""
+        from starlette.responses import JSONResponse  # the extra ``studio``
+
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -119,60 +120,26 @@ class Guard:
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
         status, why = self.access.refusal(scope["path"], headers, scope["query_string"], is_socket)
-        if is_socket:
-            if status:
-                await receive()  # ASGI requires the connect message to be received first
-                await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})
-            else:
-                await self.app(scope, receive, send)
+        if is_socket and status:
+            await receive()  # ASGI requires the connect message to be received first
+            await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})
             return
-        body = None if status else await _body(receive)
-        if status or body is None:
-            why = why or f"more than {MAX_BODY:,} bytes; open a smaller file"
-            await _refuse(send, status or _TOO_LARGE, why)
-            return
-        await self.app(scope, _replayed(body, receive), _with_headers(send))
-
-
-async def _body(receive: "Receive") -> bytes | None:
-    """Return the body of a request, or None if it is too large or the client disconnects."""
-    body = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY:
-            return None
-        if not message.get("more_body", False):
-            return body
-
-
-def _replayed(body: bytes, receive: "Receive") -> "Receive":
-    """Return an ASGI ``receive`` function that first returns the body already read, then calls ``receive``."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> "Message":
-        return waiting.pop() if waiting else await receive()
-
-    return replay
+        length = headers.get(b"content-length", [b"0"])[0]
+        if not status and (b"transfer-encoding" in headers or int(length) > MAX_BODY):
+            status, why = _TOO_LARGE, f"more than {MAX_BODY:,} bytes, or of unknown length; open a smaller file"
+        if status:
+            refusal = JSONResponse({"error": why}, status, {"connection": "close"})  # the body is not read
+            await refusal(scope, receive, _with_headers(send))
+        else:
+            await self.app(scope, receive, send if is_socket else _with_headers(send))
 
 
 def _with_headers(send: "Send") -> "Send":
-    added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+    from starlette.datastructures import MutableHeaders
 
     async def sending(message: "Message") -> None:
         if message["type"] == "http.response.start":
-            others = [pair for pair in message.get("headers", []) if pair[0].lower().decode() not in HEADERS]
-            message = {**message, "headers": others + added}
+            MutableHeaders(scope=message).update(HEADERS)
         await send(message)
 
     return sending
-
-
-async def _refuse(send: "Send", status: int, why: str) -> None:
-    answer = json.dumps({"error": why}).encode()
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    sending = _with_headers(send)
-    await sending({"type": "http.response.start", "status": status, "headers": headers})
-    await sending({"type": "http.response.body", "body": answer})

@@ -2,7 +2,8 @@
 
 import asyncio
 import base64
-import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,28 +48,29 @@ def test_levels_are_finished_and_searches_given_up():
     asyncio.run(asyncio.wait_for(story(), 500))
 
 
-ECHO = """import sys, time
-for line in sys.stdin:
-    for answer in ('{"compiled": 3}', '{"compiled": 4}', '{"par": null, "reachable": true}'):
-        print(answer, flush=True)
-        time.sleep(0.2)
-"""
+def compile_slowly(file):
+    """Stand in for a function that compiles; runs in the planner's process."""
+    planner_process.announcement._depth, planner_process.announcement.count = 1, 3
+    time.sleep(1)
+    planner_process.announcement._depth = 0
+    time.sleep(1)
+    Path(file).touch()
 
 
-def test_progress_of_compilation_is_reported(monkeypatch):
+def test_progress_of_compilation_is_reported(tmp_path):
     async def story():
         planner = PlannerProcess()
-        monkeypatch.setattr(planner_process, "_COMMAND", (sys.executable, "-c", ECHO))
-        seen = set()
-        search = asyncio.create_task(planner.search(corridor()))
-        while not search.done():
-            seen.add(planner.compiled)
+        await planner.search(corridor())
+        work = asyncio.create_task(planner._run(compile_slowly, str(tmp_path / "done")))
+        seen = []
+        while not work.done():
+            seen.append(planner.compiled)
             await asyncio.sleep(0.01)
-        assert {3, 4} <= seen and planner.compiled is None
-        assert await search == {"par": None, "reachable": True}
         await planner.close()
+        return seen
 
-    asyncio.run(asyncio.wait_for(story(), 100))
+    seen = asyncio.run(asyncio.wait_for(story(), 500))
+    assert 3 in seen and seen[-1] is None and (tmp_path / "done").exists()
 
 
 def test_kernels_are_prepared_once(monkeypatch, tmp_path):
@@ -81,16 +83,15 @@ def test_kernels_are_prepared_once(monkeypatch, tmp_path):
         await plans.close()
 
     begun = []
-    monkeypatch.setattr(planner_process, "_COMMAND", (sys.executable, "-c", ECHO))
-    monkeypatch.setattr(PlannerProcess, "_begin", counted(PlannerProcess._begin, begun))
+    monkeypatch.setattr(PlannerProcess, "prepare", counted(PlannerProcess.prepare, begun))
     monkeypatch.setattr(plans_module.config, "CACHE_DIR", str(tmp_path))
-    asyncio.run(asyncio.wait_for(story(), 100))
+    asyncio.run(asyncio.wait_for(story(), 500))
     assert len(begun) == 1
 
 
 def counted(method, calls):
-    def call(self):
+    def call(self, agents):
         calls.append(self)
-        return method(self)
+        return method(self, agents)
 
     return call
