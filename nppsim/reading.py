@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, BinaryIO, Union, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from nppsim.errors import UserError
 
@@ -30,33 +30,25 @@ def files_below(
     enter: returns True for sub-folders to search.
     Raises ``error`` for an unreadable folder, and for a wanted file that is a broken link, a pipe or a device.
     """
-    return _files_below(Path(folder), error, wanted, enter, frozenset())
 
-
-def _files_below(
-    folder: Path,
-    error: type[UserError],
-    wanted: Callable[[Path], bool],
-    enter: Callable[[Path], bool],
-    above: frozenset[tuple[int, int]],
-) -> Iterator[Path]:
-    """Implement ``files_below``.  above: (device, inode) of all enclosing folders, to detect cyclic links."""
-    try:
-        stat = os.stat(folder)
-        names = sorted(os.listdir(folder))
-    except OSError as problem:
+    def unreadable(problem: OSError) -> NoReturn:
         raise error(f"{problem.filename}: cannot be read ({problem.strerror}); check its permissions") from problem
-    if (this := (stat.st_dev, stat.st_ino)) in above:
-        return
-    for path in (folder / name for name in names if not name.startswith(".")):
-        if path.is_dir():
-            if enter(path):
-                yield from _files_below(path, error, wanted, enter, above | {this})
-        elif wanted(path):
-            if not path.is_file():
-                what = "is a broken link" if path.is_symlink() else "is a pipe or a device, not a file"
-                raise error(f"{path}: {what}; repair or remove it")
-            yield path
+
+    for place, folders, files in os.walk(folder, onerror=unreadable, followlinks=True):
+        here = Path(place)
+        inner = [here / name for name in folders if not name.startswith(".")]
+        folders[:] = sorted(path.name for path in inner if enter(path) and not _is_cycle(path))
+        for path in (here / name for name in sorted(files) if not name.startswith(".")):
+            if wanted(path):
+                if not path.is_file():
+                    what = "is a broken link" if path.is_symlink() else "is a pipe or a device, not a file"
+                    raise error(f"{path}: {what}; repair or remove it")
+                yield path
+
+
+def _is_cycle(folder: Path) -> bool:
+    """Return True for a link to one of the folders above it."""
+    return folder.is_symlink() and any(folder.samefile(above) for above in folder.parents)
 
 
 def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str) -> bytes:

@@ -4,7 +4,6 @@ record("run.mp4", level, inputs, FilmLook(title="simple_004", category="simple",
 """
 
 import itertools
-import math
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import needed
 from nppsim.files import replacing
 from nppsim.levels.level import Level
@@ -55,13 +53,6 @@ def record(
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
             container.mux(stream.encode())
     return Path(path)
-
-
-def length(frames: int, outcome: str, fps: int) -> int:
-    """Return the number of pictures in a film of ``frames`` frames, including the slow repetition of a death."""
-    shown, hold = math.ceil(frames * fps / FRAMES_PER_SECOND) + 1, round(HOLD_S * fps)
-    again = min(shown, round(AGAIN_S * fps)) if outcome == NAMES[DIED] else 0
-    return shown + hold + (SLOWER * again + hold if again else 0)
 
 
 def _ended(pictures: Iterator[np.ndarray], hold: int, again: int) -> Iterator[np.ndarray]:
