@@ -12,7 +12,7 @@ from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.rules import Rules, variants
 from nppsim.reading import files_below
 from nppsim.replays.replay import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
-from nppsim.replays.replay_set import ReplaySet
+from nppsim.replays.replay_set import ReplayEntry, ReplaySet
 from nppsim.replays.score import score, seconds
 from nppsim.simulate import simulate
 
@@ -104,6 +104,15 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
             raise ReplayError(f"{path}: no *.replay or *.h5 files in it or its sub-folders; check the path")
         files += found
     return files
+
+
+def entries_of(file: Path) -> list[tuple[str, ReplayEntry]]:
+    """Return address and properties of the replay of a replay file, or of all replays of a set.  Raises ReplayError."""
+    if is_replay_set(file):
+        with ReplaySet(file) as replays:
+            return [(f"{file}#{i}", replays.entry(i)) for i in range(len(replays))]
+    one = Replay.load(file)
+    return [(str(file), ReplayEntry(file.stem, "", one.frames, one.level.fingerprint, one.success, None, {}))]
 
 
 def read_file(file: Path) -> Iterator[Replay]:

@@ -139,33 +139,22 @@ def check_shape(draft: Any, name: str = "draft") -> None:
     if not wrong and [len(row) for row in draft["tiles"]] != [COLUMNS] * ROWS:
         wrong = f"tiles must be {ROWS} rows of {COLUMNS} tile ids"
     if not wrong:
-        wrong = next(_wrong_numbers(draft), "")
+        wrong = next(_wrong_places(draft), "")
     if wrong:
         raise LevelError(f"{name} is not a level draft: {wrong}")
 
 
-def _wrong_numbers(draft: dict) -> Iterator[str]:
-    if draft["spawn"] is not None and not _are_bytes(draft["spawn"], 2):
-        yield f"spawn is {draft['spawn']}; it must be two numbers 0..255, or null"
-    if not all(_are_bytes(row, COLUMNS) for row in draft["tiles"]):
-        yield "tile ids must be numbers 0..255"
+def _wrong_places(draft: dict) -> Iterator[str]:
+    if draft["spawn"] is not None and not _is_place(draft["spawn"]):
+        yield f"spawn is {draft['spawn']}; it must be [x, y] or null"
     for i, entity in enumerate(draft["entities"]):
-        numbers = [entity[key] for key in ("kind", "x", "y", "orientation", "mode")]
-        if not _are_bytes(numbers, 5):
-            yield f"entities[{i}] is {entity}; its numbers must be 0..255"
-        if entity["kind"] == kinds.NINJA or entity["kind"] in SWITCH_KINDS:
-            yield f"entities[{i}] is a {name_of(entity['kind'])}; give it as spawn, or as switch of its door or exit"
-        if (entity["kind"] in WITH_SWITCH) != _are_bytes(entity.get("switch"), 2):
+        if (entity["kind"] in WITH_SWITCH) != _is_place(entity.get("switch")):
             needed = "needs a switch [x, y]" if entity["kind"] in WITH_SWITCH else "has no switch"
             yield f"entities[{i}] is {entity}; a {name_of(entity['kind'])} {needed}"
 
 
-def _are_bytes(numbers: Any, count: int) -> bool:
-    return (
-        isinstance(numbers, list)
-        and len(numbers) == count
-        and all(type(number) is int and 0 <= number <= 255 for number in numbers)
-    )
+def _is_place(value: Any) -> bool:
+    return not mismatch(value, [int]) and len(value) == 2
 
 
 # ---------------------------------------------------------------------------------------------------------------------

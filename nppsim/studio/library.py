@@ -7,7 +7,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -21,9 +21,8 @@ from nppsim.levels.ids import LEVELS_OF_EPISODE, episode_of
 from nppsim.levels.level import TYPE, Level, LevelError, is_text
 from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
-from nppsim.replays.playback import find_files
-from nppsim.replays.replay import REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
-from nppsim.replays.replay_set import ReplaySet
+from nppsim.replays.playback import entries_of, find_files
+from nppsim.replays.replay import REPLAY_SUFFIX, Replay, ReplayError
 from nppsim.studio.documents import Document, level_document, run_document, support_document
 from nppsim.studio.errors import StudioError
 
@@ -92,7 +91,7 @@ class Library:
                 raise ConfigError(f"{path} does not exist; give replays, replay sets or folders of them", "--replays")
         self._replay_files = find_files(replays) if replays else []
         self._opened: OrderedDict[str, ShownLevel] = OrderedDict()
-        self._banks: OrderedDict[str, LevelBank] = OrderedDict()
+        self._bank = lru_cache(_BANKS)(lambda id: LevelBank([self.level(id).level]))
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------------------------------------------------- levels
@@ -129,13 +128,7 @@ class Library:
 
     def bank(self, id: str) -> LevelBank:
         """Return a bank with only this level."""
-        with self._lock:
-            if id not in self._banks:
-                self._banks[id] = LevelBank([self.level(id).level])
-                while len(self._banks) > _BANKS:
-                    self._banks.popitem(last=False)
-            self._banks.move_to_end(id)
-            return self._banks[id]
+        return self._bank(id)
 
     def document(self, id: str) -> Document:
         """Return the document of a level, with "next": id of the next level of the gallery, or null."""
@@ -174,7 +167,7 @@ class Library:
         """Read the folders again after a file has been replaced."""
         with self._lock:
             self.__dict__.pop("_cards", None)
-            self._banks.clear()
+            self._bank.cache_clear()
 
     @property
     def categories(self) -> list[str]:
@@ -194,12 +187,14 @@ class Library:
 
     @cached_property
     def _replays(self) -> tuple[list[tuple[str, str, str, int, bool | None]], list[str]]:
-        """Return (path, label, level fingerprint, frames, success) of each replay, and messages on unreadable files."""
+        """Return (address, label, level fingerprint, frames, success) of each replay, and messages on unreadable files."""
         found: list[tuple[str, str, str, int, bool | None]] = []
         problems = []
         for file in self._replay_files:
             try:
-                found += _listed(file)
+                for place, one in entries_of(file):
+                    label = _without_ending(one.name) or f"{file.stem} {place.rpartition('#')[2]}"
+                    found.append((place, label, one.level_fingerprint, one.frames, one.success))
             except ReplayError as error:
                 problems.append(str(error))
             if len(found) > MAX_REPLAYS:
@@ -283,23 +278,6 @@ def _shown(levels: LevelSet, i: int) -> ShownLevel:
     name = level.title.strip() or " ".join(filter(None, (stem, number)))
     category = PurePath(file).stem if number and entry.category == SINGLE else entry.category
     return ShownLevel(level, name, category, entry.par_frames)
-
-
-def _listed(file: Path) -> list[tuple[str, str, str, int, bool | None]]:
-    """Return (path, label, level fingerprint, frames, success) of each replay in a file.
-
-    The path of a replay in a set ends in ``#`` and its index.  success: None if unknown.  Raises ReplayError.
-    """
-    if not is_replay_set(file):
-        replay = Replay.load(file)
-        return [(str(file), file.stem, replay.level.fingerprint, replay.frames, replay.success)]
-    with ReplaySet(file) as replays:
-        entries = list(map(replays.entry, range(len(replays))))
-    return [
-        (f"{file}#{i}", _without_ending(one.name) or f"{file.stem} {i}")
-        + (one.level_fingerprint, one.frames, one.success)
-        for i, one in enumerate(entries)
-    ]
 
 
 def _without_ending(name: str) -> str:

@@ -8,7 +8,6 @@ The leaderboard stores the results of the runs under a name per objective, so th
 """
 
 import asyncio
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from nppsim.studio.leaderboard import PLANNER, Leaderboard
 from nppsim.studio.planner_process import PlannerError, PlannerProcess
 
 PLANNERS = {TIME: "planner", SCORE: "planner (score)", ALL_GOLD: "planner (all gold)"}  # by objective
-_ANSWERS = 1000  # maximum number of answers in memory
 
 
 def prepared_file() -> Path:
@@ -39,8 +37,8 @@ class Plans:
     def __init__(self, leaderboard: Leaderboard):
         self.process = PlannerProcess()
         self._leaderboard = leaderboard
-        self._searches: OrderedDict[tuple[str, str], asyncio.Task[dict]] = OrderedDict()
-        self._helper: PlannerProcess | None = None  # process that compiles the kernels
+        self._searches: dict[tuple[str, str], asyncio.Task[dict]] = {}
+        self._helper: PlannerProcess | None = None  # compiles the kernels
         self._preparation: asyncio.Task[None] | None = None
 
     @property
@@ -89,8 +87,6 @@ class Plans:
         key = level.fingerprint, objective
         if key not in self._searches:
             self._searches[key] = asyncio.create_task(self._search(level, objective))
-            while len(self._searches) > _ANSWERS:
-                self._searches.popitem(last=False)
         return await asyncio.shield(self._searches[key])
 
     async def _search(self, level: Level, objective: str) -> dict:

@@ -18,9 +18,9 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner.retime import retime
 from nppsim.reading import files_below
-from nppsim.replays.playback import is_named_like_replays
-from nppsim.replays.replay import Replay, ReplayError, is_replay_set, on_grid
-from nppsim.replays.replay_set import ReplaySet, ReplayWriter
+from nppsim.replays.playback import entries_of, is_named_like_replays
+from nppsim.replays.replay import Replay, ReplayError, on_grid
+from nppsim.replays.replay_set import ReplayWriter
 from nppsim.replays.score import score
 from nppsim.simulate import simulate
 from nppsim.studio.documents import Document
@@ -209,12 +209,7 @@ class Demonstrations:
         for file in files:
             category = file.parent.name if file.parent != self.folder else UNCATEGORISED
             try:
-                if is_replay_set(file):
-                    with ReplaySet(file) as replays:
-                        entries = list(map(replays.entry, range(len(replays))))
-                    found += [(one.category or category, one.level_fingerprint) for one in entries]
-                else:
-                    found.append((category, Replay.load(file).level.fingerprint))
+                found += [(one.category or category, one.level_fingerprint) for _, one in entries_of(file)]
             except ReplayError as error:
                 problems.append(str(error))
         return found, problems

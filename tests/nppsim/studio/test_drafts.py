@@ -83,9 +83,9 @@ def test_losses_of_a_draft_are_listed():
     ("change", "said"),
     [
         ({"tiles": [[0] * 42] * 22}, "must be 23 rows of 42"),
-        ({"tiles": [[0] * 41 + [256]] * 23}, "ids must be numbers 0..255"),
-        ({"spawn": [3]}, "must be two numbers"),
-        ({"spawn": [3, 256]}, "must be two numbers"),
+        ({"tiles": [[0] * 41 + [256]] * 23}, "expected integers 0..255"),
+        ({"spawn": [3]}, "must be .x, y. or null"),
+        ({"spawn": [3, 256]}, "expected integers 0..255"),
         ({"title": None}, "title"),
         ({"title": "é"}, "ASCII"),
         ({"spawn": None}, "place the ninja"),
