@@ -170,33 +170,26 @@ def _simulate(arguments: argparse.Namespace) -> None:
         print(f"note: {arguments.replay} was recorded on another level", file=sys.stderr)
     for warning in dict.fromkeys((*level.warnings, *replay.warnings)):
         print(f"warning: {warning}", file=sys.stderr)
-    run = nppsim.simulate(level, replay.inputs)
-    x, y = run.position[-1].tolist()  # a replay has at least one frame
+    run = nppsim.simulate(level, replay.inputs)  # a replay has at least one frame
     gold = int(run.gold[-1])
-    result = score(run.frames, gold) if run.won else None
+    facts = {
+        "level": arguments.level,
+        "fingerprint": level.fingerprint,
+        "outcome": run.outcome,
+        "frames": run.frames,
+        "inputs": replay.frames,
+        "position": run.position[-1].tolist(),
+        "velocity": run.velocity[-1].tolist(),
+        "gold": gold,
+        "time": seconds(run.frames),
+        "score": score(run.frames, gold) if run.won else None,
+        "win_fraction": run.win_fraction,
+    }
     if arguments.json:
-        facts = {
-            "level": arguments.level,
-            "fingerprint": level.fingerprint,
-            "outcome": run.outcome,
-            "frames": run.frames,
-            "inputs": replay.frames,
-            "position": [x, y],
-            "velocity": run.velocity[-1].tolist(),
-            "gold": gold,
-            "time": seconds(run.frames),
-            "score": result,
-            "win_fraction": run.win_fraction,
-        }
         print(json.dumps(facts, indent=2))
         return
-    print(f"outcome       {run.outcome}")
-    print(f"frames        {run.frames} of {replay.frames} inputs")
-    print(f"time          {time_text(run.frames)}")
-    print(f"position      {x!r}, {y!r}")
-    print(f"gold          {gold}")
-    print(f"score         {'-' if result is None else f'{result:.3f}'}")
-    print(f"win fraction  {run.win_fraction!r}")
+    for name, value in facts.items():
+        print(f"{name.replace('_', ' '):<13} {'-' if value is None else value}")
 
 
 def _replays_flags(parser: Parser) -> None:

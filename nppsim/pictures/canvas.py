@@ -47,21 +47,17 @@ ROUTE_COLOURS: tuple[Colour, ...] = ((58, 76, 192), (23, 143, 178), (44, 160, 96
 FADED = 0.55  # weight of the background colour at the start of a route
 
 
-def route_colour(t: float) -> Colour:
-    """Return the colour of a route at time ``t``: 0 is its start, 1 its end."""
-    position = min(max(t, 0.0), 1.0) * (len(ROUTE_COLOURS) - 1)
-    i = min(int(position), len(ROUTE_COLOURS) - 2)
-    red, green, blue = (
-        round(a + (b - a) * (position - i)) for a, b in zip(ROUTE_COLOURS[i], ROUTE_COLOURS[i + 1], strict=True)
-    )
-    return red, green, blue
-
-
 def faded_route_colour(t: float) -> Colour:
-    """Return ``route_colour(t)`` mixed with the background, most at the start of the route."""
-    pale, colour = PALETTE.background, route_colour(t)
-    left = FADED * (1 - min(max(t, 0.0), 1.0))
-    red, green, blue = (round(a + (b - a) * left) for a, b in zip(colour, pale, strict=True))
+    """Return the colour of a route at time ``t`` (0: start, 1: end), mixed with the background, most at the start."""
+    t = min(max(t, 0.0), 1.0)
+    i = min(int(t * (len(ROUTE_COLOURS) - 1)), len(ROUTE_COLOURS) - 2)
+    colour = mixed(ROUTE_COLOURS[i], ROUTE_COLOURS[i + 1], t * (len(ROUTE_COLOURS) - 1) - i)
+    return mixed(colour, PALETTE.background, FADED * (1 - t))
+
+
+def mixed(a: Colour, b: Colour, share: float) -> Colour:
+    """Return colour ``a`` with a share (0..1) of colour ``b``."""
+    red, green, blue = (round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
     return red, green, blue
 
 

@@ -57,7 +57,7 @@ Looks = Mapping[DrawnEntity, EntityLook]
 
 _MOVING = (*kinds.MOVING, kinds.LASER)  # entity types whose drawing can move
 _AIM_PX = 64  # level px; maximum size of the boxes in which a slanting beam is drawn
-_STATE_OF_MOVER = (
+STATE_OF_MOVER = (
     kinds.EVIL_NINJA,
     kinds.FLOOR_GUARD,
     kinds.THWUMP,
@@ -132,7 +132,7 @@ class Scene:
         entities, movers: ENTITY_DTYPE[E] and MOVER_DTYPE[M] of the environment.
         """
         types, mover = geometry.entity_type, geometry.entity_mover
-        moving, in_mover = mover >= 0, np.isin(types, _STATE_OF_MOVER)
+        moving, in_mover = mover >= 0, np.isin(types, STATE_OF_MOVER)
         entities, positions = entities[: len(types)], geometry.entity_xy.copy()
         state = entities["state"].copy()
         positions[moving, 0], positions[moving, 1] = movers["x"][mover[moving]], movers["y"][mover[moving]]

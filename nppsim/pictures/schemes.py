@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from nppsim.pictures.canvas import PALETTE, Colour
+from nppsim.pictures.canvas import PALETTE, Colour, mixed
 
 CLASSIC = "classic"
 _TABLE = """
@@ -45,11 +45,7 @@ def painted(scheme: str) -> Iterator[None]:
     """Draw pictures in the colours of a scheme, in this process, until the block ends."""
     usual, chosen = asdict(PALETTE), dict(SCHEMES[scheme])
     if chosen:
-        red, green, blue = (
-            round((1 - _GLOW) * background + _GLOW * deadly)
-            for background, deadly in zip(chosen["background"], chosen["red"], strict=True)
-        )
-        chosen["glow"] = red, green, blue
+        chosen["glow"] = mixed(chosen["background"], chosen["red"], _GLOW)
     vars(PALETTE).update(chosen)
     try:
         yield

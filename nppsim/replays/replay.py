@@ -79,7 +79,7 @@ class Replay:
         inputs = inputs.astype(np.uint8)
         inputs.flags.writeable = False
         object.__setattr__(self, "inputs", inputs)
-        if self.frame_skip is not None and not self.on_grid(self.frame_skip):
+        if self.frame_skip is not None and not on_grid(self.inputs, self.frame_skip):
             _fail(
                 self.name, f"inputs change inside blocks of frame_skip={self.frame_skip} frames; pass frame_skip=None"
             )
@@ -93,10 +93,6 @@ class Replay:
     def fingerprint(self) -> str:
         """Hexadecimal digest (16 characters) of level and inputs."""
         return hashlib.sha256(self.level.fingerprint.encode() + self.inputs.tobytes()).hexdigest()[:16]
-
-    def on_grid(self, frame_skip: int) -> bool:
-        """Return True if the inputs are constant within each block of ``frame_skip`` frames (the last one may be shorter)."""
-        return on_grid(self.inputs, frame_skip)
 
     def to_decisions(self, frame_skip: int) -> np.ndarray:
         """Convert the inputs to actions int64[decisions], one per ``frame_skip`` frames.

@@ -68,6 +68,7 @@ from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.outcomes import UNFINISHED
 from nppsim.physics.aims import write_aims
 from nppsim.physics.state import NINJA_DTYPE
+from nppsim.pictures.scene import STATE_OF_MOVER
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import OUTCOMES, Game
 
@@ -78,14 +79,8 @@ POSITION_STEPS = 16  # per px
 SPEED_STEPS = 256  # per px per frame
 NORMAL_STEPS = 16384
 AIRBORNE = 16  # added to the state of an airborne ninja
-MAX_CHANGES = 1_000_000  # maximum number of entity changes in a run document, about 40 MB
-MAX_RUN_FRAMES = 100_000  # maximum number of frames in a run document, 28 minutes of play
-_STATE_OF_MOVER = (
-    kinds.EVIL_NINJA,
-    kinds.FLOOR_GUARD,
-    kinds.THWUMP,
-    kinds.SHOVE_THWUMP,
-)  # kinds whose state is stored in their MOVER record
+MAX_CHANGES = 1_000_000  # entity changes in a run document, about 40 MB
+MAX_RUN_FRAMES = 100_000  # frames in a run document, 28 minutes of play
 _FIELDS = list(NINJA_DTYPE.fields or ())
 _FRAME, _STATE, _GOLD = map(_FIELDS.index, ("frame", "state", "gold"))
 _NINJA = [_FIELDS.index(name) for name in ("x", "y", "vx", "vy", "state", "floor_x", "floor_y", "airborne")]
@@ -97,22 +92,15 @@ def level_document(bank: LevelBank, *, name: str = "", category: str | None = No
     name: displayed name, by default the level's title or the stem of its file name.
     """
     level, geometry = bank.levels[0], bank.compiled[0]
-    game = Game(bank)
-    return {
-        "id": level.fingerprint,
-        "name": name or level.title.strip() or Path(level.name).stem or "level",
-        "category": category,
-        "par": par,
+    name = name or level.title.strip() or Path(level.name).stem or "level"
+    return about_level(level, name, category, par) | {
         "title": level.title,
-        "code": level.id,
-        "episode": episode_of(level.id),
         "size": [int(STAGE_WIDTH), int(STAGE_HEIGHT)],
         "tiles": level.tiles.tolist(),
         "spawn": list(level.spawn),
         "entities": _entities(level, geometry),
-        "start": FrameWriter(geometry).frame(game.ninja, game.entities, game.movers),
+        "start": FrameWriter(Game(bank)).frame(),
         "warnings": list(level.warnings),
-        "support": support_document(level),
         "left_out": [
             {"name": name_of(kind), "x": POSITION_UNIT * x, "y": POSITION_UNIT * y}
             for kind, x, y, *_ in level.records[1:].tolist()
@@ -121,9 +109,17 @@ def level_document(bank: LevelBank, *, name: str = "", category: str | None = No
     }
 
 
-def support_document(level: Level) -> Document:
-    """Return the support grade of a level and the reasons for a grade below "exact"."""
-    return {"grade": level.support, "notes": list(level.support_notes)}
+def about_level(level: Level, name: str, category: str | None, par: int | None) -> Document:
+    """Return the entries that a level document and the gallery's card of the level share."""
+    return {
+        "id": level.fingerprint,
+        "name": name,
+        "category": category,
+        "par": par,
+        "code": level.id,
+        "episode": episode_of(level.id),
+        "support": {"grade": level.support, "notes": list(level.support_notes)},
+    }
 
 
 def name_of(kind: int) -> str:
@@ -153,14 +149,15 @@ def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:
 
 
 class FrameWriter:
-    """Writer for a stream of frame documents, each with the changes since the previous one."""
+    """Writer for a stream of frame documents of a game, each with the changes since the previous one."""
 
-    def __init__(self, geometry: LevelGeometry):
+    def __init__(self, game: Game):
+        self._game, geometry = game, game.bank.compiled[0]
         kind, mover = geometry.entity_type, geometry.entity_mover
         self._count = len(kind)
         self._mines = np.flatnonzero(np.isin(kind, kinds.MINES))
         self._moving = np.flatnonzero(mover >= 0)
-        self._with_mover_state = np.flatnonzero(np.isin(kind, _STATE_OF_MOVER))
+        self._with_mover_state = np.flatnonzero(np.isin(kind, STATE_OF_MOVER))
         self._aiming = np.flatnonzero(np.isin(kind, kinds.AIMING))
         self._mover = mover
         # for each entity, how many numbers follow ``bits`` in ``c`` of a frame document
@@ -173,13 +170,9 @@ class FrameWriter:
         self._memory = b""  # bytes of the entities and movers at the last call of ``changes``
         self._before: tuple[np.ndarray, np.ndarray] | None = None
 
-    def frame(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray, input_byte: int = 0) -> Document:
-        """Return the frame document of a state.
-
-        ninja, entities, movers: one environment's row of a simulator's state, or the views of a ``Game``.
-        input_byte: input of the frame that led to this state.
-        """
-        fields = ninja.item()  # three times as fast as access by field
+    def frame(self, input_byte: int = 0) -> Document:
+        """Return the frame document of the current state.  input_byte: input of the frame that led to this state."""
+        fields = self._game.ninja.item()  # three times as fast as access by field
         document: Document = {
             "f": fields[_FRAME],
             "n": [fields[i] for i in _NINJA],
@@ -189,11 +182,12 @@ class FrameWriter:
         }
         if self._before is None:
             document["all"] = True
-        document["c"] = self.changes(entities, movers)
+        document["c"] = self.changes()
         return document
 
-    def changes(self, entities: np.ndarray, movers: np.ndarray) -> dict[int, list[float]]:
+    def changes(self) -> dict[int, list[float]]:
         """Return ``c`` of a frame document: the entities that changed since the last call, or all after a ``reset``."""
+        entities, movers = self._game.entities, self._game.movers
         memory = entities.tobytes() + movers.tobytes()
         if memory == self._memory:  # as in most frames of most levels
             return {}
@@ -234,14 +228,14 @@ class RunWriter:
     def __init__(self, bank: LevelBank, game: Game | None = None, advance: Callable[[np.ndarray], int] | None = None):
         self.game = game or Game(bank)
         self._advance = advance or self.game.play
-        self._writer = FrameWriter(bank.compiled[0])
-        self.start = self._writer.frame(self.game.ninja, self.game.entities, self.game.movers)
+        self._writer = FrameWriter(self.game)
+        self.start = self._writer.frame()
         self._shown = _rounded(self.start["c"])  # entity index -> [bits, x, y, ...] written last, rounded
 
     def jumped(self) -> None:
         """Continue from the game's state after a jump in time."""
         self._writer.reset()
-        self._shown = _rounded(self._writer.changes(self.game.entities, self.game.movers))
+        self._shown = _rounded(self._writer.changes())
 
     def play(self, inputs: np.ndarray) -> Document:
         """Play inputs (uint8[frames]) until the inputs or the episode end; return the frames played as a run part.
@@ -260,7 +254,7 @@ class RunWriter:
                 *(x * POSITION_STEPS, y * POSITION_STEPS, vx * SPEED_STEPS, vy * SPEED_STEPS),
                 *(state + AIRBORNE * airborne, floor_x * NORMAL_STEPS, floor_y * NORMAL_STEPS, fields[_GOLD]),
             )
-            for i, look in _rounded(self._writer.changes(game.entities, game.movers)).items():
+            for i, look in _rounded(self._writer.changes()).items():
                 if look != self._shown[i]:
                     self._shown[i] = look
                     changes.append([before + k + 1, i, *look])

@@ -31,27 +31,19 @@ _DIGITS = 3  # decimal places of displayed numbers
 class Episode:
     """One episode of an agent on a bank with a single level.
 
+    game: the game being played.
     start: frame document of the first state.
     outcome: one of ``outcomes.NAMES``; None until the episode ends.
     """
 
     def __init__(self, bank: LevelBank, agent: Agent, *, seed: int, deterministic: bool):
         self._writer = RunWriter(bank)
+        self.game = self._writer.game
         self._fields = PathFields(bank)
         self._decisions = agent.play(bank.levels[0], seed=seed, deterministic=deterministic)
         self.start = self._writer.start
         self.outcome: str | None = None
         self._pressed: list[np.ndarray] = []
-
-    @property
-    def game(self) -> Game:
-        """The game being played."""
-        return self._writer.game
-
-    @property
-    def frame(self) -> int:
-        """Number of frames played."""
-        return self._writer.game.frame
 
     @property
     def inputs(self) -> np.ndarray:
@@ -61,7 +53,7 @@ class Episode:
     def play(self, frames: int) -> list[Document]:
         """Play at least ``frames`` more frames, or to the end of the episode; return a run part per decision."""
         parts: list[Document] = []
-        game = self._writer.game
+        game = self.game
         until = game.frame + frames
         while game.frame < until and self.outcome is None:
             way, frame = self._fields.changed(game), game.frame

@@ -17,13 +17,13 @@ from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
 from nppsim.levels.campaign import is_campaign, is_campaign_file, levels_from_bytes
-from nppsim.levels.ids import LEVELS_OF_EPISODE, episode_of
+from nppsim.levels.ids import LEVELS_OF_EPISODE
 from nppsim.levels.level import TYPE, Level, LevelError, is_text
 from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import entries_of, find_files
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, ReplayError
-from nppsim.studio.documents import Document, level_document, run_document, support_document
+from nppsim.studio.documents import Document, about_level, level_document, run_document
 from nppsim.studio.errors import StudioError
 
 MAX_LEVELS = 20_000  # maximum number of levels in a gallery
@@ -58,15 +58,8 @@ class ShownLevel:
         inside = np.argwhere(self.level.tiles != SOLID)
         extent = np.ptp(inside, axis=0) + 1 if len(inside) else np.zeros(2, int)
         types = Counter(t for t in self.level.records[1:, TYPE].tolist() if t < len(kinds.ENTITY_NAMES))
-        return {
-            "id": self.level.fingerprint,
-            "name": self.name,
-            "category": self.category,
-            "par": self.par,
+        return about_level(self.level, self.name, self.category, self.par) | {
             "extent": extent[::-1].tolist(),
-            "code": self.level.id,
-            "episode": episode_of(self.level.id),
-            "support": support_document(self.level),
             "entities": {kinds.ENTITY_NAMES[kind]: count for kind, count in sorted(types.items())},
         }
 

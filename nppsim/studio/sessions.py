@@ -110,7 +110,7 @@ class Session:
         bank = self._library.bank(id)
         _check_length(len(inputs))
         self._game, self._id, self._started = Game(bank), id, True
-        self._writer = FrameWriter(bank.compiled[0])
+        self._writer = FrameWriter(self._game)
         self._parts = RunWriter(bank, self._game, self._play)
         self._inputs = bytearray()
         self._snapshots = [self._game.snapshot()]
@@ -223,8 +223,7 @@ class Session:
     def _frame(self, all: bool = False) -> Document:
         if all:
             self._writer.reset()
-        game, led_here = self._game, self._inputs[-1] if self._inputs else 0
-        return self._writer.frame(game.ninja, game.entities, game.movers, led_here)
+        return self._writer.frame(self._inputs[-1] if self._inputs else 0)
 
 
 def _place(game: Game) -> list[float]:

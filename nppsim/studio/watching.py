@@ -135,7 +135,7 @@ class Watcher:
         await self._send(head | {"label": agent.name, "start": episode.start} | about)
         try:
             while episode.outcome is None:
-                while episode.frame > self._at + AHEAD:
+                while episode.game.frame > self._at + AHEAD:
                     await self._moved.wait()
                 parts = await self._in_thread(episode.play, PART)
                 await self._send(head | {"parts": parts, "over": episode.outcome})
@@ -143,7 +143,7 @@ class Watcher:
             episode.close()
         if episode.outcome == NAMES[WON]:
             level, gold = bank.levels[0].fingerprint, int(episode.game.ninja["gold"])
-            await self._in_thread(self._studio.leaderboard.add, level, AGENT, agent.name, episode.frame, gold)
+            await self._in_thread(self._studio.leaderboard.add, level, AGENT, agent.name, episode.game.frame, gold)
         return episode.inputs
 
     async def _planned(self, bank: LevelBank, objective: bool | str) -> tuple[np.ndarray, str]:

@@ -5,7 +5,7 @@ import pytest
 
 import nppsim
 from nppsim.actions import JUMP, RIGHT
-from nppsim.pictures.canvas import PALETTE, route_colour
+from nppsim.pictures.canvas import PALETTE, ROUTE_COLOURS, mixed
 from nppsim.pictures.region import STAGE, film_pixels_per_tile, tile_masks, used_region, widened
 from nppsim.pictures.render import FilmLook, draw_level, draw_route, draw_two_routes, film_steps, frames
 from nppsim.pictures.scene import Scene, level_entities, ninja_looks
@@ -156,11 +156,13 @@ def test_the_old_parts_of_a_route_fade():
     run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
     picture = np.asarray(draw_route(level, run)).astype(int)
     distance = []
-    for share in (0.2, 0.8):
+    for share, unfaded in (
+        (0.2, mixed(ROUTE_COLOURS[0], ROUTE_COLOURS[1], 0.8)),
+        (0.8, mixed(ROUTE_COLOURS[3], ROUTE_COLOURS[4], 0.2)),
+    ):
         x, y = (round(v) for v in run.position[int(share * run.frames)])
-        colour = np.array(route_colour(share))
         seen = picture[y - 1 : y + 2, x]
-        distance.append(np.abs(seen - colour).max(axis=1).min())
+        distance.append(np.abs(seen - np.array(unfaded)).max(axis=1).min())
     assert distance[0] > 60 > 40 > distance[1], "far from its colour first, near it at the end"
 
 

@@ -28,12 +28,13 @@ def play(seed, kinds_of_level, frames=150):
 
 def frames_of(bank, inputs):
     """Frame documents of a stream, as the page gets them: through JSON."""
-    game, writer = Game(bank), FrameWriter(bank.compiled[0])
-    yield json.loads(json.dumps(writer.frame(game.ninja, game.entities, game.movers)))
+    game = Game(bank)
+    writer = FrameWriter(game)
+    yield json.loads(json.dumps(writer.frame()))
     for k in range(len(inputs)):
         if not game.play(inputs[k : k + 1]):
             return
-        yield json.loads(json.dumps(writer.frame(game.ninja, game.entities, game.movers, inputs[k])))
+        yield json.loads(json.dumps(writer.frame(int(inputs[k]))))
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)))
@@ -91,9 +92,10 @@ def test_parts_of_a_run_add_up_to_its_document():
 
 def test_a_beam_ends_where_the_simulator_has_it():
     bank, inputs, _ = play(7, (kinds.LASER,))
-    game, writer = Game(bank), FrameWriter(bank.compiled[0])
+    game = Game(bank)
+    writer = FrameWriter(game)
     game.play(inputs)
-    frame = writer.frame(game.ninja, game.entities, game.movers)
+    frame = writer.frame()
     lasers = [m for m in game.movers if m["type"] == kinds.LASER]
     beams = [look[3:] for look in frame["c"].values() if len(look) == 6]
     assert lasers and beams == [[m["target_x"], m["target_y"], aims.BEAM] for m in lasers]
