@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import nppsim
 from nppsim import errors
 from nppsim.bank import LevelBank
-from nppsim.errors import ConfigError, UserError
+from nppsim.errors import ConfigError
 from nppsim.files import check_output_file, check_output_folder, replacing, table, write_text
 from nppsim.levels import campaign
 from nppsim.levels.level import Level
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 Command = Callable[[argparse.Namespace], int | None]
 Flags = Callable[[Parser], None]
 _COMMANDS: dict[str, tuple[Command, Flags, str]] = {}  # name -> (function, function that adds its flags, description)
-
-
-class CommandError(UserError, ValueError):
-    """A command cannot be executed; the message gives the reason."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,14 +71,14 @@ def _plugin_commands() -> dict[str, EntryPoint]:
 
 
 def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
-    """Import the function of a command.  Raises CommandError in a checkout, where the scripts are not in a package."""
+    """Import the function of a command.  Raises ConfigError in a checkout, where the scripts are not in a package."""
     try:
         return entry.load()
     except ModuleNotFoundError as error:
         if error.name != "nppsim_agents.scripts":
             raise
         script = entry.module.removeprefix("nppsim_agents.").replace(".", "/")
-        raise CommandError(f"{entry.name}: this is a checkout; call python {script}.py instead") from None
+        raise ConfigError(f"{entry.name}: this is a checkout; call python {script}.py instead") from None
 
 
 def _parser() -> Parser:
@@ -134,7 +130,7 @@ def _levels(arguments: argparse.Namespace) -> int:
         except LevelSetError as error:
             problems.append(str(error))
     if problems and not arguments.skip_bad_levels:
-        raise CommandError(f"{'; '.join(problems)}; or leave these levels out (--skip-bad-levels)")
+        raise ConfigError(f"{'; '.join(problems)}; or leave these levels out (--skip-bad-levels)")
     for problem in problems:
         print(f"left out: {problem}", file=sys.stderr)
     facts = level_facts(levels)
@@ -261,8 +257,10 @@ def _bench_flags(parser: Parser) -> None:
 def _bench(arguments: argparse.Namespace) -> None:
     from nppsim.measure import bench, machine, workload
 
-    if arguments.start and (arguments.traces or arguments.threads or arguments.campaign):
-        raise CommandError("--start only measures starts: leave out --traces, --campaign and --threads")
+    if arguments.themes and not arguments.traces:
+        raise ConfigError("--themes selects parts of a trace file: also give --traces FILE.h5")
+    if arguments.start and (arguments.traces or arguments.levels or arguments.threads or arguments.campaign):
+        raise ConfigError("--start only measures starts: leave out --traces, --levels, --campaign and --threads")
     here = machine.machine() | machine.versions()
     if arguments.start:
         with tempfile.TemporaryDirectory() as folder:
@@ -491,7 +489,7 @@ def _plan(arguments: argparse.Namespace) -> None:
     if run is None:
         remedy = "raise --budget" if LevelBank([level]).reachable[0] else "no path leads via an exit switch to its exit"
         odd = f"; warnings about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
-        raise CommandError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
+        raise ConfigError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
     if arguments.polish and objective == TIME:
         try:
             for better in better_runs(level, run, TIME, settings.frame_skip, budget=arguments.polish, **same):

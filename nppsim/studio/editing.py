@@ -118,32 +118,22 @@ class Checker:
         self._socket, self._studio = socket, socket.app.state.studio
         self.planner = PlannerProcess()
 
-    async def serve(self) -> None:
-        """Handle messages until the socket closes; then cancel all work and end the planner process."""
-        try:
-            async with anyio.create_task_group() as group:
-                self._jobs = Jobs(group)
-                await serve(self._socket, self._studio.editors, self, MAX_EDITORS, self._handle)
-                group.cancel_scope.cancel()
-        finally:
-            with anyio.CancelScope(shield=True):  # also when the server shuts down
-                await self.planner.close()
-
-    async def _handle(self, message: Any) -> None:
+    async def answer(self, message: Any, jobs: Jobs) -> None:
+        """Handle a message; start long work as a job.  Raises UserError for an invalid message."""
         tries = isinstance(message, dict) and "tries" in message
         shape = {"tries": {}, "agent": str, "number": int} if tries else {"check": {}, "number": int}
         if wrong := mismatch(message, shape):
             raise StudioError(f"the message is wrong at {wrong}; {HELP}")
         number = message["number"]
-        self._jobs.cancel("tries")
+        jobs.cancel("tries")
         if tries:
-            self._jobs.start("tries", self._try, level_of(message["tries"]), message["agent"], number)
+            jobs.start("tries", self._try, level_of(message["tries"]), message["agent"], number)
             return
-        self._jobs.cancel("search")
+        jobs.cancel("search")
         found = await run_in_threadpool(findings, message["check"])
         await self._send(number, findings=[asdict(finding) for finding in found])
         if not any(finding.severity == "error" for finding in found):
-            self._jobs.start("search", self._search, level_of(message["check"]), number)
+            jobs.start("search", self._search, level_of(message["check"]), number)
 
     async def _search(self, level: Level, number: int) -> None:
         await self._send(number, search={"state": "searching" if self.planner.ready else "starting"})
@@ -175,7 +165,12 @@ class Checker:
 
 async def edit(socket: WebSocket) -> None:
     """Serve one editor socket until it closes."""
-    await Checker(socket).serve()
+    checker = Checker(socket)
+    try:
+        await serve(socket, socket.app.state.studio.editors, checker, MAX_EDITORS, checker.answer)
+    finally:
+        with anyio.CancelScope(shield=True):  # also when the server shuts down
+            await checker.planner.close()
 
 
 routes: list[BaseRoute] = [

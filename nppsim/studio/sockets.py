@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from anyio import CancelScope
+from anyio import CancelScope, create_task_group
 from anyio.abc import TaskGroup
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -19,14 +19,18 @@ _TRY_LATER = 1013  # WebSocket close code "try again later"
 
 
 async def serve(
-    socket: WebSocket, members: set, member: object, most: int, answer: Callable[[Any], Awaitable[Document | None]]
+    socket: WebSocket,
+    members: set,
+    member: object,
+    most: int,
+    answer: Callable[[Any, "Jobs"], Awaitable[Document | None]],
 ) -> None:
-    """Handle the messages of a socket until it closes.
+    """Handle the messages of a socket until it closes; then cancel its jobs.
 
     members: one object per open socket of this kind; contains ``member`` until the socket closes.
     most: maximum number of open sockets of this kind.
-    answer: returns the answer to a message, or None.  The answer after a UserError is {"error"}, with the "number" of the
-        message if it has one.
+    answer: returns the answer to a message, or None; may start jobs.  The answer after a UserError is {"error"}, with the
+        "number" of the message if it has one.
     """
     await socket.accept()
     if len(members) >= most:
@@ -34,17 +38,20 @@ async def serve(
         return
     members.add(member)
     try:
-        while (received := await socket.receive())["type"] == "websocket.receive":
-            message: Any = None
-            try:
-                data = (received.get("text") or "").encode() or received.get("bytes") or b""
-                message = parse_json(data, "the message", StudioError, HELP)
-                reply = await answer(message)
-            except UserError as error:
-                numbered = isinstance(message, dict) and "number" in message
-                reply = {"error": str(error)} | ({"number": message["number"]} if numbered else {})
-            if reply is not None:
-                await send(socket, reply)
+        async with create_task_group() as group:
+            jobs = Jobs(group)
+            while (received := await socket.receive())["type"] == "websocket.receive":
+                message: Any = None
+                try:
+                    data = (received.get("text") or "").encode() or received.get("bytes") or b""
+                    message = parse_json(data, "the message", StudioError, HELP)
+                    reply = await answer(message, jobs)
+                except UserError as error:
+                    numbered = isinstance(message, dict) and "number" in message
+                    reply = {"error": str(error)} | ({"number": message["number"]} if numbered else {})
+                if reply is not None:
+                    await send(socket, reply)
+            group.cancel_scope.cancel()
     finally:
         members.discard(member)
 

@@ -66,22 +66,16 @@ class Watcher:
         self._socket, self._studio = socket, socket.app.state.studio
         self._at, self._moved = 0, Event()
 
-    async def serve(self) -> None:
-        """Handle messages until the socket closes."""
-        async with anyio.create_task_group() as group:
-            self._jobs = Jobs(group)
-            await serve(self._socket, self._studio.watchers, self, MAX_WATCHERS, self._handle)
-            group.cancel_scope.cancel()
-
-    async def _handle(self, message: Any) -> None:
+    async def answer(self, message: Any, jobs: Jobs) -> None:
+        """Handle a message.  Raises UserError for an invalid one."""
         verb, request = _parse(message)
         if verb == "at":
             self._at, moved, self._moved = request, self._moved, Event()
             moved.set()
         elif verb == "stop":
-            self._jobs.cancel(request)
+            jobs.cancel(request)
         else:
-            self._jobs.start(verb, self._do, verb, request)
+            jobs.start(verb, self._do, verb, request)
 
     async def _do(self, kind: str, request: Document) -> None:
         try:
@@ -229,7 +223,8 @@ def _difference(level: Level, a: np.ndarray, b: np.ndarray) -> Document:
 
 async def watch(socket: WebSocket) -> None:
     """Serve one watch socket until it closes."""
-    await Watcher(socket).serve()
+    watcher = Watcher(socket)
+    await serve(socket, socket.app.state.studio.watchers, watcher, MAX_WATCHERS, watcher.answer)
 
 
 def _agents(request: Request) -> JSONResponse:
