@@ -257,10 +257,8 @@ def _bench_flags(parser: Parser) -> None:
 def _bench(arguments: argparse.Namespace) -> None:
     from nppsim.measure import bench, machine, workload
 
-    if arguments.themes and not arguments.traces:
-        raise ConfigError("--themes selects parts of a trace file: also give --traces FILE.h5")
-    if arguments.start and (arguments.traces or arguments.levels or arguments.threads or arguments.campaign):
-        raise ConfigError("--start only measures starts: leave out --traces, --levels, --campaign and --threads")
+    if arguments.start and (arguments.traces or arguments.threads or arguments.campaign):
+        raise ConfigError("--start only measures starts: leave out --traces, --campaign and --threads")
     here = machine.machine() | machine.versions()
     if arguments.start:
         with tempfile.TemporaryDirectory() as folder:

@@ -79,8 +79,8 @@ POSITION_STEPS = 16  # per px
 SPEED_STEPS = 256  # per px per frame
 NORMAL_STEPS = 16384
 AIRBORNE = 16  # added to the state of an airborne ninja
-MAX_CHANGES = 1_000_000  # entity changes in a run document, about 40 MB
-MAX_RUN_FRAMES = 100_000  # frames in a run document, 28 minutes of play
+MAX_CHANGES = 1_000_000  # maximum number of entity changes in a run document, about 40 MB
+MAX_RUN_FRAMES = 100_000  # maximum number of frames in a run document, 28 minutes of play
 _FIELDS = list(NINJA_DTYPE.fields or ())
 _FRAME, _STATE, _GOLD = map(_FIELDS.index, ("frame", "state", "gold"))
 _NINJA = [_FIELDS.index(name) for name in ("x", "y", "vx", "vy", "state", "floor_x", "floor_y", "airborne")]
@@ -160,8 +160,7 @@ class FrameWriter:
         self._with_mover_state = np.flatnonzero(np.isin(kind, STATE_OF_MOVER))
         self._aiming = np.flatnonzero(np.isin(kind, kinds.AIMING))
         self._mover = mover
-        # for each entity, how many numbers follow ``bits`` in ``c`` of a frame document
-        self._numbers = np.where(np.isin(kind, kinds.AIMING), 5, 2).tolist()
+        self._numbers = np.where(np.isin(kind, kinds.AIMING), 5, 2).tolist()  # per entity, after ``bits`` in ``c``
         self._places = np.concatenate([geometry.entity_xy, np.zeros((self._count, 3))], axis=1)
         self.reset()
 
