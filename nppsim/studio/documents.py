@@ -160,7 +160,8 @@ class FrameWriter:
         self._with_mover_state = np.flatnonzero(np.isin(kind, STATE_OF_MOVER))
         self._aiming = np.flatnonzero(np.isin(kind, kinds.AIMING))
         self._mover = mover
-        self._numbers = np.where(np.isin(kind, kinds.AIMING), 5, 2).tolist()  # per entity, after ``bits`` in ``c``
+        # for each entity, how many numbers follow ``bits`` in ``c`` of a frame document
+        self._numbers = np.where(np.isin(kind, kinds.AIMING), 5, 2).tolist()
         self._places = np.concatenate([geometry.entity_xy, np.zeros((self._count, 3))], axis=1)
         self.reset()
 
