@@ -231,9 +231,6 @@ class ExperimentConfig:
 
     def _check_networks(self) -> None:
         """Raise ConfigError for settings of PPO or the curriculum that contradict the networks or each other."""
-        if self.curriculum.stage_learning_rate and self.ppo.desired_kl:
-            advice = "--desired-kl sets the learning rate in all stages; leave one of them out"
-            raise ConfigError(advice, "--curriculum-stage-learning-rate")
         foreseeing = [name for name in self.networks if "foresight" in get_architecture(name).observations]
         if foreseeing and self.frame_skip > HORIZON:
             advice = f"{foreseeing[0]} observes {HORIZON} frames of look-ahead; give at most {HORIZON}"
@@ -241,10 +238,9 @@ class ExperimentConfig:
         if self.hardware.processes > 1 and any(get_architecture(name).subtasks for name in self.networks):
             raise ConfigError("hierarchical PPO trains in one process; leave out --num-processes and --num-gpus")
         recurrent = any(get_architecture(name).memory for name in self.networks)
-        for flag, value in (("segment", self.ppo.memory_segment), ("burn-in", self.ppo.memory_burn_in)):
-            if value and not recurrent:
-                advice = f"needs a recurrent network; give NAME+{WITH_MEMORY}"
-                raise ConfigError(advice, f"--memory-{flag}", value)
+        if self.ppo.memory_segment and not recurrent:
+            advice = f"needs a recurrent network; give NAME+{WITH_MEMORY}"
+            raise ConfigError(advice, "--memory-segment", self.ppo.memory_segment)
         if self.ppo.prioritised_alpha and recurrent:
             advice = f"samples single decisions, but recurrent networks (+{WITH_MEMORY}) need sequences; leave it out"
             raise ConfigError(advice, "--prioritised-alpha", self.ppo.prioritised_alpha)

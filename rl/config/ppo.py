@@ -1,6 +1,5 @@
 """Settings of PPO and their schedules."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -63,9 +62,6 @@ class PPOConfig:
     schedules: bool = setting(
         True, "schedules of learning rate, clip ranges and entropy bonus; without, they stay constant", switch=True
     )
-    desired_kl: float | None = setting(
-        None, "adapt the learning rate so that an update has about this KL divergence (nats); default: never", above=0
-    )
     n_epochs: int | None = setting(None, "passes over each rollout; default: set by the plan", low=1, high=1000)
     gradient_accumulation: int = setting(
         1, "number of minibatches per optimiser step; the gradient equals that of one large minibatch", low=1
@@ -94,25 +90,15 @@ class PPOConfig:
     gradient_statistics_freq: int = setting(
         0, "updates between logs of the gradients' mean, variance and norm, in total and per layer; 0: never", low=0
     )
-    self_imitation_coef: float = setting(
-        0.0, "weight of the self-imitation loss on won episodes that the critic undervalued", low=0
-    )
     memory_segment: int | None = setting(
         None,
         "decisions of truncated backpropagation through time, for recurrent networks (NAME+gru); default: the "
         f"largest number up to {MEMORY_SEGMENT} that divides rollouts and minibatches",
         low=1,
     )
-    memory_burn_in: int = setting(
-        0,
-        "for recurrent networks: decisions replayed before a segment to compute its initial state; 0: use the "
-        "stored state",
-        low=0,
-    )
     vf_coef: float = setting(0.5, "weight of the value loss", above=0, high=1000)
     scale_value_loss: bool = setting(True, "divide the value loss by the variance of the returns", switch=True)
     max_grad_norm: float = setting(0.5, "largest gradient norm; larger gradients are clipped", above=0)
-    clip_apart: bool = setting(False, "clip the gradients of actor, critic and shared layers separately")
     target_kl: float | None = setting(
         0.03, "KL divergence in nats; an update ends once it exceeds 1.5 times this value; none: never", above=0
     )
@@ -147,10 +133,6 @@ class PPOConfig:
         if self.pbrs_gamma is not None and self.pbrs_gamma != self.gamma:
             advice = f"differs from --gamma {self.gamma}, so shaping would change the optimal policy; leave it out"
             raise ConfigError(advice, "pbrs_gamma", self.pbrs_gamma)
-        largest = KL_TOLERANCE * self.target_kl if self.target_kl else math.inf
-        if self.desired_kl and 2 * self.desired_kl > largest:
-            advice = f"updates end at a divergence of {largest:g}, so the learning rate would never be lowered; give at most "
-            raise ConfigError(f"{advice}{largest / 2:g}", "desired_kl", self.desired_kl)
         if self.vtrace_rho_clip is not None and self.returns_from != "current":
             advice = "corrects for policy changes since the rollout; add --returns-from current"
             raise ConfigError(advice, "vtrace_rho_clip", self.vtrace_rho_clip)
@@ -169,15 +151,8 @@ class PPOConfig:
     def learning_rate_at(self, progress: float) -> float:
         """Return the scheduled learning rate; the configuration must be ``settled``."""
         assert self.learning_rate is not None
-        return self.learning_rate * self._annealed(progress)
-
-    def desired_kl_at(self, progress: float) -> float | None:
-        """Return the desired KL divergence of an update, annealed by the squared factor of the learning rate; None if off."""
-        return self.desired_kl and self.desired_kl * self._annealed(progress) ** 2
-
-    def _annealed(self, progress: float) -> float:
         annealed = self.anneal_learning_rate and self.schedules
-        return _line(1, self.learning_rate_end_share, progress) if annealed else 1.0
+        return self.learning_rate * (_line(1, self.learning_rate_end_share, progress) if annealed else 1.0)
 
     def clip_range_at(self, progress: float) -> float:
         """Return the clip range of the probability ratio."""

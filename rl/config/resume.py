@@ -87,9 +87,6 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
     if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
         advice = "the retention guard cannot start within a run; add evaluation.retention_guard=off"
         raise ConfigError(advice, OVERRIDDEN, " ".join(overrides))
-    if config.ppo.desired_kl and config.ppo.learning_rate != stored.ppo.learning_rate:
-        advice = "has no effect on an adaptive learning rate (--desired-kl); leave it out, or add desired-kl=none"
-        raise ConfigError(advice, OVERRIDDEN, "initial-lr")
     return config
 
 

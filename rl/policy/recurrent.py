@@ -7,7 +7,7 @@ The state before a decision is the observation RECURRENT_STATE: float32[N, size]
 stores it with each decision, so a decision can be evaluated alone.  The observation FOLLOWS, bool[N], defines sequences.  A
 row with FOLLOWS starts from the state after the previous row, with gradients, instead of from RECURRENT_STATE.  Without
 RECURRENT_STATE, sequences start with zeros.
-Source: Cho et al. 2014 (GRU); Kapturowski et al. 2019 (stored states, burn-in).
+Source: Cho et al. 2014 (GRU); Kapturowski et al. 2019 (stored states).
 """
 
 from collections.abc import Mapping

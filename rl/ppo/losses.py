@@ -1,7 +1,6 @@
 """Losses of PPO on a minibatch, their gradients, and statistics of gradients.
 
-Source: Schulman et al. 2017 (PPO), Schmitt et al. 2018 (kickstarting: KL penalty to the BC policy), Oh et al. 2018
-(self-imitation learning: imitation of own wins).
+Source: Schulman et al. 2017 (PPO), Schmitt et al. 2018 (kickstarting: KL penalty to the BC policy).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,6 @@ from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
 
 Number = TypeVar("Number", torch.Tensor, float)
-HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # module names in the parameters of each head
 NOT_FINITE = "lower --initial-lr, or look for observations that are not finite"
 
 
@@ -35,7 +33,6 @@ class Losses(NamedTuple, Generic[Number]):
     approx_kl: KL divergence from the rollout policy in nats; a sum over all actions, so it is exact.
     clip_fraction: share of decisions whose probability ratio is outside the clip range.
     bc_kl: KL divergence from the BC policy in nats; 0 without a penalty.
-    self_imitation_loss: negated log-probability of actions in won episodes, times their advantage; 0 without self-imitation.
     """
 
     policy_gradient_loss: Number
@@ -45,7 +42,6 @@ class Losses(NamedTuple, Generic[Number]):
     approx_kl: Number
     clip_fraction: Number
     bc_kl: Number
-    self_imitation_loss: Number
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class LossWeights:
     """Coefficients of the loss during one update.
 
     clip_range: clip range of the probability ratio.
-    vf_coef, ent_coef, bc_kl_coef, self_imitation_coef: weights of value loss, entropy, KL penalty and self-imitation loss.
+    vf_coef, ent_coef, bc_kl_coef: weights of value loss, entropy and KL penalty.
     critic_only: True to use the value loss alone and leave the parameters of the actor unchanged.
     return_variance: divisor of the value loss.
     clip_range_vf: clip range of the values; None: no clipping.
@@ -65,7 +61,6 @@ class LossWeights:
     bc_kl_coef: float = 0.0
     critic_only: bool = False
     return_variance: float = 1.0
-    self_imitation_coef: float = 0.0
     clip_range_vf: float | None = None
 
 
@@ -77,8 +72,6 @@ class Samples:
     log_probs: float32[B, 6], log-probabilities of all actions under the rollout policy.
     advantages, returns: float32[B]; the advantages are normalised over the rollout.
     reference_log_probs: float32[B, 6], log-probabilities of all actions under the BC policy; None without a KL penalty.
-    win_advantages: float32[B], positive advantages in won episodes, divided by the standard deviation of all advantages;
-        0 for other decisions; None without self-imitation.
     values: float32[B], values during the rollout; None if values are not clipped.
     weights: float32[B], importance weights; None: all weights are 1.
     """
@@ -88,7 +81,6 @@ class Samples:
     advantages: torch.Tensor
     returns: torch.Tensor
     reference_log_probs: torch.Tensor | None = None
-    win_advantages: torch.Tensor | None = None
     values: torch.Tensor | None = None
     weights: torch.Tensor | None = None
 
@@ -120,21 +112,16 @@ def ppo_losses(
     entropy = -mean((probs * log_probs_all).sum(dim=1))
     weighted_value_loss = weights.vf_coef / weights.return_variance * value_loss
     loss = policy_loss - weights.ent_coef * entropy + weighted_value_loss
-    bc_kl = self_imitation_loss = torch.zeros((), device=logits.device)
+    bc_kl = torch.zeros((), device=logits.device)
     if samples.reference_log_probs is not None:
         bc_kl = mean(kl_divergence(samples.reference_log_probs, log_probs_all))
         loss = loss + weights.bc_kl_coef * bc_kl
-    if samples.win_advantages is not None:
-        self_imitation_loss = -mean(samples.win_advantages * log_probs)
-        loss = loss + weights.self_imitation_coef * self_imitation_loss
     if weights.critic_only:
         loss = weighted_value_loss
     with torch.no_grad():
         approx_kl = mean(kl_divergence(samples.log_probs, log_probs_all))
         clip_fraction = ((ratio - 1).abs() > clip).float().mean()
-    return Losses(
-        policy_loss, value_loss, -entropy, loss, approx_kl, clip_fraction, bc_kl, self_imitation_loss
-    )  # fmt: skip
+    return Losses(policy_loss, value_loss, -entropy, loss, approx_kl, clip_fraction, bc_kl)
 
 
 def kl_divergence(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
@@ -199,19 +186,6 @@ def set_gradients(
                 gradient = gradient if share == 1 else share * gradient
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
     return (Losses if high_level_losses is None else high_level_losses.kind)(*total.tolist())
-
-
-def clip_gradients(policy: NppPolicy, max_norm: float, separately: bool = False) -> torch.Tensor:
-    """Clip gradients to a norm; return the norm before clipping, as a tensor to avoid waiting for a GPU.
-
-    separately: True to clip actor, critic and shared layers separately.
-    """
-    parts: dict[str, list[torch.nn.Parameter]] = {}
-    for name, parameter in policy.named_parameters():
-        if parameter.grad is not None:
-            heads = (head for head, marks in HEADS.items() if any(mark in name for mark in marks))
-            parts.setdefault(next(heads, "") if separately else "", []).append(parameter)
-    return torch.stack([torch.nn.utils.clip_grad_norm_(part, max_norm) for part in parts.values()]).norm()
 
 
 class GradientStatistics:

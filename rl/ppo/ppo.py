@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -41,7 +40,6 @@ from rl.ppo.losses import (
     Losses,
     LossWeights,
     Samples,
-    clip_gradients,
     normalized,
     set_gradients,
 )
@@ -89,7 +87,7 @@ class PPO:
             raise ValueError("config has no learning rate or number of epochs: pass config.settled(plan)")
         if env.sim.gamma != config.gamma:
             raise ValueError(f"the simulator shapes with gamma={env.sim.gamma}, PPO discounts with {config.gamma}")
-        self.config, self.ranks, self.adaptive_rate = config, ranks, float(config.learning_rate)
+        self.config, self.ranks, rate = config, ranks, float(config.learning_rate)
         self.env, self.sim, self.sampler = env, env.sim, env.sampler
         self.device = get_device(device)
         set_random_seed(seed, using_cuda=self.device.type == "cuda")
@@ -110,7 +108,7 @@ class PPO:
         self.policy = NppPolicy(
             env.observation_space,
             env.action_space,
-            lambda remaining: self.adaptive_rate,  # initial rate; each update sets its scheduled rate
+            lambda remaining: rate,  # initial rate; each update sets its scheduled rate
             architecture=architecture,
             statistics=statistics,
             precision=plan.precision,
@@ -353,12 +351,11 @@ class PPO:
                 break
             if statistics is not None:
                 statistics.add(self.policy)
-            norms.append(clip_gradients(self.policy, self.config.max_grad_norm, self.config.clip_apart))
+            norms.append(torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm))
             self.policy.optimizer.step()
             self.losses.append(losses)
         self.updates += 1
         if not weights.critic_only:
-            schedules.adapt_learning_rate(self, kl)
             self.actor_updates += 1
         logs.record_update(self, weights, norms, learning_rate=rate, last_kl=kl, stopped_early=float(stopped))
         for tag, value in (statistics.means() if statistics else {}).items():
@@ -373,20 +370,17 @@ class PPO:
 
     def samples(self, weights: LossWeights) -> Samples:
         """Return the inputs of the losses for all decisions of the rollout."""
-        buffer, reference_log_probs, optimism = self.rollout_buffer, None, None
+        buffer, reference_log_probs = self.rollout_buffer, None
         if self.reference is not None and weights.bc_kl_coef > 0:
             reference_log_probs = off_policy.evaluate(self.reference, buffer, self.pool, self.batch_size)[0]
         advantages = buffer.flat("advantages")
         everywhere = buffer.all_gather(advantages)
-        if weights.self_imitation_coef > 0:
-            optimism = buffer.win_advantages(self.gamma).flatten() / (everywhere.std() + 1e-8)
         return Samples(
             actions=buffer.flat("actions"),
             log_probs=buffer.flat("log_probs"),
             advantages=normalized(advantages, everywhere),
             returns=buffer.flat("returns"),
             reference_log_probs=reference_log_probs,
-            win_advantages=optimism,
             values=buffer.flat("values") if self.config.clip_range_vf is not None else None,
         )
 
@@ -404,16 +398,12 @@ class PPO:
             while group := list(islice(minibatches, config.gradient_accumulation)):
                 yield samples, off_policy.step_rows(group, config.gradient_zeroing)
 
-    def training_observations(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the observations of the decisions ``index``, int64[B]; subclasses add states that ``policy`` computes."""
-        return self.rollout_buffer.observations(index)
-
     def _backward(self, samples: Samples, index: torch.Tensor, weights: LossWeights) -> Losses[float]:
         """Set the gradients of one step, averaged over all processes; return the mean losses."""
         losses = set_gradients(
             self.policy,
             self.pool,
-            partial(self.training_observations, self.policy),
+            self.rollout_buffer.observations,
             samples,
             index.split(self.batch_size),
             weights,

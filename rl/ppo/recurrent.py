@@ -4,9 +4,8 @@
 
 The state before a decision is part of its observation (``rl.policy.recurrent``) and is stored with it.  A rollout consists
 of segments of ``memory_segment`` decisions of one environment.  Minibatches are whole segments.  Gradients flow within a
-segment, up to the end of an episode.  A segment begins with the stored state.  With ``memory_burn_in`` = k, the current
-weights compute the first state instead, from the stored state k decisions earlier.
-Source: Kapturowski et al. 2019 (stored states, burn-in).
+segment, up to the end of an episode.  A segment begins with the stored state.
+Source: Kapturowski et al. 2019 (stored states).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +18,6 @@ from hardware import Plan
 from nppsim.errors import ConfigError
 from rl.config.ppo import MEMORY_SEGMENT, PPOConfig
 from rl.policy.architectures import get_architecture
-from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
@@ -73,15 +71,6 @@ class RecurrentBuffer(RolloutBuffer):
         found[1:] = next_one & ~self.flat("episode_ends")[index[:-1]]
         return found
 
-    def before(self, begins: torch.Tensor, count: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        """Return the observations of the ``count`` decisions before each segment, and the last one's row, int64[S].
-
-        begins: int64[S], indices of the first decisions of the segments, with at least ``count`` earlier decisions.
-        """
-        back = torch.arange(count, 0, -1, device=self.device) * self.shape[1]
-        earlier = RecurrentBuffer.observations(self, (begins[:, None] - back).flatten())
-        return earlier, torch.arange(1, len(begins) + 1, device=self.device) * count - 1
-
 
 class RecurrentPPO(PPO):
     """PPO with recurrent states.  Arguments are those of PPO.
@@ -123,29 +112,6 @@ class RecurrentPPO(PPO):
         ended = self.sim.terminated | self.sim.truncated
         self.states = np.where(ended[:, None], np.float32(0), self._after)
 
-    # Update
-
-    @torch.no_grad()
-    def training_observations(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return observations.
-
-        With burn-in, ``policy`` computes the recurrent states before these decisions from the decisions that precede them,
-        where the rollout has enough; otherwise the stored states are used.
-        """
-        buffer, count = self.rollout_buffer, self.config.memory_burn_in
-        found = buffer.observations(index)
-        steps = index // self.sim.num_envs
-        where = torch.nonzero((steps % buffer.segment == 0) & (steps >= count))[:, 0]
-        if not count or not len(where):
-            return found
-        begins = index[where]
-        earlier, last = buffer.before(begins, count)
-        states = policy.step(earlier)[2]
-        assert states is not None
-        ended = buffer.flat("episode_ends")[begins - self.sim.num_envs]
-        found[RECURRENT_STATE][where] = states[last] * ~ended[:, None]
-        return found
-
     # Checkpoints
 
     def extra_state(self) -> dict[str, Any]:
@@ -166,8 +132,4 @@ def segment_length(config: PPOConfig, plan: Plan) -> int:
         numbers = ", ".join(map(str, possible))
         advice = f"segments divide rollouts ({rollout} decisions) and minibatches ({minibatch}); give one of {numbers}"
         raise ConfigError(advice, "--memory-segment", wanted)
-    length = wanted or max(n for n in possible if n <= MEMORY_SEGMENT)
-    if config.memory_burn_in > length:
-        advice = f"is longer than a segment ({length} decisions); give at most that, or a longer --memory-segment"
-        raise ConfigError(advice, "--memory-burn-in", config.memory_burn_in)
-    return length
+    return wanted or max(n for n in possible if n <= MEMORY_SEGMENT)

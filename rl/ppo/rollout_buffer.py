@@ -60,20 +60,6 @@ class RolloutBuffer:
     def __len__(self) -> int:
         return self.shape[0] * self.shape[1]
 
-    def win_advantages(self, gamma: float) -> torch.Tensor:
-        """Return positive Monte-Carlo advantages float32[T, N] of decisions in episodes that were won in the rollout, else 0.
-
-        Source: Oh et al. 2018 (self-imitation learning).
-        """
-        advantages, discounted = torch.zeros_like(self.values), torch.zeros_like(self.values[0])
-        won = torch.zeros_like(self.wins[0])
-        for t in reversed(range(self.shape[0])):
-            ends = self.episode_ends[t]
-            won = torch.where(ends, self.wins[t], won)
-            discounted = self.rewards[t] + gamma * discounted * ~ends
-            advantages[t] = (discounted - self.values[t]).clamp(min=0) * won
-        return advantages
-
     def explained_variance(self) -> float:
         """Return the share of the returns' variance that the values explain; NaN if all returns are equal."""
         returns, values = (self.all_gather(self.flat(name)) for name in ("returns", "values"))

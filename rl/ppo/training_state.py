@@ -28,7 +28,7 @@ from rl.policy.policy import NppPolicy
 from rl.ppo.ppo import PPO
 
 NUMBERS = (  # attributes of PPO, stored in checkpoints
-    *("updates", "actor_updates", "critic_only", "adaptive_rate", "kl_penalty_scale", "kl_penalty_start"),
+    *("updates", "actor_updates", "critic_only", "kl_penalty_scale", "kl_penalty_start"),
     *("seconds", "cpu_seconds", "decisions_played", "num_timesteps", "n_passes"),
 )
 

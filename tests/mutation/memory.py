@@ -55,15 +55,6 @@ def _(patch: Patch) -> None:
     patch.wrap(RecurrentBuffer, "follows", lambda original, buffer, index: torch.zeros_like(index, dtype=torch.bool))
 
 
-@mutation("segments start without burn-in", tests=("tests/rl/ppo/test_recurrent.py",))
-def _(patch: Patch) -> None:
-    patch.wrap(
-        RecurrentPPO,
-        "training_observations",
-        lambda original, ppo, policy, index: ppo.rollout_buffer.observations(index),
-    )
-
-
 @mutation("evaluations clear hidden states after every decision", tests=("tests/rl/policy/test_recurrent.py",))
 def _(patch: Patch) -> None:
     def changed(original, player, *given, **named):

@@ -112,9 +112,7 @@ EXAMPLES = {
     "time-budget-minutes": ["1.5"],
     "gamma": ["0.99"],
     "pbrs-gamma": ["0.99"],
-    "desired-kl": ["0.01"],
     "n-epochs": ["4"],
-    "clip-apart": [],
     "gae-lambda": ["0.9"],
     "clip-range": ["0.1"],
     "clip-range-end": ["0.1"],
@@ -129,7 +127,6 @@ EXAMPLES = {
     "prioritised-alpha": ["0.6"],
     "prioritised-beta": ["0.4"],
     "memory-segment": ["16"],
-    "memory-burn-in": ["4"],
     "gradient-statistics-freq": ["10"],
     "ent-coef-start": ["0.02"],
     "ent-coef-end": ["0.01"],
@@ -288,7 +285,6 @@ def arguments(name):
         "curriculum-lp-exploration-bonus": ["--curriculum-formulas", "original"],
         "hierarchical-from-stage": ["--curriculum", "stages"],
         "memory-segment": ["--architectures", "vision_free+gru"],
-        "memory-burn-in": ["--architectures", "vision_free+gru"],
     }.get(name, [])
     strategies = STRATEGIES_WITH.get(KNOWN[name].name, ()) if "curriculum" in name else ()
     chosen = ["--curriculum", strategies[0]] if strategies else []
@@ -429,7 +425,6 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--gamma", "nan"], "--gamma nan: give a number above 0 and at most 1"),
         ([*REQUIRED, "--time-budget-minutes", "inf"], "--time-budget-minutes inf: give a number above 0"),
         ([*REQUIRED, "--pbrs-gamma", "1.0"], "--pbrs-gamma 1.0: differs .* 0.995"),
-        ([*REQUIRED, "--desired-kl", "0.03"], "--desired-kl 0.03: updates end at .* 0.045, .* at most 0.0225"),
         (
             [*REQUIRED, "--use-curriculum", "--curriculum-threshold", "60"],
             "--curriculum-threshold 60.0: .* at most 1",
@@ -519,7 +514,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             [*REQUIRED, "--architectures", "vision_free+gru", "--teacher", "mlp_baseline"],
             "--teacher mlp_baseline: distillation trains on single decisions",
         ),
-        ([*REQUIRED, "--memory-burn-in", "4"], "--memory-burn-in 4: needs a recurrent network; give NAME.gru"),
+        ([*REQUIRED, "--memory-segment", "4"], "--memory-segment 4: needs a recurrent network; give NAME.gru"),
         (
             ["--experiment-name", "x", "--architectures", "vision_free+gru", "--prioritised-alpha", "0.5"],
             "--prioritised-alpha 0.5: samples single decisions, but recurrent networks",
@@ -641,14 +636,6 @@ def test_a_run_without_the_retention_guard_does_not_get_one_later(folder, monkey
         assert resolve([*late[:-1], "evaluation.retention_guard=off"]).evaluation.in_training
     path.write_text(json.dumps(resolve([*REQUIRED, "--eval-freq", "0"]).to_dict()))
     assert resolve(late).evaluation.retention_guard
-
-
-def test_a_rate_that_is_steered_is_not_set_within_a_run(folder):
-    (folder / "old" / "config.json").write_text(json.dumps(resolve([*REQUIRED, "--desired-kl", "0.01"]).to_dict()))
-    change = ["--resume-from", "old", "--resume-override", "initial-lr=0.1"]
-    with pytest.raises(ConfigError, match="no effect on an adaptive learning rate .*--desired-kl"):
-        resolve(change)
-    assert resolve([*change, "desired-kl=none"]).ppo.learning_rate == 0.1
 
 
 @pytest.mark.parametrize(
@@ -816,10 +803,6 @@ def test_schedules_run_from_start_to_end():
     assert config.learning_rate_at(0) == 1e-3
     assert config.learning_rate_at(1) == pytest.approx(1e-3 * config.learning_rate_end_share)
     assert replace(config, anneal_learning_rate=False).learning_rate_at(0.7) == 1e-3
-    steered = replace(config, desired_kl=0.02)
-    assert (config.desired_kl_at(0.5), steered.desired_kl_at(0)) == (None, 0.02)
-    assert steered.desired_kl_at(1) == pytest.approx(0.02 * config.learning_rate_end_share**2)
-    assert replace(steered, anneal_learning_rate=False).desired_kl_at(1) == 0.02
     assert config.ent_coef_at(0) == config.ent_coef_start
     assert config.ent_coef_at(2) == pytest.approx(config.ent_coef_start / 10)
     assert replace(config, ent_coef_start=0.0005, ent_coef_end=0.001).ent_coef_at(1) == 0.001

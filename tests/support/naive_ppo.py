@@ -1,7 +1,5 @@
 """Advantages and losses of PPO by their definitions, decision by decision in float64."""
 
-import math
-
 import numpy as np
 
 from rl.ppo.losses import Losses
@@ -51,13 +49,11 @@ def plain_losses(logits, values, samples, settings):
         sums["clip_fraction"] += abs(ratio - 1) > settings.clip_range
         cloned = np.exp(samples["reference_log_probs"][i])
         sums["bc_kl"] += weight * float((cloned * np.log(cloned / p)).sum())
-        sums["self_imitation_loss"] -= weight * samples["win_advantages"][i] * math.log(p[action])
     means = {name: total / rows for name, total in sums.items()}
     means["loss"] = (
         means["policy_gradient_loss"]
         + settings.vf_coef / settings.return_variance * means["value_loss"]
         + settings.ent_coef * means["entropy_loss"]
         + settings.bc_kl_coef * means["bc_kl"]
-        + settings.self_imitation_coef * means["self_imitation_loss"]
     )
     return means

@@ -45,7 +45,7 @@ def train(ranks, folder):
 
     from learners import make_ppo, roll_out, weights
 
-    ppo, _ = make_ppo(ranks=ranks, self_imitation_coef=0.1, **SIZES)
+    ppo, _ = make_ppo(ranks=ranks, **SIZES)
     ppo.policy.load_state_dict(ranks.broadcast(ppo.policy.state_dict()))
     roll_out(ppo)
     buffer = ppo.rollout_buffer

@@ -42,7 +42,7 @@ def test_an_update_of_both_is_that_of_one_with_all_environments(trained, one_thr
     assert all(torch.equal(other[name], tensor) for name, tensor in after.items())
 
     sizes = together.SIZES | {"num_envs": 2 * n, "minibatch_size": 2 * together.SIZES["minibatch_size"]}
-    ppo, _ = make_ppo(self_imitation_coef=0.1, **sizes)
+    ppo, _ = make_ppo(**sizes)
     ppo.policy.load_state_dict(before)
     buffer = ppo.rollout_buffer
     for name in together.FIELDS:

@@ -219,7 +219,7 @@ def interrupted(flags, name, out, *more):
 
 def test_a_run_with_a_memory_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
     """Such a run has no archive of Stable-Baselines3, and search refuses its agent."""
-    folder, lines, (one, other) = interrupted(flags, "vision_free+gru", tmp_path, "--memory-burn-in", "8")
+    folder, lines, (one, other) = interrupted(flags, "vision_free+gru", tmp_path)
     assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
     assert first_divergence(one, other) is None
     assert list(folder.rglob("*.mp4")) and not list(folder.rglob("final_model.zip"))

@@ -168,17 +168,17 @@ def test_a_space_has_ranges_and_lists_of_any_settings(tmp_path):
     space = read_space(texts, file)
     assert [str(one) for one in space] == [
         "initial-lr=0.0001..0.01:log", "n-epochs=1..8", "architectures=vision_free,gcn",
-        "minibatch-size=256,512", "clip-apart=on,off", "ppo.target_kl=none,0.03",
+        "minibatch-size=256,512", "schedules=on,off", "ppo.target_kl=none,0.03",
     ]  # fmt: skip
     values = {
-        "initial-lr": 0.001, "n-epochs": 3, "architectures": "gcn", "minibatch-size": "256", "clip-apart": "on",
+        "initial-lr": 0.001, "n-epochs": 3, "architectures": "gcn", "minibatch-size": "256", "schedules": "off",
         "ppo.target_kl": "none",
     }  # fmt: skip
     settings = tmp_path / "trial.toml"
     settings.write_text(toml_text(space, values))
     config = resolve(["--experiment-name", "x", "--config", str(settings)])
     assert (config.ppo.learning_rate, config.ppo.n_epochs, config.architectures) == (0.001, 3, ("gcn",))
-    assert (config.hardware.minibatch_size, config.ppo.clip_apart, config.ppo.target_kl) == (256, True, None)
+    assert (config.hardware.minibatch_size, config.ppo.schedules, config.ppo.target_kl) == (256, False, None)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_choices_before_every_decision_have_the_usual_advantages():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"n_epochs": 2, "gradient_accumulation": 3, "clip_apart": True, "architecture": "vision_free+deep2+subtasks5"},
+        {"n_epochs": 2, "gradient_accumulation": 3, "architecture": "vision_free+deep2+subtasks5"},
         {"n_epochs": 2, "returns_from": "current", "architecture": "vision_free+subtasks1000"},
         {"prioritised_alpha": 0.5, "architecture": "vision_free+subtasks1"},
     ],

@@ -1,7 +1,6 @@
 """PPO's losses against Stable-Baselines3's own training step, and against formulas solved by hand."""
 
 import copy
-from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -182,23 +181,6 @@ def test_the_kl_penalty_adds_its_coefficient_times_the_divergence_from_the_bc_po
     assert (free.bc_kl, pulled.bc_kl) == (0, pytest.approx(expected))
     assert pulled.loss == pytest.approx(free.loss + 0.3 * expected)
     assert measured(pulled_losses(cloned, cloned, bc_kl_coef=0.3)).bc_kl == pytest.approx(0, abs=1e-6)
-
-
-def test_self_imitation_is_weighted_by_the_advantages_of_wins():
-    logits, samples = random_log_probs(2).requires_grad_(), pulled_samples(None)
-    win_advantages = torch.zeros(SAMPLES)
-    win_advantages[3] = 2.0
-    plain, parts = (
-        ppo_losses(logits, torch.zeros(SAMPLES), taken, LossWeights(0.2, 0.5, 0.01, self_imitation_coef=0.1))
-        for taken in (samples, replace(samples, win_advantages=win_advantages))
-    )
-    unlikely = -logits.log_softmax(1)[3, samples.actions[3]].item()
-    assert measured(plain).self_imitation_loss == 0
-    assert measured(parts).self_imitation_loss == pytest.approx(2 * unlikely / SAMPLES)
-    assert measured(parts).loss == pytest.approx(measured(plain).loss + 0.1 * 2 * unlikely / SAMPLES)
-    (parts.loss - plain.loss).backward()
-    assert logits.grad[3].argmin() == samples.actions[3], "more of this"
-    assert not logits.grad[torch.arange(SAMPLES) != 3].abs().gt(1e-8).any()
 
 
 def test_the_kl_penalty_increases_the_probability_of_the_bc_policys_actions():

@@ -126,11 +126,11 @@ def test_accumulated_gradients_are_those_of_one_large_minibatch():
     ppo.reference = clone
     rng = np.random.default_rng(0)
     weighed = torch.from_numpy(rng.uniform(0.5, 2, len(ppo.rollout_buffer))).float()
-    everything = ppo.samples(LossWeights(0.2, 0.5, 0.01, bc_kl_coef=0.2, self_imitation_coef=0.1))
+    everything = ppo.samples(LossWeights(0.2, 0.5, 0.01, bc_kl_coef=0.2))
     samples = everything.take(torch.arange(len(weighed)))
     samples = Samples(**{**vars(samples), "weights": weighed})
     index = torch.from_numpy(rng.permutation(len(weighed)))[:100]
-    loss_settings = LossWeights(0.2, 0.5, 0.01, bc_kl_coef=0.2, self_imitation_coef=0.1)
+    loss_settings = LossWeights(0.2, 0.5, 0.01, bc_kl_coef=0.2)
 
     def found(size):
         minibatches = index.split(size or len(index))
@@ -217,11 +217,10 @@ def test_weighted_losses_and_clipped_values_match_their_formulas():
         "advantages": rng.normal(size=rows),
         "returns": rng.normal(size=rows),
         "reference_log_probs": log_probs(),
-        "win_advantages": np.maximum(rng.normal(size=rows), 0),
         "values": rng.normal(size=rows),
         "weights": rng.uniform(0, 2, rows),
     }
-    loss_settings = LossWeights(0.2, 0.5, 0.01, 0.3, return_variance=1.4, self_imitation_coef=0.2, clip_range_vf=0.3)
+    loss_settings = LossWeights(0.2, 0.5, 0.01, 0.3, return_variance=1.4, clip_range_vf=0.3)
     logits, values = rng.normal(size=(rows, 6)), samples["values"] + rng.normal(size=rows)
     found = ppo_losses(
         torch.from_numpy(logits),

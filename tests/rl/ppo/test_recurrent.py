@@ -1,4 +1,4 @@
-"""PPO with a recurrent policy: stored states and learning against steps by hand, burn-in, resumption, evaluation, audit."""
+"""PPO with a recurrent policy: stored states and learning against steps by hand, resumption, evaluation, audit."""
 
 import copy
 
@@ -29,13 +29,8 @@ def recurrent(**changes):
     return make_ppo(**{"architecture": NAME, "rollout_length": 64, "minibatch_size": 64} | AT_ONCE | changes)[0]
 
 
-def outputs_step_by_step(
-    ppo: PPO, policy: NppPolicy, rows: torch.Tensor, burn_in: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits and values of a policy for whole segments, one decision after the other.
-
-    burn_in: decisions before a segment that its state is computed from.
-    """
+def outputs_step_by_step(ppo: PPO, policy: NppPolicy, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits and values of a policy for whole segments, one decision after the other."""
     if not isinstance(ppo, RecurrentPPO):
         return policy.logits_and_values(ppo.rollout_buffer.observations(rows))
     buffer, envs = ppo.rollout_buffer, ppo.sim.num_envs
@@ -45,7 +40,7 @@ def outputs_step_by_step(
     if len(rows) % length or not bool((steps[order].view(-1, length) % length == torch.arange(length).to(rows)).all()):
         return policy.logits_and_values(_alone(ppo, rows))
     segments = rows[order].view(-1, length)
-    state, ends = _begun_with(ppo, policy, segments[:, 0], burn_in), buffer.flat("episode_ends")
+    state, ends = buffer.flat_obs(RECURRENT_STATE)[segments[:, 0]], buffer.flat("episode_ends")
     logits, values = [], []
     for step in range(length):
         index = segments[:, step]
@@ -56,20 +51,6 @@ def outputs_step_by_step(
         values.append(some_values)
     places = torch.argsort(order)
     return torch.stack(logits, dim=1).flatten(0, 1)[places], torch.stack(values, dim=1).flatten()[places]
-
-
-@torch.no_grad()
-def _begun_with(ppo: RecurrentPPO, policy: NppPolicy, begins: torch.Tensor, burn_in: int) -> torch.Tensor:
-    """States float32[S, size] before segments, by this policy with this burn-in."""
-    buffer, envs = ppo.rollout_buffer, ppo.sim.num_envs
-    ends, stored = buffer.flat("episode_ends"), buffer.flat_obs(RECURRENT_STATE)
-    carried = stored[(begins - burn_in * envs).clamp(min=0)]
-    for back in range(burn_in, 0, -1):
-        index = (begins - back * envs).clamp(min=0)
-        after = policy.step({**_alone(ppo, index), RECURRENT_STATE: carried})[2]
-        assert after is not None
-        carried = after * ~ends[index][:, None]
-    return torch.where((begins // envs < burn_in)[:, None], stored[begins], carried)
 
 
 def _alone(ppo: RecurrentPPO, index: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -133,10 +114,10 @@ def test_sequences_and_single_steps_give_equal_outputs():
 # ------------------------------------------------------------------ updates
 
 
-@pytest.mark.parametrize(("burn_in", "threads", "size"), [(0, 1, 128), (6, 3, 128), (0, 2, 64)])
-def test_gradients_are_those_of_steps_by_hand(burn_in, threads, size):
+@pytest.mark.parametrize(("threads", "size"), [(1, 128), (3, 128), (2, 64)])
+def test_gradients_are_those_of_steps_by_hand(threads, size):
     """After an update, so that stored states are not those of the present weights; by threads, and accumulated."""
-    ppo = recurrent(memory_segment=16, memory_burn_in=burn_in)
+    ppo = recurrent(memory_segment=16)
     roll_out(ppo)
     ppo.update()
     ppo.policy.optimizer.zero_grad()
@@ -145,14 +126,14 @@ def test_gradients_are_those_of_steps_by_hand(burn_in, threads, size):
     numbers = set_gradients(
         ppo.policy,
         ThreadPool(threads),
-        lambda rows: ppo.training_observations(ppo.policy, rows),
+        ppo.rollout_buffer.observations,
         samples,
         index.split(size or len(index)),
         settings,
         segment=16,
     )
     found = {name: parameter.grad.clone() for name, parameter in ppo.policy.named_parameters()}
-    logits, values = outputs_step_by_step(ppo, ppo.policy, index, burn_in)
+    logits, values = outputs_step_by_step(ppo, ppo.policy, index)
     loss = ppo_losses(logits, values, samples.take(index), settings).loss
     wanted = torch.autograd.grad(loss, list(ppo.policy.parameters()))
     assert numbers.loss == pytest.approx(loss.item(), rel=1e-4)
@@ -161,36 +142,12 @@ def test_gradients_are_those_of_steps_by_hand(burn_in, threads, size):
     assert found["memory.cell.weight_hh_l0"].abs().max() > 0
 
 
-def test_burn_in_computes_states_with_the_current_weights():
-    """A walk by hand over the decisions before a segment; the first segment of a rollout begins as it was played."""
-    ppo = recurrent(memory_segment=16, memory_burn_in=5)
-    roll_out(ppo)
-    ppo.update()
-    buffer = ppo.rollout_buffer
-    for t, env in ((13, 2), (31, 3)):
-        buffer.episode_ends[t, env], buffer.obs[RECURRENT_STATE][t + 1, env] = True, 0
-    shown = ppo.training_observations(ppo.policy, buffer.evaluation_order())
-    stored = buffer.flat_obs(RECURRENT_STATE)[buffer.evaluation_order()]
-    changed = (shown[RECURRENT_STATE] != stored).any(1)
-    steps = buffer.evaluation_order() // 4
-    assert set(steps[changed].tolist()) == {16, 32, 48}
-    for place in torch.nonzero((steps % 16 == 0) & (steps > 0))[:, 0].tolist():
-        t, env = divmod(int(buffer.evaluation_order()[place]), 4)
-        state = buffer.obs[RECURRENT_STATE][t - 5, env]
-        for back in range(t - 5, t):
-            seen = {key: values[back, env][None] for key, values in buffer.obs.items()}
-            with torch.no_grad():
-                state = ppo.policy.step({**seen, RECURRENT_STATE: state[None]})[2][0]
-            state = state * ~buffer.episode_ends[back, env]
-        torch.testing.assert_close(shown[RECURRENT_STATE][place], state)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
         {"desync_episodes": True},
-        {"memory_segment": 8, "memory_burn_in": 4, "n_epochs": 2, "gradient_accumulation": 3, "clip_apart": True},
-        {"n_epochs": 2, "returns_from": "current", "vtrace_rho_clip": 1.0, "self_imitation_coef": 0.1},
+        {"memory_segment": 8, "n_epochs": 2, "gradient_accumulation": 3},
+        {"n_epochs": 2, "returns_from": "current", "vtrace_rho_clip": 1.0},
         {"architecture": "vision_free+state3+gru"},
     ],
 )
@@ -212,7 +169,6 @@ def test_the_kl_penalty_uses_sequences():
     ("changes", "message"),
     [
         ({"memory_segment": 7}, "--memory-segment 7: segments divide rollouts .64 .* give one of 1, 2, 4, 8, 16, 32"),
-        ({"memory_segment": 4, "memory_burn_in": 5}, "--memory-burn-in 5: is longer than a segment"),
     ],
 )
 def test_incompatible_settings_are_refused(changes, message):

@@ -69,17 +69,6 @@ def test_advantages_solved_by_hand():
     assert buffer.returns[:, 0].tolist() == [3.5, 2, 19]
 
 
-def test_win_advantages_are_the_positive_advantages_of_won_episodes():
-    """gamma 1/2; two environments: a win at the third of four decisions; a death at the second, then a win at the last."""
-    buffer, _ = buffers(4, 2)
-    buffer.rewards.copy_(torch.tensor([[1.0, 9], [0, 9], [8, 2], [9, 4]]))
-    buffer.values.copy_(torch.tensor([[2.0, 0], [5, 0], [1, 5], [0, 1]]))
-    buffer.episode_ends.copy_(torch.tensor([[0, 0], [0, 1], [1, 0], [0, 1]]))
-    buffer.wins.copy_(torch.tensor([[0, 0], [0, 0], [1, 0], [0, 1]]))
-    # first: 1 + 0/2 + 8/4 = 3 against 2; 4 against 5; 8 against 1; not over.  second: lost twice; 2 + 4/2 against 5; 4 to 1
-    assert buffer.win_advantages(0.5).tolist() == [[1, 0], [0, 0], [7, 0], [0, 3]]
-
-
 def test_every_decision_is_in_one_minibatch_and_a_short_last_one_is_dropped():
     buffer, _ = buffers(5, 4)
     drawn = [index.tolist() for index in buffer.minibatches(6, np.random.default_rng(0))]

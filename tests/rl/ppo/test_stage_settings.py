@@ -3,9 +3,7 @@
 import pytest
 
 from nppsim.errors import ConfigError
-from rl.config import ExperimentConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.config.ppo import PPOConfig
 from rl.curriculum import make_sampler
 from rl.ppo import training_state
 
@@ -69,10 +67,3 @@ def test_meaningless_stage_settings_are_an_error():
             CurriculumConfig(strategy="stages", **{name: (text,)})
     with pytest.raises(ConfigError, match="no levels of medium; its categories are"):
         make_sampler(["simple"], CurriculumConfig(strategy="stages", stage_gamma=("medium=0.99",)), 0)
-    with pytest.raises(ConfigError, match="sets the learning rate in all stages"):
-        ExperimentConfig(
-            "x",
-            ("vision_free",),
-            ppo=PPOConfig(desired_kl=0.01),
-            curriculum=CurriculumConfig(strategy="stages", stage_learning_rate=("simple=1e-4",)),
-        )

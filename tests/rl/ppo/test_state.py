@@ -24,7 +24,7 @@ TRANSIENT = {
 }  # fmt: skip
 UPDATES = 8
 CASES = {
-    "plain": {"target_kl": None, "desired_kl": 0.01, "self_imitation_coef": 0.1},
+    "plain": {"target_kl": None},
     "targets": {"returns_from": "current"},
     "memory": {"architecture": "vision_free+gru"},
     "subtasks": {"architecture": "vision_free+subtasks5"},

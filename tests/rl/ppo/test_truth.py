@@ -30,8 +30,6 @@ from learners import AT_ONCE, CATEGORIES, logged, make_ppo, roll_out, statistics
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-TERMS = {"self_imitation_coef": 0.05, "bc_kl_coef_start": 0.3}
-
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Advantages and returns
@@ -106,13 +104,12 @@ def test_normalised_advantages_are_those_of_stable_baselines3():
 def naive_update(policy, buffer, config, weights, rng, *, epochs, size, reference):
     """Do an update in the plainest way; per gradient step what is logged, as float64.
 
-    weights: of entropy bonus, pull towards the reference and self-imitation, and what the value loss is divided by.
+    weights: of entropy bonus, pull towards the reference, and what the value loss is divided by.
     """
     actions, advantages, returns, old = (
         getattr(buffer, name).flatten(0, 1) for name in ("actions", "advantages", "returns", "log_probs")
     )
     scaled = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    win_advantages = won_beyond_expectation(buffer, config.gamma) / (advantages.std() + 1e-8)
     steps = []
     for _ in range(epochs):
         order = rng.permutation(len(actions))
@@ -135,14 +132,12 @@ def naive_update(policy, buffer, config, weights, rng, *, epochs, size, referenc
                 "value_loss": ((values - returns[index]) ** 2).mean(),
                 "entropy_loss": -new.entropy().mean(),
                 "bc_kl": kl_divergence(cloned, new).mean(),
-                "self_imitation_loss": -(win_advantages[index] * new.log_prob(actions[index])).mean(),
             }
             loss = (
                 parts["policy_gradient_loss"]
                 + weights["entropy"] * parts["entropy_loss"]
                 + config.vf_coef / weights["variance"] * parts["value_loss"]
                 + weights["pull"] * parts["bc_kl"]
-                + config.self_imitation_coef * parts["self_imitation_loss"]
             )
             policy.optimizer.zero_grad()
             loss.backward()
@@ -162,30 +157,16 @@ def naive_update(policy, buffer, config, weights, rng, *, epochs, size, referenc
     return steps
 
 
-def won_beyond_expectation(buffer, gamma):
-    """float32[T * N]: discounted rewards to the end of a won episode, less the critic's value, where that is positive."""
-    length, count = buffer.shape
-    found = torch.zeros(length, count)
-    for env in range(count):
-        for t in range(length):
-            end = next((k for k in range(t, length) if buffer.episode_ends[k, env]), None)
-            if end is not None and buffer.wins[end, env]:
-                gained = sum(gamma ** (k - t) * float(buffer.rewards[k, env]) for k in range(t, end + 1))
-                found[t, env] = max(0.0, gained - float(buffer.values[t, env]))
-    return found.flatten()
-
-
 def test_every_number_of_an_update_is_that_of_the_plainest_computation():
     """Two passes in minibatches of 64 of 128 decisions, with every term of the loss; the weights they lead to, too."""
     ppo, scalars = make_ppo(
         frame_skip=16, n_epochs=2, minibatch_size=64, target_kl=None, learning_rate=3e-3, ent_coef_start=0.05,
-        clip_range=0.05, max_grad_norm=0.3, **TERMS, **AT_ONCE,
+        clip_range=0.05, max_grad_norm=0.3, bc_kl_coef_start=0.3, **AT_ONCE,
     )  # fmt: skip
     ppo.set_reference(build_policy("vision_free", statistics()))
     roll_out(ppo)
     roll_out(ppo)  # episodes that began in the first one end here
     buffer = ppo.rollout_buffer
-    buffer.wins |= buffer.episode_ends  # random play seldom wins: let every ended episode be won
     twin, rng = copy.deepcopy(ppo.policy), copy.deepcopy(ppo.rng)
     twin.optimizer.param_groups[0]["lr"] = ppo.config.learning_rate_at(ppo.progress)
     progress = ppo.progress
@@ -206,7 +187,7 @@ def test_every_number_of_an_update_is_that_of_the_plainest_computation():
     assert row["train/explained_variance"] == pytest.approx(
         1 - float((buffer.returns - buffer.values).double().var() / buffer.returns.double().var()), abs=1e-5
     )
-    assert all(row[f"train/{name}"] != 0 for name in ("clip_fraction", "bc_kl", "self_imitation_loss"))
+    assert all(row[f"train/{name}"] != 0 for name in ("clip_fraction", "bc_kl"))
     for name, theirs in twin.state_dict().items():
         torch.testing.assert_close(ppo.policy.state_dict()[name], theirs, rtol=1e-3, atol=2e-5, msg=name)
     moved = max(float((before[name] - value).abs().max()) for name, value in twin.state_dict().items())
@@ -217,7 +198,7 @@ def test_every_number_of_an_update_is_that_of_the_plainest_computation():
 @pytest.mark.parametrize("critic_only", [False, True])
 def test_gradients_shared_among_threads_are_those_of_one_backward_pass(threads, critic_only):
     """The real network and all terms of the loss; differences are below 1e-6 of a tensor's largest gradient."""
-    ppo, _ = make_ppo(**TERMS)
+    ppo, _ = make_ppo(bc_kl_coef_start=0.3)
     roll_out(ppo)
     buffer, index = ppo.rollout_buffer, torch.randperm(128, generator=torch.Generator().manual_seed(0))[:100]
     cloned = buffer.flat("log_probs").roll(1, dims=0)
