@@ -3,5 +3,5 @@
 ``demonstrations`` plays replays back and converts them to one action per decision.
 ``dataset`` records the observation before each decision.
 ``train`` trains a policy to predict the actions.
-``analysis`` computes statistics of demonstrations, and ``demonstration_report`` writes them as an HTML page.
+``analysis`` computes statistics of demonstrations.
 """

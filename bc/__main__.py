@@ -1,6 +1,6 @@
 """Command line for demonstrations: ``python -m bc check | report | minari-export | minari-import``.
 
-``report`` needs the extra ``train``.  Minari datasets need the extra ``minari``.
+Minari datasets need the extra ``minari``.
 """
 
 import argparse
@@ -10,16 +10,14 @@ from pathlib import Path
 
 from bc.analysis import analyse
 from bc.dataset import DatasetConfig
-from bc.demonstration_report import render_report, summary
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.minari import About, export_folder, import_minari, observation_keys
 from nppsim import errors
 from nppsim.errors import needed
-from nppsim.files import check_output_file, check_output_folder
+from nppsim.files import check_output_folder
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.progress import progress_bar
-from nppsim.report.pages import check_packages, write_page
 from nppsim.settings import Parser, settings_of
 from nppsim.workers import worker_pool
 
@@ -43,7 +41,7 @@ def _parser() -> Parser:
     settings = settings_of(DatasetConfig)
     check.add_flag(settings["frame_skip"])
     check.add_flag(replace(settings["mirror"], help="also check the mirror image of each replay", aliases=("mirror",)))
-    report = commands.add_parser("report", help="write statistics of demonstrations as an HTML page")
+    report = commands.add_parser("report", help="print statistics of demonstrations and problems in them")
     report.set_defaults(run=_report)
     report.add_argument("folder", nargs="+", metavar="REPLAYS", help="folders of replays, *.replay files or *.h5 files")
     report.add_argument("--levels", nargs="+", default=[], metavar="DIR", help="training levels to compare with")
@@ -54,7 +52,6 @@ def _parser() -> Parser:
         metavar="DIR",
         help="level sets for testing; the exit status is 1 if any demonstration is of one of their levels",
     )
-    report.add_argument("--out", default="demonstrations.html", metavar="FILE.html", help="default: %(default)s")
     report.add_flag(settings["frame_skip"])
     export = commands.add_parser("minari-export", help="write a folder of replays as Minari datasets")
     export.set_defaults(run=_export)
@@ -96,8 +93,6 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    check_packages()  # before the slow playback
-    check_output_file(arguments.out, "--out", ".html")
     levels, held_out = ([LevelSet.at(path) for path in paths] for paths in (arguments.levels, arguments.held_out))
     analysis = analyse(
         find_replays(arguments.folder),
@@ -107,8 +102,7 @@ def _report(arguments: argparse.Namespace) -> int:
         held_out=held_out,
         progress=progress_bar,
     )
-    print(summary(analysis))
-    print(f"report: {write_page(render_report(analysis), arguments.out)}")
+    print(analysis.text())
     return int(any(finding.problem for finding in analysis.findings))
 
 

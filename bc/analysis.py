@@ -1,9 +1,9 @@
 """Statistics of a folder of demonstrations and the problems found in it.
 
     analysis = analyse(find_replays(folder), 4, folder=folder, levels=[LevelSet.open("datasets/train")])
-    analysis.findings  # sentences about what to check before training
+    print(analysis.text())
 
-``bc.demonstration_report`` writes the result as a page.  The observations come from the simulator that training uses.
+The observations come from the simulator that training uses.
 """
 
 from collections import defaultdict
@@ -14,13 +14,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from bc.baselines import Metrics, predictors, previous_actions, score, transition_counts
+from bc.baselines import previous_actions
 from bc.dataset import DatasetConfig, record, with_bank
 from bc.demonstrations import Demonstration, DemonstrationSet, ReplayFile, load_demonstrations
-from nppsim.actions import ACTION_NAMES, LEFT, MIRRORED_ACTION, RIGHT
+from nppsim.actions import ACTION_NAMES, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
+from nppsim.files import table
 from nppsim.levels.level import mirror, symmetric_fingerprint
 from nppsim.levels.level_set import LevelEntry, LevelSet
-from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.observe import layout
 
 STATE = "game_state"
@@ -31,7 +31,8 @@ IDLE_PX = 0.05  # px per decision; a ninja that moves less counts as idle
 SLOW = 2.0  # minimum ratio to par, or to the level's fastest demonstration, of a length that is listed as much longer
 LARGE_DEVIATION_PX = 10.0  # maximum mean distance between a re-timed run and its recording: the ninja's radius
 NEARLY_CONSTANT = 0.999  # share of the most frequent value above which a component counts as nearly constant
-_WAVE = 512  # number of demonstrations that the simulator plays in parallel
+SHOWN = 10  # maximum number of listed anomalies of each kind
+_WAVE = 512  # demonstrations that the simulator plays in parallel
 
 # Kinds of anomalies besides the reasons for excluding a replay.
 IDLE = "idle interval"
@@ -70,57 +71,14 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """Statistics of D demonstrations, either of one category or of all.
-
-    lengths: int64[D], number of decisions.
-    transitions: int64[6, 6], counts of each action (column) after each previous action (row).  The action before the first
-        decision is no-op.
-    holds: int64[intervals], number of decisions of each interval in which the action does not change.
-    baselines: metrics of trivial predictors that were fitted to all demonstrations of the folder.
-    positions: float64[25, 44], number of decisions in each tile of the stage.
-    """
-
-    lengths: np.ndarray
-    transitions: np.ndarray
-    holds: np.ndarray
-    baselines: dict[str, Metrics]
-    positions: np.ndarray
-
-    @property
-    def actions(self) -> np.ndarray:
-        """Number of decisions with each action, int64[6]."""
-        return self.transitions.sum(axis=0)
-
-
-@dataclass(frozen=True)
-class Component:
-    """Statistics of one component of the observation ``state``, in raw units.
-
-    spread: standard deviation.
-    common: share of decisions with the most frequent value.
-    """
-
-    name: str
-    low: float
-    mean: float
-    high: float
-    spread: float
-    common: float
-
-    @property
-    def constant(self) -> bool:
-        return self.low == self.high
-
-
-@dataclass(frozen=True, eq=False)
 class Analysis:
     """Result of ``analyse`` for D demonstrations.
 
     found: the demonstrations, sorted by length, and the excluded replays.
-    total: statistics of all demonstrations.
-    groups: statistics of each category.
-    components: statistics of the observation ``state``.
+    actions: int64[6], number of decisions with each action.
+    repeated: share of decisions with the same action as the decision before (no-op before the first).
+    constant, nearly_constant: names of the components of the observation ``state`` with one value in all, or in nearly all,
+        decisions.
     frames: int64[D], length of each demonstration.
     par: float64[D], par of the level in the level sets, in frames; NaN if it is unknown.
     coverage: bool[L] for each category of the level sets, True for levels with a demonstration of the level or its mirror
@@ -133,9 +91,10 @@ class Analysis:
     """
 
     found: DemonstrationSet
-    total: Group
-    groups: dict[str, Group]
-    components: tuple[Component, ...]
+    actions: np.ndarray
+    repeated: float
+    constant: tuple[str, ...]
+    nearly_constant: tuple[str, ...]
     frames: np.ndarray
     par: np.ndarray
     coverage: dict[str, np.ndarray]
@@ -149,6 +108,26 @@ class Analysis:
     def findings(self) -> tuple[Finding, ...]:
         """Findings as sentences, problems first."""
         return tuple(_findings(self))
+
+    def text(self) -> str:
+        """Return counts, lengths, findings and anomalies for printing."""
+        lines = [self.found.table(), "", self._lengths(), "", "findings:"]
+        lines += [f"  {'PROBLEM: ' if finding.problem else ''}{finding.text}" for finding in self.findings]
+        excluded = {item.reason for item in self.found.left_out}  # these are in the first table
+        for kind, items in self.anomalies.items():
+            if kind not in excluded:
+                lines += [f"{kind}: {len(items)}", *(f"  {item.name}: {item.detail}" for item in items[:SHOWN])]
+        return "\n".join(lines)
+
+    def _lengths(self) -> str:
+        rows, categories = [], np.array([d.category for d in self.found.demonstrations])
+        decisions = np.array([len(d.actions) for d in self.found.demonstrations])
+        for name in np.unique(categories):
+            some, ratio = decisions[categories == name], (self.frames / self.par)[categories == name]
+            ratio = ratio[np.isfinite(ratio)]
+            against_par = f"{np.median(ratio):.2f}" if len(ratio) else "-"
+            rows.append((name, len(some), f"{np.median(some):g}", some.max(), against_par))
+        return table(("category", "demonstrations", "decisions (median)", "(most)", "frames / par (median)"), rows)
 
 
 def analyse(
@@ -179,7 +158,7 @@ def analyse(
     content = [symmetric[d.level] for d in demonstrations]
     frames = np.array([len(d.inputs) for d in demonstrations])
     par = np.array([(known[key].par_frames if key in known else None) or np.nan for key in content])
-    categories = np.array([d.category for d in demonstrations])
+    constant, nearly_constant = _constant_components(decisions.states)
     unusual = [
         *_slow(demonstrations, content, frames, par, decisions.idle() * frame_skip),
         *_unusual_recordings(demonstrations, files),
@@ -187,9 +166,10 @@ def analyse(
     ]
     return Analysis(
         found=replace(found, demonstrations=tuple(demonstrations)),
-        total=decisions.group(np.ones(len(categories), bool)),
-        groups={str(name): decisions.group(categories == name) for name in np.unique(categories)},
-        components=tuple(_components(decisions.states)),
+        actions=np.bincount(decisions.actions, minlength=NUM_ACTIONS),
+        repeated=float((decisions.actions == decisions.previous).mean()),
+        constant=constant,
+        nearly_constant=nearly_constant,
         frames=frames,
         par=par,
         coverage=_coverage(known, set(content)),
@@ -222,7 +202,6 @@ class _Decisions:
         self.demonstration = np.repeat(np.arange(len(demonstrations)), [len(d.actions) for d in demonstrations])
         self.actions = np.concatenate([d.actions for d in demonstrations])
         self.previous = np.concatenate([previous_actions(d.actions) for d in demonstrations])
-        self._predictors = predictors(transition_counts(self.actions, self.previous))
 
     def idle(self) -> np.ndarray:
         """Return each demonstration's longest interval without movement, in decisions, int64[D]."""
@@ -234,25 +213,14 @@ class _Decisions:
         np.maximum.at(longest, self.demonstration[begins], still)
         return longest
 
-    def group(self, chosen: np.ndarray) -> Group:
-        """Compute the statistics of the demonstrations for which ``chosen``, bool[D], is True."""
-        rows = chosen[self.demonstration]
-        actions, previous, states = self.actions[rows], self.previous[rows], self.states[rows]
-        begins = np.append(True, (np.diff(actions) != 0) | (np.diff(self.demonstration[rows]) != 0))
-        stage = ((0, STAGE_HEIGHT), (0, STAGE_WIDTH))
-        return Group(
-            lengths=np.bincount(self.demonstration)[chosen],
-            transitions=transition_counts(actions, previous),
-            holds=np.diff(np.append(np.flatnonzero(begins), len(actions))),
-            baselines={name: score(table[previous], actions, previous) for name, table in self._predictors.items()},
-            positions=np.histogram2d(states[:, _COLUMN.y], states[:, _COLUMN.x], (CELLS_Y, CELLS_X), stage)[0],
-        )
 
-
-def _components(states: np.ndarray) -> Iterator[Component]:
-    for name, values in zip(layout.SPECS[STATE].components, states.T.astype(np.float64), strict=True):
-        common = np.unique(values, return_counts=True)[1].max() / len(values)
-        yield Component(name, values.min(), values.mean(), values.max(), values.std(), common)
+def _constant_components(states: np.ndarray) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the components with one value, and of those with one value in nearly all decisions."""
+    names = layout.SPECS[STATE].components
+    common = [np.unique(values, return_counts=True)[1].max() / len(values) for values in states.T]
+    shares = dict(zip(names, common, strict=True))
+    constant = tuple(name for name, share in shares.items() if share == 1)
+    return constant, tuple(name for name, share in shares.items() if NEARLY_CONSTANT < share < 1)
 
 
 def _entries(sets: Sequence[LevelSet], title: str, progress: Progress) -> dict[str, LevelEntry]:
@@ -374,26 +342,22 @@ def _remarks(analysis: Analysis, count: int) -> Iterator[str]:
     """Yield findings that are not problems.  count: number of demonstrations."""
     excluded = analysis.found.left_out
     if excluded:
-        yield f"{len(excluded)} of {count + len(excluded)} replays cannot be used; the reasons are under Anomalies"
+        yield f"{len(excluded)} of {count + len(excluded)} replays cannot be used; the reasons are above"
     for category, demonstrated in analysis.coverage.items():
         if not demonstrated.all():
             share = f"{demonstrated.mean():.1%}"
             yield f"{category}: {demonstrated.sum()} of {len(demonstrated)} levels have a demonstration ({share})"
-    total = analysis.total
-    if never := [name for name, times in zip(ACTION_NAMES, total.actions, strict=True) if times == 0]:
+    if never := [name for name, times in zip(ACTION_NAMES, analysis.actions, strict=True) if times == 0]:
         yield f"actions without an example: {', '.join(never)}; a BC policy cannot learn them"
-    constant = [c.name for c in analysis.components if c.constant]
-    nearly = [c.name for c in analysis.components if not c.constant and c.common > NEARLY_CONSTANT]
     for names, text in (
-        (constant, "never vary"),
-        (nearly, f"have one value in over {NEARLY_CONSTANT:.1%} of decisions"),
+        (analysis.constant, "never vary"),
+        (analysis.nearly_constant, f"have one value in over {NEARLY_CONSTANT:.1%} of decisions"),
     ):
         if names:
-            yield f"{len(names)} of {len(analysis.components)} components of state {text}: {', '.join(names)}"
-    repeated = total.baselines["repeat_previous"].accuracy
+            yield f"{len(names)} components of state {text}: {', '.join(names)}"
     yield (
-        f"repeating the previous action is correct in {repeated:.1%} of the decisions: evaluate a BC policy by its accuracy "
-        "on changes"
+        f"repeating the previous action is correct in {analysis.repeated:.1%} of the decisions: evaluate a BC policy by its "
+        "accuracy on changes"
     )
     if several := len(analysis.several):
         yield f"{several} levels have several demonstrations, up to {max(map(len, analysis.several))}"

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from bc.baselines import Metrics, predictors, score, transition_counts
+from bc.baselines import Metrics, score
 from bc.batches import batches_of
 from bc.dataset import BCDataset
 from hardware.thread_pool import ThreadPool, summed_gradients
@@ -25,7 +25,6 @@ from nppsim.progress import progress_bar
 from nppsim.settings import check_settings, setting
 
 _REPLAYS = "replay-data-dir"
-_BASELINES = ("repeat_previous", "majority")
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
 
 
@@ -332,10 +331,10 @@ def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
 
 def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics]:
     """Compute the metrics of two trivial predictors on some rows; they are fitted to the training part."""
-    training = dataset.rows(validation=False)
-    tables = predictors(transition_counts(dataset.actions[training], dataset.previous_actions[training]))
+    majority = dataset.action_histogram(dataset.rows(validation=False)).argmax()
     actions, previous = dataset.actions[rows], dataset.previous_actions[rows]
-    return {name: score(tables[name][previous], actions, previous) for name in _BASELINES}
+    predictions = {"repeat_previous": previous, "majority": np.full_like(actions, majority)}
+    return {name: score(predicted, actions, previous) for name, predicted in predictions.items()}
 
 
 def _train_epoch(setup: _Setup, order: np.random.Generator, epoch: int) -> dict[str, float]:

@@ -86,7 +86,7 @@ TARGETS = {
         refuses_again="is not empty; give a new folder",
     ),
     "report": Target(
-        "-m bc report {world}/demonstrations --levels {world}/levels --out {out}/report.html",
+        "-m bc report {world}/demonstrations --levels {world}/levels",
         statuses=(0, 1),
         reads=("{world}/demonstrations/*.h5", "{world}/levels/index.json", "{world}/levels/*/*.map"),
     ),

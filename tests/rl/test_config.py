@@ -138,7 +138,6 @@ EXAMPLES = {
     "critic-warmup-explained-variance": ["0.8"],
     "critic-warmup-min-updates": ["1"],
     "bc-kl-share": ["0.5"],
-    "self-imitation-coef": ["0.1"],
     "critic-warmup-max-updates": ["0"],
     "learning-rate-warmup-updates": ["0"],
     "bc-kl-coef": ["0"],

@@ -12,16 +12,10 @@ from nppsim.report import charts
 from packages import hide
 
 STEPS = np.arange(5)
-SAMPLES = {"a <b>": np.array([1.0, 2.0, 9.0]), "b": np.array([3.0])}
-STAGE = (0, 1056, 600, 0)
 EVERY = {
     "lines": lambda: charts.lines_chart("t", "u", {"a": (STEPS, STEPS**2), "one point": ([3], [4.0])}, "x"),
     "no lines": lambda: charts.lines_chart("t", "", {}, "x"),
     "bands": lambda: charts.band_chart("t", "u", STEPS, {"a": (STEPS, STEPS - 1, STEPS + 1)}, "x"),
-    "boxes": lambda: charts.box_chart("t", SAMPLES, "x", (1.0, 2.0)),
-    "heat": lambda: charts.heat_chart("t", "u", np.array([[0, 1], [0.0004, 0.5]]), "ab", "cd", "rows"),
-    "field": lambda: charts.field_chart("t", np.eye(4), STAGE, ("x", "y")),
-    "empty field": lambda: charts.field_chart("t", np.zeros((2, 2)), STAGE, ("x", "y")),
 }
 
 
@@ -35,16 +29,6 @@ def test_a_chart_is_a_png_on_a_transparent_ground(name):
 def test_colours_begin_again_when_they_run_out():
     found = [colour for colour, _, _ in charts.coloured(dict.fromkeys(range(8), 0))]
     assert found[:6] == list(charts.COLOURS) and found[6:] == list(charts.COLOURS[:2])
-
-
-def test_opacity_grows_with_the_value():
-    """Down the middle of a field of one column: nothing above, little, then much."""
-    png = charts.field_chart("t", np.array([[0], [3], [99]]), (0, 1, 3, 0), ("", ""))
-    with Image.open(io.BytesIO(png)) as picture:
-        alpha = np.asarray(picture.convert("RGBA"))[..., 3]
-    column = alpha[:, alpha.shape[1] // 2]
-    assert 0 in column and column.max() == 255
-    assert len(set(column[column > 100].tolist())) >= 2
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
