@@ -32,7 +32,7 @@ SLOW = 2.0  # minimum ratio to par, or to the level's fastest demonstration, of 
 LARGE_DEVIATION_PX = 10.0  # maximum mean distance between a re-timed run and its recording: the ninja's radius
 NEARLY_CONSTANT = 0.999  # share of the most frequent value above which a component counts as nearly constant
 SHOWN = 10  # maximum number of listed anomalies of each kind
-_WAVE = 512  # demonstrations that the simulator plays in parallel
+_WAVE = 512  # number of demonstrations that the simulator plays in parallel
 
 # Kinds of anomalies besides the reasons for excluding a replay.
 IDLE = "idle interval"

@@ -25,7 +25,7 @@ from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 
 TRAIL_FILE = "digests.jsonl"
-MAX_TRAIL_BYTES = 1 << 30  # 10,000 updates with long rollouts have 64 MiB
+MAX_TRAIL_BYTES = 1 << 30  # limit of a digest file; 10,000 updates with long rollouts have 64 MiB
 # Parts in the order of their computation.  Parts of a rollout also have a digest for each step of all environments.
 ROLLOUT_PARTS = ("observations", "log_probs", "values", "actions", "rewards", "episode_ends")
 UPDATE_PARTS = ("advantages", "returns", "curriculum", "environments", "parameters", "optimiser", "random")

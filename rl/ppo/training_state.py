@@ -145,7 +145,7 @@ SET_ASIDE = ".set_aside"  # suffix of a checkpoint that is damaged, or was skipp
 class Checkpoints:
     """Checkpoint files of one run.
 
-    keep: number of checkpoints that ``prune`` does not delete, without the final one.
+    keep: number of newest checkpoints that ``prune`` leaves, in addition to the final one.
     """
 
     def __init__(self, folder: Path, keep: int):
