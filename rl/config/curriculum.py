@@ -208,7 +208,7 @@ class CurriculumConfig:
             object.__setattr__(self, "use_curriculum", True)
         if self.use_curriculum:
             self._check_strategy()
-            self._check_formulas()
+            self._check_learning_progress()
         for name, (above, at_most) in _STAGE_LIMITS.items():
             self._check_stages(name, above, at_most)
         if self.auto_adjustment and self.min_threshold > self.threshold:
@@ -267,9 +267,9 @@ class CurriculumConfig:
                 advice = f"has no effect with --curriculum {self.chosen}, only with {', '.join(owners)}; leave it out"
                 raise ConfigError(advice, one.name, getattr(self, one.name))
 
-    def _check_formulas(self) -> None:
-        """Raise ConfigError for a learning-progress setting that the other settings disable."""
-        unused = {}
+    def _check_learning_progress(self) -> None:
+        """Raise ConfigError for a setting of learning_progress that another one disables."""
+        unused: dict[str, str] = {}
         if self.basic_progress:
             unused |= dict.fromkeys(_OF_TWO_AVERAGES.split(), "has no effect with --curriculum-basic-progress")
         if self.lp_temperature:
