@@ -22,7 +22,7 @@ from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.start_states import StartStates
-from rl.curriculum.statistics import Windows, gini, joined
+from rl.curriculum.statistics import Windows, gini
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
 MASTERED = 0.95  # success rate from which a level counts as mastered ...
@@ -321,7 +321,7 @@ class CurriculumManager:
                 result[f"curriculum_levels/{level}_episodes"] = float(played[level])
                 result[f"curriculum_levels/{level}_success"] = float(self._won[level] / played[level])
                 result[f"curriculum_levels/{level}_probability"] = float(self.probabilities()[level])
-        return joined(result, self._details, self.strategy.metrics(), self.starts.metrics() if self.starts else {})
+        return result | self._details | self.strategy.metrics() | (self.starts.metrics() if self.starts else {})
 
     def _of_all_levels(self) -> dict[str, float]:
         played = self._played

@@ -1,4 +1,4 @@
-"""Sliding windows, Gini coefficients, and merging of scalars, for curricula."""
+"""Sliding windows and Gini coefficients, for curricula."""
 
 import math
 from collections import deque
@@ -43,16 +43,3 @@ def gini(values: np.ndarray) -> float:
         return 0.0
     weighted = np.arange(1, n + 1, dtype=np.float64) @ np.sort(values)
     return float(2 * weighted / (n * total) - (n + 1) / n)
-
-
-def joined(*groups: dict[str, float]) -> dict[str, float]:
-    """Merge dictionaries of scalars.  Raises TypeError for a value that is not a float, and for a repeated tag."""
-    found: dict[str, float] = {}
-    for group in groups:
-        for tag, value in group.items():
-            if type(value) is not float:
-                raise TypeError(f"{tag} is {value!r}; return a single float for each tag")
-            if tag in found:
-                raise TypeError(f"{tag} is reported by two parts of the curriculum; rename one of them")
-            found[tag] = value
-    return found

@@ -13,7 +13,7 @@ from nppsim.errors import ConfigError
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
 from rl.curriculum import manager as manager_module
-from rl.curriculum.statistics import Windows, gini, joined
+from rl.curriculum.statistics import Windows, gini
 
 from learners import as_text, stored
 from worlds import corridor
@@ -262,14 +262,6 @@ def test_every_statistic_that_is_specified_is_there_and_in_the_results(name):
     assert tags <= found["statistics"].keys()
     assert found["statistics"] == sampler.metrics()
     assert set(found["categories"]) == set(NAMES)
-
-
-def test_what_is_no_single_number_is_no_statistic():
-    assert joined({"a": 1.0}, {"b": 2.0}) == {"a": 1.0, "b": 2.0}
-    with pytest.raises(TypeError, match=r"a is \[1.0, 2.0\]; return a single float"):
-        joined({"a": [1.0, 2.0]})
-    with pytest.raises(TypeError, match="a is reported by two parts"):
-        joined({"a": 1.0}, {"a": 1.0})
 
 
 def test_levels_and_wins_must_fit():
