@@ -62,7 +62,7 @@ def test_shots_and_trails_take_longer_than_branches():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_omitted_movers_neither_reach_the_ninja_nor_shoot(seed):
-    level = mixed_level(seed, 0.05, 150, kinds=(*EVERYTHING, *KINDS[-1], 17, 18), doors=1)
+    level = mixed_level(seed, 0.05, 60, kinds=(*EVERYTHING, *KINDS[-1], 17, 18), doors=1)
     sim, rng = BatchSimulator([level], 1, frame_skip=1, observations=("state",)), np.random.default_rng(seed)
     sim.reset()
     ninja, movers = sim.state.ninja, sim.state.movers[0]
@@ -87,6 +87,25 @@ def test_omitted_movers_neither_reach_the_ninja_nor_shoot(seed):
             assert (movers["beam"] == before["beam"])[far].all()
             assert not (far & shots & (movers["state"] == FIRING)).any()
     assert found > 1000
+
+
+def test_drones_come_no_nearer_than_their_reach():
+    rng, frames = np.random.default_rng(0), 0
+    for seed in range(30):
+        level = mixed_level(seed, 0.05, 40, kinds=(kinds.ZAP_DRONE, kinds.MINI_DRONE))
+        sim = BatchSimulator([level], 1, frame_skip=1, observations=("state",))
+        sim.reset()
+        movers, x, y = sim.state.movers[0], rng.uniform(0, 1056, 200), rng.uniform(0, 600, 200)
+        near = np.empty((len(x), len(movers)), bool)
+        for area in range(len(x)):
+            find_near(0, movers, sim.bank.world, (x[area], y[area], HALF_SIDE, HALF_SIDE), near[area])
+        for _ in range(HORIZON):
+            run(sim, rng, 1)
+            gap_x = np.abs(movers["x"] - x[:, None]) - HALF_SIDE
+            gap_y = np.abs(movers["y"] - y[:, None]) - HALF_SIDE
+            assert not (~near & (gap_x < TOUCH) & (gap_y < TOUCH)).any()
+            frames += not sim.terminated[0]
+    assert frames > 15 * HORIZON
 
 
 def run(sim, rng, frames):
