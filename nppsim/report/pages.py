@@ -3,7 +3,7 @@
     write_page(render_page("experiment.html", title=..., ...), "report.html")
 
 Reports are Jinja2 templates (extra ``train``) in ``templates/``.  They extend ``page.html`` and share the macros of
-``parts.html``.
+``parts.html``.  Text in other formats, such as a model card, has templates without escaping there.
 """
 
 import base64
@@ -38,9 +38,9 @@ def check_packages() -> None:
 
 
 def render_page(template: str, **content: object) -> str:
-    """Return the HTML of a page.
+    """Return the HTML of a page, or a text.
 
-    template: file in ``templates/`` that extends ``page.html``.
+    template: file in ``templates/``; that of a page extends ``page.html``.
     content: variables of the template, including ``title``.
     """
     return environment().get_template(template).render(content)
@@ -48,11 +48,11 @@ def render_page(template: str, **content: object) -> str:
 
 @cache
 def environment() -> "Environment":
-    """Return the Jinja2 environment: it escapes every value and raises an error for a missing variable."""
+    """Return the Jinja2 environment: it escapes every value in HTML, and raises an error for a missing variable."""
     jinja2 = needed("jinja2", "train")
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("nppsim.report"),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from nppsim.actions import ACTION_NAMES, FRAMES_PER_SECOND, NUM_ACTIONS
+from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
 from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_file, check_output_folder, write_bytes, write_json, write_text
 from nppsim.levels.level_set import LevelSet
-from nppsim.observe import layout
 from nppsim.reading import mismatch, read_json
+from nppsim.report.pages import render_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
 from rl.config import ExperimentConfig
@@ -92,7 +92,8 @@ def run(job: Job) -> None:
         write_bytes(job.onnx, data)
         print(f"wrote {job.onnx} ({len(data):,} bytes)")
     if job.hub:
-        write_hub(job.hub, data, Card(job.name or job.hub.name, policy, fields, tables, job.license))
+        card = {"title": job.name or job.hub.name, "licence": job.license, "figures": tables and format_table(tables)}
+        write_hub(job.hub, data, policy, fields, card)
         print(f"wrote {job.hub}: {', '.join(sorted(path.name for path in job.hub.iterdir()))}")
 
 
@@ -129,37 +130,44 @@ def parse(argv: Sequence[str]) -> Job:
     return parser.build(Job, arguments, checkpoint=arguments.checkpoint)
 
 
-@dataclass(frozen=True)
-class Card:
-    """Contents of a model card.
+def write_hub(folder: Path, data: bytes, policy: NppPolicy, fields: Mapping[str, Any], card: Mapping[str, Any]) -> None:
+    """Write network, weights, settings and model card to ``folder``.
 
-    name: name of the agent.
+    data: content of the ONNX file.
     policy, fields: content of the checkpoint (``rl.policy.checkpoint.load_policy``).
-    results: method -> statistics per category; None without results.
-    licence: SPDX identifier or another name; None without a licence.
+    card: further variables of the card: "title", "licence" and "figures".
     """
-
-    name: str
-    policy: NppPolicy
-    fields: Mapping[str, Any]
-    results: Tables | None
-    licence: str | None
-
-
-def write_hub(folder: Path, data: bytes, card: Card) -> None:
-    """Write network, weights, settings and model card to ``folder``.  data: content of the ONNX file."""
-    policy, fields = card.policy, card.fields
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / NETWORK, data)
     config = published(fields["config"])
-    assert isinstance(config, dict)
+    assert isinstance(config, dict) and policy.statistics is not None
     policy.precision = fields["precision"]
     checkpoint.save(folder / AGENT, policy, frame_skip=fields["frame_skip"], config=config)
     metadata = metadata_of(policy, fields["frame_skip"])
     shapes = {key: policy.stacking.shape(key) for key in policy.observations}
     about = {"library_name": "nppsim", **vars(metadata), **signature(metadata, shapes)}
     write_json(folder / CONFIG, about | {"training": config, "versions": fields["versions"]})
-    write_text(folder / CARD, card_text(card))
+    ppo, demonstrations = config.get("ppo") or {}, config.get("replay_data_dir")
+    training = {
+        "training levels": config.get("train_dataset"),
+        "demonstrations": demonstrations,
+        "passes over them": demonstrations and (config.get("bc") or {}).get("epochs"),
+        "decisions of PPO": ppo.get("total_timesteps"),
+        "time budget of PPO in minutes": ppo.get("time_budget_minutes"),
+        "rewards": config.get("reward_preset") or (config.get("reward") or {}).get("preset"),
+        "seeds of the run": config.get("seeds"),
+        "observations for the statistics of the normaliser": policy.statistics.count,
+    }
+    text = render_page(
+        "model_card.md",
+        policy=policy,
+        metadata=metadata,
+        description=get_architecture(policy.architecture).description,
+        parameters=sum(parameter.numel() for parameter in policy.parameters()),
+        data=training,
+        **card,
+    )
+    write_text(folder / CARD, text + "\n")
 
 
 def methods_of(path: Path, architecture: str) -> Tables:
@@ -209,103 +217,3 @@ def published(config: object) -> object:
         absolute = PurePosixPath(text).is_absolute() or PureWindowsPath(text).is_absolute()
         return PureWindowsPath(text).name if absolute else text
     return config
-
-
-def card_text(card: Card) -> str:
-    """Return the model card as Markdown with a YAML header."""
-    parts = (_header(card), _about(card), _data(card), _figures(card), _limits(card), _use(card), _licence(card))
-    return "\n\n".join(parts) + "\n"
-
-
-def _header(card: Card) -> str:
-    lines = ["library_name: nppsim", "pipeline_tag: reinforcement-learning", "tags:"]
-    lines += [f"- {tag}" for tag in ("reinforcement-learning", "imitation-learning", "n-plus-plus", "onnx")]
-    licence = [f"license: {card.licence}"] if card.licence else []
-    return "\n".join(["---", *licence, *lines, "---"])
-
-
-def _about(card: Card) -> str:
-    policy, skip = card.policy, card.fields["frame_skip"]
-    known = get_architecture(policy.architecture)
-    parameters = sum(parameter.numel() for parameter in policy.parameters())
-    reads = ", ".join(f"`{key}`" for key in policy.observations)
-    return (
-        f"# {card.name}\n\nAn agent that plays levels of N++ in nppsim, an exact "
-        f"re-implementation of the game's physics.\n\n"
-        f"* Network: `{policy.architecture}` ({known.description}), {parameters:,} parameters.\n"
-        f"* Observes: {reads}; raw, the normaliser is part of the network.\n"
-        f"* Acts: one of {', '.join(ACTION_NAMES)} every {skip} frames ({FRAMES_PER_SECOND / skip:g} times a second)."
-    )
-
-
-def _data(card: Card) -> str:
-    config = card.fields["config"]
-    ppo, imitation = config.get("ppo") or {}, config.get("bc") or {}
-    rows = [
-        ("training levels", config.get("train_dataset")),
-        ("demonstrations", config.get("replay_data_dir")),
-        ("passes over them", imitation.get("epochs") if config.get("replay_data_dir") else None),
-        ("decisions of PPO", ppo.get("total_timesteps")),
-        ("time budget of PPO in minutes", ppo.get("time_budget_minutes")),
-        ("rewards", config.get("reward_preset") or (config.get("reward") or {}).get("preset")),
-        ("seeds of the run", config.get("seeds")),
-        ("statistics of the normaliser", f"{card.policy.statistics.count:,} observations"),  # type: ignore[union-attr]
-    ]
-    lines = [f"* {name}: {_plain(value)}" for name, value in rows if value not in (None, "", [], ())]
-    return "\n".join(["## Data", "", *lines, "", "All settings: `config.json`."])
-
-
-def _plain(value: object) -> str:
-    shown = published(value)
-    if isinstance(shown, list):
-        return ", ".join(map(str, shown))
-    return f"{shown:,}" if isinstance(shown, int | float) else str(shown)
-
-
-def _figures(card: Card) -> str:
-    measure = f"None were given with this card. To measure: `python scripts/evaluate.py {AGENT} --levels LEVELS`."
-    return f"## Figures\n\n{measure if card.results is None else format_table(card.results)}"
-
-
-def _limits(card: Card) -> str:
-    keys = card.policy.observations
-    lines = [
-        "It observes the exact state of the simulator, which the game does not expose. It plays in nppsim only; the game can "
-        "show its runs as replays.",
-        "Its success on levels unlike those of training and evaluation is unknown.",
-    ]
-    if "foresight" in keys:
-        lines.append("It observes simulator look-ahead for each action, so it cannot play without a simulator.")
-    if not {"player_frame", "global_view"} & set(keys):
-        lines.append("It observes no image of the level, only its other observations.")
-    if card.policy.precision != "float32":
-        lines.append(f"It was trained in {card.policy.precision}; {NETWORK} computes in float32.")
-    lines.append(
-        f"The layout of its observations is `{layout.fingerprint(keys)}`. Versions of nppsim with another layout refuse it."
-    )
-    return "\n".join(["## Limits", "", *(f"* {line}" for line in lines)])
-
-
-def _use(card: Card) -> str:
-    return f"""## Use
-
-```bash
-python scripts/evaluate.py {AGENT} --levels LEVELS --record-eval-videos   # in an installed wheel: nppsim evaluate
-python scripts/evaluate.py {NETWORK} --levels LEVELS                      # the same with onnxruntime
-```
-
-```python
-import numpy as np
-import onnxruntime
-
-session = onnxruntime.InferenceSession("{NETWORK}", providers=["CPUExecutionProvider"])
-# obs: raw observations of nppsim.BatchSimulator with the observations above, key -> [N, ...]
-inputs = {{key: obs[key] for key in {list(card.policy.observations)!r}}}
-inputs["action_mask"] = np.ones((len(inputs["{card.policy.observations[0]}"]), 6), bool)  # allowed actions
-logits, value, action = session.run(["logits", "value", "action"], inputs)
-```"""
-
-
-def _licence(card: Card) -> str:
-    licence = card.licence or "None was given. Name one before publishing (`license:` at the top)."
-    return f"## Licence\n\n{licence}\n\nN++ is a game by Metanet Software, who are not involved in this project."
