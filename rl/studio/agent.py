@@ -1,8 +1,9 @@
 """Agent for the studio: plays a checkpoint or an exported network and reports the network outputs of each decision."""
 
 import copy
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ class WatchedAgent:
         self, level: Level, *, seed: int = 0, deterministic: bool = False, start: PlanStart | None = None
     ) -> Generator[Decision, None, None]:
         """Play one episode; see ``Agent``."""
-        policy, outputs = _independent_copy(self._policy)
+        policy, latest = _recorded(self._policy)
         player = player_of(policy, 1)
         sim = BatchSimulator(
             [level],
@@ -87,15 +88,16 @@ class WatchedAgent:
             seen = {key: sim.latest[key][0].copy() for key in policy.observations}
             action = player.act(obs, only, deterministic=deterministic, rng=rng)
             note = _note(player)
+            logged = torch.log_softmax(latest["logits"], dim=0)
             obs = sim.step(action)
             over = bool(sim.finished.size)
             terms = (sim.episode["terms"] if over else sim.state.terms)[0].copy()
             frames = int((sim.episode["frames"] if over else sim.state.ninja["frame"])[0])
             yield Decision(
                 seen=seen,
-                probabilities=outputs.probabilities,
-                value=outputs.value,
-                entropy=outputs.entropy,
+                probabilities=logged.exp().float().numpy(),
+                value=float(latest["value"]),
+                entropy=float(-(logged.exp() * logged).sum()),
                 action=int(action[0]),
                 inputs=np.full(frames - frames_before, ACTION_INPUT[action[0]], np.uint8),
                 terms=dict(zip(TERMS, (terms - before).tolist(), strict=True)),
@@ -110,7 +112,7 @@ class WatchedAgent:
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
     ) -> Generator[Ending, None, None]:
         """Play episodes on each level; see ``Agent``.  Equal arguments give equal results."""
-        policy, _ = _independent_copy(self._policy)
+        policy = copy.deepcopy(self._policy)
         width, number = max(TOGETHER // episodes, 1), 0
         for first in range(0, len(levels), width):
             group = levels[first : first + width]
@@ -133,65 +135,23 @@ class WatchedAgent:
                     yield Ending(first + one.level_index, one.outcome, one.frames, x, y)
 
 
-class _Outputs:
-    """Network outputs of a policy for its latest decision.
+def _recorded(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, dict[str, torch.Tensor]]:
+    """Return an independent copy of a policy, and the outputs of its network for the latest decision.
 
-    probabilities: float32[6], probabilities of the actions.
-    entropy: entropy of the action distribution, nats.
-    value: state value predicted by the critic.
+    The outputs are "logits" float64[6] and "value" float64[].
     """
+    own, latest = copy.deepcopy(policy), {}
+    name = "compute" if isinstance(own, OnnxPolicy) else "step"
+    compute = getattr(own, name)
 
-    probabilities: np.ndarray
-    entropy: float
-    value: float
+    def recorded(*inputs: Any) -> tuple[Any, ...]:
+        outputs: tuple[Any, ...] = compute(*inputs)
+        for key, rows in zip(("logits", "value"), outputs, strict=False):
+            latest[key] = torch.as_tensor(rows[0]).double()
+        return outputs
 
-    def record(self, logits: torch.Tensor) -> None:
-        """Store the probabilities and entropy of logits, float32[1, 6]."""
-        logged = torch.log_softmax(logits[0].double(), dim=0)
-        self.probabilities = logged.exp().float().numpy()
-        self.entropy = float(-(logged.exp() * logged).sum())
-
-
-class _RecordedOutputs(_Outputs):
-    """Network outputs of a checkpoint's policy, recorded at each call of its method ``step``."""
-
-    def __init__(self, policy: NppPolicy):
-        step = policy.step
-
-        def recorded(
-            observations: Mapping[str, torch.Tensor],
-        ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-            logits, values, states = step(observations)
-            self.record(logits)
-            self.value = float(values[0])
-            return logits, values, states
-
-        vars(policy)["step"] = recorded
-
-
-class _RecordingNetwork(_Outputs, OnnxPolicy):
-    """Network outputs of an exported network."""
-
-    def __init__(self, network: OnnxPolicy):
-        vars(self).update(vars(network))  # shares the ONNX session, which is stateless
-
-    def compute(
-        self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """See ``OnnxPolicy``."""
-        logits, values, greedy = super().compute(obs, mask)
-        self.record(torch.from_numpy(logits))
-        self.value = float(values[0])
-        return logits, values, greedy
-
-
-def _independent_copy(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, _Outputs]:
-    """Return an independent copy of a policy for one episode, and the record of its network outputs."""
-    if isinstance(policy, OnnxPolicy):
-        network = _RecordingNetwork(policy)
-        return network, network
-    own = copy.deepcopy(policy)
-    return own, _RecordedOutputs(own)
+    vars(own)[name] = recorded
+    return own, latest
 
 
 def _note(player: Player) -> str:
