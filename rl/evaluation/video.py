@@ -1,6 +1,6 @@
 """Films and route pictures of evaluation episodes.  Needs the extra ``video``.
 
-    record_evaluation(episodes, run_folder, frame_skip=4, max_per_category=5, fps=30)
+    record_evaluation(episodes, run_folder, VideoConfig(record_eval_videos=True), frame_skip=4)
 
 The folder then contains ``videos/<category>/<category>_NNN_success.mp4`` (or ``_failure``).  Beside each film is the
 replay of the episode (``.replay``).  ``route_visualizations/<category>/`` contains a picture of the same name.
@@ -22,10 +22,11 @@ from nppsim.files import replacing, write_text
 from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.render import FilmLook
-from nppsim.pictures.schemes import CLASSIC, painted
+from nppsim.pictures.schemes import painted
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.workers import usable_cores
+from rl.config import VideoConfig
 from rl.evaluation.results import EpisodeRecord
 from rl.policy.subtasks import SUBTASKS
 
@@ -43,23 +44,16 @@ class Film:
 
 
 def record_evaluation(
-    episodes: Sequence[EpisodeRecord],
-    out_dir: str | os.PathLike,
-    *,
-    frame_skip: int,
-    max_per_category: int = 5,
-    fps: int = 30,
-    colours: str = CLASSIC,
-    ghost: bool = False,
+    episodes: Sequence[EpisodeRecord], out_dir: str | os.PathLike, video: VideoConfig, *, frame_skip: int
 ) -> list[Film]:
-    """Write films and route pictures of a few episodes per category, numbered from 000.
+    """Write films and route pictures of a few episodes per category, numbered from 000, if ``video`` enables them.
 
     frame_skip: frames per decision in these episodes.
-    colours: colour scheme, a key of ``schemes.SCHEMES``.
-    ghost: True to also draw a solution by the planner in pale colours, if the planner finds one.
     Successes and failures alternate, so the file names are not representative.  Files that an earlier call wrote there
     (``videos/written.txt``) are deleted.
     """
+    if not video.record_eval_videos:
+        return []
     out_dir = Path(out_dir)
     groups: dict[str, list[EpisodeRecord]] = {}
     for episode in episodes:
@@ -70,11 +64,11 @@ def record_evaluation(
         plain = re.sub(r"^\.+|[^\w.-]+", "_", category)  # a valid folder name, never ".."
         name = next(name for name in (plain, *(f"{plain}_{i}" for i in range(2, len(groups) + 2))) if name not in used)
         used.add(name)
-        wanted += [(e, name, i) for i, e in enumerate(_chosen(group, max_per_category))]
+        wanted += [(e, name, i) for i, e in enumerate(_chosen(group, video.max_videos_per_category))]
     _replace_films(out_dir, [file for episode, name, number in wanted for file in _files(episode, name, number)])
     # Encoding, a third of the time, releases the GIL.
-    with painted(colours), ThreadPoolExecutor(usable_cores()) as pool:
-        return list(pool.map(partial(_film, out_dir, frame_skip, fps, ghost), *zip(*wanted, strict=True)))
+    with painted(video.video_colours), ThreadPoolExecutor(usable_cores()) as pool:
+        return list(pool.map(partial(_film, out_dir, frame_skip, video), *zip(*wanted, strict=True)))
 
 
 def _files(episode: EpisodeRecord, name: str, number: int) -> tuple[str, str, str]:
@@ -93,9 +87,7 @@ def _replace_films(out_dir: Path, files: list[str]) -> None:
     write_text(written, "".join(f"{name}\n" for name in files))
 
 
-def _film(
-    out_dir: Path, frame_skip: int, fps: int, ghost: bool, episode: EpisodeRecord, name: str, number: int
-) -> Film:
+def _film(out_dir: Path, frame_skip: int, config: VideoConfig, episode: EpisodeRecord, name: str, number: int) -> Film:
     """Write film and route picture of one episode.  name: folder of its category."""
     video, replay, route = _files(episode, name, number)
     run = nppsim.simulate(episode.level, episode.inputs)
@@ -103,9 +95,9 @@ def _film(
     picture = render.draw_route(episode.level, run, crop=True, title=title, outcome=outcome)
     with replacing(out_dir / route) as temporary:
         picture.save(temporary, format="PNG")
-    planned = plan(episode.level) if ghost else None
+    planned = plan(episode.level) if config.ghost else None
     look = FilmLook(
-        fps=fps,
+        fps=config.video_fps,
         title=title,
         category=episode.category,
         outcome=outcome,

@@ -138,15 +138,7 @@ def run(job: Job, video: VideoConfig) -> None:
             f"results: {folder / 'results.json'}; episodes: {folder / REPLAYS} (nppsim film {folder / REPLAYS}#0 OUT.mp4)"
         )
         if video.record_eval_videos:
-            films = record_evaluation(
-                episodes,
-                folder,
-                frame_skip=frame_skip,
-                max_per_category=video.max_videos_per_category,
-                fps=video.video_fps,
-                colours=video.video_colours,
-                ghost=video.ghost,
-            )
+            films = record_evaluation(episodes, folder, video, frame_skip=frame_skip)
             print(f"films: {len(films)} in {folder / 'videos'}")
 
 

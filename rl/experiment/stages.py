@@ -360,7 +360,7 @@ def evaluate(training: Training) -> None:
     No other stage plays the test levels.
     """
     job, pretrained = training.job, training.pretrained
-    evaluation, video = job.config.evaluation, job.config.video
+    evaluation = job.config.evaluation
     policies: dict[str, Policy | None] = {
         "random": RandomPolicy(),
         "bc": pretrained.policy if pretrained else None,
@@ -372,16 +372,9 @@ def evaluate(training: Training) -> None:
         for method, policy in policies.items():
             if policy:
                 training.played[method] = suite.run(policy, deterministic=evaluation.deterministic)
-    if video.record_eval_videos:
-        training.films = record_evaluation(
-            training.played["ppo"],
-            job.folder,
-            frame_skip=job.config.frame_skip,
-            max_per_category=video.max_videos_per_category,
-            fps=video.video_fps,
-            colours=video.video_colours,
-            ghost=video.ghost,
-        )
+    training.films = record_evaluation(
+        training.played["ppo"], job.folder, job.config.video, frame_skip=job.config.frame_skip
+    )
 
 
 def report(training: Training) -> None:

@@ -15,11 +15,14 @@ from nppsim.pictures.film import AGAIN_S, HOLD_S, SLOWER, record
 from nppsim.pictures.render import FilmLook, RenderError, film_steps, frames
 from nppsim.pictures.schemes import SCHEMES
 from nppsim.replays.replay import Replay
+from rl.config import VideoConfig
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.video import _subtasks, record_evaluation
 
 from packages import hide
 from worlds import small_room as corridor
+
+VIDEO = VideoConfig(record_eval_videos=True)
 
 
 def decoded(path):
@@ -67,7 +70,7 @@ def test_decoded_frames_equal_the_drawn_ones(tmp_path):
 
 
 def test_films_of_an_evaluation_have_the_chosen_colours(tmp_path):
-    (film,) = record_evaluation([episode("won")], tmp_path, frame_skip=4, colours="neon")
+    (film,) = record_evaluation([episode("won")], tmp_path, replace(VIDEO, video_colours="neon"), frame_skip=4)
     *_, pictures = decoded(tmp_path / film.video)
     assert np.abs(pictures[0][2, 2].astype(int) - SCHEMES["neon"]["tile"]).max() < 12
     assert SCHEMES["neon"]["tile"] in {colour for _, colour in Image.open(tmp_path / film.route).getcolors(1 << 20)}
@@ -114,9 +117,9 @@ def test_only_files_of_an_earlier_evaluation_are_deleted(tmp_path):
     mine = tmp_path / "videos" / "simplest" / "simplest_000_failure.replay"
     mine.parent.mkdir(parents=True)
     mine.write_bytes(b"not written by an evaluation")
-    for outcome in ("won", "timeout"):
+    for played in ([episode("won")], []):
         mine.write_bytes(b"not written by an evaluation")
-        record_evaluation([episode(outcome)], tmp_path, frame_skip=4, max_per_category=int(outcome == "won"))
+        record_evaluation(played, tmp_path, VIDEO, frame_skip=4)
         assert mine.exists()
     assert [path.name for path in tmp_path.rglob("*success*")] == []
 
@@ -124,7 +127,7 @@ def test_only_files_of_an_earlier_evaluation_are_deleted(tmp_path):
 def test_films_and_replays_of_both_outcomes(tmp_path):
     episodes = [episode("won")] * 3 + [episode("timeout"), episode("timeout", "odd/name")]
     for _ in range(2):  # a second evaluation replaces the films of the first
-        films = record_evaluation(episodes, tmp_path, frame_skip=4, max_per_category=2)
+        films = record_evaluation(episodes, tmp_path, replace(VIDEO, max_videos_per_category=2), frame_skip=4)
     assert [film.video for film in films] == [
         "videos/simplest/simplest_000_success.mp4",
         "videos/simplest/simplest_001_failure.mp4",
@@ -142,14 +145,14 @@ def test_films_and_replays_of_both_outcomes(tmp_path):
 
 
 def test_category_names_cannot_leave_the_folder(tmp_path):
-    (film,) = record_evaluation([episode("timeout", "../..")], tmp_path / "out", frame_skip=4)
+    (film,) = record_evaluation([episode("timeout", "../..")], tmp_path / "out", VIDEO, frame_skip=4)
     assert film.category == "../.." and film.video.startswith("videos/_")
     assert [path.name for path in tmp_path.iterdir()] == ["out"] and (tmp_path / "out" / film.video).is_file()
 
 
 def test_similar_categories_have_separate_folders(tmp_path):
     films = record_evaluation(
-        [episode("timeout", "very simple"), episode("timeout", "very_simple")], tmp_path, frame_skip=4
+        [episode("timeout", "very simple"), episode("timeout", "very_simple")], tmp_path, VIDEO, frame_skip=4
     )
     assert len({Path(film.video).parent for film in films}) == 2
     assert all((tmp_path / film.video).is_file() for film in films)
@@ -158,7 +161,7 @@ def test_similar_categories_have_separate_folders(tmp_path):
 def test_film_of_an_episode_without_inputs(tmp_path):
     level = corridor()
     empty = EpisodeRecord(0, "none", "c", level, np.zeros(0, np.uint8), "timeout", 0, 0, 0.0, 0, 0.0)
-    (film,) = record_evaluation([empty], tmp_path, frame_skip=4)
+    (film,) = record_evaluation([empty], tmp_path, VIDEO, frame_skip=4)
     assert len(decoded(tmp_path / film.video)[-1]) == 1 + round(HOLD_S * 30)
 
 
