@@ -144,11 +144,11 @@ def _text(value: object) -> str:
 
 
 def other_levels(stored: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Return the names of datasets whose levels differ; digests of single folders ("train: PATH") are ignored.
+    """Return the names of datasets whose levels differ.
 
     stored, found: name of a dataset -> digest of its levels, when the run began and now.
     """
-    return [name for name, digest in stored.items() if ": " not in name and found.get(name) != digest]
+    return [name for name, digest in found.items() if stored.get(name, digest) != digest]
 
 
 def check_levels(stored: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:

@@ -32,7 +32,6 @@ class Chart:
     factor: multiplies the scalars, to convert them to ``unit``.
     smooth: width of the running mean in points.
     steps: draw a step function of the curriculum's stages.
-    since_start: the values are average rates since the start, and are converted to rates between points.
     """
 
     title: str
@@ -41,7 +40,6 @@ class Chart:
     factor: float = 1.0
     smooth: int = 1
     steps: bool = False
-    since_start: bool = False
 
 
 CHARTS = (
@@ -54,7 +52,7 @@ CHARTS = (
     Chart("Explained variance of the critic", "train/explained_variance", smooth=5),
     Chart("Value loss", "train/value_loss", smooth=5),
     Chart("Curriculum stage", STAGE, steps=True),
-    Chart("Speed", "time/fps", "decisions/s", smooth=5, since_start=True),
+    Chart("Speed since the start", "time/fps", "decisions/s"),
 )
 _STAGE_NAME: dict[str, Any] = {"rotation": 90, "va": "top", "ha": "right", "fontsize": 7, "color": INK}
 
@@ -116,8 +114,7 @@ def curve_chart(
 
 def shown_line(chart: Chart, line: Scalars) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Return steps int64[n], values float64[n] and their running mean float64[n] or None, as drawn in a chart."""
-    steps, values = _since_start(line) if chart.since_start else line
-    values = chart.factor * values
+    steps, values = line.steps, chart.factor * line.values
     smooth = chart.smooth > 1 and len(values) > chart.smooth
     return steps, values, _running_mean(values, chart.smooth) if smooth else None
 
@@ -129,16 +126,6 @@ def _mark_stages(axes: "Axes", runs: Mapping[str, object], marks: Mapping[str, S
             axes.axvline(stage.begin, color=colour if len(runs) > 1 else INK, linewidth=0.8, linestyle=":", alpha=0.7)
             if len(runs) == 1:
                 axes.text(stage.begin, 1, stage.name, transform=axes.get_xaxis_transform(), **_STAGE_NAME)
-
-
-def _since_start(line: Scalars) -> Scalars:
-    """Convert average rates since the start to rates between points, without the first point."""
-    steps, rates = line
-    keep = np.flatnonzero(rates > 0)
-    steps, seconds = steps[keep], steps[keep] / rates[keep]
-    passed = np.diff(seconds)
-    sound = passed > 0
-    return Scalars(steps[1:][sound], np.diff(steps)[sound] / passed[sound])
 
 
 def _running_mean(values: np.ndarray, width: int) -> np.ndarray:

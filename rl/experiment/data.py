@@ -3,7 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +38,6 @@ class Data:
     test: levels of the final evaluation only.
     bank: compiled training levels.
     generators: fingerprint of a training level -> name of its generator, "" if it was not generated.
-    folders: "train: FOLDER" etc. -> digest of the folder's levels, for each list that comes from several folders.
     """
 
     train: Pairs
@@ -46,7 +45,6 @@ class Data:
     test: Pairs
     bank: LevelBank
     generators: Mapping[str, str] = field(default_factory=dict)
-    folders: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def train_categories(self) -> list[str]:
@@ -58,14 +56,10 @@ class Data:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Name of a list ("train", "dev", "test") or folder -> digest of its levels, which does not depend on their order."""
+        """Name of a list ("train", "dev", "test") -> digest of its levels, which does not depend on their order."""
         lists = {"train": self.train, "dev": self.dev, "test": self.test}
-        digests = {name: _digest(level.fingerprint for level, _ in pairs) for name, pairs in lists.items()}
-        return digests | dict(self.folders)
-
-
-def _digest(fingerprints: Iterable[str]) -> str:
-    return hashlib.sha256("".join(sorted(fingerprints)).encode()).hexdigest()[:16]
+        contents = {name: "".join(sorted(level.fingerprint for level, _ in pairs)) for name, pairs in lists.items()}
+        return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in contents.items()}
 
 
 def load_data(config: ExperimentConfig, log: Log) -> Data:
@@ -101,14 +95,8 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     if unknown := sorted({category for _, category in train} - {*CATEGORIES, *config.curriculum.stage_order}):
         advice = "as stages they come last, in this order (--curriculum-stage-order sets another)"
         log(f"categories of unknown difficulty: {', '.join(unknown)}; {advice}")
-    folders = {
-        f"{name}: {path}": _digest(map(one.fingerprint, range(len(one))))
-        for name, split in sets.items()
-        if len(split) > 1
-        for path, one in zip(given[name], split, strict=True)
-    }
     entries = [(one.fingerprint(i), entry.generator) for one in sets["train"] for i, entry in enumerate(one.entries)]
-    return Data(train, dev, test, bank, dict(reversed(entries)), folders)  # of duplicate levels, the first counts
+    return Data(train, dev, test, bank, dict(reversed(entries)))  # of duplicate levels, the first counts
 
 
 def readable(levels: LevelSet, bad: list[str]) -> LevelSet:

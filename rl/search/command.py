@@ -9,9 +9,9 @@ folder of ``--demonstrations``, if given.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import MISSING, asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -56,47 +56,32 @@ class Solved:
     stem: str  # file name of the output files, without suffix
 
     @property
-    def frames(self) -> int | None:
-        """Length of the run in frames, or None."""
-        return None if self.solution.run is None else self.solution.run.frames
-
-    @property
-    def gold(self) -> int | None:
-        """Pieces of gold that the run collects, or None."""
-        return None if self.solution.run is None else self.solution.run.gold
-
-    @property
-    def gold_in_level(self) -> int:
-        """Pieces of gold in the level."""
-        return gold_in_level(self.task.level)
-
-    @property
-    def score(self) -> float | None:
-        """Score of the run in the game, or None."""
-        return None if self.frames is None or self.gold is None else score(self.frames, self.gold)
-
-    @property
-    def fraction_of_par(self) -> float | None:
-        """Length of the run divided by par, or None."""
-        return None if self.frames is None or not self.task.par_frames else self.frames / self.task.par_frames
-
-    @property
     def replay(self) -> Replay:
         """The run as a replay."""
         assert self.solution.run is not None
         return Replay(self.task.level, self.solution.run.inputs, success=True, name=self.task.name)
 
+    @cached_property
     def entry(self) -> dict[str, Any]:
-        """Return the entry of the level in ``results.json``."""
+        """Entry of the level in ``results.json``; values of the run are None without a run."""
+        level, run = self.task.level, self.solution.run
         known = asdict(self.solution)
         del known["run"]
-        task = self.task
-        about: dict[str, Any] = {"level": task.name}
-        about |= {"id": task.level.id, "title": task.level.title.strip(), "category": task.category}
-        about |= {"support": task.level.support, "frames": self.frames, "par_frames": task.par_frames}
-        about |= {"time": None if self.frames is None else seconds(self.frames), "gold": self.gold}
-        about |= {"gold_in_level": self.gold_in_level, "score": self.score}
-        return about | {"recorded_frames": task.recorded_frames} | known
+        return {
+            "level": self.task.name,
+            "id": level.id,
+            "title": level.title.strip(),
+            "category": self.task.category,
+            "support": level.support,
+            "frames": run and run.frames,
+            "par_frames": self.task.par_frames,
+            "time": run and seconds(run.frames),
+            "gold": run and run.gold,
+            "gold_in_level": gold_in_level(level),
+            "score": run and score(run.frames, run.gold),
+            "recorded_frames": self.task.recorded_frames,
+            **known,
+        }
 
 
 @dataclass(frozen=True)
@@ -141,18 +126,19 @@ def run(job: Job, settings: SolveSettings) -> int:
     solved: list[Solved] = []
     with locked(job.out) as check:
         try:
-            with _demonstrations(job.demonstrations) as demonstrate:
-                stems: set[str] = set()
-                for task, solution in _solutions(job, settings, agent, tasks):
-                    check()
-                    one = Solved(task, solution, file_stem(_file_name(task, solution), stems))
-                    solved.append(one)
-                    if solution.run is not None:
-                        save_run(one, job.out)
-                        demonstrate(one)
+            stems: set[str] = set()
+            for task, solution in _solutions(job, settings, agent, tasks):
+                check()
+                one = Solved(task, solution, file_stem(_file_name(task, solution), stems))
+                solved.append(one)
+                if solution.run is not None:
+                    save_run(one, job.out)
         except KeyboardInterrupt:
             where = f"; runs found so far are in {job.out}" if any(one.solution.run for one in solved) else ""
             raise KeyboardInterrupt(f"{len(solved)} of {len(tasks)} levels were searched{where}") from None
+        finally:
+            if job.demonstrations is not None:
+                write_demonstrations(solved, job.demonstrations)
         print(summary_text(solved))
         check()
         _write_report(job, settings, solved)
@@ -225,35 +211,28 @@ def _solutions(
             yield task, solution
 
 
-@contextmanager
-def _demonstrations(folder: Path | None) -> Iterator[Any]:
-    """Yield a function that adds a run to the replay set of its category; the sets are written at the end of the block."""
-    with ExitStack() as stack:
+def write_demonstrations(solved: Iterable[Solved], folder: Path) -> None:
+    """Write the runs of each category to a replay set, CATEGORY.h5."""
+    with locked(folder), ExitStack() as stack:
         writers: dict[str, ReplayWriter] = {}
-        if folder is not None:
-            stack.enter_context(locked(folder))
-
-        def demonstrate(one: Solved) -> None:
-            if folder is None:
-                return
-            category = one.task.category
-            if category not in writers:
-                writers[category] = stack.enter_context(ReplayWriter(folder / f"{category}.h5"))
-            about = {"source": SOURCE, "found_by": one.solution.found_by, "par_frames": one.task.par_frames}
-            writers[category].append(one.replay, category=category, **about)
-
-        yield demonstrate
+        for one in solved:
+            if one.solution.run is not None:
+                category = one.task.category
+                if category not in writers:
+                    writers[category] = stack.enter_context(ReplayWriter(folder / f"{category}.h5"))
+                about = {"source": SOURCE, "found_by": one.solution.found_by, "par_frames": one.task.par_frames}
+                writers[category].append(one.replay, category=category, **about)
 
 
 def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -> None:
     filmed: list[dict[str, Any]] = []
     for one in solved:
-        if one.frames is not None and sum(shown["category"] == one.task.category for shown in filmed) < job.films:
+        if one.solution.run and sum(shown["category"] == one.task.category for shown in filmed) < job.films:
             with painted(job.video_colours):
                 filmed.append(film(one, job.out, job.video_fps))
     used = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in EXECUTION_SETTINGS}
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in used.items()}
-    write_json(job.out / "results.json", {"settings": used, "levels": [one.entry() for one in solved]})
+    write_json(job.out / "results.json", {"settings": used, "levels": [one.entry for one in solved]})
     title = f"{job.level.name}: search with {job.agent.name}"
     page = render_page(
         "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=filmed, settings=shown
@@ -288,44 +267,52 @@ def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
     return [
         {
             "level": one.task.caption,
-            "support": one.task.level.support,
-            "time, s": None if one.frames is None else f"{seconds(one.frames):.3f}",
-            "score": None if one.score is None else f"{one.score:.3f}",
-            "gold": None if one.gold is None else f"{one.gold} of {one.gold_in_level}",
-            "frames": one.frames,
-            "par": one.task.par_frames,
-            "of par": None if one.fraction_of_par is None else f"{one.fraction_of_par:.2f}",
-            "recorded": one.task.recorded_frames,
-            "found by": one.solution.found_by or "not found",
-            "simulated to find": one.solution.finding,
-            "to shorten": one.solution.shortening,
-            **({} if one.solution.objective == TIME else {"for gold": one.solution.collecting}),
+            "support": found["support"],
+            "time, s": None if found["time"] is None else f"{found['time']:.3f}",
+            "score": None if found["score"] is None else f"{found['score']:.3f}",
+            "gold": None if found["gold"] is None else f"{found['gold']} of {found['gold_in_level']}",
+            "frames": found["frames"],
+            "par": found["par_frames"],
+            "of par": f"{found['frames'] / found['par_frames']:.2f}"
+            if found["frames"] and found["par_frames"]
+            else None,
+            "recorded": found["recorded_frames"],
+            "found by": found["found_by"] or "not found",
+            "simulated to find": found["finding"],
+            "to shorten": found["shortening"],
+            **({} if found["objective"] == TIME else {"for gold": found["collecting"]}),
         }
         for one in solved
+        for found in (one.entry,)
     ]
 
 
 def summary(solved: Sequence[Solved]) -> list[str]:
     """Return the results as sentences."""
-    won = [one for one in solved if one.frames is not None]
-    finders = Counter(one.solution.found_by for one in won)
-    lines = [f"solved {len(won)} of {len(solved)}" + (f": {_counts(finders)}" if won else "")]
-    objective = solved[0].solution.objective
+    found = [one.entry for one in solved]
+    won = [level for level in found if level["frames"] is not None]
+    objective = found[0]["objective"]
+    finders = ", ".join(f"{count} by {name}" for name, count in Counter(e["found_by"] for e in won).most_common())
+    lines = [f"solved {len(won)} of {len(solved)}" + (f": {finders}" if won else "")]
     if objective != TIME and won:
-        lines.append(_gold_sentence(objective, won))
-    modelled = sum(one.task.level.support == MODELLED for one in won)
+        collected, existing = (sum(level[name] for level in won) for name in ("gold", "gold_in_level"))
+        complete = sum(level["gold"] == level["gold_in_level"] for level in won)
+        lines.append(
+            f"objective {objective}: {collected} of {existing} pieces of gold, all of them on {complete} of {len(won)} "
+            f"levels; mean score {mean(level['score'] for level in won):.3f}"
+        )
+    modelled = sum(level["support"] == MODELLED for level in won)
     if modelled:
         lines.append(f"{modelled} of {len(won)} runs are on modelled levels: they may end differently in the game")
-    ratios = [one.fraction_of_par for one in won if one.fraction_of_par is not None]
+    ratios = [level["frames"] / level["par_frames"] for level in won if level["par_frames"]]
     if ratios and objective == TIME:
         within = sum(ratio <= 1 for ratio in ratios)
         lines.append(f"length / par: median {median(ratios):.3f}; at most par on {within} of {len(ratios)} levels")
-    beaten = [one.frames < one.task.recorded_frames for one in won if one.frames and one.task.recorded_frames]
+    beaten = [level["frames"] < level["recorded_frames"] for level in won if level["recorded_frames"]]
     if beaten and objective == TIME:
         lines.append(f"faster than the recording on {sum(beaten)} of {len(beaten)} levels")
     finding, shortening, evaluated, foreseen = (
-        mean(getattr(one.solution, name) for one in solved)
-        for name in ("finding", "shortening", "evaluated", "foreseen")
+        mean(level[name] for level in found) for name in ("finding", "shortening", "evaluated", "foreseen")
     )
     lines.append(
         f"per level: {finding:,.0f} frames simulated to find a run, {shortening:,.0f} to shorten it; {evaluated:,.0f} states "
@@ -334,26 +321,13 @@ def summary(solved: Sequence[Solved]) -> list[str]:
     return lines
 
 
-def _gold_sentence(objective: str, won: Sequence[Solved]) -> str:
-    collected, existing = (sum(getattr(one, name) for one in won) for name in ("gold", "gold_in_level"))
-    complete = sum(one.gold == one.gold_in_level for one in won)
-    return (
-        f"objective {objective}: {collected} of {existing} pieces of gold, all of them on {complete} of {len(won)} levels; "
-        f"mean score {mean(one.score or 0.0 for one in won):.3f}"
-    )
-
-
-def _counts(finders: Counter[str]) -> str:
-    return ", ".join(f"{count} by {finder}" for finder, count in finders.most_common())
-
-
 def summary_text(solved: Sequence[Solved]) -> str:
     """Format table and summary, and for a single level the comparison of its run with the recording."""
     found = rows(solved)
     shown = [[f"{value:,}" if isinstance(value, int) else "-" if value is None else value for value in row.values()]
              for row in found]  # fmt: skip
     parts = [table(list(found[0]), shown, "llrrrrrrrlrrr"[: len(found[0])]), "", *summary(solved)]
-    if len(solved) == 1 and solved[0].frames is not None and solved[0].task.recorded is not None:
+    if len(solved) == 1 and solved[0].solution.run and solved[0].task.recorded is not None:
         difference, *_ = compare_replays(solved[0].task.recorded, solved[0].replay)
         parts += ["", "A is the recording, B the run found", difference_text(difference)]
     return "\n".join(parts)
@@ -381,7 +355,7 @@ def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
     look = render.FilmLook(fps=fps, title=name, category=one.task.category)
     record(folder / video, level, replay.inputs, look, run=run)
     png = (folder / ROUTES / f"{one.stem}.png").read_bytes()
-    return {"name": name, "category": one.task.category, "frames": one.frames, "link": video, "poster": png}
+    return {"name": name, "category": one.task.category, "frames": replay.frames, "link": video, "poster": png}
 
 
 def parse(argv: Sequence[str]) -> tuple[Job, SolveSettings]:

@@ -10,7 +10,7 @@ from PIL import Image
 from nppsim.measure.intervals import wilson
 from rl.evaluation.comparison import Comparison, Difference
 from rl.events import EventsError, EventWriter, Scalars, read_scalars, require_tags
-from rl.experiment.curves import CHARTS, STAGE, _since_start, curve_chart, stages
+from rl.experiment.curves import CHARTS, STAGE, curve_chart, stages
 from rl.experiment.report import write_report
 
 from results import BARE
@@ -218,12 +218,6 @@ def test_stages_are_named_where_they_begin():
     assert stages({}) == []
     (chart,) = (one for one in CHARTS if one.steps)
     assert curve_chart(chart, {"run": run}, {"run": stages(run)})
-
-
-def test_speed_is_that_of_each_update_without_the_first():
-    """100 decisions in 10 s, then 100 in 1 s, then 100 in 2 s."""
-    line = _since_start(Scalars(np.array([100, 200, 300]), np.array([100 / 10, 200 / 11, 300 / 13])))
-    assert line.steps.tolist() == [200, 300] and np.allclose(line.values, [100, 50])
 
 
 def test_what_is_the_same_in_all_runs_is_shown_once(tmp_path, experiment):
