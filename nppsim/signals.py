@@ -12,9 +12,10 @@ SIGHUP under nohup or SIGINT of a background job.
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -56,16 +57,22 @@ def deferred_signals(on_first: Callable[[str], None]) -> Iterator[StopRequest]:
             signal.signal(number, before[number])
 
 
-def end_interrupted(process: subprocess.Popen, interruption: KeyboardInterrupt, seconds: float) -> None:
-    """Wait until an interrupted child process has saved its state and ended; kill it after ``seconds``.
+@contextmanager
+def child_process(command: Sequence[str], log_file: Path, seconds: float) -> Iterator[subprocess.Popen]:
+    """Run a command in the block, with its output in a file; it ends with the block.
 
-    interruption: exception that ``nppsim.errors.run`` raises.  After Ctrl-C, which the terminal also sends to the
-        child, the exception has no arguments.  For other signals, its argument names the signal, and this function
-        sends SIGTERM to the child.
+    If ``nppsim.errors.run`` interrupts the block, the child has ``seconds`` to save its state; otherwise it is killed.
     """
-    if interruption.args:
-        process.terminate()
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    with open(log_file, "w", encoding="utf-8") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            yield process
+        except KeyboardInterrupt as interruption:
+            if interruption.args:  # names a signal; Ctrl-C has none, as the terminal also sends it to the child
+                process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+            raise
+        finally:
+            process.kill()  # has no effect on a process that has ended
+            process.wait()

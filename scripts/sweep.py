@@ -37,12 +37,11 @@ def run(arguments: argparse.Namespace) -> None:
     """Train the missing trials and print the table."""
     from rl import plugins
     from rl.experiment import sweep  # needs torch
-    from rl.experiment.space import read_space
 
     check_output_folder(arguments.out, "--out")
     plugins.load(arguments.plugin)
     settings = sweep.Sweep(
-        read_space(arguments.sweep, arguments.sweep_file),
+        sweep.read_space(arguments.sweep, arguments.sweep_file),
         (*(["--plugin", *arguments.plugin] if arguments.plugin else []), *arguments.common),
         tuple(arguments.seeds),
         arguments.trials,

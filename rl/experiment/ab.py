@@ -9,7 +9,6 @@
 affect both arms.  ``rl.doctor.compare`` compares the runs.
 """
 
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from nppsim.measure import machine, timing
 from nppsim.measure.intervals import bootstrap
 from nppsim.reading import mismatch, read_json
 from nppsim.report.charts import band_chart
-from nppsim.signals import end_interrupted
+from nppsim.signals import child_process
 from rl.config import ExperimentConfig
 from rl.config.command_line import options_of, resolve
 from rl.doctor.compare import RunsComparison, Tolerance, common_grid, compare_runs
@@ -177,13 +176,8 @@ def _read_plan(file: Path) -> dict:
 
 def _run(command: list[str], log_file: Path) -> int:
     """Run a command with output to a file; return its exit status.  After Ctrl-C the command has STOP_SECONDS to exit."""
-    with open(log_file, "w", encoding="utf-8") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-        try:
-            return process.wait()
-        except KeyboardInterrupt as interruption:
-            end_interrupted(process, interruption, STOP_SECONDS)
-            raise
+    with child_process(command, log_file, STOP_SECONDS) as process:
+        return process.wait()
 
 
 def finished(folder: Path, arm: str, seed: int) -> Path | None:

@@ -4,6 +4,14 @@
     study = run_trials(sweep, folder, script)     # script: scripts/train_and_compare.py; a second call continues the sweep
     print(report(study, sweep, folder))
 
+Ranges and lists of values, in the form of --sweep:
+
+    initial-lr=1e-4..1e-2:log       a range, uniform on a logarithmic scale
+    ppo.gae_lambda=0.9..0.99        a field of the configuration instead of a flag
+    minibatch-size=1024,2048,4096   a list of values
+
+The equivalent lines of a TOML file: ``initial-lr = "1e-4..1e-2:log"``, ``minibatch-size = [1024, 2048]``.
+
 The folder contains study.db (Optuna), sweep.json (settings), trials/ (settings of each trial), runs/, logs/, results.json and
 best.toml.  Test levels are never played.
 """
@@ -11,7 +19,7 @@ best.toml.  Test levels are never played.
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,25 +29,154 @@ from typing import TYPE_CHECKING, Any
 
 from nppsim.errors import ConfigError
 from nppsim.files import locked, table, write_json, write_text
-from nppsim.reading import read_object
-from nppsim.signals import end_interrupted
+from nppsim.reading import read_object, read_toml
+from nppsim.settings import Setting
+from nppsim.signals import child_process
 from rl.config import ExperimentConfig
 from rl.config.command_line import options, options_of, resolve
+from rl.config.files import find_setting, read_text, toml_value
 from rl.evaluation.results import HISTORY_FILE, History, ResultsError, read_history
-from rl.experiment.space import Space, drawn, toml_text
 
 if TYPE_CHECKING:
     import optuna
 
 STUDY, PLAN, BEST = "study.db", "sweep.json", "best.toml"
 # Flags that the sweep sets for each trial.
-RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from", "config", "skip-final-eval")
+RESERVED = options_of(
+    "experiment-name", "output-dir", "seeds", "resume-from", "config", "skip-final-eval", "record-eval-videos"
+)
 POLL_SECONDS = 1.0  # time between checks of a running trial
 STOP_SECONDS = 300.0  # time in which a trial must end after SIGTERM or Ctrl-C
 STARTING_TRIALS = 4  # number of first trials, which are drawn at random and never pruned
 FAILURES = 3  # number of consecutive failed trials that ends the sweep
 STEPS = 10_000  # steps of the pruner reserved for each seed; exceeds the number of evaluations of a seed
 Log = Callable[[str], None]
+_FORM = "give NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
+_REMEDY = 'give a TOML file with lines such as initial-lr = "1e-4..1e-2:log" or minibatch-size = [1024, 2048]'
+_MAX_BYTES = 1 << 20
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Search space
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One setting to sweep.
+
+    name: flag without its leading dashes, or dotted field of the configuration.
+    known: default, type and limits of the setting.
+    values: (lowest, highest) number of a range, or the texts to choose from.
+    is_range: True for a range.
+    log: draw uniformly on a logarithmic scale.
+    """
+
+    name: str
+    known: Setting
+    values: tuple[Any, ...]
+    is_range: bool = False
+    log: bool = False
+
+    def __str__(self) -> str:
+        if self.is_range:
+            return f"{self.name}={self.values[0]}..{self.values[1]}{':log' if self.log else ''}"
+        return f"{self.name}={','.join(self.values)}"
+
+    def draw(self, trial: "optuna.Trial") -> Any:
+        """Draw a value for a trial: a number, or one of the texts."""
+        if not self.is_range:
+            return trial.suggest_categorical(self.name, self.values)
+        draw = trial.suggest_int if self.known.kind is int else trial.suggest_float
+        return draw(self.name, *self.values, log=self.log)
+
+    def toml(self, value: Any) -> str:
+        """Return a drawn value as TOML; ConfigError for an invalid text."""
+        if self.is_range:
+            return repr(value)
+        text = ",".join(value.split()) if self.known.many else value
+        return toml_value(read_text(self.known, text, f"--sweep {self.name} {value}"))
+
+
+Space = tuple[Dimension, ...]
+
+
+def read_space(texts: Sequence[str], file: Path | None = None) -> Space:
+    """Parse the texts of ``--sweep`` and a TOML file; raise ConfigError if a text or line cannot be parsed."""
+    given = [(text, *_parted(text)) for text in texts]
+    if file is not None:
+        given += [(f"{file}: {name}", name, value) for name, value in _read_file(file)]
+    space = tuple(_dimension(name, value, location) for location, name, value in given)
+    if not space:
+        if file is not None:
+            raise ConfigError(f"contains no settings; {_REMEDY}", "--sweep-file", file)
+        raise ConfigError("nothing to sweep; give --sweep NAME=VALUES, or --sweep-file")
+    swept = [(one.known.name, one.known.flag) for one in space]
+    if doubled := [location for i, (location, *_) in enumerate(given) if swept[i] in swept[:i]]:
+        raise ConfigError("sweeps a setting twice; give each once", "--sweep", doubled[0])
+    return space
+
+
+def _parted(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ConfigError(_FORM, "--sweep", text)
+    return name.strip().lstrip("-"), value.strip()
+
+
+def _read_file(path: Path) -> Iterable[tuple[str, str]]:
+    """Yield (name, values as text in the form of ``--sweep``) of each setting in a TOML file."""
+    for key, value in read_toml(path, ConfigError, _MAX_BYTES, _REMEDY).items():
+        table = {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
+        for name, one in table.items():
+            if isinstance(one, list):
+                yield name, ",".join(map(_text, one))
+            elif isinstance(one, str):
+                yield name, one
+            else:
+                raise ConfigError(_REMEDY, f"{path}: {name}", one)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _dimension(name: str, value: str, location: str) -> Dimension:
+    part, _, field = name.rpartition(".")
+    _, known = find_setting(part, field, f"--sweep {location}")
+    low, dots, rest = value.partition("..")
+    if not dots:
+        texts = tuple(one.strip() for one in value.split(","))
+        if len(set(texts)) != len(texts):
+            raise ConfigError("names a value twice", "--sweep", location)
+        return Dimension(name, known, texts)
+    high, colon, scale = rest.partition(":")
+    if known.kind not in (int, float) or known.many or (colon and scale != "log"):
+        raise ConfigError(f"is not a valid range; {_FORM}", "--sweep", location)
+    try:
+        ends = known.read(low), known.read(high)
+    except ValueError as error:
+        raise ConfigError(f"{error}; {_FORM}", "--sweep", location) from error
+    if None in ends or not ends[0] < ends[1] or (colon and ends[0] <= 0):
+        raise ConfigError(f"give two numbers, the lower one first{', above 0' if colon else ''}", "--sweep", location)
+    return Dimension(name, known, ends, is_range=True, log=bool(colon))
+
+
+def toml_text(space: Space, values: Mapping[str, Any]) -> str:
+    """Return the drawn settings of a trial as text of a ``--config`` file.  values: name -> drawn value."""
+    lines: list[str] = []
+    tables: dict[str, list[str]] = {}
+    for one in space:
+        part, _, name = one.name.rpartition(".")
+        (tables.setdefault(part, []) if part else lines).append(f"{name} = {one.toml(values[one.name])}")
+    for part, rows in tables.items():
+        lines += [f"[{part}]", *rows]
+    return "\n".join(lines) + "\n"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Trials
 
 
 @dataclass(frozen=True)
@@ -69,10 +206,6 @@ class Sweep:
                 raise ConfigError("is set for each trial by the sweep; leave it out", flag)
             if flag.split("=")[0] in options(*(one.known for one in self.space)):
                 raise ConfigError("is swept; leave it out of the flags for every trial", flag)
-            if flag in ("--record-eval-videos", "--record-videos"):
-                raise ConfigError("needs test levels, which a sweep never plays; leave it out", flag)
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ConfigError("give at least one, and each only once", "--seeds", self.seeds)
         config = self.resolved({one.name: one.values[0] for one in self.space}, folder)
         for one in self.space:
             for value in one.values[1:]:
@@ -195,7 +328,7 @@ class _Trial:
 
     def __init__(self, sweep: Sweep, trial: "optuna.Trial", folder: Path, log: Log):
         self.sweep, self.trial, self.folder, self.log = sweep, trial, folder, log
-        self.values = drawn(sweep.space, trial)
+        self.values = {one.name: one.draw(trial) for one in sweep.space}
         self.name = f"trial_{trial.user_attrs.get('continues', trial.number):04d}"
         self.reported: set[int] = set()
 
@@ -277,28 +410,19 @@ class _Trial:
     def _watch(self, command: list[str], log_file: Path) -> tuple[int, bool]:
         """Run the command, and terminate it if the pruner decides to; return (exit status, True if pruned)."""
         pruned = False
-        with open(log_file, "w", encoding="utf-8") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-            try:
-                while process.poll() is None:
+        with child_process(command, log_file, STOP_SECONDS) as process:
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_SECONDS)
+                if process.poll() is None and self._should_end():
+                    pruned = True
+                    process.terminate()
                     with suppress(subprocess.TimeoutExpired):
-                        process.wait(POLL_SECONDS)
-                    if process.poll() is None and self._should_end():
-                        pruned = True
-                        process.terminate()
                         process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            except KeyboardInterrupt as interruption:
-                end_interrupted(process, interruption, STOP_SECONDS)
-                raise
-            except BaseException:  # the process must not outlive the sweep
-                process.kill()
-                raise
-            status = process.wait()
+                    break
         if not pruned:
             self._should_end()  # reports the last evaluations to the pruner
-        return status, pruned
+        return process.returncode, pruned
 
     def _should_end(self) -> bool:
         """Report new evaluations to the pruner; return True if it would prune the trial after any of these evaluations."""

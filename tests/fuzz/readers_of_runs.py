@@ -48,7 +48,7 @@ from rl.experiment.artifacts import ExperimentRecord, RunRecord, report_view, re
 from rl.experiment.data import statistics_of_random_play
 from rl.experiment.examine import read_config
 from rl.experiment.export import methods_of
-from rl.experiment.space import read_space
+from rl.experiment.sweep import read_space
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.sb3 import convert

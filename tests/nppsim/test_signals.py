@@ -2,12 +2,12 @@
 
 import os
 import signal
-import subprocess
 import sys
+import time
 
 import pytest
 
-from nppsim.signals import deferred_signals, end_interrupted
+from nppsim.signals import child_process, deferred_signals
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +40,20 @@ def test_one_that_is_ignored_stays_ignored():
 
 
 @pytest.mark.parametrize(("interruption", "status"), [(("by SIGTERM",), 7), ((), -signal.SIGKILL)])
-def test_a_child_hears_what_came_to_this_process_alone_and_is_killed_where_it_does_not_end(interruption, status):
+def test_a_child_hears_what_came_to_this_process_alone_and_is_killed_where_it_does_not_end(
+    interruption, status, tmp_path
+):
     code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
-        child.stdout.readline()  # it listens
-        end_interrupted(child, KeyboardInterrupt(*interruption), 20 if interruption else 0.01)
-        assert child.wait() == status
+    log_file, seconds = tmp_path / "log", 20 if interruption else 0.01
+    children = []
+
+    def interrupted():
+        with child_process([sys.executable, "-c", code], log_file, seconds) as child:
+            children.append(child)
+            while not log_file.read_text():  # until it listens
+                time.sleep(0.01)
+            raise KeyboardInterrupt(*interruption)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert children[0].returncode == status

@@ -15,8 +15,7 @@ from nppsim.files import write_text
 from rl.config.command_line import resolve
 from rl.evaluation.results import DevHistory, LevelWins, ResultsError
 from rl.experiment import sweep as sweeps
-from rl.experiment.space import read_space, toml_text
-from rl.experiment.sweep import Sweep, over, report, run_trials
+from rl.experiment.sweep import Sweep, over, read_space, report, run_trials, toml_text
 from rl.policy import architectures
 
 from programs import load_script
@@ -213,7 +212,7 @@ def test_what_cannot_be_swept_is_named(text, message):
         (["skip-final-eval=on,off"], COMMON, "--sweep: skip-final-eval is set for each trial"),
         (["gamma=0.9..0.99"], (*COMMON, "--eval-freq", "0"), "scored by evaluations during training"),
         (["gamma=0.9..0.99"], (*COMMON, "--architectures", "gcn"), "2 architectures"),
-        (["gamma=0.9..0.99"], (*COMMON, "--record-eval-videos"), "needs test levels"),
+        (["gamma=0.9..0.99"], (*COMMON, "--record-eval-videos"), "--record-eval-videos: is set for each trial"),
     ],
 )
 def test_a_sweep_that_makes_no_trial_is_refused_before_anything_is_trained(texts, common, message, tmp_path):
