@@ -28,8 +28,7 @@ def main(argv: list[str]) -> int:
 
     def job() -> None:
         arguments = parse(argv)
-        for package in ("torch", "matplotlib"):
-            errors.needed(package, "train")
+        errors.needed("torch", "train")
         run(arguments)
 
     return errors.run(job)

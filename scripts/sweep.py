@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_output_folder(arguments.out, "--out")
     plugins.load(arguments.plugin)
     settings = sweep.Sweep(
-        sweep.read_space(arguments.sweep, arguments.sweep_file),
+        sweep.read_space(arguments.sweep),
         (*(["--plugin", *arguments.plugin] if arguments.plugin else []), *arguments.common),
         tuple(arguments.seeds),
         arguments.trials,
@@ -66,7 +66,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
         metavar="NAME=VALUES",
         help="ranges NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C; NAME is a flag without dashes or a dotted setting",
     )
-    parser.add_argument("--sweep-file", type=Path, metavar="FILE", help="TOML file with ranges of settings")
     plugin = "Python files or installed modules to import first, here and in every trial (docs/own_network.md)"
     parser.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help=plugin)
     trials = "total number of trials, including earlier ones in --out"

@@ -84,16 +84,3 @@ def lines_chart(title: str, unit: str, lines: Mapping[str, tuple[ArrayLike, Arra
     whole_numbers(axes.xaxis)
     large_numbers(axes)
     return to_png(axes, x_label)
-
-
-def band_chart(title: str, unit: str, x: ArrayLike, bands: Mapping[str, tuple[ArrayLike, ...]], x_label: str) -> bytes:
-    """Draw lines with a band around each; return a PNG.
-
-    bands: name -> (mean, lower end, upper end), each as long as ``x``.
-    """
-    axes = new_chart(title, unit)
-    for colour, name, (mean, low, high) in coloured(bands):
-        axes.plot(x, mean, color=colour, label=name)
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    large_numbers(axes)
-    return to_png(axes, x_label)

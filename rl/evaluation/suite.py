@@ -144,8 +144,7 @@ class EvaluationSuite:
             obs = sim.step(actions, asleep=None if seen is obs else playing >= total)
             ended = sim.finished
             for env in ended:
-                recurrent_state = None if player.states is None else player.states[env].copy()
-                record = self._record(playing[env], sim.episode[env], pressed[env], subtasks[env], recurrent_state)
+                record = self._record(playing[env], sim.episode[env], pressed[env], subtasks[env])
                 done = (1.0, record.decisions) if record.won else (float(covered[env]), int(last_gain[env]))
                 records[playing[env]] = replace(record, covered=done[0], last_gain=done[1])
                 pressed[env], subtasks[env] = [], []
@@ -178,14 +177,7 @@ class EvaluationSuite:
         """Return the index in the bank of each episode's level, int32[N]; numbers beyond the last episode mean the last."""
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
-    def _record(
-        self,
-        number: int,
-        episode: np.void,
-        actions: list[int],
-        subtasks: list[np.ndarray],
-        recurrent_state: np.ndarray | None,
-    ) -> EpisodeRecord:
+    def _record(self, number: int, episode: np.void, actions: list[int], subtasks: list[np.ndarray]) -> EpisodeRecord:
         frames = int(episode["frames"])
         level = self.bank.levels[episode["level"]]
         return EpisodeRecord(
@@ -201,7 +193,6 @@ class EvaluationSuite:
             gold=int(episode["gold"]),
             path_length=float(self.bank.path_length[episode["level"]]),
             subtasks=np.array(subtasks) if subtasks else None,
-            recurrent_state=recurrent_state,
         )
 
 

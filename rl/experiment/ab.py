@@ -3,47 +3,36 @@
     settings = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--skip-final-eval",), seeds=(1, 2, 3))
     run_all(settings, folder, script)  # script: scripts/train_and_compare.py; finished runs are not repeated
     comparison = compare_arms(settings, folder)
-    comparison.write(folder)           # comparison.json, comparison.txt, success.png, return.png
+    comparison.write(folder)           # comparison.json, comparison.txt
 
 ``a`` is the baseline.  Runs of the arms A and B alternate (A B, B A, A B, ...), so that changes of the machine's speed
 affect both arms.  ``rl.doctor.compare`` compares the runs.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np
-
 from nppsim.cluster import project_digest
 from nppsim.errors import ConfigError
-from nppsim.files import locked, write_bytes, write_json, write_text
+from nppsim.files import locked, write_json, write_text
 from nppsim.measure import machine, timing
-from nppsim.measure.intervals import bootstrap
 from nppsim.reading import mismatch, read_json
-from nppsim.report.charts import band_chart
 from nppsim.signals import child_process
 from rl.config import ExperimentConfig
 from rl.config.command_line import options_of, resolve
-from rl.doctor.compare import RunsComparison, Tolerance, common_grid, compare_runs
+from rl.doctor.compare import RunsComparison, Tolerance, compare_runs
 from rl.doctor.runs import Run, find_runs
 from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, read_levels
 from rl.evaluation.results import ResultsError
 from rl.experiment.artifacts import SUMMARY
-from rl.experiment.curves import Chart
 
 PLAN = "plan.json"
 RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # flags that the comparison sets
 _NO_TEST = "--skip-final-eval"
 STOP_SECONDS = 120  # time in which a run must write its checkpoint and exit after Ctrl-C
-
-
-CURVES = {
-    "success": Chart("Success in training", "rollout/success_rate", "%", 100.0),
-    "return": Chart("Return per episode", "rollout/ep_rew_mean"),
-}
 
 
 @dataclass(frozen=True)
@@ -190,13 +179,11 @@ def finished(folder: Path, arm: str, seed: int) -> Path | None:
 class ABComparison:
     """Result of a comparison.
 
-    sides: trainings of A and of B, one per seed.
     found: learning and speed of B against A.
     test: success on the test levels of B against A; None without a final evaluation.
     """
 
     settings: ABSettings
-    sides: tuple[list[Run], list[Run]]
     found: RunsComparison
     test: Comparison | None
 
@@ -219,8 +206,8 @@ class ABComparison:
         return "\n".join(lines)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write comparison.json, comparison.txt and a picture of each curve; return the files."""
-        files = [folder / name for name in ("comparison.json", "comparison.txt", *(f"{name}.png" for name in CURVES))]
+        """Write comparison.json and comparison.txt; return the files."""
+        files = [folder / "comparison.json", folder / "comparison.txt"]
         values = _read_plan(folder / PLAN)
         values |= {
             "plan": asdict(self.settings),
@@ -230,22 +217,17 @@ class ABComparison:
         values["test"] = self.test and self.test.to_dict()
         write_json(files[0], values)
         write_text(files[1], self.text() + "\n")
-        for file, curve in zip(files[2:], CURVES.values(), strict=True):
-            write_bytes(file, _picture(curve, self.sides))
         return files
 
 
 def compare_arms(settings: ABSettings, folder: Path) -> ABComparison:
-    """Compare the finished runs.  Raises ResultsError if a run is missing or has no learning curve."""
+    """Compare the finished runs.  Raises ResultsError if a run is missing."""
     a, b = ([_training(folder, arm, seed) for seed in settings.seeds] for arm in ("a", "b"))
-    for curve in CURVES.values():
-        if not all(curve.tag in run.scalars for run in (*a, *b)):
-            raise ResultsError(f"a run has no {curve.tag}, as no episode ended; give more --total-timesteps")
     (found,) = compare_runs(a, b, Tolerance())
     test = None
     if settings.test:
         test = compare("B", "A", *(read_levels([run.folder / LEVELS_FILE for run in side], "ppo") for side in (b, a)))
-    return ABComparison(settings, (a, b), found, test)
+    return ABComparison(settings, found, test)
 
 
 def _training(folder: Path, arm: str, seed: int) -> Run:
@@ -254,24 +236,3 @@ def _training(folder: Path, arm: str, seed: int) -> Run:
         raise ResultsError(f"{folder}: no finished run {arm}_seed{seed}; run the comparison again to make it")
     (training,) = find_runs(run)
     return training
-
-
-def _picture(curve: Chart, sides: Sequence[Sequence[Run]]) -> bytes:
-    """Draw the mean curve of each arm with its 95 % interval over seeds; return a PNG."""
-    lines = [[run.scalars[curve.tag] for run in side] for side in sides]
-    grid = common_grid([line.steps for side in lines for line in side])
-    bands = {
-        arm: _band(np.array([curve.factor * np.interp(grid, line.steps, line.values) for line in side]))
-        for arm, side in zip("AB", lines, strict=True)
-    }
-    return band_chart(curve.title, curve.unit, grid, bands, "decisions")
-
-
-def _band(values: np.ndarray) -> tuple[list[float], ...]:
-    """Return mean, lower and upper end of the interval at each point; a single seed has no interval.
-
-    values: float64[seeds, points].
-    """
-    points = [bootstrap(lambda some: some.mean(axis=1), column) for column in values.T]
-    ends = [(p.value, p.value if p.low is None else p.low, p.value if p.high is None else p.high) for p in points]
-    return tuple(map(list, zip(*ends, strict=True)))

@@ -315,7 +315,7 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
 
 
 def _encode_episode(episode: EpisodeRecord) -> dict[str, Any]:
-    left_out = ("level", "subtasks", "recurrent_state")  # only films use subtasks and states
+    left_out = ("level", "subtasks")  # only films use subtasks
     plain = {one.name: getattr(episode, one.name) for one in fields(episode) if one.name not in left_out}
     return plain | {
         "level": episode.level.fingerprint,
@@ -330,7 +330,7 @@ def _decode_episode(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRec
     level = levels[plain["level_index"]]
     if plain["level"] != level.fingerprint:
         raise ValueError(f"level {plain['level_index']} has changed; restore the levels and their order")
-    more = {"inputs": inputs, "level": level, "subtasks": None, "recurrent_state": None}
+    more = {"inputs": inputs, "level": level, "subtasks": None}
     episode: EpisodeRecord = from_plain(EpisodeRecord, {**plain, **more})
     if episode.outcome not in NAMES or episode.frames != len(inputs):
         raise ValueError(

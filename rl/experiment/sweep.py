@@ -10,8 +10,6 @@ Ranges and lists of values, in the form of --sweep:
     ppo.gae_lambda=0.9..0.99        a field of the configuration instead of a flag
     minibatch-size=1024,2048,4096   a list of values
 
-The equivalent lines of a TOML file: ``initial-lr = "1e-4..1e-2:log"``, ``minibatch-size = [1024, 2048]``.
-
 The folder contains study.db (Optuna), sweep.json (settings), trials/ (settings of each trial), runs/, logs/, results.json and
 best.toml.  Test levels are never played.
 """
@@ -19,7 +17,7 @@ best.toml.  Test levels are never played.
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from nppsim.errors import ConfigError
 from nppsim.files import locked, table, write_json, write_text
-from nppsim.reading import read_object, read_toml
+from nppsim.reading import read_object
 from nppsim.settings import Setting
 from nppsim.signals import child_process
 from rl.config import ExperimentConfig
@@ -52,8 +50,6 @@ FAILURES = 3  # number of consecutive failed trials that ends the sweep
 STEPS = 10_000  # steps of the pruner reserved for each seed; exceeds the number of evaluations of a seed
 Log = Callable[[str], None]
 _FORM = "give NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
-_REMEDY = 'give a TOML file with lines such as initial-lr = "1e-4..1e-2:log" or minibatch-size = [1024, 2048]'
-_MAX_BYTES = 1 << 20
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -100,66 +96,39 @@ class Dimension:
 Space = tuple[Dimension, ...]
 
 
-def read_space(texts: Sequence[str], file: Path | None = None) -> Space:
-    """Parse the texts of ``--sweep`` and a TOML file; raise ConfigError if a text or line cannot be parsed."""
-    given = [(text, *_parted(text)) for text in texts]
-    if file is not None:
-        given += [(f"{file}: {name}", name, value) for name, value in _read_file(file)]
-    space = tuple(_dimension(name, value, location) for location, name, value in given)
+def read_space(texts: Sequence[str]) -> Space:
+    """Parse the texts of ``--sweep``; raise ConfigError if a text cannot be parsed."""
+    space = tuple(map(_dimension, texts))
     if not space:
-        if file is not None:
-            raise ConfigError(f"contains no settings; {_REMEDY}", "--sweep-file", file)
-        raise ConfigError("nothing to sweep; give --sweep NAME=VALUES, or --sweep-file")
+        raise ConfigError("nothing to sweep; give --sweep NAME=VALUES")
     swept = [(one.known.name, one.known.flag) for one in space]
-    if doubled := [location for i, (location, *_) in enumerate(given) if swept[i] in swept[:i]]:
+    if doubled := [text for i, text in enumerate(texts) if swept[i] in swept[:i]]:
         raise ConfigError("sweeps a setting twice; give each once", "--sweep", doubled[0])
     return space
 
 
-def _parted(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
+def _dimension(text: str) -> Dimension:
+    name, equals, value = (part.strip() for part in text.partition("="))
     if not (name and equals and value):
         raise ConfigError(_FORM, "--sweep", text)
-    return name.strip().lstrip("-"), value.strip()
-
-
-def _read_file(path: Path) -> Iterable[tuple[str, str]]:
-    """Yield (name, values as text in the form of ``--sweep``) of each setting in a TOML file."""
-    for key, value in read_toml(path, ConfigError, _MAX_BYTES, _REMEDY).items():
-        table = {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
-        for name, one in table.items():
-            if isinstance(one, list):
-                yield name, ",".join(map(_text, one))
-            elif isinstance(one, str):
-                yield name, one
-            else:
-                raise ConfigError(_REMEDY, f"{path}: {name}", one)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _dimension(name: str, value: str, location: str) -> Dimension:
+    name = name.lstrip("-")
     part, _, field = name.rpartition(".")
-    _, known = find_setting(part, field, f"--sweep {location}")
+    _, known = find_setting(part, field, f"--sweep {text}")
     low, dots, rest = value.partition("..")
     if not dots:
-        texts = tuple(one.strip() for one in value.split(","))
-        if len(set(texts)) != len(texts):
-            raise ConfigError("names a value twice", "--sweep", location)
-        return Dimension(name, known, texts)
+        choices = tuple(one.strip() for one in value.split(","))
+        if len(set(choices)) != len(choices):
+            raise ConfigError("names a value twice", "--sweep", text)
+        return Dimension(name, known, choices)
     high, colon, scale = rest.partition(":")
     if known.kind not in (int, float) or known.many or (colon and scale != "log"):
-        raise ConfigError(f"is not a valid range; {_FORM}", "--sweep", location)
+        raise ConfigError(f"is not a valid range; {_FORM}", "--sweep", text)
     try:
         ends = known.read(low), known.read(high)
     except ValueError as error:
-        raise ConfigError(f"{error}; {_FORM}", "--sweep", location) from error
+        raise ConfigError(f"{error}; {_FORM}", "--sweep", text) from error
     if None in ends or not ends[0] < ends[1] or (colon and ends[0] <= 0):
-        raise ConfigError(f"give two numbers, the lower one first{', above 0' if colon else ''}", "--sweep", location)
+        raise ConfigError(f"give two numbers, the lower one first{', above 0' if colon else ''}", "--sweep", text)
     return Dimension(name, known, ends, is_range=True, log=bool(colon))
 
 

@@ -73,7 +73,6 @@ def readers_of_runs() -> list[Reader]:
     in_hdf5 = (damage.in_bytes, damage.in_hdf5, damage.in_hdf5)
     return [
         Reader("settings", "x.toml", lambda path: configured(_GIVEN | read_settings(path)), _settings, by_toml),
-        Reader("sweep_space", "x.toml", lambda path: read_space([], path), _space, by_toml),
         Reader("sweep_plan", sweep.PLAN, _read_sweep_plan, _sweep_plan, by_json),
         Reader("comparison_plan", ab.PLAN, _read_comparison_plan, _comparison_plan, by_json),
         Reader(
@@ -134,12 +133,6 @@ def _settings(folder: Path) -> list[Path]:
         'experiment-name = "x"\narchitectures = ["vision_free"]\ntotal-timesteps = 2e6\nseeds = [0, 1]\n[ppo]\n'
         'gae_lambda = 0.9\ntarget_kl = "none"\nn_epochs = 4\n[curriculum]\n'
     )
-    return [path]
-
-
-def _space(folder: Path) -> list[Path]:
-    path = folder / "x.toml"
-    path.write_text('initial-lr = "1e-4..1e-2:log"\n[ppo]\nn_epochs = [2, 4]\ngae_lambda = "0.8..0.99"\n')
     return [path]
 
 

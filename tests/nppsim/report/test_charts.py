@@ -15,7 +15,6 @@ STEPS = np.arange(5)
 EVERY = {
     "lines": lambda: charts.lines_chart("t", "u", {"a": (STEPS, STEPS**2), "one point": ([3], [4.0])}, "x"),
     "no lines": lambda: charts.lines_chart("t", "", {}, "x"),
-    "bands": lambda: charts.band_chart("t", "u", STEPS, {"a": (STEPS, STEPS - 1, STEPS + 1)}, "x"),
 }
 
 

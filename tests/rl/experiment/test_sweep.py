@@ -161,10 +161,8 @@ def test_trials_that_fail_are_told_and_end_the_sweep_where_nothing_works(program
 
 
 def test_a_space_has_ranges_and_lists_of_any_settings(tmp_path):
-    file = tmp_path / "space.toml"
-    file.write_text('minibatch-size = [256, 512]\nschedules = [true, false]\n[ppo]\ntarget_kl = ["none", 0.03]\n')
     texts = ["initial-lr=1e-4..1e-2:log", "n-epochs=1..8", "architectures=vision_free,gcn"]
-    space = read_space(texts, file)
+    space = read_space([*texts, "minibatch-size=256,512", "--schedules=on,off", "ppo.target_kl=none,0.03"])
     assert [str(one) for one in space] == [
         "initial-lr=0.0001..0.01:log", "n-epochs=1..8", "architectures=vision_free,gcn",
         "minibatch-size=256,512", "schedules=on,off", "ppo.target_kl=none,0.03",
