@@ -13,7 +13,6 @@ Distillation does not train the value function; PPO later trains it before the a
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -38,23 +37,6 @@ _REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-
 
 class DistillationError(UserError, RuntimeError):
     """A teacher that cannot be used, or a distillation that diverged."""
-
-
-@dataclass(frozen=True)
-class DistillationMetrics:
-    """Metrics of one update.
-
-    divergence: KL divergence KL(teacher || student) during the rollout, in nats.
-    agreement: share of decisions in which both policies have the same deterministic action.
-    episodes, wins: number of the student's episodes that ended, and number of these that were won.
-    decisions_per_s: speed of rollout and gradient steps together.
-    """
-
-    divergence: float
-    agreement: float
-    episodes: int
-    wins: int
-    decisions_per_s: float
 
 
 class Distiller:
@@ -112,8 +94,15 @@ class Distiller:
             done = max(done, self.seconds / (60 * self.settings.minutes))
         return min(done, 1.0)
 
-    def update(self) -> DistillationMetrics:
-        """Collect a rollout and train on it.  Raises DistillationError if the loss or a gradient is not finite."""
+    def update(self) -> dict[str, float]:
+        """Collect a rollout and train on it; return metrics.
+
+        divergence: KL divergence KL(teacher || student) during the rollout, in nats.
+        agreement: share of decisions in which both policies have the same deterministic action.
+        decisions_per_s: speed of rollout and gradient steps together.
+        success: share of won episodes among the student's episodes that ended; absent if none did.
+        Raises DistillationError if the loss or a gradient is not finite.
+        """
         begin, rate = time.perf_counter(), self.settings.learning_rate * max(LOWEST_RATE, 1 - self.progress)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
@@ -121,10 +110,9 @@ class Distiller:
         self._learn()
         self.decisions += len(self._buffer)
         self.updates += 1
-        wins = int((episodes["outcome"] == WON).sum())
-        return DistillationMetrics(
-            divergence, agreement, len(episodes), wins, len(self._buffer) / (time.perf_counter() - begin)
-        )
+        speed = len(self._buffer) / (time.perf_counter() - begin)
+        metrics = {"divergence": divergence, "agreement": agreement, "decisions_per_s": speed}
+        return metrics | ({"success": float((episodes["outcome"] == WON).mean())} if len(episodes) else {})
 
     def state(self) -> dict[str, Any]:
         """Return the state for ``load``, without the weights of the student."""
@@ -221,10 +209,3 @@ class Distiller:
 def newest(seen: Mapping[str, np.ndarray], student: NppPolicy, teacher: NppPolicy) -> dict[str, np.ndarray]:
     """Return the observations of the teacher, [N, *shape]: the newest frames of the student's stacks."""
     return {key: seen[key][:, -1] if student.stacking.frames(key) > 1 else seen[key] for key in teacher.observations}
-
-
-def as_tags(metrics: DistillationMetrics) -> dict[str, float]:
-    """Return the metrics as TensorBoard scalars; ``success`` is missing if no episode ended."""
-    tags = asdict(metrics)
-    episodes, wins = tags.pop("episodes"), tags.pop("wins")
-    return tags | ({"success": wins / episodes} if episodes else {})

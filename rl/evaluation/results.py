@@ -262,25 +262,13 @@ def load_results(path: str | os.PathLike) -> dict:
 
 
 @dataclass(frozen=True, eq=False)
-class History:
-    """E evaluations of one training on the same L dev levels.
+class History(LevelWins):
+    """E evaluations of one training on the same L dev levels; ``wins`` is int64[E, L] and ``success`` float64[E, L].
 
-    levels, categories: fingerprint and category of each level.
-    episodes: int64[L], number of episodes on each level in each evaluation.
     decisions: int64[E], number of decisions of training before each evaluation; 0: evaluation of the BC policy.
-    wins: int64[E, L], number of wins on each level in each evaluation.
     """
 
-    levels: tuple[str, ...]
-    categories: tuple[str, ...]
-    episodes: np.ndarray
     decisions: np.ndarray
-    wins: np.ndarray
-
-    @property
-    def success(self) -> np.ndarray:
-        """Share of wins on each level in each evaluation, float64[E, L]."""
-        return self.wins / self.episodes
 
     def delivered(self, guarded: bool) -> np.ndarray:
         """Success float64[L] of the final policy of the training.
@@ -345,4 +333,4 @@ def read_history(folder: Path) -> History | None:
         raise ResultsError(
             f"{path}: not a history of evaluations ({type(error).__name__}: {error}); {_HISTORY_REMEDY}"
         ) from error
-    return History(levels, categories, episodes, decisions, wins)
+    return History(levels, categories, episodes, wins, decisions)

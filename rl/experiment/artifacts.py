@@ -33,7 +33,6 @@ from nppsim.errors import UserError, redact
 from nppsim.files import write_json
 from nppsim.levels.level import Level
 from nppsim.measure.machine import environment, git_state, machine
-from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import NAMES
 from nppsim.reading import from_plain, inflate, mismatch, read_object
 from nppsim.replays.replay import MAX_BYTES
@@ -172,12 +171,6 @@ class PretrainedPolicy:
     runs: dict[str, np.ndarray]
     distillation_s: float = 0.0
     spent_before: float = 0.0
-
-    @property
-    def statistics(self) -> ObservationStatistics:
-        """Statistics of the policy's normaliser."""
-        assert self.policy.statistics is not None
-        return self.policy.statistics
 
 
 def save_pretrained(

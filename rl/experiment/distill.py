@@ -15,7 +15,7 @@ from hardware.thread_pool import ThreadPool
 from nppsim.observe import layout
 from nppsim.progress import progress_bar
 from rl.config.curriculum import CurriculumConfig
-from rl.distillation import DistillationError, DistillationMetrics, Distiller, as_tags
+from rl.distillation import DistillationError, Distiller
 from rl.events import EventWriter
 from rl.experiment.artifacts import DISTILLED_POLICY, PretrainedPolicy, load_pretrained, save_pretrained
 from rl.experiment.evaluator import play_dev_levels
@@ -108,7 +108,7 @@ def train(job: Job, distiller: Distiller) -> None:
         saved = distiller.seconds
         while not distiller.updates or distiller.progress < 1:
             metrics = distiller.update()
-            for tag, value in as_tags(metrics).items():
+            for tag, value in metrics.items():
                 writer.add_scalar(DISTILLATION + tag, value, distiller.updates)
             writer.flush()
             show(metrics)
@@ -135,22 +135,22 @@ def _success(job: Job, policy: NppPolicy) -> float:
 
 
 @contextmanager
-def _progress(job: Job, distiller: Distiller) -> Iterator[Callable[[DistillationMetrics], None]]:
+def _progress(job: Job, distiller: Distiller) -> Iterator[Callable[[dict[str, float]], None]]:
     """Yield a function that shows metrics in a progress bar, or in LOG_LINES log lines without a terminal."""
     logged = int(LOG_LINES * distiller.progress)
     with progress_bar(total=100, title="distillation", unit="%") as bar:
 
-        def show(metrics: DistillationMetrics) -> None:
+        def show(metrics: dict[str, float]) -> None:
             nonlocal logged
-            won = f", success {metrics.wins / metrics.episodes:.0%}" if metrics.episodes else ""
-            line = f"divergence {metrics.divergence:.3f} nats, agreement {metrics.agreement:.0%}{won}"
+            won = f", success {metrics['success']:.0%}" if "success" in metrics else ""
+            line = f"divergence {metrics['divergence']:.3f} nats, agreement {metrics['agreement']:.0%}{won}"
             bar.update(int(100 * distiller.progress) - bar.n)
             bar.set_postfix_str(line)
             if bar.disable and int(LOG_LINES * distiller.progress) > logged:
                 logged = int(LOG_LINES * distiller.progress)
                 job.log(
                     f"distillation {distiller.progress:4.0%}: {distiller.decisions:,} decisions, "
-                    f"{metrics.decisions_per_s:,.0f}/s, {line}"
+                    f"{metrics['decisions_per_s']:,.0f}/s, {line}"
                 )
 
         yield show

@@ -22,7 +22,6 @@ from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, locked, new_folder, write_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
-from nppsim.observe.stacking import Stacking
 from nppsim.outcomes import DIED, NAMES
 from nppsim.progress import progress_bar
 from nppsim.replays.replay import Replay
@@ -146,25 +145,20 @@ def _agents(job: Job) -> "dict[str, PlaySettings]":
     """Return name -> settings of the agent, and of the agent of --compare; names are paths if the file names are equal."""
     paths = [job.checkpoint] if job.compare is None else [job.checkpoint, job.compare]
     names = {path.name for path in paths}
-    agents = {path.name if len(names) == len(paths) else str(path): play_settings(job, path) for path in paths}
+    agents: dict[str, PlaySettings] = {}
+    for path in paths:
+        policy, frame_skip = policy_of(path, job.device)
+        agents[path.name if len(names) == len(paths) else str(path)] = PlaySettings(
+            Shipped.of(policy, job.plugins),
+            frame_skip,
+            job.episodes_per_level,
+            job.seed,
+            job.deterministic,
+            baselines=path == job.checkpoint,
+        )
     if len(agents) < len(paths):
         raise ConfigError("is the agent itself; give another checkpoint", "compare", str(job.compare))
     return agents
-
-
-def play_settings(job: Job, checkpoint: Path) -> "PlaySettings":
-    """Load an agent; return it with the settings of its evaluation."""
-    policy, frame_skip = policy_of(checkpoint, job.device)
-    return PlaySettings(
-        Shipped.of(policy, job.plugins),
-        observations=policy.observations,
-        stacking=policy.stacking,
-        frame_skip=frame_skip,
-        episodes_per_level=job.episodes_per_level,
-        seed=job.seed,
-        deterministic=job.deterministic,
-        baselines=checkpoint == job.checkpoint,
-    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -176,8 +170,6 @@ class PlaySettings:
     """An agent and the settings of its evaluation, as in ``EvaluationSuite``."""
 
     agent: Shipped
-    observations: tuple[str, ...]
-    stacking: Stacking
     frame_skip: int
     episodes_per_level: int
     seed: int
@@ -230,17 +222,17 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
     batch: (number of the batch, its levels).
     """
     number, levels = batch
+    policy = settings.agent.unpack()
     suite = EvaluationSuite(
         levels,
         episodes_per_category=None,
         episodes_per_level=settings.episodes_per_level,
         seed=own_seed(settings.seed, number),
         frame_skip=settings.frame_skip,
-        observations=settings.observations,
-        stacking=settings.stacking,
+        observations=policy.observations,
+        stacking=policy.stacking,
         threads=1 if progress is None else None,
     )
-    policy = settings.agent.unpack()
     played = {AGENT: suite.run(policy, deterministic=settings.deterministic, progress=progress)}
     if settings.baselines:
         played[RANDOM] = suite.run(RandomPolicy(), deterministic=False)

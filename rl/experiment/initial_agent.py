@@ -6,14 +6,12 @@ Imitation, or PPO in a run without imitation, uses the agent's policy, value and
 new, PPO's critic has a warm-up, and a KL penalty refers to the agent with which PPO begins (``--bc-kl-coef``).
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from nppsim.errors import ConfigError
 from nppsim.files import write_bytes
-from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ExperimentConfig
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture
@@ -24,21 +22,7 @@ OPTION = "--init-from"
 COPY = f"pretrain/initial{checkpoint.SUFFIX}"  # in the run's folder, so that resuming does not need the original
 
 
-@dataclass(frozen=True)
-class InitialAgent:
-    """A trained agent.  fresh: name prefixes of the tensors that the network has and the agent lacks."""
-
-    policy: NppPolicy
-    fresh: tuple[str, ...]
-
-    @property
-    def statistics(self) -> ObservationStatistics:
-        """Statistics of its normaliser."""
-        assert self.policy.statistics is not None
-        return self.policy.statistics
-
-
-def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) -> InitialAgent:
+def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) -> NppPolicy:
     """Load an agent to train it further in a network.
 
     An agent trained without subtasks fits the same architecture with subtasks; its high-level policy is then random.
@@ -48,16 +32,20 @@ def load_initial_agent(path: Path, architecture: Architecture, frame_skip: int) 
     if stored["frame_skip"] != frame_skip:
         advice = f"acts every {stored['frame_skip']} frames, this run every {frame_skip}; give --frame-skip "
         raise ConfigError(f"{advice}{stored['frame_skip']} or another agent", OPTION, path)
-    fresh = architecture.fresh if policy.architecture == architecture.imitated.name else ()
     with torch.random.fork_rng(devices=[]):  # building this network must not change the run's random numbers
         target = build_policy(architecture.name)
     try:
-        transfer(policy.state_dict(), target, fresh=fresh)
+        transfer(policy.state_dict(), target, fresh=fresh_tensors(policy, architecture))
     except WeightTransferError as error:
         problem = f"an agent of {policy.architecture} does not fit {architecture.name} ({'; '.join(error.problems)})"
         advice = f"give --architectures {policy.architecture}, or another agent"
         raise ConfigError(f"{problem}; {advice}", OPTION, path) from error
-    return InitialAgent(policy, fresh)
+    return policy
+
+
+def fresh_tensors(policy: NppPolicy, architecture: Architecture) -> tuple[str, ...]:
+    """Return name prefixes of the tensors that an architecture has and the policy lacks: those of its subtasks, if any."""
+    return architecture.fresh if policy.architecture == architecture.imitated.name else ()
 
 
 def first_network(config: ExperimentConfig, architecture: Architecture) -> Architecture:
@@ -65,7 +53,7 @@ def first_network(config: ExperimentConfig, architecture: Architecture) -> Archi
     return architecture.imitated if "with_pretrain" in config.conditions else architecture
 
 
-def initial_agent_of(config: ExperimentConfig, architecture: Architecture, folder: Path) -> InitialAgent | None:
+def initial_agent_of(config: ExperimentConfig, architecture: Architecture, folder: Path) -> NppPolicy | None:
     """Copy the agent of ``--init-from`` into the run's folder, and load it; None without the flag."""
     if config.init_from is None:
         return None

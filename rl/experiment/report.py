@@ -32,14 +32,6 @@ _ACCURACIES = {
     "validation_change_accuracy": "validation, on changes",
 }
 THUMBNAIL_WIDTH = 640  # px
-_SPEED = {  # key of speed figures -> label
-    "decisions": "decisions",
-    "ppo_time_s": "PPO with evaluations, s",
-    "decisions_per_s": "decisions per second of rollouts and updates",
-    "cores_used": "busy cores",
-    "wall_time_s": "whole training, s",
-}
-_TRANSFER = {"tensors": "copied tensors", "values": "copied values", "fresh": "tensors that start at random values"}
 _AUDIT = {  # field of ``nppsim.reward.AuditRow`` -> label
     "path_px": "90th percentile of path lengths, px",
     "win_frames": "frames of a win at a third of top speed",
@@ -93,9 +85,9 @@ def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
         "films": _films(entry["paths"], folder),
         "speed": _speed(entry["speed"], entry["wall_time_s"]),
         "events": list(map(_event, entry["events"])),
-        "audit": [_renamed(row, _AUDIT) for row in entry["audit"]],
+        "audit": [{_AUDIT.get(name, name): value for name, value in row.items()} for row in entry["audit"]],
         "plan": _plan(entry["plan"]),
-        "transfer": entry["transfer"] and _renamed(entry["transfer"], _TRANSFER),
+        "transfer": entry["transfer"] and _spaced(entry["transfer"]),
         **{key: entry[key] for key in ("checklist", "doctor")},
     }
 
@@ -124,9 +116,9 @@ def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]
     }
 
 
-def _renamed(item: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return a dict with labels in place of known keys."""
-    return {labels.get(key, key): value for key, value in item.items()}
+def _spaced(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dict whose keys have spaces instead of underscores."""
+    return {key.replace("_", " "): value for key, value in item.items()}
 
 
 def _event(event: Mapping) -> dict[str, Any]:
@@ -331,7 +323,7 @@ def _percent(share: float | None) -> str | None:
 def _speed(speed: Mapping, wall_time_s: float) -> dict[str, Any]:
     """Return speed figures, and (colour, phase of training, share of the time) of each phase."""
     figures = {key: value for key, value in speed.items() if key != "share"} | {"wall_time_s": wall_time_s}
-    return {"figures": _renamed(figures, _SPEED), "shares": list(coloured(speed["share"]))}
+    return {"figures": _spaced(figures), "shares": list(coloured(speed["share"]))}
 
 
 def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:

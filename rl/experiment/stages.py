@@ -43,7 +43,7 @@ from rl.experiment.data import load_demonstrations, runs_without_imitation, stat
 from rl.experiment.distill import distill_teacher, teacher_of
 from rl.experiment.evaluator import dev_evaluation, remote_evaluator, stop_if
 from rl.experiment.follower import Task, make_env
-from rl.experiment.initial_agent import initial_agent_of
+from rl.experiment.initial_agent import fresh_tensors, initial_agent_of
 from rl.experiment.jobs import Job
 from rl.experiment.plan import plan_of
 from rl.policy import checkpoint
@@ -151,7 +151,7 @@ def imitate(training: Training) -> None:
     if training.pretrained is not None:
         job.log(f"imitation is done: {job.folder / BC_POLICY}")
         job.doctor.lack(dataset="imitation was done before the run was interrupted")
-        job.doctor.provide(statistics=training.pretrained.statistics)
+        job.doctor.provide(statistics=training.pretrained.policy.statistics)
         return
     dataset = load_demonstrations(job.config, job.data, job.architecture.observations, job.seed, job.log)
     dataset = dataset.stacked(job.architecture.stacking)
@@ -163,7 +163,7 @@ def imitate(training: Training) -> None:
     torch.manual_seed(job.seed)  # for the initial weights
     policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     if initial:
-        report = transfer(initial.policy.state_dict(), policy)
+        report = transfer(initial.state_dict(), policy)
         job.log(f"imitation starts from {job.config.init_from}; {report}")
     result, before = clone_behaviour(job, policy, dataset, ThreadPool(plan.torch_threads))
     job.log(result.table())
@@ -263,8 +263,10 @@ def make_agent(training: Training) -> PPO:
     """
     job, pretrained = training.job, training.pretrained
     initial = None if pretrained else initial_agent_of(job.config, job.architecture, job.folder)
-    source = pretrained or initial
-    statistics = source.statistics if source else statistics_of_random_play(training.env, job.seed)
+    source = pretrained.policy if pretrained else initial
+    statistics = source.statistics if source else None
+    if statistics is None:
+        statistics = statistics_of_random_play(training.env, job.seed)
     agent = make_ppo(
         training.env,
         job.architecture.name,
@@ -277,8 +279,8 @@ def make_agent(training: Training) -> PPO:
         ranks=job.ranks,
     )
     if source:
-        fresh = initial.fresh if initial else job.architecture.fresh
-        training.transfer = transfer(source.policy.state_dict(), agent.policy, fresh=fresh)
+        fresh = fresh_tensors(source, job.architecture)
+        training.transfer = transfer(source.state_dict(), agent.policy, fresh=fresh)
         agent.set_reference(agent.policy)
     if pretrained:
         agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)

@@ -10,7 +10,7 @@ from nppsim.errors import ConfigError, UserError
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config.command_line import resolve
-from rl.experiment.initial_agent import COPY, load_initial_agent
+from rl.experiment.initial_agent import COPY, fresh_tensors, load_initial_agent
 from rl.experiment.run import run
 from rl.experiment.train import start
 from rl.policy import checkpoint
@@ -88,14 +88,14 @@ def test_ppo_starts_from_the_agent_and_resumes_without_its_file(flags, tmp_path)
     "name", ["mlp_baseline", "vision_free+gru", "vision_free+state2", "vision_free+deep2", "attention"]
 )
 def test_every_kind_of_network_fits_its_own_agent(name, tmp_path):
-    policy = load_initial_agent(agent_of(tmp_path, name), get_architecture(name), 4).policy
+    policy = load_initial_agent(agent_of(tmp_path, name), get_architecture(name), 4)
     stored = checkpoint.load(tmp_path / f"{name}.safetensors")["policy"]
     assert all(torch.equal(policy.state_dict()[key], tensor) for key, tensor in stored.items())
 
 
 def test_a_network_with_subtasks_starts_from_an_agent_without(tmp_path):
-    path = agent_of(tmp_path, "vision_free")
-    assert load_initial_agent(path, get_architecture("vision_free+subtasks50"), 4).fresh == ("high_level.",)
+    path, deep = agent_of(tmp_path, "vision_free"), get_architecture("vision_free+subtasks50")
+    assert fresh_tensors(load_initial_agent(path, deep, 4), deep) == ("high_level.",)
 
 
 def test_what_does_not_fit_is_named_before_a_folder_is_made(flags, tmp_path):
