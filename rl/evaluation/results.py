@@ -11,7 +11,6 @@ read_history(folder).success                 # float64[evaluations, levels]
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,7 @@ from nppsim.files import table, write_text
 from nppsim.levels.level import EXACT, SUPPORT, Level
 from nppsim.measure.intervals import mean_over_levels, wilson
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
-from nppsim.reading import MAX_JSON_BYTES, mismatch, parse_json, read_bytes, read_json
+from nppsim.reading import MAX_JSON_BYTES, parse_json, read_bytes
 from nppsim.replays.score import score, seconds
 
 ALL = "all"  # row of all categories
@@ -37,12 +36,6 @@ STATS_SHAPE = {
     "success": float,
     "ci95": [float],
     "median_frames": (None, float),
-}
-_RESULTS: dict = {
-    "architectures": {...: {"seeds": {...: {"suites": {...: {...: STATS_SHAPE}}}}}},
-    "config": {},
-    "machine": (str, {}),
-    "versions": {},
 }
 
 
@@ -244,17 +237,6 @@ def format_table(methods: Mapping[str, Mapping[str, Stats] | None]) -> str:
         counts = sorted({int(cell["episodes"]) for cell in cells if cell})
         rows.append([category, "/".join(map(str, counts)) or "-", *map(format_cell, cells)])
     return f"{table(['category', 'episodes', *methods], rows)}\n{INTERVAL_NOTE}"
-
-
-def load_results(path: str | os.PathLike) -> dict:
-    """Read a ``results.json``.  Raises ResultsError for missing or wrong entries."""
-    path = Path(path)
-    if not path.is_file():
-        raise ResultsError(f"{path}: no such file; give the results.json of an experiment folder")
-    data = read_json(path, ResultsError, "restore it, or run the evaluation again")
-    if wrong := mismatch(data, _RESULTS):
-        raise ResultsError(f"{path}: not a results file: {wrong}")
-    return data
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from nppsim.report.pages import render_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
 from rl.config import ExperimentConfig
-from rl.evaluation.results import STATS_SHAPE, ResultsError, Stats, format_table, load_results
+from rl.evaluation.results import STATS_SHAPE, ResultsError, Stats, format_table
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.onnx import SUFFIX, ExportError, OnnxPolicy, metadata_of, signature, to_onnx
@@ -53,7 +53,7 @@ class Job:
     license: str | None = setting(None, "licence on the model card, e.g. MIT; default: none", flag="license")
     results: Path | None = setting(
         None,
-        "results.json of the agent's experiment, or of evaluate.py, for the figures on the card; default: none",
+        "results.json of an evaluation of the agent by evaluate.py, for the figures on the card; default: none",
         flag="results",
     )
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
@@ -80,7 +80,7 @@ def run(job: Job) -> None:
     needed("onnxruntime", "onnx")
     plugins.load(job.plugins)
     policy, fields = checkpoint.load_policy(job.checkpoint, precision="float32")
-    tables = methods_of(job.results, policy.architecture) if job.results else None
+    tables = methods_of(job.results) if job.results else None
     torch.set_num_threads(1)
     data = to_onnx(policy, frame_skip=fields["frame_skip"])
     difference = largest_difference(policy, OnnxPolicy(data), LevelSet.open(STARTER_LEVELS), fields["frame_skip"])
@@ -170,40 +170,15 @@ def write_hub(folder: Path, data: bytes, policy: NppPolicy, fields: Mapping[str,
     write_text(folder / CARD, text + "\n")
 
 
-def methods_of(path: Path, architecture: str) -> Tables:
-    """Read the statistics of all methods in ``results.json`` of an experiment or of ``scripts/evaluate.py``.
+def methods_of(path: Path) -> Tables:
+    """Read the statistics of all methods in a ``results.json`` of ``scripts/evaluate.py``.
 
-    architecture: network whose results are read, if the file is that of an experiment.
-    Raises ResultsError if the file is missing or has no results of the architecture.
+    Raises ResultsError if the file is missing or contains no such results.
     """
-    data = read_json(path, ResultsError, "give the results.json of an experiment or of scripts/evaluate.py")
-    if isinstance(data, dict) and "architectures" in data:
-        return _of_experiment(load_results(path), path, architecture)
+    data = read_json(path, ResultsError, "give the results.json of scripts/evaluate.py")
     if wrong := mismatch(data, _EVALUATION):
-        raise ResultsError(f"{path}: no results of an experiment or of scripts/evaluate.py: {wrong}")
+        raise ResultsError(f"{path}: no results of scripts/evaluate.py: {wrong}")
     return dict(data["suites"])
-
-
-def _of_experiment(data: Mapping[str, Any], path: Path, architecture: str) -> Tables:
-    known = data["architectures"]
-    runs = {  # labels are "ARCHITECTURE" or "ARCHITECTURE, CONDITION"
-        f"{label}, seed {seed}".removeprefix(f"{architecture}, "): entry
-        for label in known
-        if label == architecture or label.startswith(f"{architecture}, ")
-        for seed, entry in known[label]["seeds"].items()
-    }
-    if not runs:
-        raise ResultsError(f"{path}: has results of {', '.join(known)}, not of {architecture}; give those of its run")
-    found: dict[str, Any] = {}
-    for name, entry in runs.items():
-        before = entry.get("baselines", {})
-        if wrong := mismatch(before, {...: ({...: STATS_SHAPE}, None)}, "baselines"):
-            raise ResultsError(f"{path}: no results of an experiment: {wrong}")
-        imitation = "imitation alone" if len(runs) == 1 else f"{name}, imitation alone"
-        found |= {name: entry["suites"].get("test"), imitation: before.get("bc")}
-    first: Mapping[str, Any] = next(iter(runs.values()))
-    found["random play"] = first.get("baselines", {}).get("random")  # random play is equal in all runs
-    return {name: tables for name, tables in found.items() if tables}
 
 
 def published(config: object) -> object:

@@ -27,7 +27,7 @@ from rl.config.resume import stored_config
 from rl.doctor.reference import FORMAT as REFERENCE
 from rl.doctor.reference import VERSION, load_reference
 from rl.evaluation.comparison import read_levels, write_levels
-from rl.evaluation.results import DevHistory, EpisodeRecord, LevelWins, aggregate, load_results, read_history
+from rl.evaluation.results import DevHistory, EpisodeRecord, LevelWins, read_history
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.ppo.digests import read_trail
@@ -56,7 +56,6 @@ def readers() -> dict[str, Reader]:
         Reader("traces", "x.h5", nppsim.verify, _traces, by_hdf5),
         Reader("level_index", "index.json", _read_level_set, lambda folder: [_level_set(folder)], by_json),
         Reader("demonstration_index", "index.json", _read_demonstration_index, _demonstration_index, by_json),
-        Reader("results", "results.json", load_results, _results, by_json),
         Reader("configuration", "config.json", _read_configuration, _configuration, by_json),
         Reader("benchmark", "x.json", _read_benchmark, _benchmark, by_json),
         Reader("reference", "x.json", load_reference, _reference, by_json),
@@ -181,13 +180,6 @@ def _episodes() -> list[EpisodeRecord]:
     return [
         EpisodeRecord(i, f"level {i}", "simple", level, inputs, outcomes[i % 3], 4, 1, 0.5, 0, 100.0) for i in range(6)
     ]
-
-
-def _results(folder: Path) -> list[Path]:
-    path = folder / "results.json"
-    seeds = {"0": {"suites": {"test": aggregate(_episodes())}, "speed": {"decisions_per_s": 1.0}}}
-    write_json(path, {"architectures": {"mlp": {"seeds": seeds}}, "config": {}, "machine": "m", "versions": {}})
-    return [path]
 
 
 def _configuration(folder: Path) -> list[Path]:

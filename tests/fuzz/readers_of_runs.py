@@ -95,7 +95,7 @@ def readers_of_runs() -> list[Reader]:
         ),
         Reader("timings", "timings.json", update_benchmark.known_timings, _timings, by_json),
         Reader("manifest", MANIFEST, _read_manifest, _manifest, by_json),
-        Reader("evaluation", "results.json", lambda path: methods_of(path, "mlp"), _evaluation, by_json),
+        Reader("evaluation", "results.json", methods_of, _evaluation, by_json),
         Reader("configuration_alone", "config.json", named(read_config), _configuration, by_json),
         Reader("run", RUN_FILE, _read_run_file, _run_file, by_json),
         *(Reader(f"compared_{name}", name, _compare_stored, partial(_stored, name), by_json) for name in _STORED),
@@ -314,12 +314,8 @@ def _go_on(path: Path) -> None:
 
 
 def _evaluation(folder: Path) -> list[Path]:
-    tables = aggregate(_episodes())
-    seeds = {"0": {"suites": {"test": tables}, "baselines": {"bc": tables, "random": None}}}
-    known = {"config": {}, "machine": "m", "versions": {}}
-    write_json(folder / "experiment.json", {"architectures": {"mlp": {"seeds": seeds}}, **known})
-    write_json(folder / "evaluation.json", {"suites": {"test": tables}, "settings": {}})
-    return sorted(folder.iterdir())
+    write_json(folder / "results.json", {"suites": {"test": aggregate(_episodes())}, "settings": {}})
+    return [folder / "results.json"]
 
 
 def _configuration(folder: Path) -> list[Path]:

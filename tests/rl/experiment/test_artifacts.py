@@ -10,7 +10,6 @@ import pytest
 
 import hardware
 from rl.config import EvaluationConfig, ExperimentConfig
-from rl.evaluation.results import load_results
 from rl.evaluation.video import Film
 from rl.experiment.artifacts import (
     ExperimentRecord,
@@ -72,7 +71,7 @@ def test_all_files_have_the_same_results(record, tmp_path):
     run = run_record(tmp_path)
     record = record.with_run(run)
     write_experiment(record, tmp_path)
-    results = load_results(tmp_path / "results.json")
+    results = json.loads((tmp_path / "results.json").read_text())
     experiment = json.loads((tmp_path / "experiment.json").read_text())
     config = json.loads((tmp_path / "config.json").read_text())
     seed, entry = results["architectures"]["vision_free"]["seeds"]["0"], experiment["architectures"]["vision_free"]
@@ -153,7 +152,7 @@ def test_architectures_and_conditions_are_compared_over_their_seeds(record, tmp_
     over_seeds = [(c.first, c.second, c.seeds) for c in record.comparisons if "PPO" in c.first]
     assert ("vision_free, with_pretrain after PPO", "before PPO", 2) in over_seeds and len(over_seeds) == 6
     write_experiment(record, tmp_path)
-    results = load_results(tmp_path / "results.json")
+    results = json.loads((tmp_path / "results.json").read_text())
     assert len(results["comparisons"]) == 10 and results["comparisons"][0]["sentence"]
     together = results["architectures"]["vision_free, no_pretrain"]["all_seeds"]
     assert together["suites"]["test"]["all"]["episodes"] == 8 and together["baselines"]["bc"] is None
