@@ -216,14 +216,14 @@ def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_P
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Result of one training.
+    """Result of one training.  Results of stages that have not run yet have their defaults.
 
     architecture, pretrained, label, title, seed, folder: as in ``Job``.
+    plan: hardware plan.
     played: method ("random", "bc", "ppo") -> episodes of the final evaluation, [] if not evaluated.
     bc_result: result of imitation, None without imitation.
     transfer: result of the weight transfer to PPO's policy, None without initial weights.
     speed: content of "speed" in results.json.
-    plan: hardware plan.
     films: films of PPO's episodes in the final evaluation.
     events: evaluations, stage changes and the like, for the report.
     wall_time_s: seconds of the training, including those in earlier processes of a resumed run.
@@ -237,14 +237,14 @@ class RunRecord:
     title: str
     seed: int
     folder: Path
-    played: Mapping[str, Sequence[EpisodeRecord]]
-    bc_result: BCResult | None
-    transfer: TransferReport | None
-    speed: dict
     plan: hardware.Plan
-    films: Sequence[Film]
-    events: Sequence[dict]
-    wall_time_s: float
+    played: Mapping[str, Sequence[EpisodeRecord]] = field(default_factory=dict)
+    bc_result: BCResult | None = None
+    transfer: TransferReport | None = None
+    speed: dict = field(default_factory=dict)
+    films: Sequence[Film] = ()
+    events: Sequence[dict] = ()
+    wall_time_s: float = 0.0
     curriculum: dict = field(default_factory=dict)
     settings: dict[str, dict] = field(default_factory=dict)
 

@@ -10,6 +10,7 @@ stored loads it instead, so an interrupted training resumes.
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from rl.doctor.doctor import BEFORE, IMITATION
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
-from rl.evaluation.video import Film, record_evaluation
+from rl.evaluation.video import record_evaluation
 from rl.events import EventWriter
 from rl.experiment.artifacts import (
     BC_POLICY,
@@ -48,7 +49,7 @@ from rl.experiment.jobs import Job
 from rl.experiment.plan import plan_of
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
-from rl.policy.weight_map import TransferReport, check_same_policy, transfer
+from rl.policy.weight_map import check_same_policy, transfer
 from rl.ppo import make_ppo, training_state
 from rl.ppo.callbacks import profilers
 from rl.ppo.digests import DigestTrail, read_trail
@@ -69,30 +70,25 @@ class Training:
     plan: hardware plan for all processes together (number of environments, rollout length, ...).
     own_plan: this process's share of the hardware plan.
     settings: PPO settings, with values from the hardware plan instead of None.
-    sources: dotted name -> {"value", "source"} of all settings, for run.json.
     started: ``time.monotonic`` at the start.
+    record: content of finished.json, with the results of the stages so far.
     pretrained: result of ``imitate`` and ``distill``; None without imitation.
-    agent, transfer, events, speed: results of ``ppo``.
-    played: result of ``evaluate``: method -> episodes on the test levels, [] if not evaluated.
-    films: result of ``evaluate``: films of PPO's episodes.
-    record: result of ``report``: the content of finished.json.
+    agent: result of ``ppo``.
     """
 
     job: Job
     plan: hardware.Plan
     own_plan: hardware.Plan
     settings: PPOConfig
-    sources: dict[str, dict]
     env: BatchVecEnv
     started: float
+    record: RunRecord
     pretrained: PretrainedPolicy | None = None
     agent: PPO = field(init=False)
-    transfer: TransferReport | None = None
-    events: list[dict] = field(default_factory=list)
-    speed: dict = field(default_factory=dict)
-    played: dict[str, list[EpisodeRecord]] = field(default_factory=dict)
-    films: list[Film] = field(default_factory=list)
-    record: RunRecord = field(init=False)
+
+    def add(self, **results: Any) -> None:
+        """Add results of a stage to the record."""
+        self.record = replace(self.record, **results)
 
 
 def run_stages(job: Job, last: str = "report") -> Training:
@@ -109,7 +105,10 @@ def run_stages(job: Job, last: str = "report") -> Training:
     if job.architecture.memory:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
     env = make_env(job.config, job.data, job.architecture, own_plan, job.seed, job.ranks)
-    training = Training(job, plan, own_plan, settings, sources, env, started)
+    record = RunRecord(
+        job.architecture.name, job.pretrained, job.label, job.title, job.seed, job.folder, plan, settings=sources
+    )
+    training = Training(job, plan, own_plan, settings, env, started, record)
     examine_before_training(training)
     for stage in STAGES:
         stage(training)
@@ -252,8 +251,8 @@ def ppo(training: Training) -> None:
             name = job.architecture.name
             job.log(f"{name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies")
         stop_if(stop)
-    training.events = monitor.events + agent.sampler.events
-    training.speed = speed(agent)
+    events, summary = monitor.events + agent.sampler.events, agent.sampler.summary()
+    training.add(events=events, curriculum=summary, speed=speed(agent))
 
 
 def make_agent(training: Training) -> PPO:
@@ -280,16 +279,16 @@ def make_agent(training: Training) -> PPO:
     )
     if source:
         fresh = fresh_tensors(source, job.architecture)
-        training.transfer = transfer(source.state_dict(), agent.policy, fresh=fresh)
+        training.add(transfer=transfer(source.state_dict(), agent.policy, fresh=fresh))
         agent.set_reference(agent.policy)
     if pretrained:
         agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)
         job.log(
-            f"{training.transfer}; {agreement:.0%} of greedy actions agree with the BC policy on held-out decisions"
+            f"{training.record.transfer}; {agreement:.0%} of greedy actions agree with the BC policy on held-out decisions"
         )
         job.doctor.provide(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
     if initial:
-        job.log(f"PPO starts from {job.config.init_from}; {training.transfer}")
+        job.log(f"PPO starts from {job.config.init_from}; {training.record.transfer}")
     demonstrated: dict[str, np.ndarray] = {}  # runs along which --start-states lets episodes begin
     if (starts := training.env.sampler.starts) is not None:
         runs = pretrained.runs if pretrained else runs_without_imitation(job.config, job.data, job.log)
@@ -352,38 +351,23 @@ def evaluate(training: Training) -> None:
         "bc": pretrained.policy if pretrained else None,
         "ppo": training.agent.policy,
     }
-    training.played = {method: [] for method in policies}
+    played: dict[str, list[EpisodeRecord]] = {method: [] for method in policies}
     if not evaluation.skip_final_eval:
         suite = job.suites.final(job.architecture)
         for method, policy in policies.items():
             if policy:
-                training.played[method] = suite.run(policy, deterministic=evaluation.deterministic)
-    training.films = record_evaluation(
-        training.played["ppo"], job.folder, job.config.video, frame_skip=job.config.frame_skip
-    )
+                played[method] = suite.run(policy, deterministic=evaluation.deterministic)
+    films = record_evaluation(played["ppo"], job.folder, job.config.video, frame_skip=job.config.frame_skip)
+    training.add(played=played, films=films)
 
 
 def report(training: Training) -> None:
-    """Make the record of the training, and store it in finished.json, the last file that a training writes."""
-    job, pretrained, agent = training.job, training.pretrained, training.agent
-    before = agent.elapsed_before_s + (pretrained.spent_before if pretrained else 0.0)
-    training.record = RunRecord(
-        job.architecture.name,
-        job.pretrained,
-        job.label,
-        job.title,
-        job.seed,
-        job.folder,
-        training.played,
+    """Complete the record of the training, and store it in finished.json, the last file that a training writes."""
+    pretrained = training.pretrained
+    before = training.agent.elapsed_before_s + (pretrained.spent_before if pretrained else 0.0)
+    training.add(
         bc_result=pretrained.result if pretrained else None,
-        transfer=training.transfer,
-        speed=training.speed,
-        plan=training.plan,
-        films=training.films,
-        events=training.events,
         wall_time_s=time.monotonic() - training.started + before,
-        curriculum=agent.sampler.summary(),
-        settings=training.sources,
     )
     save_run(training.record)
 

@@ -411,10 +411,7 @@ def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:
             "trial": trial.number,
             "state": trial.state.name.lower(),
             "settings": trial.params,
-            "success": trial.user_attrs.get("success", []),
-            "minutes": trial.user_attrs.get("minutes"),
-            "folder": trial.user_attrs.get("folder"),
-            "failed": trial.user_attrs.get("failed"),
+            **{name: trial.user_attrs.get(name) for name in ("success", "minutes", "folder", "failed")},
         }
         for trial in over(study)
     ]

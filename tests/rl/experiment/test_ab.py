@@ -216,4 +216,4 @@ def test_two_real_runs(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "no interval: one observation" in printed
     assert len(list((tmp_path / "ab" / "runs").glob(f"?_seed5_*/{SUMMARY}"))) == 2
-    assert (tmp_path / "ab" / "success.png").exists()
+    assert (tmp_path / "ab" / "comparison.json").exists()
