@@ -5,8 +5,6 @@
 The distilled policy replaces the BC policy as PPO's initial policy and as the reference of the KL penalty.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -104,14 +102,26 @@ def make_distiller(job: Job, plan: hardware.Plan, student: NppPolicy, teacher: N
 def train(job: Job, distiller: Distiller) -> None:
     """Distil until the limit of decisions or minutes; log metrics, and save the state every SAVE_SECONDS for resuming."""
     cut_events(job.folder / BOARD, 0, distillation=distiller.updates)
-    with EventWriter(job.folder / BOARD) as writer, _progress(job, distiller) as show:
-        saved = distiller.seconds
+    with (
+        EventWriter(job.folder / BOARD) as writer,
+        progress_bar(total=100, title="distillation", unit="%") as bar,
+    ):
+        saved, logged = distiller.seconds, int(LOG_LINES * distiller.progress)
         while not distiller.updates or distiller.progress < 1:
             metrics = distiller.update()
             for tag, value in metrics.items():
                 writer.add_scalar(DISTILLATION + tag, value, distiller.updates)
             writer.flush()
-            show(metrics)
+            won = f", success {metrics['success']:.0%}" if "success" in metrics else ""
+            line = f"divergence {metrics['divergence']:.3f} nats, agreement {metrics['agreement']:.0%}{won}"
+            bar.update(int(100 * distiller.progress) - bar.n)
+            bar.set_postfix_str(line)
+            if bar.disable and int(LOG_LINES * distiller.progress) > logged:  # there is no terminal for the bar
+                logged = int(LOG_LINES * distiller.progress)
+                job.log(
+                    f"distillation {distiller.progress:4.0%}: {distiller.decisions:,} decisions, "
+                    f"{metrics['decisions_per_s']:,.0f}/s, {line}"
+                )
             if distiller.seconds - saved >= SAVE_SECONDS:
                 frame_skip, state = job.config.frame_skip, distiller.state()
                 checkpoint.save(job.folder / UNFINISHED, distiller.student, frame_skip=frame_skip, training=state)
@@ -132,25 +142,3 @@ def check_worth(job: Job, student: NppPolicy, teacher: NppPolicy, path: Path) ->
 def _success(job: Job, policy: NppPolicy) -> float:
     suite = job.suites.periodic(get_architecture(policy.architecture))
     return play_dev_levels(suite, policy, job.config.evaluation.deterministic)[0].overall
-
-
-@contextmanager
-def _progress(job: Job, distiller: Distiller) -> Iterator[Callable[[dict[str, float]], None]]:
-    """Yield a function that shows metrics in a progress bar, or in LOG_LINES log lines without a terminal."""
-    logged = int(LOG_LINES * distiller.progress)
-    with progress_bar(total=100, title="distillation", unit="%") as bar:
-
-        def show(metrics: dict[str, float]) -> None:
-            nonlocal logged
-            won = f", success {metrics['success']:.0%}" if "success" in metrics else ""
-            line = f"divergence {metrics['divergence']:.3f} nats, agreement {metrics['agreement']:.0%}{won}"
-            bar.update(int(100 * distiller.progress) - bar.n)
-            bar.set_postfix_str(line)
-            if bar.disable and int(LOG_LINES * distiller.progress) > logged:
-                logged = int(LOG_LINES * distiller.progress)
-                job.log(
-                    f"distillation {distiller.progress:4.0%}: {distiller.decisions:,} decisions, "
-                    f"{metrics['decisions_per_s']:,.0f}/s, {line}"
-                )
-
-        yield show

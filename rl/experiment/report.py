@@ -109,10 +109,9 @@ def _parts(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[st
 def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]]:
     """Return the rows of settings that were chosen, and those of settings with default values."""
     rows = [{"setting": name, "value": one["value"], "from": one["source"]} for name, one in settings.items()]
-    is_default = [row["from"] == "default" for row in rows]
     return {
-        "chosen": [row for row, default in zip(rows, is_default, strict=True) if not default],
-        "defaults": [row for row, default in zip(rows, is_default, strict=True) if default],
+        "chosen": [row for row in rows if row["from"] != "default"],
+        "defaults": [row for row in rows if row["from"] == "default"],
     }
 
 

@@ -6,7 +6,6 @@ The result has plain JSON values; docs/lab/studio.md lists the fields.  No file 
 """
 
 import math
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +82,7 @@ def _scalars(table: Path) -> dict[str, Scalars]:
 
     The TensorBoard events contain the same values, but take a hundred times as long to read.
     """
-    if not table.is_file():
-        return {}
-    known = table.stat()
-    return _read_table(table, known.st_mtime_ns, known.st_size)
-
-
-@lru_cache(maxsize=16)
-def _read_table(table: Path, _changed: int, _bytes: int) -> dict[str, Scalars]:
-    """Read progress.csv; its modification time and size are arguments only because the cache needs them as keys."""
-    columns, *rows = read_table(table) or [[]]
+    columns, *rows = (read_table(table) if table.is_file() else None) or [[]]
     if _STEP not in columns:
         return {}
     try:
