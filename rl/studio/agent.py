@@ -140,7 +140,8 @@ def _recorded(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, d
 
     The outputs are "logits" float64[6] and "value" float64[].
     """
-    own, latest = copy.deepcopy(policy), {}
+    own = copy.deepcopy(policy)
+    latest: dict[str, torch.Tensor] = {}
     name = "compute" if isinstance(own, OnnxPolicy) else "step"
     compute = getattr(own, name)
 
