@@ -67,9 +67,6 @@ FOUND = [
     ("settings", b"initial-lr = 1" + b"0" * 400),  # no float is so large
     ("settings", b"seeds = " + b"9" * 5000),  # nor can Python parse or print such a number
     ("settings", b"total-timesteps = 0x" + b"f" * 5000),
-    ("sweep_space", b"initial-lr = " + b"9" * 5000),
-    ("sweep_space", b""),
-    ("sweep_space", b"initial-lr = [1e-4, 1e-3]\n[ppo]\ninitial-lr = [1e-4, 1e-3]"),
     ("configuration", {"plugins": ["1"]}),
     ("configuration_alone", {"train_dataset": ["\0"]}),
     ("configuration_alone", {"output_dir": "1" * 5000}),
