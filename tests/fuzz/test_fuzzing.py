@@ -91,7 +91,7 @@ FOUND = [
     ("run_table", b"a" * 200_000 + b"\n"),
     ("studio_experiment", b"time/total_timesteps\nx\n"),
     ("studio_experiment", b"\xff\n"),
-    ("evaluation", {"architectures.mlp.seeds.0.baselines": None}),
+    ("evaluation", {"suites.test": None}),
     ("compared_results.json", {"architectures..seeds.1.speed.share": 1}),
     ("compared_results.json", {"architectures..seeds.1.speed.decisions_per_s": 0}),
     ("findings", {"findings.0.seconds": "x"}),
