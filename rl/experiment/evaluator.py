@@ -112,14 +112,12 @@ class DevTask:
 
         Raises FileNotFoundError soon after the checkpoint was deleted, as nothing then needs the result.
         """
-
-        def check(_: int) -> None:
-            path.stat()
-
         suite = self.suite
         began = time.monotonic()
         policy, _ = checkpoint.load_policy(path)
-        found, wins = play_dev_levels(suite, policy.to(self.device), self.config.evaluation.deterministic, check)
+        found, wins = play_dev_levels(
+            suite, policy.to(self.device), self.config.evaluation.deterministic, lambda _: path.stat()
+        )
         return found, wins, time.monotonic() - began
 
 
