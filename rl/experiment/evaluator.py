@@ -1,6 +1,6 @@
-"""Evaluation on the dev levels during training, in this process or in a separate one (``--remote-evaluation``).
+"""Evaluation on the dev levels in a separate process during training (``--remote-evaluation``).
 
-    with remote_evaluator(job, plan, stop) as remote:
+    with closing(Evaluator(task, folder, stop)) as remote:
         remote.order(policy, decisions)     # starts an evaluation and returns immediately
         ...                                 # train
         found, seconds = remote.result()    # waits for the result
@@ -8,14 +8,14 @@
 Policies are sent as checkpoint files.  The evaluating process ends with the training, and ignores Ctrl-C.
 """
 
-import pickle
+import multiprocessing
+import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
@@ -23,7 +23,7 @@ import torch
 import hardware
 from nppsim.errors import UserError
 from nppsim.signals import StopRequest
-from nppsim.workers import work, worker_pool
+from nppsim.workers import begin_work
 from rl import plugins
 from rl.config import ExperimentConfig
 from rl.evaluation.results import ALL, DevHistory, LevelWins, aggregate
@@ -37,6 +37,7 @@ from rl.ppo.model_selection import Evaluate, Evaluation
 
 ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # policy to evaluate, in the run's folder
 POLL_S = 0.2  # seconds between checks for a request to stop
+END_S = 10.0  # seconds to wait for the exit status of a process that closed its pipe
 
 
 def stop_if(stop: StopRequest) -> None:
@@ -77,7 +78,7 @@ def remote_evaluator(job: Job, plan: hardware.Plan, stop: StopRequest) -> "Abstr
         return nullcontext()
     threads = plan.evaluator_threads or 1  # the plan has None if --resume-override added the evaluator
     task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, threads)
-    return evaluating_process(task, job.folder, stop)
+    return closing(Evaluator(task, job.folder, stop))
 
 
 class EvaluatorError(UserError, RuntimeError):
@@ -86,7 +87,7 @@ class EvaluatorError(UserError, RuntimeError):
 
 @dataclass(frozen=True)
 class DevTask:
-    """Work of the evaluating process: a function of the path of a checkpoint.
+    """Settings of the evaluating process.
 
     levels: dev levels with their categories.
     architecture, device: of the policies to evaluate.
@@ -98,53 +99,13 @@ class DevTask:
     device: str
     simulator_threads: int
 
-    @cached_property
-    def suite(self) -> EvaluationSuite:
-        """Suite of the dev levels; plugins are loaded and the threads of the process are set before it is made."""
-        plugins.load(self.config.plugins)
-        torch.set_num_threads(1)  # as in training, since rounding depends on it
-        episodes = self.config.evaluation.periodic_episodes_per_category
-        network = get_architecture(self.architecture)
-        return make_suite(self.config, self.levels, network, episodes, threads=self.simulator_threads)
 
-    def __call__(self, path: Path) -> tuple[Evaluation, LevelWins, float]:
-        """Evaluate the policy of a checkpoint; return (result, wins on each level, seconds).
+@dataclass(frozen=True)
+class _Failure:
+    """Error of the evaluating process.  trace: traceback of the error, which ``--debug`` shows."""
 
-        Raises FileNotFoundError soon after the checkpoint was deleted, as nothing then needs the result.
-        """
-        suite = self.suite
-        began = time.monotonic()
-        policy, _ = checkpoint.load_policy(path)
-        found, wins = play_dev_levels(
-            suite, policy.to(self.device), self.config.evaluation.deterministic, lambda _: path.stat()
-        )
-        return found, wins, time.monotonic() - began
-
-
-@contextmanager
-def _as_evaluator_error() -> Iterator[None]:
-    """Raise EvaluatorError for any error within the block."""
-    try:
-        yield
-    except Exception as error:
-        problem = f"--remote-evaluation failed: {error if isinstance(error, UserError) else repr(error)}"
-        if isinstance(error, BrokenProcessPool):
-            problem = "the process of --remote-evaluation died, perhaps for lack of memory"
-        raise EvaluatorError(
-            f"{problem}. Resume with --resume-from to repeat the evaluation; add --resume-override "
-            "remote-evaluation=off to evaluate in the training process"
-        ) from error
-
-
-@contextmanager
-def evaluating_process(task: DevTask, folder: Path, stop: StopRequest) -> "Iterator[Evaluator]":
-    """Yield an ``Evaluator`` whose process ends with the block."""
-    with worker_pool(1, EvaluatorError) as pool:
-        remote = Evaluator(task, folder, stop, pool)
-        try:
-            yield remote
-        finally:
-            remote.path.unlink(missing_ok=True)  # also ends an evaluation, for which the pool would wait
+    message: str
+    trace: str
 
 
 class Evaluator:
@@ -152,43 +113,110 @@ class Evaluator:
 
     folder: folder of the run, for checkpoints and the history of evaluations.
     stop: request to stop the program; it interrupts ``result``, which waits for the evaluating process.
-    pool: contains the evaluating process.
     """
 
-    def __init__(self, task: DevTask, folder: Path, stop: StopRequest, pool: ProcessPoolExecutor):
+    def __init__(self, task: DevTask, folder: Path, stop: StopRequest):
         self.path = folder / ORDERED
         self.history = DevHistory(folder)
-        self.stop, self.pool = stop, pool
+        self.stop = stop
         self._frame_skip = task.config.frame_skip
-        self._task = pickle.dumps(task)  # unpickled once, so that all evaluations use one suite
         self._decisions = 0  # training decisions of the policy in evaluation
-        self._found: Future[list[tuple[Evaluation, LevelWins, float]]] | None = None
+        self._arrived: tuple[Evaluation, LevelWins, float] | None = None  # result, wins and duration in seconds
+        self._failed: _Failure | None = None
+        context = multiprocessing.get_context("spawn")  # the training's threads would not survive a fork
+        self._pipe, there = context.Pipe()
+        self.process = context.Process(target=serve, args=(task, there), daemon=True)
+        self.process.start()
+        there.close()
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
         """Start the evaluation of a policy.  decisions: training decisions of the policy."""
+        self.check()
         checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
         self._decisions = decisions
-        with _as_evaluator_error():
-            self._found = self.pool.submit(work, self._task, pickle.dumps([self.path]))
+        with suppress(BrokenPipeError):  # reported by the next ``check``
+            self._pipe.send(self.path)
 
     def check(self) -> None:
         """Raise EvaluatorError if the process has failed or died."""
-        if self._found is not None and self._found.done() and not self.stop.by:
-            with _as_evaluator_error():
-                self._found.result()
+        self._listen(0.0)
 
     def result(self) -> tuple[Evaluation, float]:
         """Wait for the evaluation, add its result to the run's history, and return (result, duration in seconds).
 
         Raises EvaluatorError if the process fails or dies, and KeyboardInterrupt at a request to stop.
         """
-        assert self._found is not None
-        while not self._found.done():
+        while self._arrived is None:
             stop_if(self.stop)
-            wait([self._found], POLL_S)
-        stop_if(self.stop)
-        self.check()
-        ((found, wins, seconds),) = self._found.result()
+            self._listen(POLL_S)
+        (found, wins, seconds), self._arrived = self._arrived, None
         self.path.unlink()
         self.history.add(self._decisions, wins)
         return found, seconds
+
+    def _listen(self, seconds: float) -> None:
+        """Wait up to ``seconds`` for a result; after a failure of the process, raise EvaluatorError at every call."""
+        if self._failed is None:
+            try:
+                if not self._pipe.poll(seconds):
+                    return
+                result = self._pipe.recv()
+            except (EOFError, OSError):
+                result = self._death()
+            if not isinstance(result, _Failure):
+                self._arrived = result
+                return
+            self._failed = result
+        raise EvaluatorError(
+            f"{self._failed.message}. Resume with --resume-from to repeat the evaluation; add --resume-override "
+            "remote-evaluation=off to evaluate in the training process"
+        ) from _Cause(self._failed.trace)
+
+    def _death(self) -> _Failure:
+        self.process.join(END_S)
+        status = self.process.exitcode or 0
+        reason = f"signal {-status}, perhaps for lack of memory" if status < 0 else f"exit status {status}"
+        return _Failure(f"the process of --remote-evaluation died ({reason})", "no traceback")
+
+    def close(self) -> None:
+        """Kill the process."""
+        self.process.kill()
+        self.process.join()
+        self._pipe.close()
+        self.path.unlink(missing_ok=True)
+
+
+class _Cause(Exception):
+    """Traceback of the evaluating process, shown by ``--debug``."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def serve(task: DevTask, pipe: Connection) -> None:
+    """Evaluate the policies that the training process sends, and return results through the pipe, until training ends."""
+    if hasattr(os, "setsid"):  # signals to the training's process group must not end this process
+        os.setsid()
+    begin_work()
+    try:
+        suite = prepare(task)
+        while True:
+            path = pipe.recv()
+            began = time.monotonic()
+            policy, _ = checkpoint.load_policy(path)
+            found, wins = play_dev_levels(suite, policy.to(task.device), task.config.evaluation.deterministic)
+            pipe.send((found, wins, time.monotonic() - began))
+    except (EOFError, BrokenPipeError):  # the training has ended
+        return
+    except Exception as error:  # noqa: BLE001  # reported by the training
+        message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        pipe.send(_Failure(f"--remote-evaluation failed: {message}", traceback.format_exc()))
+
+
+def prepare(task: DevTask) -> EvaluationSuite:
+    """Load plugins, set the number of threads of this process, and return the suite of the dev levels."""
+    plugins.load(task.config.plugins)
+    torch.set_num_threads(1)  # as in training, since rounding depends on it
+    config, network = task.config, get_architecture(task.architecture)
+    episodes = config.evaluation.periodic_episodes_per_category
+    return make_suite(config, task.levels, network, episodes, threads=task.simulator_threads)

@@ -1,6 +1,7 @@
 """Evaluation in a separate process."""
 
 import time
+from contextlib import closing
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from nppsim.signals import StopRequest
 from rl.config.command_line import resolve
 from rl.evaluation.results import read_history
 from rl.experiment import evaluator as evaluation
-from rl.experiment.evaluator import DevTask, EvaluatorError, evaluating_process, play_dev_levels
+from rl.experiment.evaluator import DevTask, Evaluator, EvaluatorError, play_dev_levels, prepare
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 
@@ -48,8 +49,8 @@ def same(one, other):
 
 def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_path, monkeypatch):
     made, policy = task(), policy_of(NETWORK)
-    here = task().suite
-    with evaluating_process(made, tmp_path, StopRequest()) as remote:
+    here = prepare(made)
+    with closing(Evaluator(made, tmp_path, StopRequest())) as remote:
         remote.order(policy, 100)
         found, seconds = remote.result()
         assert same(found, play_dev_levels(here, policy, made.config.evaluation.deterministic)[0]) and seconds > 0
@@ -62,25 +63,25 @@ def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_pat
             remote.result()
         with pytest.raises(EvaluatorError, match=message):
             remote.check()
+        remote.process.join(DEADLINE_S)
+        assert remote.process.exitcode == 0
 
 
 def test_request_to_stop_and_killed_process(tmp_path):
-    with evaluating_process(task(), tmp_path, StopRequest("SIGTERM")) as remote:
+    with closing(Evaluator(task(), tmp_path, StopRequest("SIGTERM"))) as remote:
         remote.order(policy_of(NETWORK), 100)
         with pytest.raises(KeyboardInterrupt, match="by SIGTERM"):
             remote.result()
-        for process in list(remote.pool._processes.values()):
-            process.kill()
-        remote.stop.by = ""
+        remote.process.kill()
         message = str(await_failure(remote))
-        assert message.startswith("the process of --remote-evaluation died, perhaps for lack of memory. ")
+        assert message.startswith("the process of --remote-evaluation died (signal 9, perhaps for lack of memory). ")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("network", ["vision_free_foresight+state3+gru", "vision_free+subtasks5"])
 def test_a_policy_plays_the_same_from_its_checkpoint(network, tmp_path):
     """The policy sent to the other process is complete."""
-    policy, suite = policy_of(network), task(network).suite
+    policy, suite = policy_of(network), prepare(task(network))
     path = checkpoint.save(tmp_path / "x.safetensors", policy, frame_skip=4)
     restored, _ = checkpoint.load_policy(path)
     (one, wins), (other, same_wins) = (play_dev_levels(suite, player, True) for player in (policy, restored))
