@@ -9,6 +9,7 @@ Runs with equal settings on one machine have equal digests.
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,15 @@ import torch
 from nppsim.errors import UserError
 from nppsim.files import append_text, write_text
 from nppsim.reading import mismatch, parse_json, read_bytes
+from rl.policy import checkpoint
+from rl.policy.checkpoint import CheckpointError
 from rl.ppo.callbacks import PPOCallback
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
+from rl.ppo.training_state import SET_ASIDE
 
 TRAIL_FILE = "digests.jsonl"
+MAX_LINE_BYTES = 1 << 22  # limit; the line of a rollout of 1,000 steps has 24 KiB
 MAX_TRAIL_BYTES = 1 << 30  # limit of a digest file; 10,000 updates with long rollouts have 64 MiB
 # Parts in the order of their computation.  Parts of a rollout also have a digest for each step of all environments.
 ROLLOUT_PARTS = ("observations", "log_probs", "values", "actions", "rewards", "episode_ends")
@@ -125,10 +130,43 @@ def state_digests(ppo: PPO) -> dict[str, str]:
         "environments": combined(tensor_hash(environments)),
         "parameters": combined(*_of_tensors(ppo.policy.state_dict())),
         "optimiser": combined(*_of_tensors(ppo.policy.optimizer.state_dict())),
-        "random": combined(
-            json.dumps(ppo.rng.bit_generator.state, sort_keys=True), tensor_hash(ppo.action_rng.get_state())
-        ),
+        "random": _random_digest(ppo.rng.bit_generator.state, ppo.action_rng.get_state()),
     }
+
+
+def check_written(path: Path, folder: Path) -> None:
+    """Read a new checkpoint back from disk, and compare it with the digests of its update.
+
+    folder: folder of the run.  Without a digest file there, only the SHA-256 in the checkpoint is compared.
+    Raises CheckpointError for a damaged file, and renames the file, so that the previous checkpoint becomes the newest.
+    """
+    if hasattr(os, "posix_fadvise"):  # missing on macOS and Windows, which read from the page cache instead of the disk
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        stored = checkpoint.load(path)
+        training, row = stored["training"], latest_row(folder)
+        expected = row["digests"] if row and row["update"] == training["updates"] else {}
+        found = {
+            "environments": combined(tensor_hash(torch.from_numpy(training["environments"]["snapshots"]))),
+            "parameters": combined(*_of_tensors(stored["policy"])),
+            "optimiser": combined(*_of_tensors(training["optimizer"])),
+            "random": _random_digest(training["shuffling"], training["sampling"]),
+        }
+        wrong = ", ".join(part for part, digest in found.items() if expected.get(part, digest) != digest)
+    except CheckpointError:
+        wrong = "the file is damaged"
+    if wrong:
+        aside = path.rename(path.with_name(path.name + SET_ASIDE))
+        raise CheckpointError(
+            f"{path}: what was read after writing differs from the state of training ({wrong}). The disk or the memory is "
+            f"faulty. The file was renamed to {aside.name}, and earlier checkpoints are unchanged: check the disk, or copy "
+            "the run to another one, and resume it (--resume-from)"
+        )
+
+
+def _random_digest(shuffling: Mapping[str, Any], sampling: torch.Tensor) -> str:
+    return combined(json.dumps(shuffling, sort_keys=True), tensor_hash(sampling))
 
 
 def _of_tensors(state: Mapping[Any, Any]) -> Iterator[str]:
@@ -185,6 +223,17 @@ def row_sums(rows: torch.Tensor) -> np.ndarray:
 def _products(block: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Multiply int64[R, W] by int64[W]; return int64[R].  CUDA has no matrix product of integers."""
     return block @ weights if block.device.type == "cpu" else (block * weights).sum(dim=1)
+
+
+def latest_row(folder: Path) -> Row | None:
+    """Read the last line of the digest file that this process writes; None if the file does not exist."""
+    path = folder / TRAIL_FILE
+    if not path.is_file():
+        return None
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - MAX_LINE_BYTES))
+        row: Row = json.loads(file.read().splitlines()[-1])
+    return row
 
 
 def read_trail(folder: Path) -> list[Row]:

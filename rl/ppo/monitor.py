@@ -16,6 +16,7 @@ from rl.config import ExperimentConfig
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.ppo.callbacks import PPOCallback
+from rl.ppo.digests import check_written
 from rl.ppo.logs import ScalarLog
 from rl.ppo.model_selection import Candidate, EarlyStopping, Evaluate, Evaluation, Remote, Retention, in_points
 from rl.ppo.ppo import PPO
@@ -326,7 +327,9 @@ class TrainingMonitor(PPOCallback):
         """Write a checkpoint to resume from, and delete old checkpoints."""
         began = time.monotonic()
         self._reschedule("checkpoint")
-        self.save(self.checkpoints.path(self.num_timesteps))
+        path = self.checkpoints.add(self.num_timesteps)
+        self.save(path)
+        check_written(path, self.folder)
         self.checkpoints.prune()
         self._saved_after, self._saved_at = self.model.updates, time.monotonic()
         self._saving = self._saved_at - began

@@ -1,7 +1,7 @@
 """State of a training in checkpoints, the checkpoints of a run, and zip files for Stable-Baselines3.
 
     checkpoints = Checkpoints(folder / "checkpoints", keep=3)
-    checkpoints.path(decisions)                    # path of the next checkpoint
+    checkpoints.add(decisions)                     # path of the next checkpoint
     checkpoints.prune()                            # after writing it: delete old checkpoints
     checkpoints.newest(previous=False, log=print)  # checkpoint to resume from
 
@@ -20,7 +20,8 @@ import torch
 from stable_baselines3 import PPO as StableBaselinesPPO
 
 from nppsim.errors import ConfigError
-from nppsim.files import write_bytes
+from nppsim.files import append_text, write_bytes, write_text
+from rl.events import WRITTEN
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import NppPolicy
@@ -143,8 +144,10 @@ SET_ASIDE = ".set_aside"  # suffix of a checkpoint that is damaged, or was skipp
 
 
 class Checkpoints:
-    """Checkpoint files of one run.
+    """Checkpoint files of one run, whose names are in the file WRITTEN.
 
+    Other files are neither used nor deleted, whatever their names.  Without WRITTEN, all files with names of checkpoints
+    are those of the run.
     keep: number of newest checkpoints that ``prune`` leaves, in addition to the final one.
     """
 
@@ -153,6 +156,14 @@ class Checkpoints:
         self.keep = keep
         self.final = folder / FINAL
         self.best = folder / BEST
+        self._record = folder / WRITTEN
+
+    def add(self, decisions: int) -> Path:
+        """Return the path for the checkpoint after this number of decisions; record its name."""
+        if not self._record.is_file():
+            write_text(self._record, "".join(f"{path.name}\n" for path in self.existing()))
+        append_text(self._record, f"{self.path(decisions).name}\n")
+        return self.path(decisions)
 
     def path(self, decisions: int) -> Path:
         """Return the path of the checkpoint after this number of decisions."""
@@ -160,11 +171,13 @@ class Checkpoints:
 
     def existing(self) -> list[Path]:
         """Return the existing checkpoints by number of decisions, the final one last."""
-        numbered = re.compile(
-            rf"checkpoint_(0|[1-9]\d*){re.escape(checkpoint.SUFFIX)}", re.ASCII
-        )  # not checkpoint_copy_8192
-        found = {int(match[1]): path for path in self.folder.glob("*") if (match := numbered.fullmatch(path.name))}
-        during = [path for _, path in sorted(found.items())]
+        numbered = re.compile(rf"checkpoint_(\d+){re.escape(checkpoint.SUFFIX)}", re.ASCII)  # not checkpoint_copy_8192
+        if self._record.is_file():
+            names = self._record.read_text(encoding="utf-8", errors="replace").splitlines()
+        else:
+            names = [path.name for path in self.folder.glob("*")]
+        decisions = {int(found[1]) for name in names if (found := numbered.fullmatch(name))}
+        during = [path for path in map(self.path, sorted(decisions)) if path.exists()]
         return [*during, *([self.final] if self.final.exists() else [])]
 
     def prune(self) -> None:

@@ -14,6 +14,7 @@ from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import build_policy
 from rl.ppo import training_state
+from rl.ppo.digests import DigestTrail, state_digests
 from rl.ppo.model_selection import EarlyStopping, Evaluation
 from rl.ppo.monitor import TrainingMonitor
 from rl.upload import UploadError
@@ -93,10 +94,41 @@ def test_evaluates_saves_and_uploads_between_updates(tmp_path):
     assert set(monitor.events[0]["evaluation"]) == {*CATEGORIES, "all"}
     saved = {path.name for path in (tmp_path / "vision_free" / "checkpoints").iterdir()}
     made = {f"checkpoint_{n * ROLLOUT}.safetensors" for n in (1, 2, 3)}  # before each evaluation, the last one included
-    assert saved == {*made, "best.safetensors"}
+    assert saved == {*made, "best.safetensors", "written.txt"}
     assert store.folders == [tmp_path, tmp_path], "the experiment's folder, not the run's"
     assert any("first update:" in line for line in lines)
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
+
+
+def test_a_checkpoint_that_differs_from_its_update_is_set_aside(tmp_path, monkeypatch):
+    monitor, ppo, *_ = train(tmp_path)
+    trail = DigestTrail(monitor.folder)
+    trail.model = ppo
+    trail._append(state_digests(ppo), {})
+    write, messages = monitor._write, {"bytes": "the file is damaged", "memory": r"\(optimiser\)"}
+
+    def checkpoint_with(fault):
+        def writing(path, policy, training):
+            if fault == "memory":
+                training["optimizer"]["state"][0]["exp_avg"].view(-1)[0] += 1
+            write(path, policy, training)
+            if fault == "bytes":
+                data = bytearray(path.read_bytes())
+                data[-100] ^= 4
+                path.write_bytes(data)
+
+        monitor.num_timesteps += 1  # name of the file
+        monkeypatch.setattr(monitor, "_write", writing)
+        monitor._checkpoint()
+
+    checkpoint_with(None)
+    before = monitor.checkpoints.existing()
+    assert len(before) == 3
+    for count, (fault, message) in enumerate(messages.items(), start=1):
+        with pytest.raises(CheckpointError, match=message):
+            checkpoint_with(fault)
+        assert monitor.checkpoints.existing() == before
+        assert len(list(monitor.checkpoints.folder.glob("*.set_aside"))) == count
 
 
 def test_evaluations_by_time(tmp_path):
@@ -428,3 +460,17 @@ def test_only_checkpoints_with_the_runs_own_names_are_deleted(tmp_path):
     assert [path.name for path in checkpoints.existing()] == own
     checkpoints.prune()
     assert {path.name for path in tmp_path.iterdir()} == {own[-1], *copies}
+
+
+def test_checkpoints_of_other_runs_are_neither_used_nor_deleted(tmp_path):
+    checkpoints = training_state.Checkpoints(tmp_path, keep=2)
+    for decisions in (512, 1024):
+        checkpoints.add(decisions).touch()
+    foreign = [checkpoints.path(decisions) for decisions in (64, 9999)]
+    for path in foreign:
+        path.touch()
+    checkpoints.add(2048).touch()
+    checkpoints.prune()
+    again = training_state.Checkpoints(tmp_path, keep=2)
+    assert again.existing() == [checkpoints.path(1024), checkpoints.path(2048)]
+    assert all(path.exists() for path in foreign) and not checkpoints.path(512).exists()
