@@ -5,6 +5,7 @@
 Each problem has a name and is reported once.  Numbers that are not finite stop training in PPO itself.
 """
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from rl.audit.alarms import ALARMS, WINDOW, Figures, Problem
 from rl.events import EventsError, require_tags
 from rl.policy.policy import NppPolicy
 from rl.ppo.callbacks import PPOCallback, memory_mib
-from rl.ppo.logs import BOARD
+from rl.ppo.logs import BOARD, EPISODE_WINDOW
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 
@@ -30,6 +31,7 @@ REQUIRED_TAGS = (
 )
 ENOUGH_ENVS = 4  # with fewer environments, means of inputs are not checked: one unusual level dominates
 MAX_INPUT_MEAN = 4.0  # largest absolute mean of a normalised input
+COINCIDENCE = 1e-9  # a repeated draw is reported if its probability by chance is below this
 
 
 class Audit(PPOCallback):
@@ -50,15 +52,23 @@ class Audit(PPOCallback):
         self.updates = 0  # number of updates that this callback has counted
         self._seen = 0  # ``PPO.updates`` after the latest update that this callback has counted
         self.start_success = float("nan")  # success in the first WINDOW updates
+        self._draws: deque[bytes] = deque(maxlen=400)  # digests of draws and of generator states in earlier rollouts
+        self._curriculum_episodes: float | None = None
+        self._wins: deque[bool] = deque(maxlen=EPISODE_WINDOW)
         self._rollout_seconds = 0.0
 
     def _on_training_start(self) -> None:
         self._seen = self.model.updates
+        self._wins.extend(self.model.episode_wins)
 
     def _on_rollout_start(self) -> None:
         if self.model.updates > self._seen:
             self._after_update()
         self._rollout_seconds = self.model.seconds
+        self._report(self._repeated_levels())
+
+    def _on_rollout_end(self) -> None:
+        self._report(self._rollout_problems())
 
     def _on_training_end(self) -> None:
         if self.model.updates > self._seen:
@@ -69,6 +79,49 @@ class Audit(PPOCallback):
             if name not in self.reported:
                 self.reported.add(name)
                 self.warn(name, text)
+
+    def _rollout_problems(self) -> Iterator[Problem]:
+        """Compare logged counts and curves with the episodes of the latest rollout; find repeated random draws."""
+        ppo = self.model
+        episodes = ppo.counted_episodes
+        total = ppo.logger.name_to_value.get("curriculum/episodes")
+        if total is not None and self._curriculum_episodes is not None:
+            counted = total - self._curriculum_episodes
+            if counted != len(episodes):
+                yield "curriculum", f"the curriculum counted {counted:g} episodes, {len(episodes)} ended in the rollout"
+        self._curriculum_episodes = total
+        self._wins.extend((episodes["outcome"] == WON).tolist())
+        if self._wins and abs(np.mean(self._wins) - np.mean(ppo.episode_wins)) > 1e-9:
+            logged, won = np.mean(ppo.episode_wins), np.mean(self._wins)
+            yield "curves", f"a success rate of {logged:.1%} is logged, but {won:.1%} of the episodes were won"
+        states = {
+            "actions": ppo.action_rng.get_state().numpy().tobytes(),
+            "minibatches": str(ppo.rng.bit_generator.state).encode(),
+        }
+        for of, state in states.items():
+            if self._is_repeated(of, state):
+                yield "random", f"the generator of {of} is in the state of an earlier rollout: draws repeat"
+
+    def _repeated_levels(self) -> Iterator[Problem]:
+        """Find levels or start states that were drawn as in an earlier rollout."""
+        sampler, drawn = self.model.sampler, self.model.sim.next_level
+        chances = sampler.probabilities()
+        unlikely = float(chances @ chances) ** len(drawn) < COINCIDENCE
+        generator = str(sampler.strategy.rng.bit_generator.state).encode()
+        repeated = [self._is_repeated("generator of the curriculum", generator)]
+        repeated.append(self._is_repeated("levels", drawn.tobytes()) and unlikely)
+        if any(repeated):
+            yield (
+                "levels",
+                "the levels or start states drawn after an update are those of an earlier update: draws repeat",
+            )
+
+    def _is_repeated(self, of: str, state: bytes) -> bool:
+        """Store the digest of a state; return True if it was stored before."""
+        digest = hashlib.sha256(of.encode() + state).digest()
+        seen = digest in self._draws
+        self._draws.append(digest)
+        return seen
 
     def _after_update(self) -> None:
         ppo = self.model

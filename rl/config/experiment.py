@@ -72,7 +72,7 @@ AUDITS = ("off", "first", "all")  # values of --audit
 WARNINGS = (  # values of --silence
     *("scalars", "gradients", "inputs"),
     *("kl", "clipping", "entropy", "actions", "critic", "unrewarded", "wins", "episodes", "progress"),
-    *("speed", "memory", "actor", "rewards", "dying"),
+    *("speed", "memory", "curriculum", "curves", "random", "levels", "actor", "rewards", "dying"),
 )
 
 

@@ -75,8 +75,8 @@ def test_every_problem_has_a_name_that_can_be_silenced():
 
 def test_an_unknown_name_is_an_error_that_names_the_nearest():
     given = ["--experiment-name", "x", "--architectures", "vision_free", "--silence"]
-    with pytest.raises(ConfigError, match="--silence.*entrop.*did you mean 'entropy'"):
-        resolve([*given, "entrop"])
+    with pytest.raises(ConfigError, match="--silence.*curve.*did you mean 'curves'"):
+        resolve([*given, "curve"])
 
 
 def test_a_sudden_drop_is_no_steady_fall():
@@ -100,12 +100,47 @@ def test_a_sound_training_has_no_warning(tmp_path, level):
     assert audited(tmp_path, level=level) == []
 
 
-def test_a_problem_is_reported_once_and_can_be_silenced(tmp_path):
-    def unrewarded(ppo):
-        ppo.sim.step = lambda *given, step=ppo.sim.step, **named: (step(*given, **named), ppo.sim.rewards.fill(0))[0]
+def repeat_draws(ppo):
+    update = ppo.update
 
-    assert audited(tmp_path / "a", spoil=unrewarded, updates=6).count("unrewarded") == 1
-    assert "unrewarded" not in audited(tmp_path / "b", spoil=unrewarded, updates=6, silence=("unrewarded",))
+    def update_and_reseed():
+        update()
+        ppo.action_rng.manual_seed(1)
+
+    ppo.update = update_and_reseed
+
+
+def repeat_levels(ppo):
+    update = ppo.sampler.update
+
+    def reseed_and_update(*arguments, **named):
+        ppo.sampler.seed(1)
+        update(*arguments, **named)
+
+    ppo.sampler.update = reseed_and_update
+
+
+def miscount(ppo):
+    metrics = ppo.sampler.metrics
+    ppo.sampler.metrics = lambda: {name: 2 * value for name, value in metrics().items()}
+
+
+def log_other_wins(ppo):
+    record = ppo.record_rollout
+
+    def record_wrong(seconds):
+        record(seconds)
+        ppo.episode_wins.extend([not win for win in list(ppo.episode_wins)])
+
+    ppo.record_rollout = record_wrong
+
+
+@pytest.mark.parametrize(
+    ("spoil", "name"), [(repeat_draws, "random"), (repeat_levels, "levels"), (log_other_wins, "curves")]
+)
+def test_a_problem_is_reported_once_and_can_be_silenced(tmp_path, spoil, name):
+    assert audited(tmp_path / "a", spoil=spoil).count(name) == 1
+    assert name not in audited(tmp_path / "b", spoil=spoil, silence=(name,))
 
 
 def test_tensors_without_gradient_and_unusual_inputs_are_named():
@@ -119,3 +154,17 @@ def test_tensors_without_gradient_and_unusual_inputs_are_named():
     ppo.rollout_buffer.obs["game_state"] += 1e6
     ((_, text),) = unusual_inputs(ppo.policy, ppo.rollout_buffer)
     assert "--no-pretraining" in text
+
+
+def test_counts_of_the_curriculum_are_compared_with_the_episodes():
+    ppo, _ = make_ppo(frame_skip=16, rollout_length=64)
+    reported = []
+    audit = Audit("first", None, lambda name, text: reported.append(name))
+    audit.init_callback(ppo)
+    miscount(ppo)
+    for _ in range(2):
+        roll_out(ppo)
+        audit._on_rollout_end()
+        ppo.update()
+    assert len(ppo.counted_episodes)
+    assert reported == ["curriculum"]
