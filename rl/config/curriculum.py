@@ -17,9 +17,9 @@ _OF_STAGES = (
     "stage_clip_range min_episodes mixing_share regression_threshold next_share early_advancement early_success "
     "trend_advancement trend_rise auto_adjustment adjustment_freq adjustment_step min_threshold"
 )
-_OF_TWO_AVERAGES = "lp_timescale lp_slow lp_early lp_success_bonus"
+_OF_TWO_AVERAGES = "lp_timescale lp_slow lp_early lp_exploration_bonus lp_success_bonus"
 _OF_LEARNING_PROGRESS = (
-    f"preset basic_progress active_levels performance_mode {_OF_TWO_AVERAGES} lp_amplification lp_temperature "
+    f"preset formulas basic_progress active_levels performance_mode {_OF_TWO_AVERAGES} lp_amplification lp_temperature "
     "lp_min_samples"
 )
 STRATEGIES_WITH = {  # field -> strategies
@@ -137,6 +137,9 @@ class CurriculumConfig:
         choices=("default", "stable", "fast", "arena_legacy", "first"),
         metavar="PRESET",
     )
+    formulas: str = _setting(
+        "mended", "formulas of learning_progress: corrected (mended) or as published", choices=("mended", "original")
+    )
     basic_progress: bool = _setting(
         False, "score levels in learning_progress by the spread of recent success, not by two moving averages"
     )
@@ -158,6 +161,9 @@ class CurriculumConfig:
         "by the preset",
         above=0,
         high=0.5,
+    )
+    lp_exploration_bonus: float | None = _setting(
+        None, "learning_progress, original formulas: lower limit of a score; default: set by the preset", low=0
     )
     lp_success_bonus: float | None = _setting(
         None, "learning_progress: weight of the success rate in a score; default: set by the preset", low=0
@@ -208,7 +214,7 @@ class CurriculumConfig:
             object.__setattr__(self, "use_curriculum", True)
         if self.use_curriculum:
             self._check_strategy()
-            self._check_learning_progress()
+            self._check_formulas()
         for name, (above, at_most) in _STAGE_LIMITS.items():
             self._check_stages(name, above, at_most)
         if self.auto_adjustment and self.min_threshold > self.threshold:
@@ -267,9 +273,11 @@ class CurriculumConfig:
                 advice = f"has no effect with --curriculum {self.chosen}, only with {', '.join(owners)}; leave it out"
                 raise ConfigError(advice, one.name, getattr(self, one.name))
 
-    def _check_learning_progress(self) -> None:
-        """Raise ConfigError for a setting of learning_progress that another one disables."""
+    def _check_formulas(self) -> None:
+        """Raise ConfigError for a learning-progress setting that the chosen formulas do not use."""
         unused: dict[str, str] = {}
+        if self.formulas == "mended":
+            unused["lp_exploration_bonus"] = "has no effect without --curriculum-formulas original"
         if self.basic_progress:
             unused |= dict.fromkeys(_OF_TWO_AVERAGES.split(), "has no effect with --curriculum-basic-progress")
         if self.lp_temperature:

@@ -22,7 +22,7 @@ _COMPARED = "policies of a run must be evaluated on the same episodes of the dev
 _PLANNED = "the hardware plan was made when the run began"
 _DRAWN = "the stored state of the curriculum depends on it"
 _CURRICULUM = (
-    "use_curriculum strategy stage_order start_states start_stage threshold stage_thresholds preset active_levels "
+    "use_curriculum strategy stage_order start_states start_stage threshold stage_thresholds preset formulas active_levels "
     "lp_timescale lp_slow lp_min_samples"
 )
 FIXED = {  # setting that cannot change within a run -> reason
