@@ -24,6 +24,7 @@ from nppsim.files import write_json
 from nppsim.signals import deferred_signals
 from rl.audit.callback import Audit
 from rl.config import PPOConfig
+from rl.config.resume import stored_metadata
 from rl.doctor.checks_learning import ExamineFirstUpdate
 from rl.doctor.doctor import BEFORE, IMITATION
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
@@ -317,9 +318,8 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
     finished = monitor.begin(agent, job.previous_checkpoint)
     if job.on_metrics is not None:
         agent.logger.output_formats.append(FunctionOutput(job.on_metrics))
-    if not agent.updates and len(rows := read_trail(job.folder)) > 1:
-        decisions = rows[-1].get("decisions", 0)
-        job.log(f"PPO left no checkpoint of its first {decisions:,} decisions: it starts from the beginning")
+    if not agent.updates and not job.previous_checkpoint:
+        check_lost_checkpoints(job)
     total = job.config.ppo.total_timesteps
     job.ranks.release(None if finished else total)
     if not finished:
@@ -337,6 +337,22 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Evaluation and report
+
+
+def check_lost_checkpoints(job: Job) -> None:
+    """Raise CheckpointError if a run's checkpoints were removed.
+
+    The run has no checkpoint, but its digests (``rl.ppo.digests``) record enough decisions to have written one.
+    """
+    decisions = [row.get("decisions", 0) for row in read_trail(job.folder)]
+    if len(decisions) < 2:  # no update was finished
+        return
+    changes = [entry["overrides"].get("save-freq", [0]) for entry in stored_metadata(job.root)["resumed"]]
+    longest = max([job.config.save_freq, *(before for before, *_ in changes)])
+    if len(decisions) > 2 and decisions[-2] >= longest:  # a checkpoint was written before the last update
+        problem = f"{job.folder}: checkpoints of {decisions[-1]:,} decisions are missing"
+        raise checkpoint.CheckpointError(f"{problem}; restore {job.folder / 'checkpoints'}, or begin a new run")
+    job.log(f"PPO left no checkpoint of its first {decisions[-1]:,} decisions: it starts from the beginning")
 
 
 def evaluate(training: Training) -> None:

@@ -120,11 +120,18 @@ def quiet(line):
 
 
 def test_missing_checkpoints_are_noticed(flags, tmp_path):
+    """Missing checkpoints are an error if one was written; otherwise a message says that PPO starts again."""
     run_until(configuration(flags, tmp_path, "--save-freq", "512"), "evaluation at 2,048")
     (folder,) = tmp_path.glob("tiny_*")
     shutil.rmtree(folder / "vision_free" / "checkpoints")
-    lines = run_until(resolve(["--resume-from", str(folder)]), "evaluation at 1,024")
-    assert any("left no checkpoint of its first 2,048 decisions" in line for line in lines)
+    with pytest.raises(CheckpointError, match="2,048 decisions"):
+        run(resolve(["--resume-from", str(folder)]), lambda line: None)
+    again = ["--resume-from", str(folder), "--resume-override", "save-freq=5000"]
+    lines = run_until(resolve(again), "evaluation at 1,024")
+    assert any("left no checkpoint" in line for line in lines)
+    shutil.rmtree(folder / "vision_free" / "checkpoints")
+    again[-1] = "save-freq=512"  # which the run was not saved by
+    assert any("left no checkpoint" in line for line in run_until(resolve(again), "evaluation at 1,024"))
 
 
 def test_frames_per_decision_cannot_change(flags, tmp_path):
