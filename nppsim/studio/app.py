@@ -45,7 +45,7 @@ class Studio:
     roster: agents, and the displayed experiment.
     watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
     editors: open editors.
-    prepares: start the planner's process with the app, so that its kernels compile in the background.
+    prepares: compile the kernels of the planner and of agents in the background when the app starts.
     """
 
     prepares = False
@@ -77,7 +77,7 @@ def create_app(studio: Studio, access: Access) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         if studio.prepares:
-            studio.plans.process.begin()
+            studio.plans.prepare(studio.roster.files)
         yield
         await studio.plans.close()
 
@@ -130,7 +130,7 @@ def _state(request: Request) -> JSONResponse:
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
-    compiled = announcement.count if announcement.busy else studio.plans.process.compiled
+    compiled = announcement.count if announcement.busy else studio.plans.compiled
     return JSONResponse(
         {"sessions": len(studio.sessions), "follows": studio.roster.has_experiment, "compiled": compiled}
     )

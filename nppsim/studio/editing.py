@@ -137,6 +137,7 @@ class Checker:
 
     async def _search(self, level: Level, number: int) -> None:
         await self._send(number, search={"state": "searching" if self.planner.ready else "starting"})
+        await self._studio.plans.ready()
         try:
             answer = await self.planner.search(level)
         except TimeoutError:
@@ -148,6 +149,7 @@ class Checker:
         await self._send(number, search=answer)
 
     async def _try(self, level: Level, agent_id: str, number: int) -> None:
+        await self._studio.plans.ready()
         try:
             agent = await run_in_threadpool(self._studio.roster.agent, agent_id)
             with closing(agent.tries([level], TRIES)) as endings:

@@ -46,7 +46,7 @@ class PlannerError(UserError):
 
 
 class PlannerProcess:
-    """Runs one search at a time in a process, which ``begin`` or the first search starts.
+    """Runs one search at a time in a process, which the first search starts.
 
     process: the process, or None if it is not running.
     searches: number of searches submitted to the process.
@@ -85,9 +85,7 @@ class PlannerProcess:
         objective: that of the planner; the run is improved for it during GOLD_TIME.
         """
         async with self._turn:
-            self.begin()
-            assert self._started is not None
-            await asyncio.shield(self._started)
+            await self._begin()
             try:
                 self.searches += 1
                 async with asyncio.timeout(TIME_LIMIT):
@@ -97,17 +95,23 @@ class PlannerProcess:
                     await self.close()
                 raise
 
-    def begin(self) -> None:
-        """Start the process unless it runs; it compiles its kernels, or loads them from the cache."""
+    async def prepare(self, agents: list[str]) -> None:
+        """Compile the kernels of the planner and of the first agent (default: the shipped one) into the cache."""
+        async with self._turn:
+            await self._begin()
+            await self._run(play_agent, agents)
+
+    async def _begin(self) -> None:
         if self._started is None:
             self._started = asyncio.create_task(self._start())
+        await asyncio.shield(self._started)
 
     async def _start(self) -> None:
         self._pipe, other = _SPAWN.Pipe()
         self.process = _SPAWN.Process(target=_serve, args=(other, self._compiled), daemon=True)
         self.process.start()
         other.close()
-        await self._run(find_run, _first_level(), 1000, b"", SCORE, GOLD_TIME)
+        await self._run(find_run, first_level(), 1000, b"", SCORE, GOLD_TIME)
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function in the process and return its result."""
@@ -132,7 +136,7 @@ class PlannerProcess:
             await asyncio.gather(started, return_exceptions=True)
 
 
-def _first_level() -> Level:
+def first_level() -> Level:
     """Return a level with one corridor; planning it compiles (or loads) all kernels."""
     cells = np.ones((ROWS, COLUMNS), np.uint8)
     cells[10:12, 2:14] = tiles.OPEN
@@ -179,6 +183,16 @@ def find_run(level: Level, budget: int, inputs: bytes, objective: str, seconds: 
                 break
     route = _route(game, run.inputs)  # plays ``game`` to its end
     return {"par": run.frames, "inputs": packed_text(run.inputs), "route": route, "gold": int(game.ninja["gold"])}
+
+
+def play_agent(files: list[str]) -> None:
+    """Let the first agent play episodes one by one and together, if there is one."""
+    from nppsim.studio.roster import Roster
+
+    with suppress(UserError):  # pages report this error when an agent is needed
+        agent = Roster(files).agent("0")
+        for _ in (*agent.play(first_level()), *agent.tries([first_level()], 1)):
+            pass
 
 
 def _route(game: Game, inputs: np.ndarray) -> list[list[float]]:

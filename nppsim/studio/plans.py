@@ -8,7 +8,10 @@ The leaderboard stores the results of the runs under a name per objective, so th
 """
 
 import asyncio
+from pathlib import Path
 from typing import Any
+
+from numba import config
 
 from nppsim.levels.level import Level
 from nppsim.planner.gold import rank
@@ -17,6 +20,11 @@ from nppsim.studio.leaderboard import PLANNER, Leaderboard
 from nppsim.studio.planner_process import PlannerError, PlannerProcess
 
 PLANNERS = {TIME: "planner", SCORE: "planner (score)", ALL_GOLD: "planner (all gold)"}  # by objective
+
+
+def prepared_file() -> Path:
+    """Return the file that exists if all kernels of the studio are in the cache."""
+    return Path(config.CACHE_DIR) / "studio-prepared"  # type: ignore[attr-defined]  # numba sets its options at run time
 
 
 class Plans:
@@ -30,6 +38,35 @@ class Plans:
         self.process = PlannerProcess()
         self._leaderboard = leaderboard
         self._searches: dict[tuple[str, str], asyncio.Task[dict]] = {}
+        self._helper: PlannerProcess | None = None  # compiles the kernels
+        self._preparation: asyncio.Task[None] | None = None
+
+    @property
+    def compiled(self) -> int | None:
+        """Number of functions compiled so far while a process compiles kernels, else None."""
+        return (self._helper or self.process).compiled
+
+    def prepare(self, agents: list[str]) -> None:
+        """Begin to compile the kernels of the planner and of the agents, unless an earlier start has done it."""
+        self._preparation = asyncio.create_task(self._prepare(agents))
+
+    async def _prepare(self, agents: list[str]) -> None:
+        if prepared_file().exists():
+            return
+        self._helper = PlannerProcess()
+        try:
+            await self._helper.prepare(agents)
+            prepared_file().touch()
+        except (OSError, PlannerError):  # kernels are then compiled when they are needed
+            pass
+        finally:
+            await self._helper.close()
+            self._helper = None
+
+    async def ready(self) -> None:
+        """Wait until no kernels are compiled in the background, instead of compiling them twice."""
+        if self._preparation is not None:
+            await asyncio.shield(self._preparation)
 
     def par(self, id: str, objective: str = TIME) -> dict[str, Any] | None:
         """Return {"par": frames, "gold", "score"} of the planner's best run for an objective, or None if it has found none.
@@ -54,6 +91,7 @@ class Plans:
 
     async def _search(self, level: Level, objective: str) -> dict:
         try:
+            await self.ready()
             answer = await self.process.search(level, objective=objective)
         except TimeoutError:
             return {"par": None, "reachable": True}
@@ -67,7 +105,8 @@ class Plans:
 
     async def close(self) -> None:
         """Cancel all searches and end the process."""
-        for task in self._searches.values():
+        tasks = [*self._searches.values(), *([self._preparation] if self._preparation else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._searches.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.process.close()

@@ -44,6 +44,11 @@ class Roster:
         self._loaded: dict[tuple[Path, float], Agent] = {}
         self._lock = threading.RLock()
 
+    @property
+    def files(self) -> list[str]:
+        """Files of the given agents."""
+        return list(map(str, self._given))
+
     def check(self) -> None:
         """Load the given agents and read the experiment; raise a UserError if either fails."""
         if self._given or self._experiment is not None:

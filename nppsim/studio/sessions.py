@@ -237,6 +237,7 @@ async def _continued(studio: Any, session: Session, message: Any) -> Document:
     if wrong := mismatch(message, {"continue": {"frame": int} | ({"agent": str} if by_agent else {})}):
         raise StudioError(f"{wrong}; {HELP}")
     bank, inputs = session.prefix(request["frame"])
+    await studio.plans.ready()
     if not by_agent:
         try:
             found = await studio.plans.process.search(bank.levels[0], inputs=inputs.tobytes())

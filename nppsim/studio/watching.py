@@ -122,6 +122,7 @@ class Watcher:
         pressed[head["run"]] = inputs[: part["frames"]]
 
     async def _play_agent(self, head: Document, run: Document, bank: LevelBank) -> np.ndarray:
+        await self._studio.plans.ready()
         agent = await self._in_thread(self._studio.roster.agent, run["agent"])
         settings = {"seed": run["seed"], "deterministic": run["deterministic"]}
         episode = await self._in_thread(lambda: Episode(bank, agent, **settings))

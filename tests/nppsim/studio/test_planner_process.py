@@ -11,7 +11,10 @@ import pytest
 import nppsim
 from nppsim.levels.level import Level
 from nppsim.studio import planner_process
+from nppsim.studio import plans as plans_module
+from nppsim.studio.leaderboard import Leaderboard
 from nppsim.studio.planner_process import PlannerProcess
+from nppsim.studio.plans import Plans
 
 from worlds import corridor
 
@@ -68,3 +71,27 @@ def test_progress_of_compilation_is_reported(tmp_path):
 
     seen = asyncio.run(asyncio.wait_for(story(), 500))
     assert 3 in seen and seen[-1] is None and (tmp_path / "done").exists()
+
+
+def test_kernels_are_prepared_once(monkeypatch, tmp_path):
+    async def story():
+        plans = Plans(Leaderboard())
+        for _ in range(2):
+            plans.prepare([])
+            await plans.ready()
+        assert plans.compiled is None
+        await plans.close()
+
+    begun = []
+    monkeypatch.setattr(PlannerProcess, "prepare", counted(PlannerProcess.prepare, begun))
+    monkeypatch.setattr(plans_module.config, "CACHE_DIR", str(tmp_path))
+    asyncio.run(asyncio.wait_for(story(), 500))
+    assert len(begun) == 1
+
+
+def counted(method, calls):
+    def call(self, agents):
+        calls.append(self)
+        return method(self, agents)
+
+    return call
