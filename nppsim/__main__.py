@@ -298,23 +298,48 @@ def _colours_flag(parser: Parser) -> None:
 
 
 def _render_flags(parser: Parser) -> None:
-    parser.add_argument("level", metavar="LEVEL", help="a level file")
-    parser.add_argument("out", metavar="OUT.png", help="picture to write")
+    parser.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: only OUT.png")
     parser.add_argument("--replay", metavar="FILE", help="also draw the path of this replay")
-    parser.add_flag(Setting("magnification", flag="scale", kind=float, default=1.0, above=0))
+    parser.add_argument(
+        "--sheet", metavar="DIR", help="draw the levels of a folder in one picture, with their par times"
+    )
+    parser.add_argument("--replays", metavar="SET.h5", help="with --sheet: also mark the outcomes of these runs")
+    count = "maximum number of levels on a sheet; of more levels, evenly spaced ones are drawn"
+    parser.add_flag(Setting(count, flag="count", kind=int, default=40, low=1))
+    parser.add_flag(Setting("magnification of a single level", flag="scale", kind=float, default=1.0, above=0))
     _colours_flag(parser)
 
 
-@_command("render", "draw a level, or the path of a replay (extra: video)", _render_flags)
+@_command("render", "draw a level, the path of a replay, or a sheet of levels (extra: video)", _render_flags)
 def _render(arguments: argparse.Namespace) -> None:
-    _check_picture(arguments.out, "OUT.png")
+    errors.needed("PIL", "video")
     from nppsim.pictures.schemes import painted
 
-    level = Level.load(arguments.level)
+    if arguments.replays and not arguments.sheet:
+        raise CommandError("--replays needs --sheet; give --replay FILE to draw the path of one run")
+    if len(arguments.paths) != (1 if arguments.sheet else 2):
+        raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
+    *level, out = arguments.paths
+    _check_picture(out, "OUT.png")
     with painted(arguments.colours):
-        picture = _picture(arguments, level)
-    _save(picture, arguments.out)
-    print(f"{arguments.out}: {picture.width} x {picture.height}; support: {level.support_line}")
+        if arguments.sheet:
+            _save_and_report(_sheet(arguments), out)
+        else:
+            drawn = Level.load(level[0])
+            _save_and_report(_picture(arguments, drawn), out, f"; support: {drawn.support_line}")
+
+
+def _sheet(arguments: argparse.Namespace) -> "Image":
+    """Draw the levels of a folder."""
+    from nppsim.pictures import render
+    from nppsim.replays.notes import level_notes
+
+    levels = LevelSet.open(arguments.sheet)
+    count = min(arguments.count, len(levels))
+    shown = [i * len(levels) // count for i in range(count)]
+    notes, outcomes = level_notes([levels[i] for i in shown], [levels.entries[i] for i in shown], arguments.replays)
+    labels = [levels.entries[i].file for i in shown]
+    return render.contact_sheet([levels[i] for i in shown], labels, notes=notes, outcomes=outcomes)
 
 
 def _picture(arguments: argparse.Namespace, level: Level) -> "Image":
@@ -324,7 +349,7 @@ def _picture(arguments: argparse.Namespace, level: Level) -> "Image":
     if not arguments.replay:
         return render.draw_level(level, arguments.scale, crop=True)
     run = nppsim.simulate(level, Replay.load(arguments.replay).inputs)
-    title = level.caption if level.id else level.title.strip() or Path(arguments.level).name
+    title = level.caption if level.id else level.title.strip() or Path(arguments.paths[0]).name
     return render.draw_route(level, run, arguments.scale, crop=True, title=title)
 
 
@@ -336,6 +361,11 @@ def _check_picture(path: str, flag: str) -> None:
 def _save(picture: "Image", path: str | Path) -> None:
     with replacing(path) as temporary:
         picture.save(temporary, "PNG")
+
+
+def _save_and_report(picture: "Image", path: str | Path, more: str = "") -> None:
+    _save(picture, path)
+    print(f"{path}: {picture.width} x {picture.height}{more}")
 
 
 def _extract_flags(parser: Parser) -> None:

@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -77,11 +78,24 @@ def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[Pro
             yield pool
         except BrokenProcessPool as broken:
             raise error(
-                "a worker process died, perhaps for lack of memory; finished work is saved: continue with fewer workers "
+                without_main_guard()
+                or "a worker process died, perhaps for lack of memory; finished work is saved: continue with fewer workers "
                 "(--workers)"
             ) from broken
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def without_main_guard() -> str:
+    """Describe the fault of a main program that starts processes but lacks a main guard; "" for other programs.
+
+    Each started process imports the main program.  Without the guard, it would start processes again.
+    """
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    if path is None or getattr(main, "__spec__", None) or "__main__" in Path(path).read_text(errors="replace"):
+        return ""
+    return f'{path} starts processes, which import it again; put its calls below the line: if __name__ == "__main__":'
 
 
 @contextmanager

@@ -3,6 +3,7 @@
     draw_level(level).save("level.png")                       # 1056 x 600
     draw_route(level, nppsim.simulate(level, inputs))         # path of a run, coloured by time, jumps marked
     draw_two_routes(level, (run_a, run_b), ("A", "B"))        # two paths, blue and red, with time marks
+    contact_sheet(levels, labels, columns=4)                  # many levels on one page, at one scale
     for picture in frames(level, inputs): ...                 # uint8[H, W, 3], the pictures of a film
 
 ``scale`` is rounded to a whole number of output pixels per tile.  All functions raise ``MissingPackageError`` without
@@ -27,6 +28,7 @@ from nppsim.pictures.region import (
 )
 from nppsim.pictures.routes import draw_route, draw_two_routes, path_of
 from nppsim.pictures.scene import RunPicture, Scene, ninja_looks, still_scene
+from nppsim.pictures.sheet import contact_sheet
 from nppsim.pictures.texts import FilmPanel
 from nppsim.replays.score import time_text
 from nppsim.simulate import Run, simulate
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FilmLook",
     "RenderError",
+    "contact_sheet",
     "draw_level",
     "draw_route",
     "draw_two_routes",

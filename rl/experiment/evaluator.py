@@ -23,7 +23,7 @@ import torch
 import hardware
 from nppsim.errors import UserError
 from nppsim.signals import StopRequest
-from nppsim.workers import begin_work
+from nppsim.workers import begin_work, without_main_guard
 from rl import plugins
 from rl.config import ExperimentConfig
 from rl.evaluation.results import ALL, DevHistory, LevelWins, aggregate
@@ -175,6 +175,8 @@ class Evaluator:
     def _death(self) -> _Failure:
         self.process.join(END_S)
         status = self.process.exitcode or 0
+        if fault := without_main_guard():
+            return _Failure(fault, "no traceback")
         reason = f"signal {-status}, perhaps for lack of memory" if status < 0 else f"exit status {status}"
         return _Failure(f"the process of --remote-evaluation died ({reason})", "no traceback")
 

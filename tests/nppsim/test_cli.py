@@ -12,9 +12,12 @@ import pytest
 import nppsim
 from nppsim.__main__ import main
 from nppsim.generate import generate
+from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.pictures import render
 from nppsim.planner.ghost import ghost_inputs
+from nppsim.replays.notes import level_notes
 from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.replay_set import ReplayWriter
 
 from places import ROOT
 from worlds import FLOOR, corridor, tiles
@@ -99,14 +102,57 @@ def test_anybodys_run_is_filmed(files, tmp_path, capsys):
         assert container.streams.video[0].average_rate == 10
 
 
-def test_render_draws_a_level_and_a_path(files, tmp_path, capsys):
+def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
     image = pytest.importorskip("PIL.Image")
     level, out = str(files / "level.map"), str(tmp_path / "out.png")
     assert main(["render", level, out, "--scale", "0.5"]) == 0
     assert image.open(out).size == render.draw_level(nppsim.Level.load(level), 0.5, crop=True).size
-    assert main(["render", level, str(tmp_path / "neon.png"), "--scale", "0.5", "--colours", "neon"]) == 0
-    assert image.open(tmp_path / "neon.png").tobytes() != image.open(out).tobytes()
     assert main(["render", level, out, "--replay", str(files / "play.replay"), "--scale", "0.5"]) == 0
+    folder = tmp_path / "set"
+    main(["generate", "simplest", str(folder), "--count", "2"])
+    assert main(["render", "--sheet", str(folder), out]) == 0
+    assert main(["render", "--sheet", str(folder), str(tmp_path / "neon.png"), "--colours", "neon"]) == 0
+    assert image.open(tmp_path / "neon.png").tobytes() != image.open(out).tobytes()
+    (folder / "index.json").unlink()
+    assert main(["render", "--sheet", str(folder), out]) == 0, "a plain folder of map files"
+
+
+def test_a_sheet_shows_levels_from_all_over_the_folder(tmp_path, monkeypatch):
+    folder, shown = tmp_path / "set", []
+    main(["generate", "simplest", str(folder), "--count", "5"])
+    pytest.importorskip("PIL.Image")
+    draw = render.contact_sheet
+    monkeypatch.setattr(
+        render, "contact_sheet", lambda levels, labels, **more: shown.extend(labels) or draw(levels, labels, **more)
+    )
+    assert main(["render", "--sheet", str(folder), str(tmp_path / "out.png"), "--count", "2"]) == 0
+    assert shown == ["simplest/000000.map", "simplest/000002.map"]
+
+
+def test_a_sheet_tells_pars_and_how_runs_of_its_levels_ended(tmp_path):
+    levels = [(corridor(door=30 + i), LevelEntry("a", par_frames=par)) for i, par in enumerate((90, None, 120))]
+    entries = LevelSet.write(tmp_path / "set", levels).entries
+    with ReplayWriter(tmp_path / "runs.h5") as writer:
+        for level, frames, won in ((0, 100, True), (0, 95, True), (0, 20, False), (1, 30, False)):
+            writer.append(Replay(levels[level][0], np.zeros(frames, np.uint8), won))
+    shown = [level for level, _ in levels]
+    assert level_notes(shown, entries, None) == (["par 1.500 s", "", "par 2.000 s"], ["", "", ""])
+    notes, outcomes = level_notes(shown, entries, str(tmp_path / "runs.h5"))
+    assert notes == ["par 1.500 s, finished 2 of 3, 1.583 s", "finished 0 of 1", "par 2.000 s, not played"]
+    assert outcomes == ["won", "died", ""]
+    assert (
+        main(
+            [
+                "render",
+                "--sheet",
+                str(tmp_path / "set"),
+                "--replays",
+                str(tmp_path / "runs.h5"),
+                str(tmp_path / "a.png"),
+            ]
+        )
+        == 0
+    )
 
 
 def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
@@ -129,11 +175,13 @@ def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
         (["simulate", "absent"], "absent: cannot be read"),
         (["simulate", "absent.map", "--replay", "{play}"], "absent.map: No such file"),
         (["simulate", "{level}"], "level.map"),
+        (["render", "{level}"], "give LEVEL and OUT.png"),
         (["render", "absent.map", "out.png"], "absent.map"),
         (
             ["render", "{level}", "{folder}/out.unknown"],
             "out.unknown: give a name that ends in .png",
         ),
+        (["render", "--sheet", "{folder}", "out.png", "--count", "0"], "--count 0: give a whole number of at least 1"),
         (["extract", "absent.replay", "out.level"], "absent.replay: cannot be read"),
         (["film", "{play}", "out.gif"], "OUT.mp4 out.gif: give a name that ends in .mp4"),
         (["diff", "{play}", "{play}", "--out", "out.gif"], "--out out.gif: give a name that ends in .png"),
@@ -201,6 +249,7 @@ def test_files_of_every_wrong_kind_are_refused_in_one_line(bad_files, bad, capsy
         ["render", bad, "out.png"],
         ["render", "level.map", bad],
         ["render", "level.map", "out.png", "--replay", bad],
+        ["render", "--sheet", bad, "out.png"],
         ["plan", bad, "out.replay", "--budget", "1000"],
         ["bench", "--traces", bad],
         ["bench", "--levels", bad],

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,6 +149,21 @@ def test_no_worker_outlives_a_killed_parent():
         time.sleep(0.1)
     else:
         pytest.fail("the worker is still there")
+
+
+def test_a_script_without_main_guard_is_named(tmp_path):
+    script = tmp_path / "mine.py"
+
+    def run(text):
+        script.write_text(text)
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        return subprocess.run([sys.executable, str(script)], cwd=ROOT, env=env, capture_output=True, text=True)
+
+    unguarded = PARENT.replace("    time.sleep(60)\n", "")
+    failed = run(unguarded)
+    assert failed.returncode and f"RuntimeError: {script} starts processes, which import it again" in failed.stderr
+    passed = run(f'if __name__ == "__main__":\n{textwrap.indent(unguarded, "    ")}')
+    assert passed.returncode == 0 and int(passed.stdout)
 
 
 GROUP = """

@@ -9,7 +9,7 @@ from nppsim.errors import MissingPackageError
 from nppsim.levels import kinds
 from nppsim.pictures.canvas import PALETTE
 from nppsim.pictures.region import RenderError
-from nppsim.pictures.render import FilmLook, draw_level, draw_route, draw_two_routes, frames
+from nppsim.pictures.render import FilmLook, contact_sheet, draw_level, draw_route, draw_two_routes, frames
 from nppsim.pictures.scene import level_entities
 
 from packages import hide
@@ -28,6 +28,7 @@ def draw_everything(level, inputs=NO_INPUTS):
     """All kinds of pictures, small; returns the one of the route."""
     run = nppsim.simulate(level, inputs)
     draw_level(level, 0.25, crop=True)
+    contact_sheet([level], ["one"])
     draw_two_routes(level, (run, run), ("a", "b"), 0.25)
     assert len(list(frames(level, inputs, FilmLook(scale=0.25)))) >= 1
     draw_route(level, run, 0.25, crop=True)
@@ -86,6 +87,7 @@ def test_any_title_is_drawn(title):
     run = nppsim.simulate(level, NO_INPUTS)
     draw_route(level, run, title=title, outcome=title)
     draw_two_routes(level, (run, run), (title, title))
+    contact_sheet([level], [title])
     assert len(list(frames(level, NO_INPUTS, FilmLook(title=title, category=title, outcome=title)))) == 1
 
 
@@ -111,6 +113,7 @@ def test_without_pillow_the_extra_is_named(monkeypatch):
         lambda: draw_level(level),
         lambda: draw_route(level, run),
         lambda: draw_two_routes(level, (run, run), "ab"),
+        lambda: contact_sheet([level], ["a"]),
         lambda: next(frames(level, NO_INPUTS)),
     ):
         with pytest.raises(MissingPackageError, match=r"nppsim\[video\]"):

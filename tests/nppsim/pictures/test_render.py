@@ -7,7 +7,7 @@ import nppsim
 from nppsim.actions import JUMP, RIGHT
 from nppsim.pictures.canvas import PALETTE, ROUTE_COLOURS, mixed
 from nppsim.pictures.region import STAGE, film_pixels_per_tile, tile_masks, used_region, widened
-from nppsim.pictures.render import FilmLook, draw_level, draw_route, draw_two_routes, film_steps, frames
+from nppsim.pictures.render import FilmLook, contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
 from nppsim.pictures.scene import Scene, level_entities, ninja_looks
 from nppsim.pictures.texts import PANEL_HEIGHT, TWO_COLOURS, FilmPanel, font, pen_on, wrapped
 
@@ -259,6 +259,24 @@ def test_the_last_film_frame_equals_a_full_redraw():
     )
     difference = np.abs(np.asarray(whole).astype(int) - last[: scene.height]).max(axis=2)
     assert (difference > 0).mean() < 1e-3 and difference.max() < 40
+
+
+def test_a_contact_sheet_places_one_picture_per_level():
+    levels = [corridor(width=w) for w in (6, 8, 10)]
+    page = contact_sheet(levels, ["a", "b", "c" * 200], columns=2, notes=["par 1 s", "", ""], outcomes=["won", "", ""])
+    ppt = 352 // 12  # the widest level, of ten tiles with its walls, fits its cell: one scale for all
+    picture = np.asarray(page)
+    assert page.width == 2 * 364 + 12
+    open_ = (picture == PALETTE.background).all(axis=2)
+    widths = [open_[:, left : left + 352].any(axis=0).sum() for left in (12, 376)]
+    assert widths == [max(6, 10) * ppt, 8 * ppt], "the same pixels per tile"
+    assert (np.abs(picture.astype(int) - PALETTE.green).max(axis=2) < 40).any(), "the note in the outcome's colour"
+    with pytest.raises(ValueError, match="3 levels but 1 notes"):
+        contact_sheet(levels, "abc", notes=["x"])
+    with pytest.raises(ValueError, match="3 levels but 1 labels"):
+        contact_sheet(levels, ["a"])
+    with pytest.raises(ValueError, match="columns=0"):
+        contact_sheet(levels, "abc", columns=0)
 
 
 def test_the_clock_of_a_film_counts_down_and_gold_adds_to_it(monkeypatch):
