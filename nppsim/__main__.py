@@ -316,9 +316,9 @@ def _render(arguments: argparse.Namespace) -> None:
     from nppsim.pictures.schemes import painted
 
     if arguments.replays and not arguments.sheet:
-        raise CommandError("--replays needs --sheet; give --replay FILE to draw the path of one run")
+        raise ConfigError("--replays needs --sheet; give --replay FILE to draw the path of one run")
     if len(arguments.paths) != (1 if arguments.sheet else 2):
-        raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
+        raise ConfigError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
     *level, out = arguments.paths
     _check_picture(out, "OUT.png")
     with painted(arguments.colours):
