@@ -11,13 +11,14 @@ not change.
 """
 
 import math
-import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,21 +41,79 @@ ENVIRONMENTS = 512  # as many as train by default
 CATEGORIES = ("simplest", "simpler", "simple", "medium", "complex", "exploration", "mine_heavy")
 MOST_SHARE = 0.01  # of the time of training
 MOST_LOSS = 0.005  # of the speed of training, over the run or by a resume; other programs move it by a few thousandths
-MOST_BYTES = 1024  # by which the pickled curriculum may grow, beside a twentieth
+MOST_BYTES = 1024  # by which containers may grow, beside a twentieth
 WARM_UP = 10  # a tenth of the updates, while caches fill, has no part in the slope
 STEADY_UPDATES = 100  # over which speed has to stay the same to count as constant
 START_UPDATES = 16  # of random play with start states, of which the first half only finds runs
+HEAD = 100  # approximate bytes of an array or a container without its entries
+SLOT = {list: 8, tuple: 8, deque: 8, set: 33, dict: 45}  # approximate bytes per entry in CPython
+SAMPLE = 32  # entries measured, evenly spread; the others are extrapolated
 
 
-def sizes_of_curriculum(manager: CurriculumManager) -> dict[str, int]:
-    """Pickled bytes of each attribute of a manager, its strategy and its start states, by "<class>.<attribute>"."""
-    owners = [owner for owner in (manager, manager.strategy, manager.starts) if owner is not None]
-    return {
-        f"{type(owner).__name__}.{name}": len(pickle.dumps(value))
-        for owner in owners
-        for name, value in vars(owner).items()
-        if name not in ("strategy", "starts")
-    }
+class Size(NamedTuple):
+    """Size of a container with its content.
+
+    nbytes: exact for arrays, approximate otherwise.
+    entries: numbers in arrays, and entries of Python containers at all depths.
+    """
+
+    nbytes: int
+    entries: int
+
+    @staticmethod
+    def sum(sizes: Iterable["Size"]) -> "Size":
+        """Sum of sizes."""
+        all_sizes = [*sizes]
+        return Size(sum(one.nbytes for one in all_sizes), sum(one.entries for one in all_sizes))
+
+
+def sizes_of(*owners: object) -> dict[str, Size]:
+    """Sizes by "<class>.<attribute>" of arrays, containers, and objects of this package that have some.
+
+    Shared objects are counted once; simulators, configurations and plain numbers are not counted.
+    """
+    seen, found = {id(owner) for owner in owners}, {}
+    for owner in owners:
+        for name, value in vars(owner).items():
+            if id(value) not in seen and _holds(value):
+                seen |= {id(value), *(map(id, vars(value).values()) if _is_ours(value) else ())}
+                found[f"{type(owner).__name__}.{name}"] = _size(value)
+    return found
+
+
+def _holds(value: object) -> bool:
+    plain = isinstance(value, (np.ndarray, *SLOT))
+    return plain or (_is_ours(value) and any(map(_holds, vars(value).values())))
+
+
+def _is_ours(value: object) -> bool:
+    return type(value).__module__.startswith("rl.curriculum.") and hasattr(value, "__dict__")
+
+
+def _size(value: Any) -> Size:
+    if isinstance(value, np.ndarray):
+        return Size(HEAD + value.nbytes, value.size)
+    if isinstance(value, tuple(SLOT)):
+        return _of_entries(value)
+    if _is_ours(value):
+        return Size.sum(map(_size, vars(value).values()))
+    return Size(sys.getsizeof(value), 0)
+
+
+def _of_entries(container: Any) -> Size:
+    count, step = len(container), len(container) // SAMPLE + 1
+    if isinstance(container, dict):
+        looked = [Size.sum(map(_size, pair)) for pair in islice(container.items(), 0, None, step)]
+    else:
+        looked = [_size(one) for one in islice(container, 0, None, step)]
+    inside, scale = Size.sum(looked), count / max(1, len(looked))
+    slot = next(slot for kind, slot in SLOT.items() if isinstance(container, kind))
+    return Size(HEAD + count * slot + round(inside.nbytes * scale), count + round(inside.entries * scale))
+
+
+def sizes_of_curriculum(manager: CurriculumManager) -> dict[str, Size]:
+    """Sizes of all containers of a manager, its strategy and its start states."""
+    return sizes_of(manager, manager.strategy, *([manager.starts] if manager.starts else []))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +126,7 @@ class Costs:
     each_us: float64[updates], all that the curriculum took, microseconds per episode.
     resumed_at: update before which there was a resume.
     scans: recalculations of the distribution per 1,000 episodes.
-    before, after: bytes of each attribute, after the first third and at the end.
+    before, after: of each container, after the first third and at the end.
     """
 
     strategy: str
@@ -79,15 +138,21 @@ class Costs:
     each_us: np.ndarray
     resumed_at: int
     scans: float
-    before: dict[str, int]
-    after: dict[str, int]
+    before: dict[str, Size]
+    after: dict[str, Size]
+
+    @property
+    def totals(self) -> tuple[Size, Size]:
+        """Of all containers together, after the first third and at the end."""
+        return Size.sum(self.before.values()), Size.sum(self.after.values())
 
     @property
     def grown(self) -> list[str]:
-        """Attributes that have grown since, most of all first; none where all together have by no more than rounding up."""
-        if sum(self.after.values()) <= 1.05 * sum(self.before.values()) + MOST_BYTES:
+        """Containers that have grown since, most of all first; none where all together have by no more than rounding up."""
+        before, after = self.totals
+        if after.nbytes <= 1.05 * before.nbytes + MOST_BYTES:
             return []
-        more = {name: size - self.before.get(name, 0) for name, size in self.after.items()}
+        more = {name: size.nbytes - self.before.get(name, Size(0, 0)).nbytes for name, size in self.after.items()}
         return sorted((name for name in more if more[name] > 0), key=lambda name: -more[name])
 
     def share(self, training_us: float) -> float:
@@ -225,8 +290,7 @@ def measure(
         del manager.strategy.weigh
         if number % third == 0:
             state.append(seconds_of(lambda: pack(manager.state_dict(), "curriculum")))  # noqa: B023
-        if number in (third - 1, updates - 1):
-            sizes.append(sizes_of_curriculum(manager))
+        sizes.append(sizes_of_curriculum(manager))
     return Costs(
         name,
         count,
@@ -237,7 +301,7 @@ def measure(
         each_us=1e6 * np.sum([each, learn, metrics], axis=0) / episodes,
         resumed_at=resumed_at,
         scans=1000 * scans / (updates * episodes),
-        before=sizes[0],
+        before=sizes[third - 1],
         after=sizes[-1],
     )
 
@@ -394,13 +458,15 @@ class Benchmark:
         return Section("5 Statistics, one by one", header, rows, verdict, not bad, bad)
 
     def _memory(self, costs: list[Costs]) -> Section:
-        rows = [
-            (c.strategy, *(f"{x:,}" for x in (c.levels, sum(c.before.values()), sum(c.after.values())))) for c in costs
-        ]
+        rows = []
+        for c in costs:
+            before, after = c.totals
+            numbers = (c.levels, before.nbytes, after.nbytes, before.entries, after.entries)
+            rows.append((c.strategy, *(f"{x:,}" for x in numbers)))
         bad = [c for c in costs if c.grown]
         grown = dict.fromkeys(name for c in bad for name in c.grown)
         verdict = "bounded" if not bad else f"grows: {', '.join(grown)} ({_names(bad)})"
-        header = ("strategy", "levels", "bytes after a third", "at the end")
+        header = ("strategy", "levels", "bytes after a third", "at the end", "entries after a third", "at the end")
         return Section("6 Containers", header, rows, verdict, not bad, bad)
 
     def _side_by_side(self, costs: list[Costs]) -> Section:
