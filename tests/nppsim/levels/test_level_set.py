@@ -189,14 +189,14 @@ def test_an_index_that_cannot_be_read_is_an_error(path):
 
 def test_a_folder_inside_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "closed").mkdir()
-    listed = os.listdir
+    listed = os.scandir
 
     def refuse(folder):
         if Path(folder).name == "closed":
             raise PermissionError(13, "Permission denied", str(folder))
         return listed(folder)
 
-    monkeypatch.setattr(os, "listdir", refuse)
+    monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(LevelSetError, match=r"closed: cannot be read \(Permission denied\); check its permissions"):
         LevelSet.open(tmp_path)
 
