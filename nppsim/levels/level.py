@@ -47,6 +47,7 @@ from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
 _SIZE = slice(4, 8)  # the file's length, little-endian; tools other than the game write 0
+_MAX_SHIFT = 16  # bytes; levels that the game's server returns to a level query lack the first 8 bytes
 MAX_WARNINGS = 5  # maximum number of warnings that ``warning_lines`` lists
 MAX_TEXT = 1 << 20  # bytes, maximum size of a level as text; MAX_RECORDS records need less
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
@@ -133,7 +134,7 @@ class Level:
                 f"{name or 'level'}: {len(data)} bytes; an N++ map has at least {needed} "
                 f"({RECORDS_OFFSET} of header, tiles and counts, {RECORD_SIZE} for the spawn): it is cut off or not a map"
             )
-        if problem := _defect(bytes(data)):
+        if problem := _misaligned(bytes(data)):
             raise LevelError(f"{name or 'level'}: {problem}")
         num_records, rest = divmod(len(data) - RECORDS_OFFSET, RECORD_SIZE)
         warnings: tuple[str, ...] = ()
@@ -388,13 +389,18 @@ def symmetric_fingerprint(level: Level) -> str:
     return min(level.fingerprint, mirror(level).fingerprint)
 
 
-def _defect(data: bytes) -> str:
-    """Return why the bytes of a map file cannot be what the layout demands; "" if nothing indicates that."""
+def _misaligned(data: bytes) -> str:
+    """Return why the bytes of a map file cannot be where the layout has them; "" if nothing indicates that."""
+    for shift in range(1, _MAX_SHIFT + 1) if not _fits(data) else ():
+        if _fits(bytes(shift) + data):
+            return (
+                f"a map without {shift} bytes of its header (the game's level query returns maps without the first 8); "
+                f"put {shift} zero bytes before it"
+            )
+        if _fits(data[shift:]):
+            return f"a map after {shift} bytes that do not belong to it; remove the first {shift} bytes"
     if any(data[: _SIZE.start]):
-        return (
-            f"byte 0: begins with {data[: _SIZE.start]!r} instead of four zero bytes: this is not an N++ map; if it comes "
-            "from the game's level query, which leaves out the first 8 bytes, put 8 zero bytes before it"
-        )
+        return f"byte 0: begins with {data[: _SIZE.start]!r} instead of four zero bytes: this is not an N++ map"
     stated = int.from_bytes(data[_SIZE], "little")
     if stated not in (0, len(data)):
         return (
@@ -418,14 +424,30 @@ def _lacking(data: bytes, stated: np.ndarray) -> int:
     Records are in the order of their types, except that switches follow their doors.  Counts of exits and death balls are
     not compared, as the simulator uses the stated ones.
     """
-    whole = len(data) - (len(data) - RECORDS_OFFSET) % RECORD_SIZE
-    types = np.frombuffer(data[:whole], np.uint8, offset=RECORDS_OFFSET)[TYPE::RECORD_SIZE]
-    found = np.bincount(types, minlength=NUM_COUNTS)[:NUM_COUNTS]
+    found = _counts(data)
     differ = np.flatnonzero(found != stated)
     differ = differ[~np.isin(differ, (kinds.EXIT, kinds.DEATH_BALL))]
     if not len(differ) or (found > stated)[differ].any() or found[differ[0] + 2 :].any():
         return 0
     return int(np.maximum(stated.astype(int) - found, 0).sum())
+
+
+def _counts(data: bytes) -> np.ndarray:
+    """Return the number of records of each type in a map file: int64[NUM_COUNTS]."""
+    whole = len(data) - (len(data) - RECORDS_OFFSET) % RECORD_SIZE
+    types = np.frombuffer(data[:whole], np.uint8, offset=RECORDS_OFFSET)[TYPE::RECORD_SIZE]
+    return np.bincount(types, minlength=NUM_COUNTS)[:NUM_COUNTS]
+
+
+def _fits(data: bytes) -> bool:
+    """Return True if a map file is undamaged as far as its records, its stated counts and its tiles show."""
+    if len(data) < RECORDS_OFFSET + RECORD_SIZE or (len(data) - RECORDS_OFFSET) % RECORD_SIZE:
+        return False
+    found, stated = _counts(data), np.frombuffer(data, "<u2", NUM_COUNTS, COUNTS_OFFSET)
+    exits = np.where(np.arange(NUM_COUNTS) == kinds.EXIT, found, 0)  # some tools state no other counts
+    counted = np.array_equal(found, stated) or (exits.any() and np.array_equal(exits, stated))
+    tiles = np.frombuffer(data, np.uint8, COUNTS_OFFSET - TILES_OFFSET, TILES_OFFSET)
+    return bool(counted and data[RECORDS_OFFSET] == kinds.NINJA and (tiles < NUM_TILE_SHAPES).all())
 
 
 def _offset(record: int) -> int:

@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import webbrowser
@@ -88,6 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
     from nppsim.studio.game import play_one_frame
     from nppsim.studio.leaderboard import FILE, Leaderboard, data_folder
     from nppsim.studio.library import Library
+    from nppsim.studio.plans import prepared_file
     from nppsim.studio.roster import Roster
 
     check_output_folder(arguments.demonstrations, "--demonstrations")
@@ -105,6 +107,8 @@ def run(arguments: argparse.Namespace) -> None:
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
         compile_ahead()
+        if not prepared_file().exists():  # compiling in this process would leave 230 MB allocated
+            subprocess.run([sys.executable, "-m", "nppsim.studio.game"], check=False)
         play_one_frame()
         every = arguments.host in EVERY_ADDRESS
         address = address_of(listener, LOOPBACK if every else arguments.host, access) + view

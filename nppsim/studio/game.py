@@ -9,6 +9,8 @@
 The kernels are those of ``nppsim.simulate``, so the results are identical bit for bit.
 """
 
+import signal
+
 import numpy as np
 
 from nppsim.bank import LevelBank
@@ -89,3 +91,8 @@ class Game:
 def play_one_frame() -> None:
     """Play a frame of a level shipped with nppsim, which compiles the kernels or loads them from the cache."""
     Game(LevelSet.open(STARTER_LEVELS)[0]).play(np.zeros(1, np.uint8))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C also ends the studio, which reports it
+    play_one_frame()

@@ -335,10 +335,6 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
     job.ranks.release(None)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Evaluation and report
-
-
 def check_lost_checkpoints(job: Job) -> None:
     """Raise CheckpointError if a run's checkpoints were removed.
 
@@ -353,6 +349,10 @@ def check_lost_checkpoints(job: Job) -> None:
         problem = f"{job.folder}: checkpoints of {decisions[-1]:,} decisions are missing"
         raise checkpoint.CheckpointError(f"{problem}; restore {job.folder / 'checkpoints'}, or begin a new run")
     job.log(f"PPO left no checkpoint of its first {decisions[-1]:,} decisions: it starts from the beginning")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Evaluation and report
 
 
 def evaluate(training: Training) -> None:

@@ -9,7 +9,7 @@ folder of ``--demonstrations``, if given.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import MISSING, asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -124,7 +124,8 @@ def run(job: Job, settings: SolveSettings) -> int:
     if _has_files(job.out):
         job = replace(job, out=new_folder(job.out))
     solved: list[Solved] = []
-    with locked(job.out) as check:
+    demonstrations = locked(job.demonstrations) if job.demonstrations else nullcontext()
+    with locked(job.out) as check, demonstrations:
         try:
             stems: set[str] = set()
             for task, solution in _solutions(job, settings, agent, tasks):
@@ -213,7 +214,7 @@ def _solutions(
 
 def write_demonstrations(solved: Iterable[Solved], folder: Path) -> None:
     """Write the runs of each category to a replay set, CATEGORY.h5."""
-    with locked(folder), ExitStack() as stack:
+    with ExitStack() as stack:
         writers: dict[str, ReplayWriter] = {}
         for one in solved:
             if one.solution.run is not None:

@@ -277,12 +277,14 @@ def test_the_mirror_image_exchanges_left_and_right():
 MAP = Level.build(open_tiles(), (20, 20), exits=[((30, 30), (40, 40))], entities=[(21, 92, 46)]).to_bytes()
 
 
-def test_a_map_without_the_first_bytes_is_refused_with_the_remedy():
-    """The game's level query returns maps without the first eight bytes; the next ones are the level's number."""
-    numbered = MAP[:8] + (1234).to_bytes(4, "little") + MAP[12:]
-    with pytest.raises(LevelError, match="put 8 zero bytes before it"):
-        Level.from_bytes(numbered[8:])
-    assert Level.from_bytes(bytes(8) + numbered[8:]) == Level.from_bytes(MAP)
+@pytest.mark.parametrize("shift", [1, 4, 8, 13])
+def test_a_map_that_lacks_bytes_before_the_tiles_or_has_more_is_refused(shift):
+    """The game's level query returns maps without the first eight bytes."""
+    with pytest.raises(LevelError, match=f"put {shift} zero bytes before it"):
+        Level.from_bytes(MAP[shift:])
+    with pytest.raises(LevelError, match=f"remove the first {shift} bytes"):
+        Level.from_bytes(b"x" * shift + MAP)
+    assert Level.from_bytes(bytes(shift) + MAP[shift:]) == Level.from_bytes(MAP)
 
 
 def test_a_map_that_states_its_size_must_have_it():
