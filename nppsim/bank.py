@@ -25,6 +25,7 @@ from nppsim.physics.state import ENTITY_DTYPE, allocate
 TIME_LIMIT_BASE = 300  # frames, time limit of a level whose path has length 0
 TIME_LIMIT_PER_PX = 2.0  # additional frames per px of path; a straight run at top speed takes 0.3 frames per px
 MAX_TIME_LIMIT = 6000  # frames, maximum time limit of a level
+GAME_TIME = 5400  # frames; the game gives the player 90 s
 
 # One level.  ``*_first`` and ``*_end`` are its first row, and the row after its last, in arrays that all levels share.
 LEVEL_DTYPE = np.dtype(
@@ -105,6 +106,7 @@ class LevelBank:
     completions: also create the entities that the reference simulator leaves out (``kinds.COMPLETIONS``).
     known: geometry of levels that were compiled before with the same ``completions``.
     rules: variants of the rules that no recording of the game has decided.
+    least_time: minimum of the time limits, in frames.  Evaluation uses GAME_TIME; training ends hopeless episodes earlier.
 
     Attributes:
     compiled: LevelGeometry of each level.
@@ -121,9 +123,10 @@ class LevelBank:
         completions: bool = True,
         known: Mapping[Level, LevelGeometry] = MappingProxyType({}),
         rules: Rules = DEFAULT_RULES,
+        least_time: int = 0,
     ):
         self.levels = list(levels)
-        self.completions, self.rules = completions, rules
+        self.completions, self.rules, self._least_time = completions, rules, least_time
         if not self.levels:
             raise ValueError("a bank needs at least one level")
         self.compiled = [known.get(level) or compile_level(level, completions) for level in self.levels]
@@ -141,7 +144,7 @@ class LevelBank:
         """Path fields of all levels; the first access computes them."""
         if self._paths is None:
             with _SEARCHING:
-                self._paths = self._paths or _search_paths(self.world, self.stage)
+                self._paths = self._paths or _search_paths(self.world, self.stage, self._least_time)
         return self._paths
 
     @property
@@ -256,7 +259,7 @@ def _entity_records(compiled: list[LevelGeometry]) -> np.ndarray:
     return records
 
 
-def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
+def _search_paths(world: World, stage: np.ndarray, least_time: int) -> LevelPaths:
     levels = len(stage)
     nodes = np.empty((levels, paths.NUM_NODES), np.uint16)
     doors = world.level["switches_end"] - world.level["switches_first"]
@@ -267,7 +270,7 @@ def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
     switch_to_exit = np.empty(levels, np.int64)
     length = np.empty(levels, np.float32)
     _compute_paths(world, stage, nodes, effects, effects_first, distance, next_step, switch_to_exit, length)
-    limit = np.minimum(TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * length, MAX_TIME_LIMIT)
+    limit = np.clip(TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * length, least_time, MAX_TIME_LIMIT)
     return LevelPaths(
         nodes, effects, effects_first, distance, next_step, switch_to_exit, length, limit.astype(np.int32)
     )

@@ -14,6 +14,7 @@ from rl.seeds import LARGEST_SEED
 FILM_BYTES = 2 << 20  # upper estimate of the size of one film and its picture
 MOST_EPISODES = 1_000_000  # maximum number per evaluation; their records are all in memory
 EVALUATIONS = 20  # default number of evaluations per training
+PATIENCE = 60  # decisions
 EVALUATIONS_IN_BUDGET = 10  # default number of evaluations per training with a time budget
 _VIDEOS = "record-eval-videos"
 _STOPPING = "enable-early-stopping"
@@ -50,6 +51,11 @@ class EvaluationConfig:
         flag="deterministic-eval",
         aliases=("deterministic",),
         switch=True,
+    )
+    exploration_patience: int = setting(
+        PATIENCE,
+        "decisions without progress along the path after which evaluated agents explore (docs/evaluate.md); 0: never",
+        low=0,
     )
     seed: int = setting(20_251, "random seed of sampled actions", flag="eval-seed", low=0, high=LARGEST_SEED)
     remote: bool = setting(

@@ -29,6 +29,7 @@ FIXED = {  # setting that cannot change within a run -> reason
     "frame_skip": "the policy was trained with it",
     "evaluation.periodic_episodes_per_category": _COMPARED,
     "evaluation.deterministic": _COMPARED,
+    "evaluation.exploration_patience": _COMPARED,
     "evaluation.seed": _COMPARED,
     **{f"curriculum.{name}": _DRAWN for name in _CURRICULUM.split()},
     "curriculum.window": "the stored curves depend on it",

@@ -6,8 +6,8 @@
     records = suite.run(policy, deterministic=False)       # can be repeated; the levels are compiled once
 
 Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends with a win, a
-death or the level's frame limit.  All episodes begun are counted: stopping after a number of ended episodes would favour
-short episodes.
+death or after the game's time limit, which can be longer than in training.  All episodes begun are counted: stopping after
+a number of ended episodes would favour short episodes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ import torch
 
 from nppsim import outcomes
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
-from nppsim.bank import LevelBank
+from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
@@ -64,6 +64,7 @@ class EvaluationSuite:
     reward, gamma: reward settings and discount of the simulator, which affect the recorded returns.
     num_envs: number of environments stepped together.  Sampled actions depend on it, as they are drawn for the whole batch.
     threads: number of threads of the simulator.
+    patience: decisions without progress after which policies explore, see ``ExploringPlayer``; 0: never.
     Raises ConfigError if there are no levels.
     """
 
@@ -81,6 +82,7 @@ class EvaluationSuite:
         num_envs: int = 64,
         threads: int | None = None,
         stacking: Stacking = NO_STACKS,
+        patience: int = 0,
     ):
         levels = list(levels)
         categories = [category for _, category in levels]
@@ -89,12 +91,12 @@ class EvaluationSuite:
         for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
             if value is not None and value < 1:
                 raise ConfigError("give at least 1", f"episodes_per_{name}", value)
-        self.seed = seed
+        self.seed, self.patience = seed, patience
         self.level_index = _schedule(categories, episodes_per_category, episodes_per_level, seed)
         chosen, rows = np.unique(self.level_index, return_inverse=True)
         self._rows = rows.astype(np.int32)  # index in the bank of each episode's level
         self._category = [categories[i] for i in self.level_index]
-        self.bank = LevelBank([levels[i][0] for i in chosen])
+        self.bank = LevelBank([levels[i][0] for i in chosen], least_time=GAME_TIME)
         self.simulator = BatchSimulator(
             self.bank,
             min(num_envs, len(self.level_index)),
@@ -126,7 +128,7 @@ class EvaluationSuite:
         playing = np.arange(sim.num_envs)
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
         subtasks: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
-        player = player_of(policy, sim.num_envs)
+        player = player_of(policy, sim.num_envs, self.patience)
         records: dict[int, EpisodeRecord] = {}
         covered, last_gain = np.zeros(sim.num_envs), np.zeros(sim.num_envs, np.int64)
         obs = sim.reset(self._bank_row(playing))

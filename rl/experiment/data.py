@@ -275,6 +275,7 @@ def make_suite(
         reward=config.reward.weights,
         gamma=config.ppo.gamma,
         threads=threads,
+        patience=config.evaluation.exploration_patience,
     )
 
 

@@ -67,6 +67,7 @@ class Job:
     allow_unsupported: bool = same_setting(ExperimentConfig, "allow_unsupported")
     seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
+    exploration_patience: int = same_setting(EvaluationConfig, "exploration_patience")
     compare: Path | None = setting(
         None, "also evaluate this agent, and print the paired difference", flag="compare", metavar="CHECKPOINT"
     )
@@ -154,6 +155,7 @@ def _agents(job: Job) -> "dict[str, PlaySettings]":
             job.episodes_per_level,
             job.seed,
             job.deterministic,
+            job.exploration_patience,
             baselines=path == job.checkpoint,
         )
     if len(agents) < len(paths):
@@ -174,6 +176,7 @@ class PlaySettings:
     episodes_per_level: int
     seed: int
     deterministic: bool
+    patience: int
     baselines: bool = True  # also play the levels with random actions, and without actions
 
 
@@ -232,6 +235,7 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
         observations=policy.observations,
         stacking=policy.stacking,
         threads=1 if progress is None else None,
+        patience=settings.patience,
     )
     played = {AGENT: suite.run(policy, deterministic=settings.deterministic, progress=progress)}
     if settings.baselines:

@@ -26,7 +26,7 @@ from nppsim.observe.stacking import ADVICE
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
-from rl.config.evaluation import MOST_EPISODES, EvaluationConfig
+from rl.config.evaluation import MOST_EPISODES, PATIENCE, EvaluationConfig
 from rl.config.experiment import RUN_BYTES, ExperimentConfig, check_folders
 from rl.config.machine import HardwareConfig
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
@@ -151,6 +151,7 @@ def held_out_suite(job: Job) -> EvaluationSuite:
         frame_skip=job.dataset.frame_skip,
         observations=job.dataset.observations,
         stacking=get_architecture(job.architecture).stacking,
+        patience=PATIENCE,
     )
 
 

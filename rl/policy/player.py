@@ -1,10 +1,12 @@
-"""Players: policies together with the subtasks or recurrent states of a batch of environments.
+"""Players: policies together with what they remember of the episodes of a batch of environments.
 
     player = player_of(policy, num_envs)
     actions = player.act(obs, envs, deterministic=False, rng=rng)     # obs: observations [k, ...] of the environments envs
     player.begin(envs)                                                # at the start of their next episodes
 
 With ``deterministic``, the most probable subtask is chosen; otherwise subtasks are sampled.
+
+Source of ``ExploringPlayer``: Dabney et al. 2021 (repeated exploratory actions).
 """
 
 import pickle
@@ -17,10 +19,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from nppsim.observe.layout import SPECS, slots
 from rl import plugins
-from rl.policy.policy import NppPolicy, sample_actions
+from rl.policy.policy import NppPolicy, death_penalty, sample_actions
 from rl.policy.recurrent import RECURRENT_STATE
 from rl.policy.subtasks import SUBTASK, ActiveSubtasks
+
+BURST = 30  # decisions of exploration, and of the policy between explorations
+LONGEST_REPEAT = 20  # decisions for which exploration repeats an action
+PATH, LOOK_AHEAD = "reachability_features", "foresight"
 
 
 class Player:
@@ -103,13 +110,75 @@ class RecurrentPlayer(Player):
         return actions
 
 
-def player_of(policy: Any, num_envs: int) -> Player:
-    """Return the player that fits a policy, for N environments at the start of their episodes."""
+class ExploringPlayer(Player):
+    """Player that explores in episodes without progress, where a policy may repeat itself until the time limit.
+
+    After ``patience`` decisions without a new shortest path to the exit, it alternates BURST decisions of exploration and
+    BURST decisions of the inner player, until the path gets shorter.  Exploration samples an action of the policy and
+    repeats it for 1 to LONGEST_REPEAT decisions, or until look-ahead calls it deadly.
+
+    inner: player whose policy observes ``reachability_features``.
+    """
+
+    def __init__(self, inner: Player, num_envs: int, patience: int):
+        super().__init__(inner.policy)
+        self.inner, self.patience = inner, patience
+        self.subtasks, self.states = inner.subtasks, inner.states
+        self._shortest = np.full(num_envs, np.inf)  # px, shortest path to the exit in this episode
+        self._waiting = np.zeros(num_envs, np.int64)  # decisions since then
+        self._action = np.zeros(num_envs, np.int64)  # repeated action
+        self._repeats = np.zeros(num_envs, np.int64)  # decisions for which it is still repeated
+
+    def begin(self, envs: np.ndarray) -> None:
+        self.inner.begin(envs)
+        self._shortest[envs], self._waiting[envs], self._repeats[envs] = np.inf, 0, 0
+
+    def act(
+        self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
+    ) -> np.ndarray:
+        path = obs[PATH][:, slots(SPECS[PATH].components).path_to_exit]
+        shorter = path < self._shortest[envs]
+        self._shortest[envs] = np.minimum(path, self._shortest[envs])
+        self._waiting[envs] = np.where(shorter, 0, self._waiting[envs] + 1)
+        over = self._waiting[envs] - self.patience
+        explores = (over >= 0) & (over // BURST % 2 == 0)
+        actions = np.empty(len(envs), np.int64)
+        for own, greedy in ((~explores, deterministic), (explores, False)):
+            if own.any():
+                some = {key: values[own] for key, values in obs.items()}
+                actions[own] = self.inner.act(some, envs[own], deterministic=greedy, rng=rng)
+        self._repeats[envs[~explores]] = 0
+        if explores.any():
+            deadly = self._deadly(obs, explores, envs)
+            new = explores & ((self._repeats[envs] == 0) | deadly)
+            lengths = torch.randint(1, LONGEST_REPEAT + 1, (len(envs),), generator=rng).numpy()
+            self._action[envs[new]], self._repeats[envs[new]] = actions[new], lengths[new]
+            actions[explores] = self._action[envs[explores]]
+            self._repeats[envs[explores]] -= 1
+        return actions
+
+    def _deadly(self, obs: Mapping[str, np.ndarray], explores: np.ndarray, envs: np.ndarray) -> np.ndarray:
+        """Return True where look-ahead calls the repeated action deadly, bool[k]; False without look-ahead."""
+        deadly = np.zeros(len(envs), bool)
+        if LOOK_AHEAD in self.policy.observations:
+            penalty = death_penalty(torch.from_numpy(obs[LOOK_AHEAD][explores])).numpy()
+            deadly[explores] = penalty[np.arange(len(penalty)), self._action[envs[explores]]] > 0
+        return deadly
+
+
+def player_of(policy: Any, num_envs: int, patience: int = 0) -> Player:
+    """Return the player that fits a policy, for N environments at the start of their episodes.
+
+    patience: decisions without progress after which an ``ExploringPlayer`` explores.  0: never; other policies than those
+        that observe path lengths never do.
+    """
+    player = Player(policy)
     if isinstance(policy, NppPolicy) and policy.high_level is not None:
-        return HierarchicalPlayer(policy, num_envs)
-    if isinstance(policy, NppPolicy) and policy.memory is not None:
-        return RecurrentPlayer(policy, num_envs)
-    return Player(policy)
+        player = HierarchicalPlayer(policy, num_envs)
+    elif isinstance(policy, NppPolicy) and policy.memory is not None:
+        player = RecurrentPlayer(policy, num_envs)
+    explores = patience > 0 and PATH in getattr(policy, "observations", ())
+    return ExploringPlayer(player, num_envs, patience) if explores else player
 
 
 # Policies for other processes

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
-from nppsim.bank import LevelBank
+from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.observe.foresight import HORIZON, SAME_AS
@@ -122,7 +122,7 @@ class GuidedSearch:
     """
 
     def __init__(self, level: Level, agent: Agent, rng: np.random.Generator, threads: int | None = None):
-        self.bank, self.agent, self.rng, self.threads = LevelBank([level]), agent, rng, threads
+        self.bank, self.agent, self.rng, self.threads = LevelBank([level], least_time=GAME_TIME), agent, rng, threads
         self.time_limit = int(self.bank.time_limit[0])  # time limit of an episode, in frames
         self.evaluated = 0  # states evaluated by the policy so far
         self._simulators: dict[tuple[int, tuple[str, ...]], BatchSimulator] = {}

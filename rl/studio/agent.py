@@ -10,7 +10,7 @@ import torch
 
 from nppsim import outcomes
 from nppsim.actions import ACTION_INPUT
-from nppsim.bank import LevelBank
+from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
@@ -19,6 +19,7 @@ from nppsim.reading import PlainError, from_plain
 from nppsim.reward import GAMMA, TERMS
 from nppsim.simulate import simulate
 from nppsim.studio.agents import Decision, Ending
+from rl.config.evaluation import PATIENCE
 from rl.config.rewards import RewardSettings
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy.checkpoint import load_policy
@@ -64,9 +65,9 @@ class WatchedAgent:
     ) -> Generator[Decision, None, None]:
         """Play one episode; see ``Agent``."""
         policy, latest = _recorded(self._policy)
-        player = player_of(policy, 1)
+        player = player_of(policy, 1, PATIENCE)
         sim = BatchSimulator(
-            [level],
+            LevelBank([level], least_time=GAME_TIME),
             1,
             frame_skip=self.frame_skip,
             observations=policy.observations,
@@ -127,6 +128,7 @@ class WatchedAgent:
                     num_envs=TOGETHER,
                     threads=1,
                     stacking=policy.stacking,
+                    patience=PATIENCE,
                 )
                 number += 1
                 banks = [LevelBank([level], known={level: suite.bank.compiled[i]}) for i, level in enumerate(group)]
