@@ -14,7 +14,7 @@ from rl.seeds import LARGEST_SEED
 FILM_BYTES = 2 << 20  # upper estimate of the size of one film and its picture
 MOST_EPISODES = 1_000_000  # maximum number per evaluation; their records are all in memory
 EVALUATIONS = 20  # default number of evaluations per training
-PATIENCE = 60  # decisions
+PATIENCE = 120  # decisions
 EVALUATIONS_IN_BUDGET = 10  # default number of evaluations per training with a time budget
 _VIDEOS = "record-eval-videos"
 _STOPPING = "enable-early-stopping"
