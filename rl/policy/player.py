@@ -145,7 +145,7 @@ class ExploringPlayer(Player):
         actions = np.empty(len(envs), np.int64)
         for own, greedy in ((~explores, deterministic), (explores, False)):
             if own.any():
-                some = {key: values[own] for key, values in obs.items()}
+                some = obs if own.all() else {key: values[own] for key, values in obs.items()}
                 actions[own] = self.inner.act(some, envs[own], deterministic=greedy, rng=rng)
         self._repeats[envs[~explores]] = 0
         if explores.any():

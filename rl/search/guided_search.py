@@ -31,7 +31,9 @@ from nppsim.outcomes import WON
 from nppsim.planner.kernels import cell
 from nppsim.planner.search import WinningRun
 from nppsim.reward import MIN_PATH, RewardConfig
+from rl.config.evaluation import PATIENCE
 from rl.policy.checkpoint import CheckpointError, load_policy
+from rl.policy.player import player_of
 from rl.policy.policy import NppPolicy
 
 ASSUMED_SPEED = 1.5  # speed along the path in px per frame that the best-first heuristic assumes
@@ -181,6 +183,27 @@ class GuidedSearch:
                 return won
         return None
 
+    def episodes(self, count: int, seed: int, budget: FrameBudget) -> WinningRun | None:
+        """Play episodes of the agent at once, with sampled actions and exploration; return the first win, or None."""
+        envs, frame_skip = self.observing_envs(count), self.agent.frame_skip
+        envs.restore(slice(0, count), np.repeat(self.spawn[None], count, axis=0))
+        player, rng = player_of(self.agent.policy, count, PATIENCE), torch.Generator().manual_seed(seed)
+        obs, running, played = envs.observe(), np.ones(count, bool), []
+        while budget.left and running.any():
+            active, actions = np.flatnonzero(running), np.zeros(count, np.int64)
+            seen = {key: values[active] for key, values in obs.items()}
+            actions[active] = player.act(seen, active, deterministic=False, rng=rng)
+            obs = envs._step(actions, np.full(count, -1, np.int32), every_end=False, asleep=~running)
+            played.append(actions)
+            budget.spend(len(active) * frame_skip)
+            self.evaluated += len(active)
+            won = running & envs.terminated & (envs.episode["outcome"] == WON)
+            if won.any():
+                i = int(np.argmax(won))
+                return _winning_run(np.array(played)[:, i], int(envs.state.ninja["frame"][i]), frame_skip)
+            running &= ~(envs.terminated | envs.truncated)
+        return None
+
     def states_along(self, actions: np.ndarray, budget: FrameBudget) -> np.ndarray:
         """Return snapshots uint8[decisions, B] of the states before each action of a run from the initial state."""
         simulator = self.playing_envs(1)
@@ -191,6 +214,13 @@ class GuidedSearch:
             states.append(simulator.snapshot(0))
         budget.spend((len(actions) - 1) * self.agent.frame_skip)
         return np.stack(states)
+
+
+def _winning_run(actions: np.ndarray, frames: int, frame_skip: int) -> WinningRun:
+    """Return the run of a win after ``frames`` frames of the episode."""
+    lengths = np.full(len(actions), frame_skip)
+    lengths[-1] = (frames - 1) % frame_skip + 1  # only the last decision may have fewer frames, because the win ends it
+    return WinningRun(actions, np.repeat(ACTION_INPUT[actions], lengths))
 
 
 class _Search:
@@ -271,12 +301,8 @@ class _Search:
         while node:
             backwards.append(self._actions[node])
             node = self._parents[node]
-        actions = np.array(backwards[::-1], np.int64)
-        ninja = self.envs.state.ninja[environment]
-        lengths = np.full(len(actions), self.frame_skip)
-        # only the last decision may have fewer frames, because the win ends it
-        lengths[-1] = (int(ninja["frame"]) - 1) % self.frame_skip + 1
-        return WinningRun(actions, np.repeat(ACTION_INPUT[actions], lengths))
+        frames = int(self.envs.state.ninja["frame"][environment])
+        return _winning_run(np.array(backwards[::-1], np.int64), frames, self.frame_skip)
 
 
 class _Beam(_Search):

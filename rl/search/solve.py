@@ -21,16 +21,19 @@ from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSear
 
 PLANNER = "planner"  # name of the planner's searches
 PLANNER_FRAMES = 2_000_000  # maximum number of frames of one search of the planner
-# Searches, made in this order until one finds a run: (name, beam width, maximum number of frames).  Width 0 is the
-# best-first search, None the planner.  If none finds a run, the planner repeats its search with other seeds.
+EPISODES = "episodes"  # name of the search by sampled episodes of the agent
+BEST_FIRST = "best-first"
+# Searches, made in this order until one finds a run: (name, number of states or episodes, maximum number of frames).  If
+# none finds a run, the planner repeats its search with other seeds.
 ATTEMPTS = (
     ("agent", 1, None),
     ("beam of 4", 4, None),
+    (EPISODES, 16, None),
     ("beam of 16", 16, None),
-    (PLANNER, None, PLANNER_FRAMES),
+    (PLANNER, 0, PLANNER_FRAMES),
     ("beam of 64", 64, 1_000_000),
-    (PLANNER, None, PLANNER_FRAMES),
-    ("best-first", 0, 500_000),
+    (PLANNER, 0, PLANNER_FRAMES),
+    (BEST_FIRST, 0, 500_000),
     ("beam of 256", 256, 1_500_000),
 )
 GUIDED_FRAMES = 200_000  # maximum frames for guided beams that search for shorter runs; the planner gets the rest
@@ -161,17 +164,19 @@ def _find(
 ) -> tuple[WinningRun | None, str]:
     """Find the first run; return it and the name of the search that found it, or (None, "")."""
     planner_seeds = itertools.count(settings.seed)
-    for name, width, frames in itertools.chain(ATTEMPTS, itertools.repeat((PLANNER, None, PLANNER_FRAMES))):
+    for name, width, frames in itertools.chain(ATTEMPTS, itertools.repeat((PLANNER, 0, PLANNER_FRAMES))):
         if not budget.left:
             break
         part = budget.part(budget.left if frames is None else frames)
-        if width is None:
+        if name == PLANNER:
             winning_run = _planned(search, level, part, next(planner_seeds))
-        elif width:
+        elif name == EPISODES:
+            winning_run = search.episodes(width, settings.seed, part)
+        elif name == BEST_FIRST:
+            winning_run = search.best_first(part)
+        else:
             beam = BeamSettings(width, branching=min(width, BeamSettings._field_defaults["branching"]))
             winning_run = search.beam(beam, part)
-        else:
-            winning_run = search.best_first(part)
         if winning_run is not None:
             return winning_run, name
     return None, ""

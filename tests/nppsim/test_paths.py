@@ -119,6 +119,7 @@ def test_the_way_along_a_corridor_is_its_length():
     # 40 steps of 6 px to the switch and 60 on to the exit; they are touched from 16 and 22 px.
     assert bank.path_length[0] == pytest.approx(240 + 360, abs=24)
     assert bank.time_limit[0] == int(300 + 2 * bank.path_length[0])
+    assert LevelBank(bank.levels, least_time=5400).time_limit[0] == 5400
 
 
 def test_a_switch_behind_the_ninja_makes_the_way_go_there_and_back():

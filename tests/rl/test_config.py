@@ -207,6 +207,7 @@ EXAMPLES = {
     "num-eval-episodes": ["10"],
     "eval-episodes-per-category": ["5"],
     "eval-seed": ["1"],
+    "exploration-patience": ["30"],
     "early-stopping-improvement": ["0.02"],
     "early-stopping-min-evaluations": ["3"],
     "deterministic-eval": [],

@@ -12,7 +12,7 @@ import torch
 
 import nppsim
 from nppsim.actions import INPUT_ACTION
-from nppsim.bank import LevelBank
+from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
@@ -89,7 +89,7 @@ def test_figures_of_episodes_are_those_of_their_inputs_played_again_alone():
     levels = [*LEVELS, gold]
     outcomes = set()
     for record in play(Undecided(), levels=levels, num_envs=4):
-        sim = BatchSimulator([record.level], 1, frame_skip=4, threads=1)
+        sim = BatchSimulator(LevelBank([record.level], least_time=GAME_TIME), 1, frame_skip=4, threads=1)
         sim.reset()
         for action in INPUT_ACTION[record.inputs[::4]]:
             assert not len(sim.finished)
