@@ -106,7 +106,8 @@ class LevelBank:
     completions: also create the entities that the reference simulator leaves out (``kinds.COMPLETIONS``).
     known: geometry of levels that were compiled before with the same ``completions``.
     rules: variants of the rules that no recording of the game has decided.
-    least_time: minimum of the time limits, in frames.  Evaluation uses GAME_TIME; training ends hopeless episodes earlier.
+    least_time: minimum of the time limits in frames, at most MAX_TIME_LIMIT.  Evaluation uses GAME_TIME; training ends
+        hopeless episodes earlier.
 
     Attributes:
     compiled: LevelGeometry of each level.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nppsim.observe.layout import SPECS, slots
+from nppsim.observe import layout
 from rl import plugins
 from rl.policy.policy import NppPolicy, death_penalty, sample_actions
 from rl.policy.recurrent import RECURRENT_STATE
@@ -28,6 +28,7 @@ from rl.policy.subtasks import SUBTASK, ActiveSubtasks
 BURST = 30  # decisions of exploration, and of the policy between explorations
 LONGEST_REPEAT = 20  # decisions for which exploration repeats an action
 PATH, LOOK_AHEAD = "reachability_features", "foresight"
+_PATH = layout.slots(layout.SPECS[PATH].components)
 
 
 class Player:
@@ -136,7 +137,7 @@ class ExploringPlayer(Player):
     def act(
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
-        path = obs[PATH][:, slots(SPECS[PATH].components).path_to_exit]
+        path = obs[PATH][:, _PATH.path_to_exit]
         shorter = path < self._shortest[envs]
         self._shortest[envs] = np.minimum(path, self._shortest[envs])
         self._waiting[envs] = np.where(shorter, 0, self._waiting[envs] + 1)

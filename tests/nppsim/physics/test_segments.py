@@ -100,7 +100,7 @@ def test_the_closest_point_of_a_segment_is_the_twins_and_no_other_point_is_close
     assert (side < 0.0, found_x, found_y) == twin.closest(px, py)
     segment = np.array([(x, y, shape, -1)], SEGMENT_DTYPE)[0]
     assert kernels.is_beside(px, py, segment) == twin.is_beside(px, py)
-    share = np.linspace(0, 1, 2000)  # at most 0.01 px from the nearest one to any point
+    share = np.linspace(0, 1, 2000)  # points less than 0.02 px apart
     if isinstance(twin, Arc):
         along_x, along_y = x + 24 * twin.hor * np.cos(share * np.pi / 2), y + 24 * twin.ver * np.sin(share * np.pi / 2)
     else:
