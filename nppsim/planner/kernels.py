@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from nppsim._kernel import allocating_entry, entry, kernel
+from nppsim._kernel import allocating, allocating_entry, entry, kernel
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.paths import NODES_Y, SPACING, nearest_node, waypoint
 from nppsim.physics.state import CELEBRATING, DEAD
@@ -39,20 +39,28 @@ OFF_PHASE = 60.0  # px, penalty if the exit switch is collected in the state but
 #   fill: px, penalty per earlier visit of a region.
 #   momentum: frames, weight of the speed towards the exit.
 #   min_hold: minimum number of decisions per action.
-SearchParams = namedtuple("SearchParams", "width noise fill momentum min_hold")
+#   time_cost: px per frame, penalty for later states in the best-first search.
+SearchParams = namedtuple("SearchParams", "width noise fill momentum min_hold time_cost", defaults=[0.0])
 # Arrays with one value per child: scores, hashes of cells, numbers of regions, numbers of simulated frames, and legs
 # (``tour.leg_of``).
 Children = namedtuple("Children", "scores cells regions frames legs")
+# Open states of a best-first search.
+#   scores, slots: float64[n] and int64[n]; the first ``count`` entries are a binary heap, the other slots are free.
+#   nodes, actions, lasted: int64[n], for each slot, node of the tree, last action, and its duration in decisions.
+#   count: int64[1].
+Queue = namedtuple("Queue", "scores slots nodes actions lasted count")
+# Tree of a best-first search: parent (int32[n]) and action (int8[n]) of each node, and the number of nodes (int64[1]).
+Tree = namedtuple("Tree", "parents actions count")
 
 
 @allocating_entry
 def expand(
-    states, children, bytes_from, bytes_to, last_action, lasted, frame_skip, world, tour, mode, target, params, random,
+    states, children, words_from, words_to, last_action, lasted, frame_skip, world, tour, mode, target, params, random,
     visits, out
 ):  # fmt: skip
     """Simulate all six actions from each of the first ``count = len(last_action)`` states.
 
-    states, children: ``decision.State``; bytes_from, bytes_to: the same states and children as bytes, one row each.
+    states, children: ``decision.State``; words_from, words_to: their bytes, as uint64[n, w].
     last_action, lasted: int64[count], the action that led to a state, and its duration in decisions so far.
     tour: ``Tour``, goals to collect before the exit, for PATH.
     mode: ROUTE or PATH.  target: float64[5], for ROUTE the state to reach: x, y, vx, vy, 1 if the switch is collected.
@@ -70,13 +78,9 @@ def expand(
             out.scores[c] = LOST
             if a != last_action[i] and lasted[i] < params.min_hold:
                 continue
-            bytes_to[c] = bytes_from[i]
+            words_to[c] = words_from[i]
             ninja, entities, movers = children.ninja[c], children.entities[c], children.movers[c]
-            for _ in range(frame_skip):
-                tick(ninja, entities, movers, children.trail[c], world, ACTION_INPUT[a])
-                out.frames[c] += 1
-                if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
-                    break
+            out.frames[c] = _advance(ninja, entities, movers, children.trail[c], world, frame_skip, a)
             simulated += out.frames[c]
             if ninja["state"] == DEAD:
                 continue
@@ -85,27 +89,173 @@ def expand(
             if ninja["state"] == CELEBRATING:
                 out.scores[c] = WIN if leg == len(tour.goals) else LOST
                 continue
-            out.cells[c] = cell(ninja, entities, movers, world, frame_skip)
-            if params.min_hold > 1:
-                held = min(lasted[i], params.min_hold) if a == last_action[i] else 0
-                out.cells[c] = mix(mix(out.cells[c], a), held)
+            out.cells[c] = _cell_of_child(
+                ninja, entities, movers, world, frame_skip, params, a, last_action[i], lasted[i]
+            )
             out.regions[c] = _region_of_tour(ninja, entities, world, tour)
             if len(tour.goals) > 0:
                 out.cells[c] = mix(mix(out.cells[c], leg), np.int64(ninja["gold"]))
             if mode == ROUTE:
                 out.scores[c] = _distance_to(ninja, target)
                 continue
-            row, phase = field_of(leg, ninja, entities, world, tour)
-            length, node = nearest_node(tour.distance[row, phase], ninja["x"], ninja["y"])
-            if node < 0:
-                continue
-            out.scores[c] = max(length - params.momentum * _speed_along(ninja, node, tour.next_step[row, phase]), 0.0)
-            out.scores[c] += tour.lengths[leg] + params.noise * random[c] + params.fill * visits[out.regions[c]]
+            out.scores[c] = _path_score(leg, ninja, entities, world, tour, params, random[c])
+            out.scores[c] += params.fill * visits[out.regions[c]]
             if a != last_action[i]:
                 out.scores[c] += CHANGE_COST
         if not alive:
             visits[_region_of_tour(states.ninja[i], states.entities[i], world, tour)] += NUM_ACTIONS
     return simulated
+
+
+@kernel
+def _advance(ninja, entities, movers, trail, world, frame_skip, action):
+    """Simulate an action for one decision, or until the episode ends; return the number of frames."""
+    for frame in range(frame_skip):
+        tick(ninja, entities, movers, trail, world, ACTION_INPUT[action])
+        if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
+            return frame + 1
+    return frame_skip
+
+
+@kernel
+def _cell_of_child(ninja, entities, movers, world, frame_skip, params, action, last_action, lasted):
+    """Cell of a child; with ``min_hold``, it depends on the action and on how long the action has been held."""
+    found = cell(ninja, entities, movers, world, frame_skip)
+    if params.min_hold > 1:
+        held = min(lasted, params.min_hold) if action == last_action else 0
+        found = mix(mix(found, action), held)
+    return found
+
+
+@allocating
+def _path_score(leg, ninja, entities, world, tour, params, random):
+    """Remaining path in px, minus a bonus for the speed along it, plus noise; LOST without a path."""
+    row, phase = field_of(leg, ninja, entities, world, tour)
+    length, node = nearest_node(tour.distance[row, phase], ninja["x"], ninja["y"])
+    if node < 0:
+        return LOST
+    if params.momentum > 0.0:
+        length = max(length - params.momentum * _speed_along(ninja, node, tour.next_step[row, phase]), 0.0)
+    return length + tour.lengths[leg] + params.noise * random
+
+
+@allocating_entry
+def best_first(open_states, child, open_words, child_words, queue, tree, visited, visits, world, tour, frame_skip,
+               max_frame, params, random):  # fmt: skip
+    """Expand the best open states; return (number of simulated frames, winning action or -1, its parent, its frames).
+
+    open_states, child: ``decision.State`` of all slots, and of a child and its parent; open_words, child_words: their bytes,
+        as uint64[n, w].
+    queue: ``Queue`` of open states.  tree: ``Tree``, with room for 6 more nodes per expansion.
+    visited: int64[2^n], hash table of cells, 0 for none, at most half full.
+    visits: int32[NUM_REGIONS], number of expansions per region.
+    max_frame: last frame of the episode.
+    random: float64[expansions, 6], uniform in [0, 1), one row for each expansion.
+    """
+    simulated = 0
+    ninja, entities, movers, trail = child.ninja[0], child.entities[0], child.movers[0], child.trail[0]
+    for expansion in range(len(random)):
+        if queue.count[0] == 0:
+            break
+        slot = _pop(queue)
+        node, last_action, lasted = queue.nodes[slot], queue.actions[slot], queue.lasted[slot]
+        here = region(open_states.ninja[slot], open_states.entities[slot], world)
+        visits[here] += 1
+        child_words[1] = open_words[slot]  # the slot is free for children
+        alive, win, win_frames = False, -1, frame_skip + 1
+        for a in range(NUM_ACTIONS):
+            if a != last_action and lasted < params.min_hold:
+                continue
+            child_words[0] = child_words[1]
+            frames = _advance(ninja, entities, movers, trail, world, frame_skip, a)
+            simulated += frames
+            if ninja["state"] == DEAD:
+                continue
+            alive = True
+            if ninja["state"] == CELEBRATING:
+                if frames < win_frames:
+                    win, win_frames = a, frames
+                continue
+            if ninja["frame"] + frame_skip > max_frame:
+                continue
+            found = _cell_of_child(ninja, entities, movers, world, frame_skip, params, a, last_action, lasted)
+            if not _is_new(visited, found):
+                continue
+            score = _path_score(0, ninja, entities, world, tour, params, random[expansion, a])
+            if score >= LOST:
+                continue
+            score += params.fill * visits[region(ninja, entities, world)]
+            score += params.time_cost * ninja["frame"] + (CHANGE_COST if a != last_action else 0.0)
+            tree.parents[tree.count[0]], tree.actions[tree.count[0]] = node, a
+            target = _push(queue, score, tree.count[0], a, lasted + 1 if a == last_action else 1)
+            open_words[target] = child_words[0]
+            tree.count[0] += 1
+        if win >= 0:
+            return simulated, win, node, win_frames
+        if not alive:
+            visits[here] += NUM_ACTIONS
+    return simulated, -1, -1, 0
+
+
+@kernel
+def _is_new(table, key):
+    """Add a key to a hash table; return False if it was in the table."""
+    key = key if key != 0 else np.int64(1)  # 0 marks unused places
+    place = key & (len(table) - 1)
+    while table[place] != 0:
+        if table[place] == key:
+            return False
+        place = (place + 1) & (len(table) - 1)
+    table[place] = key
+    return True
+
+
+@entry
+def rehash(keys, table):
+    """Add all keys of a hash table to another one; return their number."""
+    count = 0
+    for key in keys:
+        if key != 0 and _is_new(table, key):
+            count += 1
+    return count
+
+
+@allocating
+def _push(queue, score, node, action, lasted):
+    """Add a state to the queue and return its slot.  If no slot is free, the worse half of the states is dropped."""
+    if queue.count[0] == len(queue.scores):
+        order = np.argsort(queue.scores)
+        scores, slots = queue.scores[order], queue.slots[order]
+        queue.scores[:], queue.slots[:] = scores, slots  # a sorted array is a heap; the slots behind it are free
+        queue.count[0] = len(order) // 2
+    place = queue.count[0]
+    slot = queue.slots[place]
+    queue.nodes[slot], queue.actions[slot], queue.lasted[slot] = node, action, lasted
+    queue.count[0] += 1
+    while place > 0 and queue.scores[(place - 1) // 2] > score:
+        queue.scores[place], queue.slots[place] = queue.scores[(place - 1) // 2], queue.slots[(place - 1) // 2]
+        place = (place - 1) // 2
+    queue.scores[place], queue.slots[place] = score, slot
+    return slot
+
+
+@kernel
+def _pop(queue):
+    """Remove the state with the lowest score; return its slot, which is used again only after the next ``_push``."""
+    slot, last = queue.slots[0], queue.count[0] - 1
+    score, moved = queue.scores[last], queue.slots[last]
+    queue.count[0], place = last, 0
+    while 2 * place + 1 < last:
+        lower = 2 * place + 1
+        if lower + 1 < last and queue.scores[lower + 1] < queue.scores[lower]:
+            lower += 1
+        if queue.scores[lower] >= score:
+            break
+        queue.scores[place], queue.slots[place] = queue.scores[lower], queue.slots[lower]
+        place = lower
+    queue.scores[place], queue.slots[place] = score, moved
+    queue.slots[last] = slot
+    return slot
 
 
 @kernel

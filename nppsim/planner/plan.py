@@ -7,11 +7,11 @@ from nppsim.levels.level import Level
 from nppsim.planner.gold import better_runs, check_objective
 from nppsim.planner.kernels import SearchParams
 from nppsim.planner.search import (
+    BestFirst,
     PlannedRun,
     PlanStart,
     Search,
     beam_search,
-    best_first_search,
     first_state,
     verified,
 )
@@ -19,8 +19,10 @@ from nppsim.planner.settings import TIME, PlannerSettings
 
 # Penalty per earlier visit of a region in the best-first search, in px, by seed: each value finds runs that others miss.
 FILLS = (8.0, 3.0, 20.0)
-BEAM = 384  # width of the beam, in states; the best-first search expands a quarter of this number together
+BEAM = 384  # width of the beam, in states
 BEAM_SHARE = 0.3  # fraction of the budget for the beam search; the best-first search gets the rest
+# Parameters of the best-first search.
+BEST_FIRST = SearchParams(width=1, noise=2.0, fill=FILLS[0], momentum=0.0, min_hold=1, time_cost=0.8)
 
 
 def plan(
@@ -76,16 +78,14 @@ def _fast_run(level: Level, settings: PlannerSettings, budget: int, start: PlanS
     solution = beam_search(search, max_decisions, int(BEAM_SHARE * budget))
     simulated = search.simulated
     if solution is None and simulated < budget:
-        params = SearchParams(
-            width=max(BEAM // 4, 1),
-            noise=min(float(settings.noise), 2.0),
+        params = BEST_FIRST._replace(
+            noise=min(float(settings.noise), BEST_FIRST.noise),
             fill=FILLS[settings.seed % len(FILLS)],
-            momentum=0.0,
             min_hold=min_hold,
         )
-        search = Search(bank, frame_skip, rows[0], rng, params)
-        solution = best_first_search(search, limit, budget - simulated)
-        simulated += search.simulated
+        best_first = BestFirst(bank, frame_skip, rows[0], rng, params, limit)
+        solution = best_first.advance(budget - simulated)
+        simulated += best_first.simulated
     return None if solution is None else verified(bank, solution, start, simulated)
 
 

@@ -1,12 +1,12 @@
 """Two searches over states of the exact simulator, with one action per decision.
 
-``beam_search`` advances all states by one decision per step, so its first win is a fast run.  ``best_first_search``
-expands the best states of any frame and finds some runs that a beam misses.  Both searches treat states in the same
+``beam_search`` advances all states by one decision per step, so its first win is a fast run.  ``BestFirst`` expands the
+best state of any frame and finds runs that a beam misses.  Both searches treat states in the same
 cell as duplicates, and penalise regions that they expanded often, which leads them out of dead ends.  ``kernels``
 defines cells and regions.
 """
 
-import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,12 +17,25 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import State, make_states
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.planner.kernels import LOST, NUM_REGIONS, PATH, Children, SearchParams, begin, expand
+from nppsim.planner.kernels import (
+    LOST,
+    NUM_REGIONS,
+    PATH,
+    Children,
+    Queue,
+    SearchParams,
+    Tree,
+    begin,
+    best_first,
+    expand,
+    rehash,
+)
 from nppsim.planner.tour import Tour, make_tour
 from nppsim.simulate import play_on
 
-OPEN_STATES = 20_000  # maximum number of states that the best-first search stores; then the worse half is dropped
-TIME_COST = 0.8  # px per frame, penalty of the best-first search for later states
+# The best-first search stores this many open states or bytes at most, and drops the worse half if there are more.
+OPEN_STATES, OPEN_BYTES = 20_000, 2**29
+MOST_EXPANSIONS = 4096  # maximum number of states that one call of the kernel expands
 _NOWHERE = np.zeros(5)  # target in the mode PATH, which ignores it
 
 
@@ -80,6 +93,27 @@ class WinningRun(NamedTuple):
 
     actions: np.ndarray
     inputs: np.ndarray
+
+
+def actions_to(
+    parents: Sequence[int] | np.ndarray, actions: Sequence[int] | np.ndarray, node: int, action: int
+) -> np.ndarray:
+    """Return the actions int64[n] from the root of a tree to ``node``, followed by ``action``.
+
+    parents, actions: for each node of the tree, its parent and the action that leads to it; node 0 is the root.
+    """
+    backwards = [action]
+    while node:
+        backwards.append(actions[node])
+        node = parents[node]
+    return np.array(backwards[::-1], np.int64)
+
+
+def winning_run(actions: np.ndarray, last: int, frame_skip: int) -> WinningRun:
+    """Return the run of these actions; the last one is simulated for ``last`` frames."""
+    lengths = np.full(len(actions), frame_skip)
+    lengths[-1] = last
+    return WinningRun(actions, np.repeat(ACTION_INPUT[actions], lengths))
 
 
 class Frontier(NamedTuple):
@@ -174,8 +208,9 @@ class Search:
         n = len(nodes) * NUM_ACTIONS
         with np.errstate(over="ignore"):  # hashes overflow, which numpy reports if kernels run uncompiled
             self.simulated += expand(
-                self.states, self.children, self.rows, self.child_rows, last_action, durations, self.frame_skip,
-                self.bank.world, self.tour, self.mode, target, self.params, self.rng.random(n), self.visits, self.out,
+                self.states, self.children, self.rows.view(np.uint64), self.child_rows.view(np.uint64), last_action,
+                durations, self.frame_skip, self.bank.world, self.tour, self.mode, target, self.params,
+                self.rng.random(n), self.visits, self.out,
             )  # fmt: skip
         scores = self.out.scores[:n]
         winning = np.flatnonzero(scores < 0.0)
@@ -218,15 +253,8 @@ class Search:
 
     def _solution(self, node: int, action: int, frames: int) -> WinningRun:
         """Return the run from the first state to ``node``, followed by ``action`` for ``frames`` frames."""
-        parents, actions_to = np.concatenate(self._parents), np.concatenate(self._actions)
-        backwards = [action]
-        while node:
-            backwards.append(actions_to[node])
-            node = parents[node]
-        actions = np.array(backwards[::-1], np.int64)
-        lengths = np.full(len(actions), self.frame_skip)
-        lengths[-1] = frames
-        return WinningRun(actions, np.repeat(ACTION_INPUT[actions], lengths))
+        parents, actions = np.concatenate(self._parents), np.concatenate(self._actions)
+        return winning_run(actions_to(parents, actions, node, action), frames, self.frame_skip)
 
 
 def beam_search(
@@ -260,37 +288,75 @@ def beam_search(
     return None
 
 
-def best_first_search(search: Search, max_frame: int, budget: int) -> WinningRun | None:
-    """Expand the best states found so far until the first win; return None if there is no win within the limits.
+class BestFirst:
+    """Best-first search on the only level of a bank, which can be continued with more frames.
 
-    max_frame: last frame of the episode.  budget: limit of simulated frames.
+    first_row: bytes of the state at which the search begins (``first_state``).
+    max_frame: last frame of the episode.
+    simulated: number of simulated frames so far.
+    is_exhausted: True if no open state is left.
     """
-    stored, _ = make_states(OPEN_STATES, search.bank)
-    free: list[int] = list(range(OPEN_STATES))
-    heap: list[tuple] = []  # (score, row of ``stored``, node, last action, its duration in decisions, region)
-    while search.simulated < budget:
-        order = search.expand()
-        if search.won:
-            return search.won
-        frame = search.children.ninja["frame"]
-        order = search.unvisited(order[frame[order] + search.frame_skip <= max_frame])
-        search.visit(order)
-        if len(free) < len(order):
-            heap.sort()
-            free += [entry[1] for entry in heap[OPEN_STATES // 2 :]]
-            del heap[OPEN_STATES // 2 :]
-        order = order[: len(free)]
-        slots = [free.pop() for _ in order]
-        stored[slots] = search.child_rows[order]
-        scores = search.out.scores[order] + TIME_COST * frame[order]
-        columns = (scores, slots, *search.add_nodes(order), search.out.regions[order])
-        for state in zip(*(np.asarray(column).tolist() for column in columns), strict=True):
-            heapq.heappush(heap, state)
-        batch = [heapq.heappop(heap) for _ in range(min(search.params.width, len(heap)))]
-        if not batch:
-            break
-        _, popped, *others = zip(*batch, strict=True)
-        nodes, actions, durations, regions = (np.array(column, np.int64) for column in others)
-        search.set_frontier(Frontier(nodes, actions, durations), stored[list(popped)], regions)
-        free += popped
-    return None
+
+    def __init__(
+        self,
+        bank: LevelBank,
+        frame_skip: int,
+        first_row: np.ndarray,
+        rng: np.random.Generator,
+        params: SearchParams,
+        max_frame: int,
+    ):
+        self.bank, self.frame_skip, self.rng, self.params, self.max_frame = bank, frame_skip, rng, params, max_frame
+        self.tour = make_tour(bank)
+        capacity = min(OPEN_STATES, OPEN_BYTES // len(first_row))
+        rows, self._open = make_states(capacity, bank)
+        child_rows, self._child = make_states(2, bank)
+        self._words, self._child_words = rows.view(np.uint64), child_rows.view(np.uint64)
+        rows[0] = first_row
+        self._queue = Queue(
+            scores=np.full(capacity, np.inf),
+            slots=np.arange(capacity),
+            nodes=np.zeros(capacity, np.int64),
+            actions=np.full(capacity, -1),
+            lasted=np.full(capacity, params.min_hold),
+            count=np.ones(1, np.int64),
+        )
+        self._tree = Tree(np.full(1, -1, np.int32), np.full(1, -1, np.int8), np.ones(1, np.int64))
+        self._visited, self._visits = np.zeros(1024, np.int64), np.zeros(NUM_REGIONS, np.int32)
+        self.simulated = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        return int(self._queue.count[0]) == 0
+
+    def advance(self, budget: int) -> WinningRun | None:
+        """Continue the search for about ``budget`` frames; return the run of the first win, or None."""
+        end = self.simulated + budget
+        while self.simulated < end and not self.is_exhausted:
+            expansions = min(MOST_EXPANSIONS, (end - self.simulated) // (NUM_ACTIONS * self.frame_skip) + 1)
+            self._make_room(NUM_ACTIONS * expansions)
+            with np.errstate(over="ignore"):  # hashes overflow, which numpy reports if kernels run uncompiled
+                simulated, action, node, frames = best_first(
+                    self._open, self._child, self._words, self._child_words, self._queue, self._tree, self._visited,
+                    self._visits, self.bank.world, self.tour, self.frame_skip, self.max_frame, self.params,
+                    self.rng.random((expansions, NUM_ACTIONS)),
+                )  # fmt: skip
+            self.simulated += simulated
+            if action >= 0:
+                actions = actions_to(self._tree.parents, self._tree.actions, node, action)
+                return winning_run(actions, frames, self.frame_skip)
+        return None
+
+    def _make_room(self, nodes: int) -> None:
+        """Grow the tree and the hash table for this many new nodes."""
+        count = int(self._tree.count[0]) + nodes
+        if count > len(self._tree.parents):
+            more = count  # doubles the size
+            self._tree = self._tree._replace(
+                parents=np.append(self._tree.parents, np.zeros(more, np.int32)),
+                actions=np.append(self._tree.actions, np.zeros(more, np.int8)),
+            )
+        if 2 * count > len(self._visited):
+            table = np.zeros(4 << count.bit_length(), np.int64)
+            rehash(self._visited, table)
+            self._visited = table

@@ -1,18 +1,15 @@
-"""Beam search and best-first search in the exact simulator, guided by a trained policy.
+"""Beam search in the exact simulator, guided by a trained policy, and episodes of the policy.
 
 **Beam search** advances all states of the beam by one decision.  It simulates the most probable action sequences under the
 policy, about two per state, and continues with the resulting states that are nearest to the exit by path distance.  A beam
 of width 1 plays the deterministic actions of the policy.  (The planner, ``nppsim.planner``, simulates all six actions.)
 
-**Best-first search** expands the most promising action sequence of any length.  It can leave dead ends in which a beam gets
-stuck.  Sequences are ordered as in PHS* (Orseau and Lelis, "Policy-guided heuristic search with guarantees", AAAI 2021).
+States in the same cell (``nppsim.planner.kernels.cell``) are equal, except in beams of width 1.  The critic is not used: as
+part of the score it neither solved more levels nor shortened runs.
 
-Both treat states in the same cell (``nppsim.planner.kernels.cell``) as equal, except beams of width 1.  The critic is not
-used: as part of the score of the beam it neither solved more levels nor shortened runs.
+**Episodes** with sampled actions and exploration find runs in levels where the likeliest actions fail.
 """
 
-import heapq
-import itertools
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,22 +19,20 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
+from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.observe.foresight import HORIZON, SAME_AS
 from nppsim.outcomes import WON
 from nppsim.planner.kernels import cell
-from nppsim.planner.search import WinningRun
+from nppsim.planner.search import WinningRun, actions_to, winning_run
 from nppsim.reward import MIN_PATH, RewardConfig
 from rl.config.evaluation import PATIENCE
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.player import player_of
 from rl.policy.policy import NppPolicy
 
-ASSUMED_SPEED = 1.5  # speed along the path in px per frame that the best-first heuristic assumes
-BATCH = 64  # number of nodes that the best-first search expands together
 _PATH_FRACTION = RewardConfig(shaping=1.0)  # reward whose shaping potential is the covered fraction of the path
 
 
@@ -174,15 +169,6 @@ class GuidedSearch:
                 return won
         return None
 
-    def best_first(self, budget: FrameBudget) -> WinningRun | None:
-        """Return the first win that a best-first search from the initial state finds, or None."""
-        search = _BestFirst(self)
-        while budget.left and search.heap:
-            won = search.advance(budget)
-            if won is not None:
-                return won
-        return None
-
     def episodes(self, count: int, seed: int, budget: FrameBudget) -> WinningRun | None:
         """Play episodes of the agent at once, with sampled actions and exploration; return the first win, or None."""
         envs, frame_skip = self.observing_envs(count), self.agent.frame_skip
@@ -218,24 +204,62 @@ class GuidedSearch:
 
 def _winning_run(actions: np.ndarray, frames: int, frame_skip: int) -> WinningRun:
     """Return the run of a win after ``frames`` frames of the episode."""
-    lengths = np.full(len(actions), frame_skip)
-    lengths[-1] = (frames - 1) % frame_skip + 1  # only the last decision may have fewer frames, because the win ends it
-    return WinningRun(actions, np.repeat(ACTION_INPUT[actions], lengths))
+    # only the last decision may have fewer frames than the others, because the win ends it
+    return winning_run(actions, (frames - 1) % frame_skip + 1, frame_skip)
 
 
-class _Search:
-    """Base class of both searches: simulation, policy evaluation, detection of duplicates, action sequences.
+class _Beam:
+    """A beam search in progress.  Its tree has a numbered node per stored state; the root is node 0.
 
-    The search tree has a numbered node per stored state; the root is node 0.
+    rows: uint8[states, B], snapshots of the states in the beam.
+    nodes: int64[states], node of each state in the search tree.
+    costs: float64[states], negative log-probability of their action sequences, minus the smallest one.
+    covered_there: float64[states], covered path length in px.
+    next_costs: float64[states, 6], negative log-probability of each next action.
+    frame: frame of the episode, equal for all states.
     """
 
-    def __init__(self, search: GuidedSearch, envs: int, observing: int, most_frames: int):
-        self.search, self.most_frames = search, most_frames
-        self.envs, self.observing = search.playing_envs(envs), search.observing_envs(observing)
+    def __init__(self, search: GuidedSearch, settings: BeamSettings, most_frames: int, start: np.ndarray):
+        self.search, self.settings, self.most_frames = search, settings, most_frames
+        self.envs = search.playing_envs(settings.width * settings.branching)
+        self.observing = search.observing_envs(settings.width)
         self.frame_skip = search.agent.frame_skip
         self.length = float(search.bank.path_length[0])  # px
         self.visited: set[int] = set()  # hashes of visited cells
         self._parents, self._actions = [-1], [-1]  # parent of each node, and the action that leads from it to the node
+        self.envs.restore(0, start)
+        self.nodes, self.costs, self.rows = np.zeros(1, int), np.zeros(1), start[None]
+        self.covered_there = self.covered(1)
+        self.frame = int(self.envs.state.ninja["frame"][0])
+        self.next_costs = self.evaluate(self.rows)
+
+    def advance(self, budget: FrameBudget) -> WinningRun | None:
+        """Advance the beam by one decision; return a winning run, or None."""
+        costs = (self.costs[:, None] + self.next_costs).ravel()
+        chosen = np.argsort(costs, kind="stable")[: self.envs.num_envs]
+        parents, actions, costs = chosen // NUM_ACTIONS, chosen % NUM_ACTIONS, costs[chosen]
+        winner = self.play(self.rows[parents], actions, budget)
+        if winner is not None:
+            return self.actions_to(self.nodes[parents[winner]], int(actions[winner]), winner)
+        chosen = self.ranked(parents, costs)
+        if self.settings.width > 1:  # a policy that stands still and waits for a mover stays in one cell
+            chosen = self.fresh(chosen, self.settings.width)
+        self.rows, self.frame = self.envs.snapshot(chosen), self.frame + self.frame_skip
+        if chosen.size:
+            self.covered_there = self.covered(len(parents))[chosen]
+            self.nodes = self.add_nodes(self.nodes[parents[chosen]], actions[chosen])
+            self.costs = costs[chosen] - costs[chosen].min()
+            self.next_costs = self.evaluate(self.rows)
+        return None
+
+    def ranked(self, parents: np.ndarray, costs: np.ndarray) -> np.ndarray:
+        """Return the environments with running episodes, in descending order of their scores."""
+        covered, settings = self.covered(len(parents)), self.settings
+        speed = (covered - self.covered_there[parents]) / self.frame_skip
+        scores = covered + settings.speed_weight * speed - settings.cost_weight * costs
+        scores += settings.noise * self.search.rng.random(len(parents))
+        order = np.argsort(-scores, kind="stable")
+        return order[self.running(len(parents))[order]]
 
     def play(self, rows: np.ndarray, actions: np.ndarray, budget: FrameBudget) -> int | None:
         """Simulate one action from each state; return the index of the environment with the fastest win, or None."""
@@ -297,115 +321,6 @@ class _Search:
 
         environment: index of the environment that contains the final state.
         """
-        backwards = [action]
-        while node:
-            backwards.append(self._actions[node])
-            node = self._parents[node]
         frames = int(self.envs.state.ninja["frame"][environment])
-        return _winning_run(np.array(backwards[::-1], np.int64), frames, self.frame_skip)
-
-
-class _Beam(_Search):
-    """A beam search in progress.
-
-    rows: uint8[states, B], snapshots of the states in the beam.
-    nodes: int64[states], node of each state in the search tree.
-    costs: float64[states], negative log-probability of their action sequences, minus the smallest one.
-    covered_there: float64[states], covered path length in px.
-    next_costs: float64[states, 6], negative log-probability of each next action.
-    frame: frame of the episode, equal for all states.
-    """
-
-    def __init__(self, search: GuidedSearch, settings: BeamSettings, most_frames: int, start: np.ndarray):
-        super().__init__(search, settings.width * settings.branching, settings.width, most_frames)
-        self.settings = settings
-        self.envs.restore(0, start)
-        self.nodes, self.costs, self.rows, self.covered_there = (
-            np.zeros(1, int),
-            np.zeros(1),
-            start[None],
-            self.covered(1),
-        )
-        self.frame = int(self.envs.state.ninja["frame"][0])
-        self.next_costs = self.evaluate(self.rows)
-
-    def advance(self, budget: FrameBudget) -> WinningRun | None:
-        """Advance the beam by one decision; return a winning run, or None."""
-        costs = (self.costs[:, None] + self.next_costs).ravel()
-        chosen = np.argsort(costs, kind="stable")[: self.envs.num_envs]
-        parents, actions, costs = chosen // NUM_ACTIONS, chosen % NUM_ACTIONS, costs[chosen]
-        winner = self.play(self.rows[parents], actions, budget)
-        if winner is not None:
-            return self.actions_to(self.nodes[parents[winner]], int(actions[winner]), winner)
-        chosen = self.ranked(parents, costs)
-        if self.settings.width > 1:  # a policy that stands still and waits for a mover stays in one cell
-            chosen = self.fresh(chosen, self.settings.width)
-        self.rows, self.frame = self.envs.snapshot(chosen), self.frame + self.frame_skip
-        if chosen.size:
-            self.covered_there = self.covered(len(parents))[chosen]
-            self.nodes = self.add_nodes(self.nodes[parents[chosen]], actions[chosen])
-            self.costs = costs[chosen] - costs[chosen].min()
-            self.next_costs = self.evaluate(self.rows)
-        return None
-
-    def ranked(self, parents: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """Return the environments with running episodes, in descending order of their scores."""
-        covered, settings = self.covered(len(parents)), self.settings
-        speed = (covered - self.covered_there[parents]) / self.frame_skip
-        scores = covered + settings.speed_weight * speed - settings.cost_weight * costs
-        scores += settings.noise * self.search.rng.random(len(parents))
-        order = np.argsort(-scores, kind="stable")
-        return order[self.running(len(parents))[order]]
-
-
-class _BestFirst(_Search):
-    """A best-first search from the initial state in progress.
-
-    heap: (rank, number, node, action, cost, decisions) of each sequence that has not been expanded.  The sequence leads to
-        ``node`` and continues with ``action``; ``cost`` is its negative log-probability and ``decisions`` its length.  The
-        lowest rank is expanded next; ``number`` decides between equal ranks.
-    rows: snapshots of all nodes.
-    """
-
-    def __init__(self, search: GuidedSearch):
-        super().__init__(search, BATCH, BATCH, search.time_limit)
-        self.heap: list[tuple[float, int, int, int, float, int]] = []
-        self._numbers = itertools.count()
-        self.rows = [search.spawn]
-        self.envs.restore(0, search.spawn)
-        self.push([0], np.zeros(1), np.zeros(1, int), self.covered(1), self.evaluate(search.spawn[None]))
-
-    def push(
-        self,
-        nodes: Iterable[int],
-        costs: np.ndarray,
-        decisions: np.ndarray,
-        covered: np.ndarray,
-        next_costs: np.ndarray,
-    ) -> None:
-        """Add to the heap the sequences that continue the given nodes by each of the six actions."""
-        ahead = np.maximum(self.length - covered, 0.0) / (ASSUMED_SPEED * self.frame_skip)  # decisions to the exit
-        for node, cost, made, left, action_costs in zip(nodes, costs, decisions + 1, ahead, next_costs, strict=True):
-            for action in range(NUM_ACTIONS):
-                total = cost + action_costs[action]
-                # the rank of PHS*, which assumes that the cost grows at the same rate until the exit
-                rank = np.log(made + left) + (1 + left / made) * total
-                heapq.heappush(self.heap, (rank, next(self._numbers), node, action, total, int(made)))
-
-    def advance(self, budget: FrameBudget) -> WinningRun | None:
-        """Expand the sequences with the lowest ranks; return a winning run, or None."""
-        batch = [heapq.heappop(self.heap) for _ in range(min(BATCH, len(self.heap)))]
-        _, _, *columns = zip(*batch, strict=True)
-        nodes, actions, costs, decisions = (np.array(column) for column in columns)
-        winner = self.play(np.stack([self.rows[node] for node in nodes]), actions, budget)
-        if winner is not None:
-            return self.actions_to(nodes[winner], int(actions[winner]), winner)
-        chosen = self.fresh(np.flatnonzero(self.running(len(batch))), BATCH)
-        if chosen.size:
-            rows = self.envs.snapshot(chosen)
-            self.rows += list(rows)
-            made = self.add_nodes(nodes[chosen], actions[chosen])
-            self.push(
-                made.tolist(), costs[chosen], decisions[chosen], self.covered(len(batch))[chosen], self.evaluate(rows)
-            )
-        return None
+        actions = actions_to(self._parents, self._actions, node, action)
+        return _winning_run(actions, frames, self.frame_skip)

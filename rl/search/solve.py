@@ -1,4 +1,4 @@
-"""Solve one level: policy-guided searches and the planner by turns, then a search for shorter runs or for more gold.
+"""Solve one level: policy-guided searches, then the planner's, then a search for shorter runs or for more gold.
 
 solution = solve(level, Agent.load(path), SolveSettings())
 solution.run.inputs, solution.found_by
@@ -13,29 +13,20 @@ from typing import Any
 import numpy as np
 
 from nppsim.levels.level import Level
-from nppsim.planner import PlannedRun, better_runs, plan
-from nppsim.planner.search import WinningRun, verified
+from nppsim.planner import PlannedRun, better_runs
+from nppsim.planner.plan import BEST_FIRST
+from nppsim.planner.search import BestFirst, WinningRun, first_state, verified
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
 from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
 
-PLANNER = "planner"  # name of the planner's searches
-PLANNER_FRAMES = 2_000_000  # maximum number of frames of one search of the planner
+PLANNER = "planner"  # name of the best-first searches of the planner
 EPISODES = "episodes"  # name of the search by sampled episodes of the agent
-BEST_FIRST = "best-first"
-# Searches, made in this order until one finds a run: (name, number of states or episodes, maximum number of frames).  If
-# none finds a run, the planner repeats its search with other seeds.
-ATTEMPTS = (
-    ("agent", 1, None),
-    ("beam of 4", 4, None),
-    (EPISODES, 16, None),
-    ("beam of 16", 16, None),
-    (PLANNER, 0, PLANNER_FRAMES),
-    ("beam of 64", 64, 1_000_000),
-    (PLANNER, 0, PLANNER_FRAMES),
-    (BEST_FIRST, 0, 500_000),
-    ("beam of 256", 256, 1_500_000),
-)
+# Guided searches, made in this order until one finds a run: (name, number of states or episodes).  If none finds a run,
+# best-first searches of the planner with these parameters take turns.
+ATTEMPTS = (("agent", 1), ("beam of 4", 4), (EPISODES, 16), ("beam of 16", 16))
+PLANNER_PARAMS = (BEST_FIRST._replace(min_hold=2), BEST_FIRST)
+TURN = 200_000  # frames that a search simulates in its turn
 GUIDED_FRAMES = 200_000  # maximum frames for guided beams that search for shorter runs; the planner gets the rest
 # Parameters of beams that search for shorter runs: these first, then random combinations of the values below.
 FIRST_BEAMS = (BeamSettings(64), BeamSettings(64, cost_weight=0.0))
@@ -61,7 +52,7 @@ class SolveSettings:
     )
     seconds: float | None = setting(
         None,
-        "time limit per level in seconds, not checked within the planner; makes results depend on the speed of the machine",
+        "time limit per level in seconds; makes results depend on the speed of the machine",
         flag="seconds",
         above=0,
     )
@@ -163,30 +154,36 @@ def _find(
     search: GuidedSearch, level: Level, settings: SolveSettings, budget: FrameBudget
 ) -> tuple[WinningRun | None, str]:
     """Find the first run; return it and the name of the search that found it, or (None, "")."""
-    planner_seeds = itertools.count(settings.seed)
-    for name, width, frames in itertools.chain(ATTEMPTS, itertools.repeat((PLANNER, 0, PLANNER_FRAMES))):
-        if not budget.left:
-            break
-        part = budget.part(budget.left if frames is None else frames)
-        if name == PLANNER:
-            winning_run = _planned(search, level, part, next(planner_seeds))
-        elif name == EPISODES:
-            winning_run = search.episodes(width, settings.seed, part)
-        elif name == BEST_FIRST:
-            winning_run = search.best_first(part)
+    for name, width in ATTEMPTS:
+        if name == EPISODES:
+            winning_run = search.episodes(width, settings.seed, budget)
         else:
             beam = BeamSettings(width, branching=min(width, BeamSettings._field_defaults["branching"]))
-            winning_run = search.beam(beam, part)
+            winning_run = search.beam(beam, budget)
         if winning_run is not None:
             return winning_run, name
-    return None, ""
+    planned = _planned(search, settings.seed, budget)
+    return planned, PLANNER if planned else ""
 
 
-def _planned(search: GuidedSearch, level: Level, budget: FrameBudget, seed: int) -> WinningRun | None:
-    """Return the planner's run, or None."""
-    found = plan(level, search.agent.frame_skip, budget=budget.left, seed=seed)
-    budget.spend(budget.left if found is None else found.simulated)
-    return None if found is None else WinningRun(found.actions, found.inputs)
+def _planned(search: GuidedSearch, seed: int, budget: FrameBudget) -> WinningRun | None:
+    """Return the first run that one of the planner's best-first searches finds, or None."""
+    first_row = first_state(search.bank, None)[0][0]
+    searches = [
+        BestFirst(
+            search.bank, search.agent.frame_skip, first_row, np.random.default_rng(seed), params, search.time_limit
+        )
+        for params in PLANNER_PARAMS
+    ]
+    for one in itertools.cycle(searches):
+        if not budget.left or all(other.is_exhausted for other in searches):
+            break
+        before = one.simulated
+        winning_run = one.advance(min(TURN, budget.left))
+        budget.spend(one.simulated - before)
+        if winning_run is not None:
+            return winning_run
+    return None
 
 
 def _shorter_runs(search: GuidedSearch, best: WinningRun, budget: FrameBudget) -> Iterator[WinningRun]:

@@ -1,5 +1,6 @@
 """Search in the simulator: runs that finish, and recordings on the decision grid."""
 
+import heapq
 import sys
 
 import numpy as np
@@ -16,12 +17,15 @@ from nppsim.levels.level import Level
 from nppsim.outcomes import WON
 from nppsim.physics.state import DEAD
 from nppsim.planner import PlanStart, better_runs, kernels, par_frames, plan, retime
-from nppsim.planner.search import first_state
+from nppsim.planner.kernels import Queue
+from nppsim.planner.plan import BEST_FIRST
+from nppsim.planner.search import BestFirst, first_state
 from nppsim.replays.replay import Replay, on_grid
 
 import worlds
 
 planning = sys.modules["nppsim.planner.plan"]  # ``nppsim.planner.plan`` is the function
+searching = sys.modules["nppsim.planner.search"]
 
 
 def shortened(level, run, **settings):
@@ -120,6 +124,73 @@ def test_a_thwump_that_comes_down_into_the_way_is_got_past():
 def test_seeds_and_noise_give_other_runs_that_finish():
     level = generate("simple", 3)[0]
     assert len({plan(level, seed=seed, noise=40.0).inputs.tobytes() for seed in range(4)}) == 4
+
+
+def best_first(level, **settings):
+    bank = LevelBank([level])
+    rows, _ = first_state(bank, None)
+    params = BEST_FIRST._replace(**settings)
+    return BestFirst(bank, 4, rows[0], np.random.default_rng(0), params, int(bank.time_limit[0]))
+
+
+def test_best_first_search_can_be_continued():
+    level = generate("simple", 5)[0]
+    whole, parts = best_first(level), best_first(level)
+    run, found = whole.advance(10**7), None
+    while found is None:
+        before = parts.simulated
+        found = parts.advance(500)
+        assert 0 < parts.simulated - before < 500 + 24
+    assert found.inputs.tobytes() == run.inputs.tobytes()
+    assert parts.simulated == whole.simulated
+    assert nppsim.simulate(level, run.inputs).frames == len(run.inputs)
+
+
+def test_best_first_search_with_few_open_states(monkeypatch):
+    monkeypatch.setattr(searching, "OPEN_STATES", 100)
+    search = best_first(generate("simple", 3)[0])
+    assert search.advance(10**6) is not None
+
+
+def test_best_first_search_ends_when_all_states_are_expanded():
+    grid = np.ones((23, 42), np.uint8)
+    grid[5, 5:8] = 0
+    level = Level.build(grid, (28, 26), exits=[((30, 26), (32, 24))], entities=[(kinds.MINE, 30, 26)])
+    search = best_first(level)
+    assert search.advance(10**9) is None
+    assert search.is_exhausted
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_queue_is_a_heap_that_drops_its_worse_half(seed):
+    rng = np.random.default_rng(seed)
+    count = 16
+    queue = Queue(np.full(count, np.inf), np.arange(count), *np.zeros((3, count), np.int64), np.zeros(1, np.int64))
+    twin, scores = [], {}
+    for node in range(1000):
+        if twin and rng.random() < 0.45:
+            score, expected = heapq.heappop(twin)
+            slot = kernels._pop.py_func(queue)
+            assert (scores[slot], queue.nodes[slot]) == (score, expected)
+        else:
+            score = rng.random()
+            if len(twin) == count:
+                twin = sorted(twin)[: count // 2]
+            heapq.heappush(twin, (score, node))
+            scores[kernels._push.py_func(queue, score, node, 1, 2)] = score
+        assert queue.count[0] == len(twin)
+        assert sorted(queue.slots) == list(range(count))
+
+
+def test_hash_table_has_each_key_once():
+    rng = np.random.default_rng(0)
+    keys, small, table = rng.integers(-5, 50, 300), np.zeros(128, np.int64), np.zeros(256, np.int64)
+    known = set()
+    for key in keys:
+        assert kernels._is_new.py_func(small, key) == ((key or 1) not in known)
+        known.add(key or 1)
+    assert kernels.rehash(small, table) == len(known)
+    assert set(table.tolist()) == known | {0}
 
 
 def test_numbers_out_of_range_are_refused():

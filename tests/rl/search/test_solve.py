@@ -116,12 +116,6 @@ def test_wider_beam_finishes_where_the_agent_dies():
     check_finishes(level, solution.run)
 
 
-@pytest.mark.parametrize("level", [EASY, MINED])
-def test_best_first_search_finds_a_run(level):
-    winning_run = search_on(level).best_first(FrameBudget(300_000))
-    check_finishes(level, PlannedRun(winning_run.actions, winning_run.inputs, len(winning_run.inputs), 0))
-
-
 def test_sampled_episodes_find_a_run():
     search, budget = search_on(EASY, untrained(favourite=RIGHT)), FrameBudget(300_000)
     winning_run = search.episodes(8, 1, budget)
@@ -181,18 +175,31 @@ def test_planner_shortens_after_guided_beams(monkeypatch):
     assert 1_000_000 <= more.shortening < 1_010_000
 
 
-def test_planner_repeats_its_search_with_other_seeds(monkeypatch):
+def test_planner_searches_where_guided_searches_fail(monkeypatch):
     monkeypatch.setattr(stages, "ATTEMPTS", stages.ATTEMPTS[:1])
     solution = solve(MINED, AGENT, SolveSettings(polish=0), threads=1)
     assert solution.found_by == stages.PLANNER
-    assert solution.run.inputs.tobytes() == plan(MINED, budget=stages.PLANNER_FRAMES).inputs.tobytes()
+    check_finishes(MINED, solution.run)
 
-    calls = []
-    monkeypatch.setattr(stages, "plan", lambda level, frame_skip, **given: calls.append(given))
-    assert solve(MINED, AGENT, SolveSettings(budget=5_000_000, seed=7), threads=1).run is None
-    assert [given["seed"] for given in calls] == [7, 8, 9]
-    assert calls[0]["budget"] == stages.PLANNER_FRAMES
-    assert 900_000 < calls[-1]["budget"] < 1_000_000
+
+def test_searches_of_the_planner_take_turns(monkeypatch):
+    turns = []
+
+    class Endless:
+        def __init__(self, bank, frame_skip, first_row, rng, params, max_frame):
+            assert max_frame == search.time_limit
+            self.params, self.simulated, self.is_exhausted = params, 0, False
+
+        def advance(self, budget):
+            turns.append((self.params, budget))
+            self.simulated += budget
+
+    monkeypatch.setattr(stages, "BestFirst", Endless)
+    search, budget = search_on(MINED), FrameBudget(5 * stages.TURN // 2)
+    assert stages._planned(search, 0, budget) is None
+    first, second = stages.PLANNER_PARAMS
+    assert turns == [(first, stages.TURN), (second, stages.TURN), (first, stages.TURN // 2)]
+    assert budget.left == 0
 
 
 def test_no_path_no_budget_or_no_time_gives_no_run():
