@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nppsim.bank import LevelBank
+from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.levels.level import Level
 from nppsim.planner.gold import better_runs, check_objective
 from nppsim.planner.kernels import SearchParams
@@ -44,8 +44,8 @@ def plan(
     frame_skip: frames (1/60 s) per decision.
     objective: "time": a fast run.  "score": a run with a high score, 90 s + 2 s per piece of gold - time.
         "all-gold": a run with as much gold as the search can collect.
-    start: state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``.  Time limit and score still count from
-        the spawn.
+    start: state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``.  The time limit (that of an episode, at
+        least 90 s) and the score still count from the spawn.
     min_hold: minimum number of decisions per action; the last action may be shorter.
     noise: px, random part of the score of a state.  With larger values, runs of different seeds differ more and are a
         little longer.
@@ -66,7 +66,7 @@ def plan(
 def _fast_run(level: Level, settings: PlannerSettings, budget: int, start: PlanStart | None) -> PlannedRun | None:
     """Find a run for the objective "time" (see ``plan``)."""
     frame_skip, min_hold = settings.frame_skip, settings.min_hold
-    bank = LevelBank([level])
+    bank = LevelBank([level], least_time=GAME_TIME)
     rows, first = first_state(bank, start)
     limit = int(bank.time_limit[0])
     max_decisions = (limit - int(first.ninja[0]["frame"])) // frame_skip

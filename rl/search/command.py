@@ -193,7 +193,7 @@ def _solutions(
     With a single level, the best solution so far is yielded on Ctrl-C.
     """
     if len(tasks) == 1:
-        with progress_bar(title="searching", total=settings.budget, unit="frame") as bar:
+        with progress_bar(title="searching", total=settings.frames, unit="frame") as bar:
             try:
                 solution = solve(tasks[0].level, agent.unpack(), settings, bar=bar)
             except Interrupted as interruption:

@@ -4,9 +4,9 @@ solution = solve(level, Agent.load(path), SolveSettings())
 solution.run.inputs, solution.found_by
 """
 
-import itertools
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,16 +17,17 @@ from nppsim.planner import PlannedRun, better_runs
 from nppsim.planner.plan import BEST_FIRST
 from nppsim.planner.search import BestFirst, WinningRun, first_state, verified
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
-from nppsim.settings import check_settings, same_setting, setting
+from nppsim.settings import check_settings, setting
+from nppsim.workers import usable_cores
 from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
 
 PLANNER = "planner"  # name of the best-first searches of the planner
 EPISODES = "episodes"  # name of the search by sampled episodes of the agent
-# Guided searches, made in this order until one finds a run: (name, number of states or episodes).  If none finds a run,
-# best-first searches of the planner with these parameters take turns.
+# Guided searches, made in this order until one finds a run: (name, number of states or episodes).
 ATTEMPTS = (("agent", 1), ("beam of 4", 4), (EPISODES, 16), ("beam of 16", 16))
-PLANNER_PARAMS = (BEST_FIRST._replace(min_hold=2), BEST_FIRST)
-TURN = 200_000  # frames that a search simulates in its turn
+PLANNER_PARAMS = (BEST_FIRST._replace(min_hold=2), BEST_FIRST)  # of the searches that follow
+TURN = 200_000  # frames that each of them simulates before another one may end the search
+UNLIMITED = 10**12  # budget in frames of searches with a time limit
 GUIDED_FRAMES = 200_000  # maximum frames for guided beams that search for shorter runs; the planner gets the rest
 # Parameters of beams that search for shorter runs: these first, then random combinations of the values below.
 FIRST_BEAMS = (BeamSettings(64), BeamSettings(64, cost_weight=0.0))
@@ -42,10 +43,12 @@ class SolveSettings:
     """Objective and budget of the search."""
 
     objective: str = setting(TIME, OBJECTIVE_HELP, flag="objective", choices=OBJECTIVES)
-    budget: int = same_setting(
-        PlannerSettings,
-        "budget",
-        help="largest number of simulated frames per level to find a run; what is left is used to collect gold",
+    budget: int | None = setting(
+        None,
+        "largest number of simulated frames per level to find a run; what is left is used to collect gold; default: "
+        f"{PlannerSettings.budget:,}, unlimited with --seconds",
+        flag="budget",
+        low=1,
     )
     polish: int = setting(
         200_000, "largest number of additional frames per level to shorten the run", flag="polish", low=0
@@ -60,6 +63,11 @@ class SolveSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+    @property
+    def frames(self) -> int:
+        """Largest number of simulated frames to find a run."""
+        return self.budget or (PlannerSettings.budget if self.seconds is None else UNLIMITED)
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,7 @@ def solve(
     """
     until = None if settings.seconds is None else time.monotonic() + settings.seconds
     search = GuidedSearch(level, agent, np.random.default_rng(settings.seed), threads)
-    finding = FrameBudget(settings.budget, until, _stage(bar, "searching", settings.budget))
+    finding = FrameBudget(settings.frames, until, _stage(bar, "searching", settings.frames))
     first, found_by = _find(search, level, settings, finding) if search.bank.reachable[0] else (None, "")
     if first is None:
         evaluated = search.evaluated, search.evaluated * agent.foreseen
@@ -146,7 +154,8 @@ def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
     if bar is None:
         return lambda frames: None
     bar.set_description(title)
-    bar.reset(total=frames)
+    bar.reset()
+    bar.total = frames if frames < UNLIMITED else None
     return bar.update
 
 
@@ -167,7 +176,7 @@ def _find(
 
 
 def _planned(search: GuidedSearch, seed: int, budget: FrameBudget) -> WinningRun | None:
-    """Return the first run that one of the planner's best-first searches finds, or None."""
+    """Return a run that one of the planner's best-first searches finds, or None.  The searches run in parallel threads."""
     first_row = first_state(search.bank, None)[0][0]
     searches = [
         BestFirst(
@@ -175,14 +184,14 @@ def _planned(search: GuidedSearch, seed: int, budget: FrameBudget) -> WinningRun
         )
         for params in PLANNER_PARAMS
     ]
-    for one in itertools.cycle(searches):
-        if not budget.left or all(other.is_exhausted for other in searches):
-            break
-        before = one.simulated
-        winning_run = one.advance(min(TURN, budget.left))
-        budget.spend(one.simulated - before)
-        if winning_run is not None:
-            return winning_run
+    with ThreadPoolExecutor(min(len(searches), search.threads or usable_cores())) as pool:
+        while budget.left and not all(one.is_exhausted for one in searches):
+            frames = min(TURN, budget.left // len(searches) + 1)
+            before = sum(one.simulated for one in searches)
+            runs = [run for run in pool.map(BestFirst.advance, searches, [frames] * len(searches)) if run is not None]
+            budget.spend(sum(one.simulated for one in searches) - before)
+            if runs:
+                return min(runs, key=lambda run: len(run.inputs))
     return None
 
 

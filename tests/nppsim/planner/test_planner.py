@@ -8,7 +8,7 @@ import pytest
 
 import nppsim
 from nppsim.__main__ import main
-from nppsim.bank import LevelBank
+from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.generate import generate
 from nppsim.generate.course import STATIONS, course
@@ -101,7 +101,7 @@ def test_no_time_left_gives_no_plan():
     level = generate("simplest", 1)[0]
     simulator = BatchSimulator([level], 1)
     simulator.reset()
-    simulator.state.ninja[0]["frame"] = simulator.bank.time_limit[0]
+    simulator.state.ninja[0]["frame"] = GAME_TIME
     assert plan(level, start=PlanStart.of(simulator, 0)) is None
 
 
@@ -130,7 +130,7 @@ def best_first(level, **settings):
     bank = LevelBank([level])
     rows, _ = first_state(bank, None)
     params = BEST_FIRST._replace(**settings)
-    return BestFirst(bank, 4, rows[0], np.random.default_rng(0), params, int(bank.time_limit[0]))
+    return BestFirst(bank, 4, rows[0], np.random.default_rng(0), params, GAME_TIME)
 
 
 def test_best_first_search_can_be_continued():

@@ -16,6 +16,7 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.planner import PlannedRun, PlanStart, plan
+from nppsim.planner.search import BestFirst
 from nppsim.replays.replay import Replay, on_grid
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.replays.score import score, seconds
@@ -182,24 +183,25 @@ def test_planner_searches_where_guided_searches_fail(monkeypatch):
     check_finishes(MINED, solution.run)
 
 
-def test_searches_of_the_planner_take_turns(monkeypatch):
+def test_searches_of_the_planner_share_the_budget(monkeypatch):
     turns = []
 
-    class Endless:
-        def __init__(self, bank, frame_skip, first_row, rng, params, max_frame):
-            assert max_frame == search.time_limit
-            self.params, self.simulated, self.is_exhausted = params, 0, False
+    def advance(one, frames):
+        turns.append((one.params, frames))
+        one.simulated += frames
 
-        def advance(self, budget):
-            turns.append((self.params, budget))
-            self.simulated += budget
-
-    monkeypatch.setattr(stages, "BestFirst", Endless)
-    search, budget = search_on(MINED), FrameBudget(5 * stages.TURN // 2)
-    assert stages._planned(search, 0, budget) is None
-    first, second = stages.PLANNER_PARAMS
-    assert turns == [(first, stages.TURN), (second, stages.TURN), (first, stages.TURN // 2)]
+    monkeypatch.setattr(BestFirst, "advance", advance)
+    budget = FrameBudget(3 * stages.TURN)
+    assert stages._planned(search_on(MINED), 0, budget) is None
+    expected = [(params, frames) for frames in (stages.TURN, stages.TURN // 2 + 1) for params in stages.PLANNER_PARAMS]
+    assert sorted(turns) == sorted(expected)
     assert budget.left == 0
+
+
+def test_time_limit_replaces_the_default_budget():
+    assert SolveSettings().frames == 5_000_000
+    assert SolveSettings(seconds=60.0).frames == stages.UNLIMITED
+    assert SolveSettings(seconds=60.0, budget=7).frames == 7
 
 
 def test_no_path_no_budget_or_no_time_gives_no_run():
