@@ -18,7 +18,7 @@ def test_the_json_has_the_promised_form(capsys, monkeypatch, tmp_path):
     (tmp_path / "S.txt").write_text(f"{to_line(corridor())}\n")
     for name in ("NUM_ENVS", "PHYSICS_ENVS", "NUM_DECISIONS"):
         monkeypatch.setattr(bench, name, 8)
-    flags = ["--rounds", "2", "--seconds", "0.02", "--threads", "1", "--traces", str(EXCERPT)]
+    flags = ["--rounds", "1", "--seconds", "0.02", "--threads", "1", "--traces", str(EXCERPT)]
     assert main(["bench", "--json", *flags, "--campaign", str(tmp_path / "S.txt")]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {"cpu", "cores", "python", "numba"} <= set(printed["machine"])
