@@ -1,0 +1,39 @@
+"""Comparison of sets of levels: what is equal is not told apart, what differs is named."""
+
+import numpy as np
+
+from benchmarks import compare_levels
+from nppsim.generate import generate
+from nppsim.levels.level_set import LevelEntry, LevelSet
+
+
+def test_levels_of_one_category_are_not_told_apart_and_those_of_two_are(tmp_path, capsys):
+    for name, category, first in (("a", "simplest", 0), ("b", "simplest", 40), ("mines", "mine_heavy", 0)):
+        levels = [generate(category, seed)[0] for seed in range(first, first + 40)]
+        entries = [(level, LevelEntry(name)) for level in levels]
+        LevelSet.write(tmp_path / name, entries)
+    sets = [str(tmp_path / name) for name in ("a", "b", "mines")]
+    assert compare_levels.main([sets[0], "--with", *sets[1:]]) == 0
+    same, other = capsys.readouterr().out.splitlines()[-2:]
+    assert float(same.split("|")[3].split()[0]) < 75 < 95 < float(other.split("|")[3].split()[0])
+    assert "hazards more (1.00)" in other
+
+
+def test_separation_is_the_share_of_pairs():
+    rng = np.random.default_rng(0)
+    one, other = (rng.integers(5, size=(n, 3)).astype(float) for n in (30, 20))
+    pairs = other[None] - one[:, None]
+    expected = ((pairs > 0) + (pairs == 0) / 2).mean((0, 1))
+    np.testing.assert_allclose(compare_levels.separation(one, other), expected)
+
+
+def test_runs_are_lengths_of_free_cells():
+    free = np.array([[1, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
+    assert compare_levels._runs(free).tolist() == [[2, 2, 0, 1], [0, 0, 0, 0], [4, 4, 4, 4]]
+
+
+def test_few_levels_are_an_error(tmp_path, capsys):
+    level = generate("simplest", 1)[0]
+    LevelSet.write(tmp_path / "one", [(level, LevelEntry("one"))])
+    assert compare_levels.main([str(tmp_path / "one"), "--with", str(tmp_path / "one")]) == 2
+    assert "1 levels, at least 10 needed" in capsys.readouterr().err
