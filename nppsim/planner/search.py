@@ -36,6 +36,7 @@ from nppsim.simulate import play_on
 # The best-first search stores this many open states or bytes at most, and drops the worse half if there are more.
 OPEN_STATES, OPEN_BYTES = 20_000, 2**29
 MOST_EXPANSIONS = 4096  # maximum number of states that one call of the kernel expands
+MOST_NODES = 2**24  # number of nodes at which a best-first search ends; tree and hash table then take 0.6 GB
 _NOWHERE = np.zeros(5)  # target in the mode PATH, which ignores it
 
 
@@ -294,7 +295,7 @@ class BestFirst:
     first_row: bytes of the state at which the search begins (``first_state``).
     max_frame: last frame of the episode.
     simulated: number of simulated frames so far.
-    is_exhausted: True if no open state is left.
+    is_exhausted: True if no open state is left, or the tree has MOST_NODES nodes.
     """
 
     def __init__(
@@ -327,7 +328,7 @@ class BestFirst:
 
     @property
     def is_exhausted(self) -> bool:
-        return int(self._queue.count[0]) == 0
+        return bool(self._queue.count[0] == 0 or self._tree.count[0] >= MOST_NODES)
 
     def advance(self, budget: int) -> WinningRun | None:
         """Continue the search for about ``budget`` frames; return the run of the first win, or None."""
@@ -357,6 +358,6 @@ class BestFirst:
                 actions=np.append(self._tree.actions, np.zeros(more, np.int8)),
             )
         if 2 * count > len(self._visited):
-            table = np.zeros(4 << count.bit_length(), np.int64)
+            table = np.zeros(2 << count.bit_length(), np.int64)
             rehash(self._visited, table)
             self._visited = table

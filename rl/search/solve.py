@@ -176,16 +176,22 @@ def _find(
 
 
 def _planned(search: GuidedSearch, seed: int, budget: FrameBudget) -> WinningRun | None:
-    """Return a run that one of the planner's best-first searches finds, or None.  The searches run in parallel threads."""
-    first_row = first_state(search.bank, None)[0][0]
-    searches = [
-        BestFirst(
-            search.bank, search.agent.frame_skip, first_row, np.random.default_rng(seed), params, search.time_limit
-        )
-        for params in PLANNER_PARAMS
-    ]
-    with ThreadPoolExecutor(min(len(searches), search.threads or usable_cores())) as pool:
-        while budget.left and not all(one.is_exhausted for one in searches):
+    """Return a run that one of the planner's best-first searches finds, or None.
+
+    The searches run in parallel threads, and begin again with another seed when all have ended.
+    """
+    bank, frame_skip, limit = search.bank, search.agent.frame_skip, search.time_limit
+    first_row = first_state(bank, None)[0][0]
+    searches: list[BestFirst] = []
+    with ThreadPoolExecutor(min(len(PLANNER_PARAMS), search.threads or usable_cores())) as pool:
+        while budget.left:
+            if all(one.is_exhausted for one in searches):
+                rngs = [np.random.default_rng(seed) for _ in PLANNER_PARAMS]
+                searches = [
+                    BestFirst(bank, frame_skip, first_row, rng, params, limit)
+                    for rng, params in zip(rngs, PLANNER_PARAMS, strict=True)
+                ]
+                seed += 1
             frames = min(TURN, budget.left // len(searches) + 1)
             before = sum(one.simulated for one in searches)
             runs = [run for run in pool.map(BestFirst.advance, searches, [frames] * len(searches)) if run is not None]

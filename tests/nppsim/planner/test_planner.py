@@ -152,6 +152,15 @@ def test_best_first_search_with_few_open_states(monkeypatch):
     assert search.advance(10**6) is not None
 
 
+def test_best_first_search_ends_with_its_largest_tree(monkeypatch):
+    monkeypatch.setattr(searching, "MOST_NODES", 1000)
+    monkeypatch.setattr(searching, "MOST_EXPANSIONS", 10)
+    search = best_first(generate("simple", 5)[0])
+    assert search.advance(10**9) is None
+    assert search.is_exhausted
+    assert 1000 <= search._tree.count[0] <= 1060
+
+
 def test_best_first_search_ends_when_all_states_are_expanded():
     grid = np.ones((23, 42), np.uint8)
     grid[5, 5:8] = 0

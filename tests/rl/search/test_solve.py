@@ -198,6 +198,23 @@ def test_searches_of_the_planner_share_the_budget(monkeypatch):
     assert budget.left == 0
 
 
+def test_searches_of_the_planner_begin_again_with_other_seeds(monkeypatch):
+    seeds = []
+
+    class Exhausted:
+        simulated, is_exhausted = 0, True
+
+        def __init__(self, bank, frame_skip, first_row, rng, params, max_frame):
+            seeds.append(rng.bit_generator.seed_seq.entropy)
+
+        def advance(self, frames):
+            self.simulated += 24
+
+    monkeypatch.setattr(stages, "BestFirst", Exhausted)
+    assert stages._planned(search_on(MINED), 7, FrameBudget(3 * 48)) is None
+    assert seeds == [7, 7, 8, 8, 9, 9]
+
+
 def test_time_limit_replaces_the_default_budget():
     assert SolveSettings().frames == 5_000_000
     assert SolveSettings(seconds=60.0).frames == stages.UNLIMITED
