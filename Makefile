@@ -25,8 +25,8 @@ CPU_TORCH := https://download.pytorch.org/whl/cpu
 ARGS ?= --experiment-name quickstart --architectures vision_free_foresight mlp_baseline \
 	--train-dataset datasets/train --dev-dataset datasets/dev --test-dataset datasets/test \
 	--replay-data-dir datasets/refined \
-	--bc-epochs 3 --bc-batch-size 512 --teacher vision_free_foresight --teacher-minutes 3 --hardware-profile auto \
-	--total-timesteps 4000000 --time-budget-minutes 2 --eval-every-minutes 1 --num-eval-episodes 500 \
+	--bc-epochs 3 --bc-batch-size 512 --teacher vision_free_foresight --teacher-minutes 5 --teacher-decisions 4000000 \
+	--hardware-profile auto --total-timesteps 4000000 --time-budget-minutes 2 --eval-every-minutes 1 --num-eval-episodes 500 \
 	--record-eval-videos --max-videos-per-category 2 --output-dir experiments
 PYTEST_ARGS ?=
 PIP_ARGS ?=
