@@ -1,10 +1,10 @@
-"""How far sets of levels differ: a classifier tries to tell their levels apart from those of a reference set.
+"""How far sets of levels differ: a classifier tries to separate their levels from those of a reference set.
 
     python benchmarks/compare_levels.py REFERENCE... --with SET...      # folders of levels, or campaign files
 
-For each SET, the program prints the accuracy of the classifier on levels that it was not fitted to (50 %: no difference
-found; 100 %: all are told apart), its 95 % interval, and the statistics that differ most.  A random part of the larger set is
-used, as many levels as the smaller one has.  Gold is not compared.  See docs/lab/results.md.
+For each SET, the program prints the accuracy of the classifier on levels that it was not fitted to, with its 95 % interval
+(50 %: no difference found; 100 %: complete separation), and the statistics that differ most.  It uses a random part of the
+larger set, as many levels as the smaller one has.  Gold is not compared.  See docs/lab/results.md.
 
 Source: Lopez-Paz & Oquab 2017 (classifier two-sample tests); ridge logistic regression on the statistics of a level.
 """
@@ -118,7 +118,7 @@ def main(argv: list[str]) -> int:
             most = np.argsort(-np.abs(larger - 0.5))[:SHOWN]
             text = ", ".join(f"{NAMES[i]} {'more' if larger[i] > 0.5 else 'less'} ({larger[i]:.2f})" for i in most)
             rows.append((str(path), count, f"{100 * share:.0f} % ± {100 * half:.0f}", text))
-        print(table(("set", "levels", "told apart", "statistics that differ most (share of pairs)"), rows))
+        print(table(("set", "levels", "accuracy", "statistics that differ most (share of pairs)"), rows))
 
     return errors.run(job)
 

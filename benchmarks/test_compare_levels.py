@@ -1,4 +1,4 @@
-"""Comparison of sets of levels: what is equal is not told apart, what differs is named."""
+"""Comparison of sets of levels: no separation of equal sets, and the statistics that differ."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from nppsim.generate import generate
 from nppsim.levels.level_set import LevelEntry, LevelSet
 
 
-def test_levels_of_one_category_are_not_told_apart_and_those_of_two_are(tmp_path, capsys):
+def test_accuracy_is_low_within_a_category_and_high_between_two(tmp_path, capsys):
     for name, category, first in (("a", "simplest", 0), ("b", "simplest", 40), ("mines", "mine_heavy", 0)):
         levels = [generate(category, seed)[0] for seed in range(first, first + 40)]
         entries = [(level, LevelEntry(name)) for level in levels]
@@ -32,7 +32,9 @@ def test_runs_are_lengths_of_free_cells():
     assert compare_levels._runs(free).tolist() == [[2, 2, 0, 1], [0, 0, 0, 0], [4, 4, 4, 4]]
 
 
-def test_few_levels_are_an_error(tmp_path, capsys):
+def test_few_or_missing_levels_are_an_error(tmp_path, capsys):
+    assert compare_levels.main([str(tmp_path / "absent"), "--with", str(tmp_path)]) == 2
+    assert str(tmp_path / "absent") in capsys.readouterr().err
     level = generate("simplest", 1)[0]
     LevelSet.write(tmp_path / "one", [(level, LevelEntry("one"))])
     assert compare_levels.main([str(tmp_path / "one"), "--with", str(tmp_path / "one")]) == 2

@@ -7,7 +7,7 @@ of width 1 plays the deterministic actions of the policy.  (The planner, ``nppsi
 States in the same cell (``nppsim.planner.kernels.cell``) are equal, except in beams of width 1.  The critic is not used: as
 part of the score it neither solved more levels nor shortened runs.
 
-**Episodes** with sampled actions and exploration find runs in levels where the likeliest actions fail.
+**Episodes** with sampled actions and exploration find runs in levels where the most probable actions fail.
 """
 
 import time

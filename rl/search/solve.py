@@ -155,7 +155,7 @@ def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
         return lambda frames: None
     bar.set_description(title)
     bar.reset()
-    bar.total = frames if frames < UNLIMITED // 2 else None
+    bar.total = frames if frames < UNLIMITED // 2 else None  # also for what is left of an unlimited budget
     return bar.update
 
 
