@@ -11,7 +11,6 @@ a number of ended episodes would favour short episodes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import GAMMA, PATH_SHAPING, RewardConfig
 from rl.evaluation.results import EpisodeRecord
+from rl.policy.backtracking import with_backtracking
 from rl.policy.player import player_of
 
 
@@ -65,6 +65,7 @@ class EvaluationSuite:
     num_envs: number of environments stepped together.  Sampled actions depend on it, as they are drawn for the whole batch.
     threads: number of threads of the simulator.
     patience: decisions without progress after which policies explore, see ``ExploringPlayer``; 0: never.
+    horizon: decisions that can be taken back, see ``BacktrackingPlayer``; 0: none.
     Raises ConfigError if there are no levels.
     """
 
@@ -83,6 +84,7 @@ class EvaluationSuite:
         threads: int | None = None,
         stacking: Stacking = NO_STACKS,
         patience: int = 0,
+        horizon: int = 0,
     ):
         levels = list(levels)
         categories = [category for _, category in levels]
@@ -91,7 +93,7 @@ class EvaluationSuite:
         for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
             if value is not None and value < 1:
                 raise ConfigError("give at least 1", f"episodes_per_{name}", value)
-        self.seed, self.patience = seed, patience
+        self.seed, self.patience, self.horizon = seed, patience, horizon
         self.level_index = _schedule(categories, episodes_per_category, episodes_per_level, seed)
         chosen, rows = np.unique(self.level_index, return_inverse=True)
         self._rows = rows.astype(np.int32)  # index in the bank of each episode's level
@@ -128,9 +130,9 @@ class EvaluationSuite:
         playing = np.arange(sim.num_envs)
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
         subtasks: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
-        player = player_of(policy, sim.num_envs, self.patience)
+        covered: list[list[float]] = [[] for _ in range(sim.num_envs)]  # share of the path after each decision
+        player = with_backtracking(player_of(policy, sim.num_envs, self.patience), sim, self.horizon)
         records: dict[int, EpisodeRecord] = {}
-        covered, last_gain = np.zeros(sim.num_envs), np.zeros(sim.num_envs, np.int64)
         obs = sim.reset(self._bank_row(playing))
         sim.next_level[:] = self._bank_row(playing + sim.num_envs)
         actions = np.zeros(sim.num_envs, np.int64)
@@ -144,17 +146,20 @@ class EvaluationSuite:
                 if player.subtasks is not None:
                     subtasks[env].append(player.subtasks[env].copy())
             obs = sim.step(actions, asleep=None if seen is obs else playing >= total)
-            ended = sim.finished
+            taken_back = player.take_back(rng)
+            ended = np.array([env for env in sim.finished if env not in taken_back], np.int64)
             for env in ended:
-                record = self._record(playing[env], sim.episode[env], pressed[env], subtasks[env])
-                done = (1.0, record.decisions) if record.won else (float(covered[env]), int(last_gain[env]))
-                records[playing[env]] = replace(record, covered=done[0], last_gain=done[1])
-                pressed[env], subtasks[env] = [], []
+                records[playing[env]] = self._record(
+                    playing[env], sim.episode[env], pressed[env], subtasks[env], covered[env]
+                )
+                pressed[env], subtasks[env], covered[env] = [], [], []
                 playing[env] += sim.num_envs
-            covered[ended] = 0.0
             share = self._path_covered()
-            gained = share > covered
-            covered[gained], last_gain[gained] = share[gained], sim.state.progress["decisions"][: sim.num_envs][gained]
+            for env in np.setdiff1d(active, ended):
+                covered[env].append(share[env])
+            for env, count in taken_back.items():
+                for values in (pressed, subtasks, covered):
+                    del values[env][-count:]
             player.begin(ended)
             sim.next_level[:] = self._bank_row(playing + sim.num_envs)
             if progress is not None and ended.size:
@@ -179,7 +184,12 @@ class EvaluationSuite:
         """Return the index in the bank of each episode's level, int32[N]; numbers beyond the last episode mean the last."""
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
-    def _record(self, number: int, episode: np.void, actions: list[int], subtasks: list[np.ndarray]) -> EpisodeRecord:
+    def _record(
+        self, number: int, episode: np.void, actions: list[int], subtasks: list[np.ndarray], covered: list[float]
+    ) -> EpisodeRecord:
+        """Return the record of an ended episode.  covered: share of the path after each decision but the last one."""
+        most = max(covered, default=0.0)
+        won = episode["outcome"] == outcomes.WON
         frames = int(episode["frames"])
         level = self.bank.levels[episode["level"]]
         return EpisodeRecord(
@@ -195,6 +205,8 @@ class EvaluationSuite:
             gold=int(episode["gold"]),
             path_length=float(self.bank.path_length[episode["level"]]),
             subtasks=np.array(subtasks) if subtasks else None,
+            covered=1.0 if won else max(most, 0.0),
+            last_gain=len(actions) if won else covered.index(most) + 1 if most > 0 else 0,
         )
 
 

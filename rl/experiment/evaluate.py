@@ -38,6 +38,7 @@ from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_categ
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
+from rl.policy.backtracking import HORIZON
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import Shipped
@@ -68,6 +69,13 @@ class Job:
     seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
     exploration_patience: int = same_setting(EvaluationConfig, "exploration_patience")
+    backtracking_horizon: int = setting(
+        HORIZON,
+        "number of decisions that agents with foresight can take back where they die or explore in vain "
+        "(docs/evaluate.md); 0: none",
+        flag="backtracking-horizon",
+        low=0,
+    )
     compare: Path | None = setting(
         None, "also evaluate this agent, and print the paired difference", flag="compare", metavar="CHECKPOINT"
     )
@@ -156,6 +164,7 @@ def _agents(job: Job) -> "dict[str, PlaySettings]":
             job.seed,
             job.deterministic,
             job.exploration_patience,
+            job.backtracking_horizon,
             baselines=path == job.checkpoint,
         )
     if len(agents) < len(paths):
@@ -177,6 +186,7 @@ class PlaySettings:
     seed: int
     deterministic: bool
     patience: int
+    horizon: int
     baselines: bool = True  # also play the levels with random actions, and without actions
 
 
@@ -236,6 +246,7 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
         stacking=policy.stacking,
         threads=1 if progress is None else None,
         patience=settings.patience,
+        horizon=settings.horizon,
     )
     played = {AGENT: suite.run(policy, deterministic=settings.deterministic, progress=progress)}
     if settings.baselines:

@@ -37,10 +37,14 @@ class Player:
     policy: any object with a method ``act`` as in NppPolicy.
     subtasks: int64[N, 2], the active subtasks; None without subtasks.
     states: float32[N, size], the recurrent states; None for a feed-forward policy.
+    memory: arrays [N, ...] of everything that the player remembers of its episodes.
+    phase: number of decisions of a phase of exploration, see ``explored_in_vain``.
     """
 
     subtasks: np.ndarray | None = None
     states: np.ndarray | None = None
+    memory: tuple[np.ndarray, ...] = ()
+    phase = 2 * BURST
 
     def __init__(self, policy: Any):
         self.policy = policy
@@ -55,6 +59,20 @@ class Player:
         actions: np.ndarray = self.policy.act(obs, deterministic=deterministic, rng=rng)
         return actions
 
+    def explored_in_vain(self, obs: Mapping[str, np.ndarray], envs: np.ndarray) -> np.ndarray:
+        """Return True where a phase of exploration has ended without a shorter path to the exit, bool[k].
+
+        obs: observations [N, ...] of all environments, after the last actions.
+        """
+        return np.zeros(len(envs), bool)
+
+    def take_back(self, rng: torch.Generator | None) -> dict[int, int]:
+        """Return to earlier states of episodes, after a step of the simulator; see ``BacktrackingPlayer``.
+
+        The simulator has the observations of these states.  Returns environment -> number of decisions taken back.
+        """
+        return {}
+
 
 class HierarchicalPlayer(Player):
     """Player of a hierarchical policy in N environments."""
@@ -67,6 +85,7 @@ class HierarchicalPlayer(Player):
         self._subtasks = ActiveSubtasks(num_envs, policy.high_level.longest)
         self._begins = np.ones(num_envs, bool)
         self.subtasks = self._subtasks.now
+        self.memory = (self._subtasks.now, self._subtasks.begun, self._begins)
 
     def begin(self, envs: np.ndarray) -> None:
         self._begins[envs] = True
@@ -99,6 +118,7 @@ class RecurrentPlayer(Player):
         super().__init__(policy)
         assert policy.memory is not None
         self.states = np.zeros((num_envs, policy.memory.size), np.float32)
+        self.memory = (self.states,)
 
     def begin(self, envs: np.ndarray) -> None:
         self.states[envs] = 0
@@ -129,6 +149,7 @@ class ExploringPlayer(Player):
         self._waiting = np.zeros(num_envs, np.int64)  # decisions since then
         self._action = np.zeros(num_envs, np.int64)  # repeated action
         self._repeats = np.zeros(num_envs, np.int64)  # decisions for which it is still repeated
+        self.memory = (*inner.memory, self._shortest, self._waiting, self._action, self._repeats)
 
     def begin(self, envs: np.ndarray) -> None:
         self.inner.begin(envs)
@@ -143,11 +164,7 @@ class ExploringPlayer(Player):
         self._waiting[envs] = np.where(shorter, 0, self._waiting[envs] + 1)
         over = self._waiting[envs] - self.patience
         explores = (over >= 0) & (over // BURST % 2 == 0)
-        actions = np.empty(len(envs), np.int64)
-        for own, greedy in ((~explores, deterministic), (explores, False)):
-            if own.any():
-                some = obs if own.all() else {key: values[own] for key, values in obs.items()}
-                actions[own] = self.inner.act(some, envs[own], deterministic=greedy, rng=rng)
+        actions = act_in_part(self.inner, obs, envs, explores, deterministic=deterministic, rng=rng)
         self._repeats[envs[~explores]] = 0
         if explores.any():
             deadly = self._deadly(obs, explores, envs)
@@ -158,6 +175,12 @@ class ExploringPlayer(Player):
             self._repeats[envs[explores]] -= 1
         return actions
 
+    def explored_in_vain(self, obs: Mapping[str, np.ndarray], envs: np.ndarray) -> np.ndarray:
+        """See ``Player``."""
+        over = self._waiting[envs] - self.patience
+        longer = obs[PATH][envs, _PATH.path_to_exit] >= self._shortest[envs]
+        return (over >= 0) & (over % self.phase == self.phase - 1) & longer
+
     def _deadly(self, obs: Mapping[str, np.ndarray], explores: np.ndarray, envs: np.ndarray) -> np.ndarray:
         """Return True where look-ahead calls the repeated action deadly, bool[k]; False without look-ahead."""
         deadly = np.zeros(len(envs), bool)
@@ -165,6 +188,24 @@ class ExploringPlayer(Player):
             penalty = death_penalty(torch.from_numpy(obs[LOOK_AHEAD][explores])).numpy()
             deadly[explores] = penalty[np.arange(len(penalty)), self._action[envs[explores]]] > 0
         return deadly
+
+
+def act_in_part(
+    player: Player,
+    obs: Mapping[str, np.ndarray],
+    envs: np.ndarray,
+    sampled: np.ndarray,
+    *,
+    deterministic: bool,
+    rng: torch.Generator | None,
+) -> np.ndarray:
+    """Return the actions of a player, int64[k], which are sampled where ``sampled``, bool[k], also if ``deterministic``."""
+    actions = np.empty(len(envs), np.int64)
+    for own, greedy in ((~sampled, deterministic), (sampled, False)):
+        if own.any():
+            some = obs if own.all() else {key: values[own] for key, values in obs.items()}
+            actions[own] = player.act(some, envs[own], deterministic=greedy, rng=rng)
+    return actions
 
 
 def player_of(policy: Any, num_envs: int, patience: int = 0) -> Player:

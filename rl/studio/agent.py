@@ -22,6 +22,7 @@ from nppsim.studio.agents import Decision, Ending
 from rl.config.evaluation import PATIENCE
 from rl.config.rewards import RewardSettings
 from rl.evaluation.suite import EvaluationSuite
+from rl.policy.backtracking import HORIZON, with_backtracking
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import Player, player_of
@@ -65,7 +66,6 @@ class WatchedAgent:
     ) -> Generator[Decision, None, None]:
         """Play one episode; see ``Agent``."""
         policy, latest = _recorded(self._policy)
-        player = player_of(policy, 1, PATIENCE)
         sim = BatchSimulator(
             LevelBank([level], least_time=GAME_TIME),
             1,
@@ -78,36 +78,41 @@ class WatchedAgent:
             shadow=False,
             stacking=policy.stacking,
         )
+        player = with_backtracking(player_of(policy, 1, PATIENCE), sim, HORIZON)
         rng = torch.Generator().manual_seed(seed)
         only, before, frames_before = np.zeros(1, np.int64), np.zeros(len(TERMS)), 0
+        pending: list[Decision] = []  # decisions that may be taken back
         obs = sim.reset()
         if start is not None:
             start.put(sim, 0)
             obs, frames_before = sim.observe(only), int(start.ninja["frame"])
             sim.forget_frames(only)
-        while True:
+        over = False
+        while not over:
             seen = {key: sim.latest[key][0].copy() for key in policy.observations}
             action = player.act(obs, only, deterministic=deterministic, rng=rng)
             note = _note(player)
             logged = torch.log_softmax(latest["logits"], dim=0)
             obs = sim.step(action)
-            over = bool(sim.finished.size)
+            taken_back = player.take_back(rng)
+            over = bool(sim.finished.size) and not taken_back
             terms = (sim.episode["terms"] if over else sim.state.terms)[0].copy()
             frames = int((sim.episode["frames"] if over else sim.state.ninja["frame"])[0])
-            yield Decision(
+            decision = Decision(
                 seen=seen,
                 probabilities=logged.exp().float().numpy(),
                 value=float(latest["value"]),
                 entropy=float(-(logged.exp() * logged).sum()),
                 action=int(action[0]),
-                inputs=np.full(frames - frames_before, ACTION_INPUT[action[0]], np.uint8),
+                inputs=np.full(max(frames - frames_before, 0), ACTION_INPUT[action[0]], np.uint8),
                 terms=dict(zip(TERMS, (terms - before).tolist(), strict=True)),
                 outcome=outcomes.NAMES[sim.episode["outcome"][0]] if over else None,
                 note=note,
             )
-            if over:
-                return
+            pending = [*pending, decision][: len(pending) + 1 - taken_back.get(0, 0)]
             before, frames_before = terms, frames
+            while pending and (over or len(pending) > HORIZON):
+                yield pending.pop(0)
 
     def tries(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False

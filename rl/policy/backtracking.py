@@ -1,0 +1,121 @@
+"""Backtracking: play a policy ahead in the simulator, and return to earlier states where it fails.
+
+    player = with_backtracking(player_of(policy, sim.num_envs, patience), sim, horizon=80)
+    actions = player.act(obs, envs, deterministic=True, rng=rng)      # as for every player
+    sim.step(actions)
+    for env, count in player.take_back(rng).items():                  # the last decisions of these episodes do not count
+        del played[env][-count:]
+
+An action is final once the episode is ``horizon`` decisions ahead of it; until then, it can be taken back.  A player of
+the real game would so play ``horizon`` decisions ahead in the simulator before it makes the first of them.
+
+Sources: Tesauro and Galperin 1996 (simulation with the policy itself before each decision); the method to continue from
+earlier states is this project's own.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from nppsim.batch import BatchSimulator
+from nppsim.outcomes import DIED
+from rl.policy.player import LOOK_AHEAD, Player, act_in_part
+
+HORIZON = 80  # decisions, of evaluated agents
+DEATHS, PHASES = (
+    16,
+    4,
+)  # largest numbers of returns, after deaths and after phases of exploration, to get past one failure
+SHALLOWEST, DEEPER = 4, 6  # decisions; least return after a death, and growth of the largest one from try to try
+PASSED = 12  # decisions beyond a failure after which it counts as passed
+
+
+class BacktrackingPlayer(Player):
+    """Player that takes decisions back where its episodes fail, in N environments of one simulator.
+
+    An episode fails where the ninja dies, and where a phase of exploration ends without a shorter path to the exit.  After
+    a death, the player returns by a random number of decisions, which grows from try to try, and samples as many actions;
+    after a phase of exploration, it returns to its beginning, and explores again.  It never returns by more than
+    ``horizon`` decisions from the farthest state of the episode, and accepts a failure after DEATHS or PHASES tries.
+
+    inner: player whose actions are played.
+    simulator: the simulator of the episodes.
+    horizon: number of decisions, at least 1.
+    """
+
+    def __init__(self, inner: Player, simulator: BatchSimulator, horizon: int):
+        super().__init__(inner.policy)
+        self.inner, self.horizon, self._simulator = inner, horizon, simulator
+        self.subtasks, self.states = inner.subtasks, inner.states
+        count = simulator.num_envs
+        # State before each of the latest decisions; decision i is in column i % (horizon + 1).
+        self._snapshots = np.empty((count, horizon + 1, simulator.snapshot(0).size), np.uint8)
+        self._memories = [np.empty((count, horizon + 1, *one.shape[1:]), one.dtype) for one in inner.memory]
+        self._decisions = np.zeros(count, np.int64)  # of the episode so far
+        self._farthest = np.zeros(count, np.int64)  # largest number of decisions of the episode so far
+        self._failed = np.zeros(count, np.int64)  # number of decisions at the latest failure
+        self._tries = np.zeros((count, 2), np.int64)  # returns after phases and deaths, since a failure was passed
+        self._sampled = np.zeros(count, np.int64)  # next decisions that are sampled
+        self._acting = np.empty(0, np.int64)  # environments of the last call of ``act``
+
+    def begin(self, envs: np.ndarray) -> None:
+        """See ``Player``."""
+        self.inner.begin(envs)
+        for values in (self._decisions, self._farthest, self._failed, self._tries, self._sampled):
+            values[envs] = 0
+
+    def act(
+        self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
+    ) -> np.ndarray:
+        """See ``Player``."""
+        column = self._decisions[envs] % (self.horizon + 1)
+        self._snapshots[envs, column] = self._simulator.snapshot(envs)
+        for past, now in zip(self._memories, self.inner.memory, strict=True):
+            past[envs, column] = now[envs]
+        sampled = self._sampled[envs] > 0
+        actions = act_in_part(self.inner, obs, envs, sampled, deterministic=deterministic, rng=rng)
+        self._sampled[envs] -= sampled
+        self._decisions[envs] += 1
+        self._farthest[envs] = np.maximum(self._farthest[envs], self._decisions[envs])
+        self._tries[envs[self._decisions[envs] > self._failed[envs] + PASSED]] = 0
+        self._acting = envs
+        return actions
+
+    def take_back(self, rng: torch.Generator | None) -> dict[int, int]:
+        """See ``Player``."""
+        sim, envs = self._simulator, self._acting
+        ended = np.zeros(sim.num_envs, bool)
+        ended[sim.finished] = True
+        died = ended[envs] & (sim.episode["outcome"][envs] == DIED)
+        explored = ~ended[envs] & self.inner.explored_in_vain(sim.obs, envs)
+        tries = self._tries[envs, died.astype(int)]
+        fails = (died & (tries < DEATHS)) | (explored & (tries < PHASES))
+        if not fails.any():
+            return {}
+        envs, died, tries = envs[fails], died[fails], tries[fails]
+        deepest = np.minimum(SHALLOWEST + DEEPER * (tries + 1), self.horizon)
+        drawn = SHALLOWEST + torch.rand(len(envs), generator=rng).numpy() * (deepest + 1 - SHALLOWEST)
+        wanted = self._decisions[envs] - np.where(died, drawn.astype(np.int64), self.inner.phase)
+        start = np.maximum(wanted, np.maximum(self._farthest[envs] - self.horizon, 0))
+        count = self._decisions[envs] - start
+        envs, died, start, count = (values[count > 0] for values in (envs, died, start, count))
+        if len(envs):
+            self._failed[envs] = np.maximum(self._failed[envs], self._decisions[envs])
+            self._tries[envs, died.astype(int)] += 1
+            self._decisions[envs], self._sampled[envs] = start, np.where(died, count, 0)
+            column = start % (self.horizon + 1)
+            for past, now in zip(self._memories, self.inner.memory, strict=True):
+                now[envs] = past[envs, column]
+            sim.restore(envs, self._snapshots[envs, column])
+            sim.observe(envs)
+        return dict(zip(envs.tolist(), count.tolist(), strict=True))
+
+
+def with_backtracking(player: Player, simulator: BatchSimulator, horizon: int) -> Player:
+    """Return a ``BacktrackingPlayer``, or the player itself if ``horizon`` is 0 or its policy does not observe foresight.
+
+    Policies without foresight play without a simulator.
+    """
+    looks_ahead = LOOK_AHEAD in getattr(player.policy, "observations", ())
+    return BacktrackingPlayer(player, simulator, horizon) if horizon and looks_ahead else player

@@ -1,0 +1,151 @@
+"""Backtracking after deaths and fruitless exploration, with made-up policies and untrained networks."""
+
+import numpy as np
+import pytest
+import torch
+
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.observe.statistics import ObservationStatistics
+from nppsim.outcomes import DIED
+from nppsim.simulate import simulate
+from rl.evaluation.suite import EvaluationSuite
+from rl.policy.backtracking import DEATHS, PHASES, BacktrackingPlayer, with_backtracking
+from rl.policy.player import ExploringPlayer, Player, player_of
+from rl.policy.policy import build_policy
+
+from worlds import RIGHT, corridor, random_level, straight
+
+PATH, LOOK_AHEAD = "reachability_features", "foresight"
+
+
+class RightUnlessSampled:
+    """Runs right if deterministic; otherwise draws any action."""
+
+    observations = (PATH, LOOK_AHEAD)
+
+    def act(self, obs, *, deterministic, rng):
+        rows = len(obs[PATH])
+        return np.full(rows, RIGHT) if deterministic else torch.randint(6, (rows,), generator=rng).numpy()
+
+
+class Waiting(RightUnlessSampled):
+    def act(self, obs, *, deterministic, rng):
+        return np.zeros(len(obs[PATH]), np.int64)
+
+
+def suite_of(levels, horizon, policy=RightUnlessSampled, patience=0, num_envs=64):
+    return EvaluationSuite(
+        [(level, "") for level in levels],
+        episodes_per_category=None,
+        seed=3,
+        frame_skip=4,
+        observations=policy.observations,
+        threads=1,
+        num_envs=num_envs,
+        patience=patience,
+        horizon=horizon,
+    )
+
+
+def simulator_of(level, observed=RightUnlessSampled.observations, num_envs=1):
+    sim = BatchSimulator(LevelBank([level]), num_envs, observations=observed, threads=1)
+    sim.reset()
+    return sim
+
+
+def test_a_policy_that_runs_into_a_mine_gets_over_it():
+    assert suite_of([straight(mine=True)], 0).run(RightUnlessSampled(), deterministic=True)[0].outcome == "died"
+    record = suite_of([straight(mine=True)], 80).run(RightUnlessSampled(), deterministic=True)[0]
+    assert record.outcome == "won"
+
+
+def test_records_are_of_the_decisions_that_count():
+    levels = [random_level(seed, density=0.1) for seed in range(40)]
+    suite, without = suite_of(levels, 80, num_envs=16), suite_of(levels, 0, num_envs=16)
+    records = suite.run(RightUnlessSampled(), deterministic=True)
+    plain = without.run(RightUnlessSampled(), deterministic=True)
+    for record in records:
+        run = simulate(record.level, record.inputs)
+        assert (run.outcome.replace("running", "timeout"), run.frames) == (record.outcome, record.frames)
+        assert record.decisions == -(-record.frames // 4) and 0 <= record.last_gain <= record.decisions
+    died = sum(record.outcome == "died" for record in records)
+    assert died < sum(record.outcome == "died" for record in plain)
+    again = suite.run(RightUnlessSampled(), deterministic=True)
+    assert [record.inputs.tolist() for record in again] == [record.inputs.tolist() for record in records]
+
+
+@pytest.mark.parametrize("horizon", [1, 5, 30])
+def test_no_final_decision_is_taken_back_and_states_are_those_of_the_decisions_left(horizon):
+    level = straight(mine=True)
+    sim, replay = simulator_of(level), simulator_of(level)
+    player, rng = with_backtracking(Player(RightUnlessSampled()), sim, horizon), torch.Generator().manual_seed(0)
+    played, farthest, returns = [], 0, 0
+    while True:
+        action = player.act(sim.obs, np.zeros(1, np.int64), deterministic=True, rng=rng)
+        played.append(action[0])
+        farthest = max(farthest, len(played))
+        sim.step(action)
+        taken_back = player.take_back(rng)
+        if sim.finished.size and not taken_back:
+            break
+        if taken_back:
+            returns += 1
+            del played[-taken_back[0] :]
+            assert len(played) >= farthest - horizon
+            replay.reset()
+            for one in played:
+                replay.step(np.array([one]))
+            assert (replay.snapshot(0) == sim.snapshot(0)).all()
+            for key in sim.keys:
+                np.testing.assert_array_equal(sim.obs[key], replay.obs[key])
+    assert 0 < returns
+    assert sim.episode["outcome"][0] != DIED or returns >= DEATHS
+
+
+def test_exploration_in_vain_is_taken_back_and_then_accepted():
+    sim = simulator_of(corridor())
+    player, rng = with_backtracking(player_of(Waiting(), 1, 5), sim, 80), torch.Generator().manual_seed(0)
+    counts = []
+    for _ in range(6 + (PHASES + 1) * Player.phase):
+        sim.step(player.act(sim.obs, np.zeros(1, np.int64), deterministic=True, rng=rng))
+        counts += player.take_back(rng).values()
+    assert counts == [Player.phase] * PHASES
+
+
+@pytest.mark.parametrize(
+    "architecture", ["vision_free_foresight", "vision_free_foresight+gru", "vision_free_foresight+subtasks12"]
+)
+def test_players_return_to_what_they_remembered(architecture):
+    policy = build_policy(architecture)
+    sim = simulator_of(straight(mine=True), policy.observations, num_envs=2)
+    statistics = ObservationStatistics(policy.observations)
+    statistics.update(sim.obs)
+    policy.set_statistics(statistics)
+    player, rng = with_backtracking(player_of(policy, 2, 5), sim, 40), torch.Generator().manual_seed(0)
+    assert isinstance(player, BacktrackingPlayer) and isinstance(player.inner, ExploringPlayer)
+    envs, remembered, returns = np.arange(2), [[], []], 0
+    for _ in range(600):
+        for env in envs:
+            remembered[env].append([values[env].copy() for values in player.inner.memory])
+        sim.step(player.act(sim.obs, envs, deterministic=False, rng=rng))
+        taken_back = player.take_back(rng)
+        for env, count in taken_back.items():
+            before = remembered[env][-count]
+            del remembered[env][-count:]
+            returns += 1
+            for now, past in zip(player.inner.memory, before, strict=True):
+                np.testing.assert_array_equal(now[env], past)
+        ended = np.setdiff1d(sim.finished, list(taken_back))
+        player.begin(ended)
+        for env in ended:
+            remembered[env].clear()
+    assert returns
+
+
+def test_policies_without_foresight_and_horizon_0_do_not_backtrack():
+    sim = simulator_of(straight())
+    plain = Player(object())
+    assert with_backtracking(plain, sim, 80) is plain
+    ahead = Player(RightUnlessSampled())
+    assert with_backtracking(ahead, sim, 0) is ahead
