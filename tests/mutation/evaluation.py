@@ -12,6 +12,7 @@ from nppsim.measure import intervals
 from rl.evaluation import comparison, results, suite
 from rl.evaluation.results import DevHistory, LevelWins
 from rl.evaluation.suite import EvaluationSuite, RandomPolicy
+from rl.policy.backtracking import BacktrackingPlayer
 from rl.ppo.model_selection import EarlyStopping
 from rl.ppo.ppo import PPO
 from tests.mutation.mutation import Patch, mutation
@@ -213,3 +214,25 @@ def _(patch: Patch) -> None:
         original(path, dict(zip(methods, reversed(list(methods.values())), strict=True)))
 
     patch.everywhere(comparison.write_levels, changed)
+
+
+@mutation(
+    "a player that backtracks does not return to what it remembered", tests=("tests/rl/policy/test_backtracking.py",)
+)
+def _(patch: Patch) -> None:
+    def changed(original, player, rng):
+        before = [values.copy() for values in player.inner.memory]
+        taken_back = original(player, rng)
+        for values, old in zip(player.inner.memory, before, strict=True):
+            values[:] = old
+        return taken_back
+
+    patch.wrap(BacktrackingPlayer, "take_back", changed)
+
+
+@mutation("records of episodes contain a decision that was taken back", tests=("tests/rl/policy/test_backtracking.py",))
+def _(patch: Patch) -> None:
+    def changed(original, player, rng):
+        return {env: max(count - 1, 1) for env, count in original(player, rng).items()}
+
+    patch.wrap(BacktrackingPlayer, "take_back", changed)

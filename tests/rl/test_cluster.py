@@ -127,6 +127,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {re.sub(r"evaluate_[^/]*", "", path.relative_to(folder).as_posix()): path.read_bytes() for path in paths}
 
 
+@pytest.mark.usefixtures("whole_evaluations")
 def test_levels_demonstrations_and_evaluations_are_those_of_one_process(nodes, tmp_path, monkeypatch):
     """Levels and demonstrations are made in two goes; the evaluation has three batches."""
     monkeypatch.setattr(evaluate, "BATCH_EPISODES", 4)

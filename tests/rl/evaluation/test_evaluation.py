@@ -83,6 +83,7 @@ class Undecided:
         return np.where(np.arange(len(obs["game_state"])) % 2, RIGHT, 0)
 
 
+@pytest.mark.usefixtures("whole_evaluations")
 def test_figures_of_episodes_are_those_of_their_inputs_played_again_alone():
     """Outcome, frames, gold, return and path length, from a simulator of one environment; time-outs last to the limit."""
     gold = (corridor(entities=[(kinds.GOLD, 24, FLOOR)], name="gold"), "gold")

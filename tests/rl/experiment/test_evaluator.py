@@ -47,6 +47,7 @@ def same(one, other):
     return one.rows == other.rows and (one.levels == other.levels).all()
 
 
+@pytest.mark.usefixtures("whole_evaluations")
 def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_path, monkeypatch):
     made, policy = task(), policy_of(NETWORK)
     here = prepare(made)

@@ -35,6 +35,11 @@ class Killed(BaseException):
     """Simulates the end of the process; nothing in the program catches it."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_evaluations():
+    """Evaluations have the game's time limit, because some of them are made in another process."""
+
+
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     """A tiny experiment on a few shipped levels, with demonstrations."""

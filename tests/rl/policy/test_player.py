@@ -89,6 +89,7 @@ def test_without_patience_or_path_lengths_nothing_explores(policy, patience):
     assert type(player_of(policy, 1, patience)) is Player
 
 
+@pytest.mark.usefixtures("whole_evaluations")
 def test_exploration_finishes_a_level_in_which_the_policy_waits():
     outcomes = {}
     for patience in (0, PATIENCE):
