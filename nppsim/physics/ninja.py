@@ -369,8 +369,9 @@ def _control_on_floor(ninja, h, jump):
             speed = math.sqrt(vx * vx + vy * vy)
             friction = abs(vx * (1.0 - s.FRICTION_GROUND) * fy)
             slowed = speed - friction * (fy * fy)
-            ninja["vx"] = vx / speed * slowed
-            ninja["vy"] = vy / speed * slowed
+            if speed > 0.0:  # a ninja in a wedge can be so slow that vx * vx is 0
+                ninja["vx"] = vx / speed * slowed
+                ninja["vy"] = vy / speed * slowed
         else:
             ninja["vx"] = vx * s.FRICTION_GROUND
     elif state == s.RUNNING:

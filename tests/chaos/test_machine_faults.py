@@ -165,7 +165,7 @@ def world(tmp_path_factory):
     [
         ("load", faults.closed_output, "stopped", "the reader of the output has ended"),
         ("levels", faults.file_size, "clean error", "File too large; raise the limit on the size of files"),
-        ("export", faults.file_size, "clean error", "Minari cannot write there (File too large); make room"),
+        ("export", faults.file_size, "clean error", "Minari cannot write there (File too large); free space"),
     ],
 )
 def test_an_attack_ends_as_promised(target, fault, outcome, message, world, tmp_path, monkeypatch):

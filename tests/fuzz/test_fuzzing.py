@@ -79,7 +79,6 @@ FOUND = [
     ("plan", b"3"),
     ("plan", {"request": 0.5}),
     ("plan", {"plan": None}),
-    ("plan", {"plan.stacking.visual": 43}),
     ("finished", b"[[]]"),
     ("finished", {"played": 3}),
     ("finished", {"played.ppo.0.ret": {}}),

@@ -565,8 +565,9 @@ class Ninja:
                 speed = sqrt(self.vx * self.vx + self.vy * self.vy)
                 friction = abs(self.vx * (1 - FRICTION) * fy)
                 slower = speed - friction * (fy * fy)
-                self.vx = (self.vx / speed) * slower
-                self.vy = (self.vy / speed) * slower
+                if speed > 0:
+                    self.vx = (self.vx / speed) * slower
+                    self.vy = (self.vy / speed) * slower
             else:
                 self.vx *= FRICTION
         elif self.state == RUNNING:

@@ -64,6 +64,14 @@ def compare(level, inputs, rule=None):
             assert wanted.type in (EXIT, CHASER_DRONE, LASER) or mover["state"] == wanted.state, what
 
 
+def test_a_ninja_that_a_wedge_stops_keeps_finite_numbers():
+    """Its speed falls by a factor of a million per frame, until squares of speeds are 0."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[21:23, 19:22] = (0, 8, 0), (33, 19, 0)
+    inputs = np.repeat([5, 3, 2, 5, 0], [4, 12, 4, 4, 60])
+    compare(Level.build(grid, (85, 93)), inputs)
+
+
 @pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: "-".join(map(str, kinds)))
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=6, deadline=None)
