@@ -157,9 +157,9 @@ class EvaluationSuite:
             share = self._path_covered()
             for env in np.setdiff1d(active, ended):
                 covered[env].append(share[env])
-            for env, count in taken_back.items():
+            for row, count in taken_back.items():
                 for values in (pressed, subtasks, covered):
-                    del values[env][-count:]
+                    del values[row][-count:]
             player.begin(ended)
             sim.next_level[:] = self._bank_row(playing + sim.num_envs)
             if progress is not None and ended.size:
