@@ -158,6 +158,7 @@ class BatchSimulator:
         ]
         rows, views = allocate(self.num_envs, parts)
         self._rows = rows[: self.num_envs]
+        self._parts: dict[int, list[slice]] = {}  # level -> result of ``_used_parts``
         self.state = State(*views)
         self._fields = make_fields(self.bank, self.num_envs)
 
@@ -365,6 +366,42 @@ class BatchSimulator:
         if self._stacks:
             self._stacks.put(i, snapshot[..., own:])
         self._started = True
+
+    def compact_snapshot(self, i: int) -> np.ndarray:
+        """Return a snapshot of environment i for ``restore_compact``, uint8[b], without bytes that its level does not use.
+
+        ``snapshot`` returns as many bytes as the largest level of the bank needs.
+        """
+        parts = self._used_parts(int(self.level[i]))
+        stacks = [] if self._stacks is None else self._stacks.rows(i)
+        return np.concatenate([*(self._rows[i, part] for part in parts), *stacks])
+
+    def restore_compact(self, i: int, snapshot: np.ndarray) -> None:
+        """Set the state of environment i to a ``compact_snapshot`` of any environment of this simulator."""
+        level = snapshot[: NINJA_DTYPE.itemsize].view(NINJA_DTYPE)["level"][0]
+        begin = 0
+        for part in self._used_parts(int(level)):
+            end = begin + part.stop - part.start
+            self._rows[i, part] = snapshot[begin:end]
+            begin = end
+        if self._stacks:
+            self._stacks.put(i, snapshot[begin:])
+        self._started = True
+
+    def _used_parts(self, level: int) -> list[slice]:
+        """Return the parts of a state that a level uses."""
+        if level not in self._parts:
+            record = self.bank.world.level[level]
+            counts = {
+                "entities": record["entity_end"] - record["entity_first"],
+                "movers": record["mover_end"] - record["mover_first"],
+                "trail": record["trail"],
+            }
+            self._parts[level] = []
+            for name, values in self.state._asdict().items():
+                begin = values.ctypes.data - self._rows.ctypes.data
+                self._parts[level].append(slice(begin, begin + values.itemsize * int(counts.get(name, values[0].size))))
+        return self._parts[level]
 
     def forget_frames(self, envs: np.ndarray) -> None:
         """Reset the stacks of environments int[k] to the current frame, as at the start of an episode."""

@@ -6,11 +6,11 @@
     for env, count in player.take_back(rng).items():                  # the last decisions of these episodes do not count
         del played[env][-count:]
 
-An action is final once the episode is ``horizon`` decisions ahead of it; until then, it can be taken back.  A player of
-the real game would so play ``horizon`` decisions ahead in the simulator before it makes the first of them.
+An action is final once the episode is ``horizon`` decisions ahead of it; until then, it can be taken back.  An agent that
+plays this way in the real game simulates ``horizon`` decisions before it makes the first one.
 
-Sources: Tesauro and Galperin 1996 (simulation with the policy itself before each decision); the method to continue from
-earlier states is this project's own.
+Source: Tesauro and Galperin 1996, who simulate the policy itself before each decision.  Returning to earlier states where
+the simulation fails is this project's method.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,8 @@ from nppsim.outcomes import DIED
 from rl.policy.player import LOOK_AHEAD, Player, act_in_part
 
 HORIZON = 80  # decisions, of evaluated agents
-DEATHS, PHASES = (
-    16,
-    4,
-)  # largest numbers of returns, after deaths and after phases of exploration, to get past one failure
+DEATHS = 16  # largest number of returns after deaths, to get past one failure
+PHASES = 4  # the same after phases of exploration
 SHALLOWEST, DEEPER = 4, 6  # decisions; least return after a death, and growth of the largest one from try to try
 PASSED = 12  # decisions beyond a failure after which it counts as passed
 
@@ -50,7 +48,7 @@ class BacktrackingPlayer(Player):
         self.subtasks, self.states = inner.subtasks, inner.states
         count = simulator.num_envs
         # State before each of the latest decisions; decision i is in column i % (horizon + 1).
-        self._snapshots = np.empty((count, horizon + 1, simulator.snapshot(0).size), np.uint8)
+        self._snapshots = [[np.empty(0, np.uint8)] * (horizon + 1) for _ in range(count)]
         self._memories = [np.empty((count, horizon + 1, *one.shape[1:]), one.dtype) for one in inner.memory]
         self._decisions = np.zeros(count, np.int64)  # of the episode so far
         self._farthest = np.zeros(count, np.int64)  # largest number of decisions of the episode so far
@@ -70,7 +68,8 @@ class BacktrackingPlayer(Player):
     ) -> np.ndarray:
         """See ``Player``."""
         column = self._decisions[envs] % (self.horizon + 1)
-        self._snapshots[envs, column] = self._simulator.snapshot(envs)
+        for env, at in zip(envs, column, strict=True):
+            self._snapshots[env][at] = self._simulator.compact_snapshot(env)
         for past, now in zip(self._memories, self.inner.memory, strict=True):
             past[envs, column] = now[envs]
         sampled = self._sampled[envs] > 0
@@ -107,7 +106,8 @@ class BacktrackingPlayer(Player):
             column = start % (self.horizon + 1)
             for past, now in zip(self._memories, self.inner.memory, strict=True):
                 now[envs] = past[envs, column]
-            sim.restore(envs, self._snapshots[envs, column])
+            for env, at in zip(envs, column, strict=True):
+                sim.restore_compact(env, self._snapshots[env][at])
             sim.observe(envs)
         return dict(zip(envs.tolist(), count.tolist(), strict=True))
 

@@ -162,6 +162,21 @@ def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
     assert [r[::-1] for r in play(other, actions[20:, ::-1])] == first
 
 
+@pytest.mark.parametrize("stacking", [Stacking(), Stacking(state=3)], ids=["plain", "stacked"])
+def test_compact_snapshots_have_everything_that_their_level_uses(stacking):
+    actions = held_actions(np.random.default_rng(3), 80, 6)
+    sim = BatchSimulator(short_bank(), 6, threads=1, reward="legacy_october", stacking=stacking)
+    sim.reset()
+    play(sim, actions[:20])
+    before = [sim.compact_snapshot(i) for i in range(6)]
+    assert max(one.size for one in before) < sim.snapshot(0).size
+    first = play(sim, actions[20:])
+    sim.next_level[:] = sim.next_level[::-1]
+    for i in range(6):  # each into an environment that plays another level by now
+        sim.restore_compact(i, before[5 - i])
+    assert [r[::-1] for r in play(sim, actions[20:, ::-1])] == first
+
+
 def test_observe_after_restore_gives_the_observations_of_that_moment():
     sim = BatchSimulator(short_bank(), 6, observations=layout.ALL, threads=1)
     sim.reset()
