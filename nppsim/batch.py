@@ -378,9 +378,18 @@ class BatchSimulator:
 
     def restore_compact(self, i: int, snapshot: np.ndarray) -> None:
         """Set the state of environment i to a ``compact_snapshot`` of any environment of this simulator."""
-        level = snapshot[: NINJA_DTYPE.itemsize].view(NINJA_DTYPE)["level"][0]
+        head, parts = snapshot[: NINJA_DTYPE.itemsize], []
+        if head.size == NINJA_DTYPE.itemsize and 0 <= (level := int(head.view(NINJA_DTYPE)["level"][0])) < len(
+            self.bank
+        ):
+            parts = self._used_parts(level)
+        expected = sum(part.stop - part.start for part in parts) + (self._stacks.row_bytes if self._stacks else 0)
+        if not parts or snapshot.size != expected:
+            raise ValueError(
+                f"no compact snapshot of this simulator ({snapshot.size} bytes); restore those of compact_snapshot()"
+            )
         begin = 0
-        for part in self._used_parts(int(level)):
+        for part in parts:
             end = begin + part.stop - part.start
             self._rows[i, part] = snapshot[begin:end]
             begin = end

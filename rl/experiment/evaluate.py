@@ -38,7 +38,7 @@ from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_categ
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
-from rl.policy.backtracking import HORIZON
+from rl.policy.backtracking import HORIZON, LONGEST_HORIZON
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import Shipped
@@ -75,6 +75,7 @@ class Job:
         "(docs/evaluate.md); 0: none",
         flag="backtracking-horizon",
         low=0,
+        high=LONGEST_HORIZON,
     )
     compare: Path | None = setting(
         None, "also evaluate this agent, and print the paired difference", flag="compare", metavar="CHECKPOINT"

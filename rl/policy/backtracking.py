@@ -22,7 +22,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.outcomes import DIED
 from rl.policy.player import LOOK_AHEAD, Player, act_in_part
 
-HORIZON = 80  # decisions, of evaluated agents
+HORIZON, LONGEST_HORIZON = 80, 10_000  # decisions; default and maximum
 DEATHS = 16  # largest number of returns after deaths, to get past one failure
 PHASES = 4  # the same after phases of exploration
 SHALLOWEST, DEEPER = 4, 6  # decisions; least return after a death, and growth of the largest one from try to try
@@ -115,7 +115,9 @@ class BacktrackingPlayer(Player):
 def with_backtracking(player: Player, simulator: BatchSimulator, horizon: int) -> Player:
     """Return a ``BacktrackingPlayer``, or the player itself if ``horizon`` is 0 or its policy does not observe foresight.
 
-    Policies without foresight play without a simulator.
+    Policies without foresight play without a simulator.  Raises ValueError for a horizon out of 0 to LONGEST_HORIZON.
     """
+    if not 0 <= horizon <= LONGEST_HORIZON:
+        raise ValueError(f"horizon must be 0 to {LONGEST_HORIZON:,} decisions; got {horizon}")
     looks_ahead = LOOK_AHEAD in getattr(player.policy, "observations", ())
     return BacktrackingPlayer(player, simulator, horizon) if horizon and looks_ahead else player

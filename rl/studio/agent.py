@@ -109,7 +109,7 @@ class WatchedAgent:
                 outcome=outcomes.NAMES[sim.episode["outcome"][0]] if over else None,
                 note=note,
             )
-            pending = [*pending, decision][: len(pending) + 1 - taken_back.get(0, 0)]
+            pending = [*pending, decision][: len(pending) + 1 - taken_back.get(0, 0)]  # maybe without this one, too
             before, frames_before = terms, frames
             while pending and (over or len(pending) > HORIZON):
                 yield pending.pop(0)

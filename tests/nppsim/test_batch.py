@@ -503,6 +503,12 @@ def test_misuse_is_refused_with_what_was_expected():
             sim.step(np.zeros(2, int))
     with pytest.raises(ValueError, match="snapshot has 3 bytes"):
         sim.restore(0, np.zeros(3, np.uint8))
+    compact = sim.compact_snapshot(0)
+    unknown_level = compact.copy()
+    unknown_level[: NINJA_DTYPE.itemsize].view(NINJA_DTYPE)["level"] = 2
+    for wrong in (compact[:3], compact[:-1], np.append(compact, compact[:1]), unknown_level):
+        with pytest.raises(ValueError, match="no compact snapshot"):
+            sim.restore_compact(0, wrong)
     with pytest.raises(ValueError, match="gamma"):
         BatchSimulator([room()], 1, gamma=1.5)
     with pytest.raises(ValueError, match="at least 1"):

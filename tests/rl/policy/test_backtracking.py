@@ -14,6 +14,7 @@ from rl.policy.backtracking import DEATHS, PHASES, BacktrackingPlayer, with_back
 from rl.policy.player import ExploringPlayer, Player, player_of
 from rl.policy.policy import build_policy
 
+from programs import load_script
 from worlds import RIGHT, corridor, random_level, straight
 
 PATH, LOOK_AHEAD = "reachability_features", "foresight"
@@ -149,3 +150,13 @@ def test_policies_without_foresight_and_horizon_0_do_not_backtrack():
     assert with_backtracking(plain, sim, 80) is plain
     ahead = Player(RightUnlessSampled())
     assert with_backtracking(ahead, sim, 0) is ahead
+
+
+@pytest.mark.parametrize("horizon", ["-1", "10001", "1e9"])
+def test_impossible_horizons_are_an_error(horizon, tmp_path, capsys):
+    flags = ["no_agent.safetensors", "--levels", str(tmp_path), "--backtracking-horizon", horizon]
+    assert load_script("evaluate").main(flags) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: --backtracking-horizon") and error.count("\n") == 1
+    with pytest.raises(ValueError, match="horizon must be 0 to 10,000"):
+        with_backtracking(Player(RightUnlessSampled()), simulator_of(straight()), int(float(horizon)))

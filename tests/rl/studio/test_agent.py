@@ -8,20 +8,23 @@ import torch
 
 import nppsim
 from nppsim.actions import ACTION_INPUT
+from nppsim.batch import BatchSimulator
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.reward import PRESETS, TERMS
 from nppsim.studio.agents import GROUP, AgentError, find_plugin
 from nppsim_agents.agents import checkpoints
 from rl.policy import architectures, checkpoint
 from rl.policy.architectures import Architecture
+from rl.policy.backtracking import BacktrackingPlayer
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.onnx import to_onnx
 from rl.policy.policy import build_policy
+from rl.studio import agent as agent_module
 from rl.studio.agent import TOGETHER
 
 from places import ROOT
 from seen import observations
-from worlds import straight
+from worlds import corridor, straight
 
 SHIPPED = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -88,6 +91,34 @@ def test_an_episode_depends_on_its_seed_and_on_nobody_else(agent):
         together.append(one.action)
         next(beside, None)
     assert together == alone == actions(1)
+
+
+def test_decisions_that_were_taken_back_are_not_shown(tmp_path, monkeypatch):
+    """An untrained agent explores in vain, and the page shows each decision of the run that is left once."""
+    policy = build_policy("vision_free_foresight")
+    level = corridor(door=250)
+    sim = BatchSimulator([level], 2, observations=policy.observations)
+    statistics = ObservationStatistics(policy.observations)
+    statistics.update(sim.reset())
+    policy.set_statistics(statistics)
+    path = checkpoint.save(tmp_path / "agent.safetensors", policy, frame_skip=4)
+    counts = []
+
+    def counted(player, rng, take_back=BacktrackingPlayer.take_back):
+        found = take_back(player, rng)
+        counts.extend(found.values())
+        return found
+
+    monkeypatch.setattr(BacktrackingPlayer, "take_back", counted)
+    monkeypatch.setattr(agent_module, "GAME_TIME", 1200)
+    decisions = list(checkpoints().load_agent(path).play(level, deterministic=True))
+    assert counts
+    assert decisions[-1].outcome is not None and all(one.outcome is None for one in decisions[:-1])
+    assert all(len(one.inputs) == 4 for one in decisions[:-1])
+    run = nppsim.simulate(level, np.concatenate([one.inputs for one in decisions]))
+    shown = sum(one.terms["time"] for one in decisions)
+    assert run.frames == sum(len(one.inputs) for one in decisions)
+    assert shown == pytest.approx(PRESETS["default"].time * run.frames, rel=1e-4)
 
 
 class _Small(torch.nn.Module):
