@@ -27,6 +27,7 @@ from nppsim.generate.maze import maze
 from nppsim.generate.mine_maze import mine_maze
 from nppsim.generate.minimal import minimal
 from nppsim.generate.platforms import platforms
+from nppsim.generate.rooms import rooms
 from nppsim.generate.sketch import level_rng
 from nppsim.generate.vertical import vertical
 from nppsim.levels.level import Level
@@ -35,7 +36,7 @@ from nppsim.levels.level_set import LevelEntry
 GENERATORS: dict[str, Callable[..., Level]] = {
     generator.__name__: generator
     for generator in (minimal, horizontal, corridors, vertical, hills, jump, chamber, maze)
-    + (mine_maze, islands, platforms, chambers, course)
+    + (mine_maze, islands, platforms, chambers, course, rooms)
 }
 
 

@@ -22,6 +22,7 @@ from nppsim.generate.chambers import chambers
 from nppsim.generate.course import course
 from nppsim.generate.make import UNFINISHED, GenerateError, count_unfinished, make_level_set
 from nppsim.generate.minimal import minimal
+from nppsim.generate.rooms import GROUPS
 from nppsim.generate.sketch import line_with_mines
 from nppsim.generate.variety import MEASURES, variety
 from nppsim.generate.vertical import vertical
@@ -89,7 +90,7 @@ def reached_tiles(tiles, record):
 def test_a_generated_level_is_sound(category, seed, difficulty):
     level, entry = generate(category, seed, difficulty)
     assert not level.warnings
-    allowed = PLAIN_TYPES | MACHINES if category == "advanced" else PLAIN_TYPES
+    allowed = PLAIN_TYPES | MACHINES if category in ("advanced", "campaign_like") else PLAIN_TYPES
     assert {*level.records[:, 0].tolist()} <= allowed
     assert (level.records[:, 0] == kinds.EXIT).sum() == (level.records[:, 0] == kinds.EXIT_SWITCH).sum() == 1
     for kind, x, y, *_ in level.records.tolist():
@@ -200,6 +201,29 @@ def test_hazards_follow_the_names_of_the_categories():
 def test_all_machines_occur_in_advanced_levels():
     types = {kind for seed in range(200) for kind in generate("advanced", seed)[0].records[:, 0].tolist()}
     assert types >= MACHINES
+
+
+def test_all_groups_of_entities_occur_in_mixed_levels():
+    levels = [generate("campaign_like", seed)[0] for seed in range(400)]
+    present = np.array([[group.kind in level.records[:, 0] for group in GROUPS] for level in levels]).mean(axis=0)
+    assert (present > 0).all()
+    assert np.abs(present - [group.share for group in GROUPS]).max() < 0.15
+
+
+def test_locked_doors_of_mixed_levels_can_be_opened_in_their_order():
+    doors = 0
+    for seed in range(60):
+        level = generate("campaign_like", seed)[0]
+        records = level.records.tolist()
+        locked = [(x // 4 - 1, y // 4 - 1) for kind, x, y, *_ in records if kind == kinds.LOCKED_DOOR]
+        switches = [(y // 4 - 1, x // 4 - 1) for kind, x, y, *_ in records if kind == kinds.LOCKED_SWITCH]
+        doors += len(locked)
+        for number, switch in enumerate(switches):
+            tiles = level.tiles.copy()
+            for column, row in locked[number:]:  # each is between two tiles of a niche
+                tiles[row, column - 1 : column + 1] = SOLID
+            assert switch in reached_tiles(tiles, records[0])
+    assert doors >= 30
 
 
 def test_the_way_of_a_level_is_measured():
