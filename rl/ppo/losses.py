@@ -5,7 +5,7 @@ Source: Schulman et al. 2017 (PPO), Schmitt et al. 2018 (kickstarting: KL penalt
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ import torch.nn.functional as F
 from hardware.thread_pool import ThreadPool, summed_gradients
 from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
+
+if TYPE_CHECKING:
+    from rl.ppo.ppo import PPO
 
 Number = TypeVar("Number", torch.Tensor, float)
 NOT_FINITE = "lower --initial-lr, or look for observations that are not finite"
@@ -62,6 +65,26 @@ class LossWeights:
     critic_only: bool = False
     return_variance: float = 1.0
     clip_range_vf: float | None = None
+
+
+def loss_weights(ppo: "PPO") -> LossWeights:
+    """Return the coefficients of the losses for the next update."""
+    config, progress = ppo.config, ppo.progress
+    penalty = 0.0
+    if ppo.reference is not None and not ppo.critic_only:
+        penalty = ppo.kl_penalty_scale * config.bc_kl_coef_at(progress - ppo.kl_penalty_start)
+    # Adam's steps do not depend on the scale of gradients, but on the balance between critic and actor.  So the value loss is
+    # divided by the variance of the returns, as a simple alternative to PopArt (van Hasselt et al. 2016).
+    variance = float(ppo.ranks.all_gather(ppo.rollout_buffer.returns).var())
+    return LossWeights(
+        clip_range=ppo.active_config.clip_range_at(progress),
+        vf_coef=config.vf_coef,
+        ent_coef=ppo.active_config.ent_coef_at(progress),
+        bc_kl_coef=penalty,
+        critic_only=ppo.critic_only,
+        return_variance=variance if config.scale_value_loss and variance > 0 else 1.0,
+        clip_range_vf=config.clip_range_vf_at(progress),
+    )
 
 
 @dataclass(frozen=True)

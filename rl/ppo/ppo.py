@@ -32,7 +32,7 @@ from nppsim.outcomes import WON
 from rl.config.ppo import KL_TOLERANCE, PPOConfig
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess, check_agreement
 from rl.policy.policy import NppPolicy, sample_actions
-from rl.ppo import logs, off_policy, schedules
+from rl.ppo import logs, off_policy
 from rl.ppo.losses import (
     NOT_FINITE,
     DivergedError,
@@ -40,6 +40,7 @@ from rl.ppo.losses import (
     Losses,
     LossWeights,
     Samples,
+    loss_weights,
     normalized,
     set_gradients,
 )
@@ -332,12 +333,18 @@ class PPO:
         minimum = config.critic_warmup_min_updates if good else config.critic_warmup_max_updates
         return self.updates >= min(minimum, config.critic_warmup_max_updates)
 
+    def _learning_rate(self) -> float:
+        """Return the rate of the next update; after imitation, a warm-up limits the first steps of a new optimiser."""
+        rate = self.active_config.learning_rate_at(self.progress)
+        warmup = self.config.learning_rate_warmup_updates if self.reference is not None and not self.critic_only else 0
+        return rate * min(1.0, (self.actor_updates + 1) / (warmup + 1))
+
     # Update
 
     def update(self) -> None:
         """Train for ``n_epochs`` passes over the rollout; stop early if the KL divergence exceeds its limit."""
         begin, cpu_begin = time.perf_counter(), time.process_time()
-        rate, weights = self.ranks.broadcast((schedules.learning_rate(self), schedules.loss_weights(self)))
+        rate, weights = self.ranks.broadcast((self._learning_rate(), loss_weights(self)))
         for group in self.policy.optimizer.param_groups:
             group["lr"] = rate
         period = self.config.gradient_statistics_freq

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.ppo import logs, off_policy, schedules
+from rl.ppo import logs, off_policy
 from rl.ppo.losses import normalized, ppo_losses
 from rl.ppo.off_policy import importance_weights, priorities, vtrace
 from rl.ppo.ppo import PPO, compute_gae
@@ -145,7 +145,7 @@ def _(patch: Patch) -> None:
 
 @mutation("the learning rate is 0", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    patch.set(schedules, "learning_rate", lambda ppo: 0.0)
+    patch.set(PPO, "_learning_rate", lambda ppo: 0.0)
 
 
 @mutation("the KL penalty to the BC policy never ends", tests=("tests/rl/ppo/test_ppo.py",))

@@ -16,9 +16,9 @@ from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.policy.subtasks import EXPLORE, NO_SUBTASK, SUBTASK, SUBTASKS
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
-from rl.ppo import schedules, training_state
+from rl.ppo import training_state
 from rl.ppo.hierarchical import semi_markov
-from rl.ppo.losses import Losses, LossWeights
+from rl.ppo.losses import Losses, LossWeights, loss_weights
 from rl.ppo.ppo import compute_gae
 
 from learners import AT_ONCE, CATEGORIES, LEVELS, logged, make_ppo, roll_out, statistics, weights
@@ -130,7 +130,7 @@ def test_all_ratios_are_1_before_the_first_step():
     ppo.update()
     roll_out(ppo)
     ppo.active_subtasks.now[:] = (EXPLORE, 3)
-    samples = ppo.samples(schedules.loss_weights(ppo))
+    samples = ppo.samples(loss_weights(ppo))
     rows = torch.arange(4, len(ppo.rollout_buffer))  # choices before the first decisions are older than the weights
     seen, some = ppo.rollout_buffer.observations(rows), samples.take(rows)
     logits, values = ppo.policy.logits_and_values(seen)

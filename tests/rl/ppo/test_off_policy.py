@@ -15,8 +15,8 @@ from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from rl.config.ppo import PPOConfig
 from rl.policy.policy import build_policy
-from rl.ppo import schedules, training_state
-from rl.ppo.losses import LossWeights, Samples, ppo_losses, set_gradients
+from rl.ppo import training_state
+from rl.ppo.losses import LossWeights, Samples, loss_weights, ppo_losses, set_gradients
 from rl.ppo.off_policy import draw, evaluate, importance_weights, priorities, reestimate, vtrace
 from rl.ppo.ppo import compute_gae
 
@@ -87,7 +87,7 @@ def test_later_epochs_use_targets_of_current_values_including_time_outs():
     ppo, _ = make_ppo(frame_skip=16, rollout_length=64, returns_from="current", n_epochs=2)
     roll_out(ppo)
     buffer = ppo.rollout_buffer
-    samples = ppo.samples(schedules.loss_weights(ppo))
+    samples = ppo.samples(loss_weights(ppo))
     assert len(ppo.bootstrap.index), "or time-outs were not tested"
     before = copy.deepcopy(vars(buffer))
     assert torch.equal(samples.returns, buffer.flat("returns"))

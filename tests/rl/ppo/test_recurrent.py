@@ -13,8 +13,8 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.policy.player import RecurrentPlayer
 from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE
-from rl.ppo import schedules, training_state
-from rl.ppo.losses import ppo_losses, set_gradients
+from rl.ppo import training_state
+from rl.ppo.losses import loss_weights, ppo_losses, set_gradients
 from rl.ppo.off_policy import evaluate
 from rl.ppo.ppo import PPO
 from rl.ppo.recurrent import RecurrentPPO, segment_length
@@ -121,7 +121,7 @@ def test_gradients_are_those_of_steps_by_hand(threads, size):
     roll_out(ppo)
     ppo.update()
     ppo.policy.optimizer.zero_grad()
-    settings = schedules.loss_weights(ppo)
+    settings = loss_weights(ppo)
     samples, index = ppo.samples(settings), next(ppo.rollout_buffer.minibatches(128, np.random.default_rng(0)))
     numbers = set_gradients(
         ppo.policy,
