@@ -1,6 +1,6 @@
 """Generator "rooms": joined rooms and tunnels with blocks, slopes, and a mixture of entities as in official levels.
 
-How often a type of entity occurs, and how many of it, follows half of the official levels of N++ (docs/own_data.md).
+How often a type of entity occurs, and how many of it, follows half of the official levels of N++ (docs/lab/results.md).
 Many of these levels cannot be finished, so generate them with a verifier (``make_level_set``).
 """
 
@@ -97,13 +97,18 @@ def rooms(
     """Generate joined rooms and tunnels.
 
     parts: number of rooms and tunnels.
-    width, height: size of a room in tiles; the width is at least 4.
+    width, height: size of a room in tiles, 4 to 42 and 1 to 23.
     blocks: number of solid blocks in the rooms.
     corners: percentage of corners that become slopes or curves.
     doors: number of locked doors; each closes a niche with the switch of the next door, the exit switch or the exit.
     traps: number of trap doors.
     symmetric: probability that the tiles are symmetric.
+    Raises ValueError for other sizes.
     """
+    if not (width[0] >= FEWEST and width[1] <= COLUMNS and height[0] >= 1 and height[1] <= ROWS):
+        raise ValueError(
+            f"width {width}, height {height}; give widths from {FEWEST} to {COLUMNS}, heights from 1 to {ROWS}"
+        )
     rng = level_rng("rooms", seed)
     board = np.full((ROWS, COLUMNS), SOLID, np.uint8)
     _carve(rng, board, draw(rng, parts), width, height)
@@ -122,7 +127,7 @@ def rooms(
     elif ends:
         switch = ends[-1]
     sketch = Sketch(board, spot(*spawn), spot(*switch), spot(*door))
-    for niche, place_of_switch in zip(niches, [first, *ends], strict=False):
+    for niche, place_of_switch in zip(niches, [first, *ends][: len(niches)], strict=True):
         x = STEPS_PER_TILE * max(niche[0][0], niche[1][0])
         sketch.locked_doors.append((spot(*place_of_switch), (x, spot(*niche[0])[1]), UPRIGHT))
     for _ in range(draw(rng, traps)):

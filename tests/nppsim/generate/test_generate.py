@@ -210,6 +210,15 @@ def test_all_groups_of_entities_occur_in_mixed_levels():
     assert np.abs(present - [group.share for group in GROUPS]).max() < 0.15
 
 
+@pytest.mark.parametrize(
+    ("width", "height"), [((3, 9), (4, 9)), ((4, 43), (4, 9)), ((4, 9), (0, 9)), ((4, 9), (4, 24))]
+)
+def test_rooms_that_do_not_fit_are_refused(width, height):
+    parameters = recipe("campaign_like", 0)[1] | {"width": width, "height": height}
+    with pytest.raises(ValueError, match="widths from 4 to 42, heights from 1 to 23"):
+        GENERATORS["rooms"](0, **parameters)
+
+
 def test_locked_doors_of_mixed_levels_can_be_opened_in_their_order():
     doors = 0
     for seed in range(60):
