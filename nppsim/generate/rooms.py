@@ -110,15 +110,7 @@ def rooms(
             f"width {width}, height {height}; give widths from {FEWEST} to {COLUMNS}, heights from 1 to {ROWS}"
         )
     rng = level_rng("rooms", seed)
-    board = np.full((ROWS, COLUMNS), SOLID, np.uint8)
-    _carve(rng, board, draw(rng, parts), width, height)
-    if rng.random() < symmetric:
-        board = np.minimum(board, board[:, ::-1])
-    for _ in range(draw(rng, blocks)):
-        _add_block(rng, board)
-    spawn = _spawn(rng, board)
-    assert spawn is not None  # the first room has enough places, and blocks leave them
-    board[_distances(board, spawn) < 0] = SOLID
+    board, spawn = _layout(rng, parts, width, height, blocks, symmetric)
     niches = [niche for _ in range(draw(rng, doors)) if (niche := _niche(rng, board, spawn))]
     ends = [niche[-1] for niche in niches]
     switch, door, first = _goals(rng, board, spawn, [tile for niche in niches for tile in niche])
@@ -143,6 +135,22 @@ def rooms(
         board[:] = np.where(away < 0, SOLID, cut)
     sketch.entities = _entities(rng, board, spawn, used)
     return place(sketch.cropped(), rng)
+
+
+def _layout(
+    rng: Rng, parts: Span, width: Span, height: Span, blocks: Span, symmetric: float
+) -> tuple[np.ndarray, Tile]:
+    """Return the tiles that can be reached from the spawn, and the spawn."""
+    board = np.full((ROWS, COLUMNS), SOLID, np.uint8)
+    _carve(rng, board, draw(rng, parts), width, height)
+    if rng.random() < symmetric:
+        board = np.minimum(board, board[:, ::-1])
+    for _ in range(draw(rng, blocks)):
+        _add_block(rng, board)
+    spawn = _spawn(rng, board)
+    assert spawn is not None  # the first room has enough places, and blocks leave them
+    board[_distances(board, spawn) < 0] = SOLID
+    return board, spawn
 
 
 def _carve(rng: Rng, board: np.ndarray, parts: int, width: Span, height: Span) -> None:
