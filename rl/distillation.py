@@ -6,7 +6,8 @@
 
 The student acts, so training covers the states that its own mistakes lead to (DAgger, Ross et al. 2011).  The loss is the
 KL divergence from the teacher's action distribution (policy distillation, Rusu et al. 2016).  The teacher may observe more
-than the student, e.g. simulator look-ahead (learning by cheating, Chen et al. 2019).
+than the student, e.g. simulator look-ahead (learning by cheating, Chen et al. 2019).  Every second pass over a rollout is
+over the mirror images of its decisions.
 Distillation does not train the value function; PPO later trains it before the actor.
 """
 
@@ -21,11 +22,12 @@ import torch.nn.functional as F
 from gymnasium import spaces
 
 from hardware.thread_pool import ThreadPool, summed_gradients
-from nppsim.actions import NUM_ACTIONS
+from nppsim.actions import MIRRORED_ACTION, NUM_ACTIONS
 from nppsim.errors import UserError
 from nppsim.outcomes import WON
 from nppsim.spaces import observation_space
 from rl.config.distillation import MAX_GRAD_NORM, DistillationConfig
+from rl.policy.mirror import mirror_image
 from rl.policy.policy import NppPolicy, sample_actions
 from rl.ppo.losses import kl_divergence
 from rl.ppo.rollout_buffer import RolloutBuffer
@@ -64,6 +66,7 @@ class Distiller:
         self.decisions = self.updates = 0
         self.rng, self.sampling = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
         self._seconds_before, self._began = 0.0, time.monotonic()
+        self._mirrors = "graph_state" not in student.observations  # graphs have no mirror images
         self._trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
         self._optimizer = torch.optim.Adam(self._trained, lr=settings.learning_rate, fused=True)
         self._buffer = RolloutBuffer(
@@ -183,13 +186,19 @@ class Distiller:
         buffer, targets = self._buffer, self._buffer.flat("log_probs")
         self.student.set_training_mode(True)
         size = min(self.settings.minibatch_size, len(buffer))
-        for _ in range(self.settings.epochs):
+        for epoch in range(self.settings.epochs):
+            mirrored = self._mirrors and epoch % 2 == 1
             for index in buffer.minibatches(size, self.rng):
 
-                def loss(rows: slice, of: torch.Tensor = index) -> tuple[torch.Tensor, torch.Tensor]:
-                    mine = of[rows]
-                    logits = self.student.logits_and_values(buffer.observations(mine))[0].float()
-                    divergence = kl_divergence(targets[mine], F.log_softmax(logits, dim=1)).mean()
+                def loss(
+                    rows: slice, of: torch.Tensor = index, mirrored: bool = mirrored
+                ) -> tuple[torch.Tensor, torch.Tensor]:
+                    observations, target = buffer.observations(of[rows]), targets[of[rows]]
+                    if mirrored:
+                        observations = {key: mirror_image(key, values) for key, values in observations.items()}
+                        target = target[:, MIRRORED_ACTION.tolist()]
+                    logits = self.student.logits_and_values(observations)[0].float()
+                    divergence = kl_divergence(target, F.log_softmax(logits, dim=1)).mean()
                     return divergence, divergence.detach()
 
                 divergence, gradients = summed_gradients(self.pool, len(index), loss, self._trained)

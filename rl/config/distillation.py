@@ -24,9 +24,11 @@ class DistillationConfig:
         None, "limit in minutes, besides --teacher-decisions; default: none", needs=_TEACHER, above=0
     )
     learning_rate: float = setting(
-        1e-3, "initial learning rate of distillation; it decays to a tenth", needs=_TEACHER, above=0, high=1
+        2e-3, "initial learning rate of distillation; it decays to a tenth", needs=_TEACHER, above=0, high=1
     )
-    epochs: int = setting(2, "passes over each rollout of distillation", needs=_TEACHER, low=1)
+    epochs: int = setting(
+        4, "passes over each rollout of distillation, every second one over mirror images", needs=_TEACHER, low=1
+    )
     minibatch_size: int = setting(1024, "decisions per gradient step of distillation", needs=_TEACHER, low=1)
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ from rl.ppo.logs import BOARD, DISTILLATION, cut_events
 
 UNFINISHED = f"pretrain/unfinished_distillation{checkpoint.SUFFIX}"
 SAVE_SECONDS = 60.0  # time between saved states, from which an interrupted distillation resumes
+ENVS, LEAST_LENGTH = 512, 16  # environments, which PPO may have fewer of, and their shortest rollout in decisions
 LOG_LINES = 8  # number of progress lines in the log if there is no terminal for a progress bar
 
 
@@ -83,19 +84,24 @@ def distill_teacher(job: Job, plan: hardware.Plan, pretrained: PretrainedPolicy,
 
 
 def make_distiller(job: Job, plan: hardware.Plan, student: NppPolicy, teacher: NppPolicy) -> Distiller:
-    """Make the distiller, with its own environments, whose observations include those of student and teacher."""
+    """Make the distiller, with its own environments, whose observations include those of student and teacher.
+
+    A rollout has as many decisions as in PPO, but in more environments: distillation needs no consecutive decisions, and two
+    policies act faster in large batches.
+    """
+    num_envs = max(plan.num_envs, min(ENVS, plan.batch_size // LEAST_LENGTH))
     env = make_env(
-        job.config,
+        replace(job.config, curriculum=CurriculumConfig()),
         job.data,
         job.architecture,
         plan,
         job.seed,
         job.ranks,
         observations=layout.observation_keys({*student.observations, *teacher.observations}),
-        curriculum=CurriculumConfig(),
+        num_envs=num_envs,
     )
     pool = ThreadPool(plan.torch_threads)
-    settings, length = job.config.teacher, plan.rollout_length
+    settings, length = job.config.teacher, plan.batch_size // num_envs
     return Distiller(student, teacher, env, settings, rollout_length=length, pool=pool, seed=job.seed)
 
 

@@ -19,7 +19,6 @@ from nppsim.errors import UserError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import deferred_signals
 from rl.config import ExperimentConfig, PPOConfig
-from rl.config.curriculum import CurriculumConfig
 from rl.config.resume import other_levels
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import Ranks, RanksError, SingleProcess
@@ -111,17 +110,17 @@ def make_env(
     ranks: SingleProcess,
     *,
     observations: Sequence[str] | None = None,
-    curriculum: CurriculumConfig | None = None,
+    num_envs: int | None = None,
 ) -> BatchVecEnv:
     """Make the environments of this process, with training levels drawn by the curriculum.
 
     plan: hardware plan of one process.
     observations: override the observations of the architecture.
-    curriculum: overrides the curriculum settings of the configuration.
+    num_envs: overrides the number of environments of the plan.
     """
     sim = BatchSimulator(
         data.bank,
-        plan.num_envs,
+        num_envs or plan.num_envs,
         frame_skip=config.frame_skip,
         observations=observations or architecture.observations,
         stacking=architecture.stacking,
@@ -132,7 +131,7 @@ def make_env(
     )
     sampler = make_sampler(
         data.train_categories,
-        curriculum or config.curriculum,
+        config.curriculum,
         seed,
         difficulty=data.bank.path_length,
         generators=data.train_generators,
