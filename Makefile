@@ -22,12 +22,9 @@ TRAINING := .venv/installed-train
 EVERYTHING := .venv/installed
 CPU_TORCH := https://download.pytorch.org/whl/cpu
 
-ARGS ?= --experiment-name quickstart --architectures vision_free_foresight mlp_baseline \
-	--train-dataset datasets/train --dev-dataset datasets/dev --test-dataset datasets/test \
-	--replay-data-dir datasets/refined \
-	--bc-epochs 3 --bc-batch-size 512 --teacher vision_free_foresight --teacher-minutes 5 --teacher-decisions 4000000 \
-	--hardware-profile auto --total-timesteps 4000000 --time-budget-minutes 2 --eval-every-minutes 1 --num-eval-episodes 500 \
-	--record-eval-videos --max-videos-per-category 2 --output-dir experiments
+TRAIN := $(PYTHON) scripts/train_and_compare.py
+IMAGES := --experiment-name images --architectures mlp_baseline \
+	--teacher datasets/agents/vision_free_foresight.safetensors --teacher-minutes 5 --teacher-decisions 4000000
 PYTEST_ARGS ?=
 PIP_ARGS ?=
 PHYSICS_TESTS := tests/nppsim/physics tests/nppsim/observe tests/nppsim/test_verify.py tests/nppsim/test_paths.py
@@ -42,7 +39,12 @@ help:
 setup: $(EVERYTHING)
 
 train: $(TRAINING)
-	$(PYTHON) scripts/train_and_compare.py $(ARGS)
+ifdef ARGS
+	$(TRAIN) $(ARGS)
+else
+	$(TRAIN) --recipe quickstart
+	$(TRAIN) --recipe quickstart $(IMAGES)
+endif
 
 # Kernels need only the simulator's few packages, so they compile while pip installs the others.
 test:

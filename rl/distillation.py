@@ -33,7 +33,8 @@ from rl.ppo.losses import kl_divergence
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.ppo.vec_env import BatchVecEnv
 
-LOWEST_RATE = 0.1  # final learning rate, as a share of the initial one
+WARM_UP = 0.1  # share of the distillation in which the learning rate rises; then it falls
+LOWEST_RATE = 0.1  # first and last learning rate, as a share of the highest one
 _REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-learning-rate"
 
 
@@ -106,7 +107,8 @@ class Distiller:
         success: share of won episodes among the student's episodes that ended; absent if none did.
         Raises DistillationError if the loss or a gradient is not finite.
         """
-        begin, rate = time.perf_counter(), self.settings.learning_rate * max(LOWEST_RATE, 1 - self.progress)
+        begin, progress = time.perf_counter(), self.progress
+        rate = self.settings.learning_rate * max(LOWEST_RATE, min(progress / WARM_UP, 1 - progress))
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         episodes, divergence, agreement = self._collect_rollout()

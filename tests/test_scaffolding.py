@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nppsim import _cache
+from rl.config.command_line import resolve
 
 from places import ROOT
 
@@ -193,13 +194,19 @@ def test_changes_of_generators_and_twins_do_not_recompile_kernels():
     assert not {"generate", "shadow", "pictures", "fuzz.py", "verify.py"} & parts
 
 
-def test_make_train_runs_the_main_job_and_lets_users_change_it():
+def test_make_train_runs_the_main_job_and_lets_users_change_it(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
     def dry_run(*arguments):
         command = ["make", "--no-print-directory", "-n", "-o", ".venv/installed-train", "train", *arguments]
-        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        assert all(line.split()[:2] == [".venv/bin/python", "scripts/train_and_compare.py"] for line in lines)
+        return [line.split()[2:] for line in lines]
 
-    assert {"scripts/train_and_compare.py", "mlp_baseline", "datasets/train", "datasets/refined"} <= set(dry_run())
-    assert dry_run("ARGS=--help")[-2:] == ["scripts/train_and_compare.py", "--help"]
+    configs = [resolve(flags) for flags in dry_run()]
+    assert [config.architectures for config in configs] == [("vision_free_foresight",), ("mlp_baseline",)]
+    assert all(config.replay_data_dir == Path("datasets/refined") for config in configs)
+    assert dry_run("ARGS=--help") == [["--help"]]
 
 
 def test_installation_is_repeated_only_when_its_files_change(tmp_path):

@@ -24,7 +24,7 @@ class DistillationConfig:
         None, "limit in minutes, besides --teacher-decisions; default: none", needs=_TEACHER, above=0
     )
     learning_rate: float = setting(
-        2e-3, "initial learning rate of distillation; it decays to a tenth", needs=_TEACHER, above=0, high=1
+        2e-3, "highest learning rate of distillation; it begins and ends with a tenth", needs=_TEACHER, above=0, high=1
     )
     epochs: int = setting(
         4, "passes over each rollout of distillation, every second one over mirror images", needs=_TEACHER, low=1

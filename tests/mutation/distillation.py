@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
+from nppsim.actions import NUM_ACTIONS
 from rl import distillation
 from rl.distillation import Distiller
 from rl.ppo.losses import kl_divergence
@@ -64,3 +66,8 @@ def _(patch: Patch) -> None:
         original(distiller, *given)
 
     patch.wrap(Distiller, "_step", changed)
+
+
+@mutation("mirror images have the actions of the originals", tests=("tests/rl/test_distillation.py",))
+def _(patch: Patch) -> None:
+    patch.set(distillation, "MIRRORED_ACTION", np.arange(NUM_ACTIONS))

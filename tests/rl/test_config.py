@@ -25,7 +25,6 @@ from rl.config.resume import changes, stored_config
 from rl.experiment.run import warn_about_networks
 from rl.policy.architectures import ALIASES, ARCHITECTURES
 
-from places import ROOT
 from programs import load_script
 
 
@@ -380,16 +379,6 @@ def test_the_documents_command_works(folder):
     assert config.hardware.plan_request(10**6).num_envs == 128
     assert config.curriculum == replace(CurriculumConfig(), use_curriculum=True, threshold=0.6, min_episodes=50)
     assert json.loads(json.dumps(config.to_dict()))["upload"]["bucket"] == "bucket"
-
-
-def test_the_makefiles_command_is_understood(folder):
-    text = (ROOT / "Makefile").read_text()
-    command = re.search(r"^ARGS \?= (.*?[^\\])$", text, re.MULTILINE | re.DOTALL)[1].replace("\\\n", " ").split()
-    (folder / "datasets" / "refined").mkdir()
-    (folder / "datasets" / "refined" / "a.replay").write_bytes(b"")
-    config = resolve(command)
-    assert config.architectures == ("vision_free_foresight", "mlp_baseline")
-    assert config.dev_dataset == (Path("datasets/dev"),)
 
 
 def test_flags_document_is_up_to_date_and_so_no_default_changes_unnoticed():

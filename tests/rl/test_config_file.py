@@ -215,14 +215,6 @@ def test_a_recipe_makes_a_configuration_and_the_documents_describe_it(name, fold
     assert f"| `{name}` |" in (ROOT / "docs" / "configuration.md").read_text()
 
 
-def test_the_recipe_quickstart_is_what_make_train_does(folder):
-    text = (ROOT / "Makefile").read_text()
-    command = re.search(r"^ARGS \?= (.*?[^\\])$", text, re.MULTILINE | re.DOTALL)[1].replace("\\\n", " ").split()
-    by_recipe, by_flags = resolve(["--recipe", "quickstart"]).to_dict(), resolve(command).to_dict()
-    skip = ("sources", "recipe")
-    assert {k: v for k, v in by_recipe.items() if k not in skip} == {k: v for k, v in by_flags.items() if k not in skip}
-
-
 def test_an_unknown_recipe_is_refused_with_the_names_of_all(folder):
     with pytest.raises(ConfigError, match=r"--recipe quickstrt: .*quickstart.*did you mean 'quickstart'"):
         resolve([*REQUIRED, "--recipe", "quickstrt"])

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from hardware.thread_pool import ThreadPool
+from nppsim.actions import MIRRORED_ACTION
 from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
 from rl.config.curriculum import CurriculumConfig
@@ -15,6 +16,7 @@ from rl.config.distillation import DistillationConfig
 from rl.curriculum import make_sampler
 from rl.distillation import DistillationError, Distiller
 from rl.policy.architectures import get_architecture
+from rl.policy.mirror import mirror_image
 from rl.policy.policy import build_policy
 from rl.ppo.losses import kl_divergence
 from rl.ppo.vec_env import BatchVecEnv
@@ -80,6 +82,23 @@ def test_the_divergence_is_that_of_what_was_seen_then():
     with torch.no_grad():
         mine = F.log_softmax(frozen.logits_and_values(buffer.observations(torch.arange(64)))[0], dim=1)
     assert divergence == pytest.approx(float(kl_divergence(buffer.flat("log_probs"), mine).mean()), rel=1e-4)
+
+
+def test_the_student_learns_the_mirror_images_of_its_decisions():
+    student, teacher = make_policy(1), make_policy(2)
+    distiller = make_distiller(
+        student, teacher, DistillationConfig(name="x.safetensors", decisions=30 * 64, epochs=2, minibatch_size=32)
+    )
+
+    @torch.no_grad()
+    def divergence(observations, targets):
+        return float(kl_divergence(targets, F.log_softmax(student.logits_and_values(observations)[0], dim=1)).mean())
+
+    while distiller.progress < 1:
+        distiller.update()
+    observations, targets = distiller._buffer.observations(torch.arange(64)), distiller._buffer.flat("log_probs")
+    images = {key: mirror_image(key, values) for key, values in observations.items()}
+    assert divergence(images, targets[:, MIRRORED_ACTION.tolist()]) < 2 * divergence(observations, targets)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
