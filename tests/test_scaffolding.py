@@ -205,7 +205,7 @@ def test_make_train_runs_the_main_job_and_lets_users_change_it(monkeypatch):
 
     configs = [resolve(flags) for flags in dry_run()]
     assert [config.architectures for config in configs] == [("vision_free_foresight",), ("mlp_baseline",)]
-    assert all(config.replay_data_dir == Path("datasets/refined") for config in configs)
+    assert all(config.replay_data_dir == (Path("datasets/refined"),) for config in configs)
     assert dry_run("ARGS=--help") == [["--help"]]
 
 
