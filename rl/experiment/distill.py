@@ -26,7 +26,8 @@ from rl.ppo.logs import BOARD, DISTILLATION, cut_events
 
 UNFINISHED = f"pretrain/unfinished_distillation{checkpoint.SUFFIX}"
 SAVE_SECONDS = 60.0  # time between saved states, from which an interrupted distillation resumes
-ENVS, LEAST_LENGTH = 512, 16  # environments, which PPO may have fewer of, and their shortest rollout in decisions
+ENVS = 512  # number of environments, if PPO has fewer
+LEAST_LENGTH = 16  # decisions of a rollout in each environment, at least
 LOG_LINES = 8  # number of progress lines in the log if there is no terminal for a progress bar
 
 

@@ -128,6 +128,13 @@ def test_values_that_are_not_finite_end_distillation():
         make_distiller(student, teacher).update()
 
 
+def test_a_student_that_observes_graphs_learns_without_mirror_images():
+    student, teacher = make_policy(1, "gat"), make_policy(2)
+    before = weights(student)
+    make_distiller(student, teacher).update()
+    assert any(not torch.equal(tensor, before[key]) for key, tensor in student.state_dict().items())
+
+
 def test_metrics_of_an_update():
     """There is no success without a finished episode."""
     metrics = make_distiller(make_policy(1), make_policy(2)).update()
