@@ -18,6 +18,7 @@ from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.observe import foresight, images, layout, vectors
 from nppsim.observe.graph_state import graph_state
+from nppsim.physics.lasers import update_beams
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.physics.tick import start, tick
@@ -255,6 +256,7 @@ def _play(i, input_byte, frame_skip, state, world, weights, laps):
             new_blocks += _explore(ninja, state.visited[i])
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
             break
+    update_beams(state.entities[i], state.movers[i], world, ninja["level"])
     return new_blocks
 
 

@@ -11,6 +11,7 @@ from nppsim.levels.level import Level
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.aims import write_aims
 from nppsim.physics.groups import is_mine
+from nppsim.physics.lasers import update_beams
 from nppsim.physics.rules import DEFAULT_RULES, Rules
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.physics.tick import start, tick
@@ -82,6 +83,7 @@ def _play(ninja, entities, movers, trail, world, inputs, frames, entity_state, e
             m = world.entity[base + k]["mover"]
             if m >= 0:
                 entity_xy[f, k, 0], entity_xy[f, k, 1] = movers[m]["x"], movers[m]["y"]
+        update_beams(entities, movers, world, ninja["level"])
         write_aims(movers, aiming, aims[f])
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
             return f + 1
@@ -124,11 +126,12 @@ def _run(ninjas, entities, movers, trail, world, inputs, frames, entity_state, e
 @entry
 def play_on(state, world, inputs):
     """Play inputs (uint8[frames]) until a win or death; return the number of frames played.  state: ``decision.State``."""
-    for f in range(len(inputs)):
-        tick(state.ninja[0], state.entities[0], state.movers[0], state.trail[0], world, inputs[f])
-        if state.ninja[0]["state"] == DEAD or state.ninja[0]["state"] == CELEBRATING:
-            return f + 1
-    return len(inputs)
+    ninja, played = state.ninja[0], 0
+    while played < len(inputs) and ninja["state"] != DEAD and ninja["state"] != CELEBRATING:
+        tick(ninja, state.entities[0], state.movers[0], state.trail[0], world, inputs[played])
+        played += 1
+    update_beams(state.entities[0], state.movers[0], world, ninja["level"])
+    return played
 
 
 def simulate(

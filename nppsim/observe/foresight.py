@@ -24,9 +24,9 @@ import numpy as np
 from nppsim import paths
 from nppsim._kernel import inlined, kernel, merged
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
-from nppsim.levels import kinds
 from nppsim.observe import layout
-from nppsim.observe.reach import HORIZON, may_matter
+from nppsim.observe.reach import HORIZON, find_clearances
+from nppsim.physics.lasers import update_beams
 from nppsim.physics.state import (
     CELEBRATING,
     DEAD,
@@ -34,7 +34,6 @@ from nppsim.physics.state import (
     JUMPING,
     MOVER_DTYPE,
     NINJA_DTYPE,
-    UNSEEN,
     allocate,
 )
 from nppsim.physics.tick import advance_frame
@@ -66,8 +65,8 @@ MAX_SPARE = 4  # maximum number of movers in a reused set that are outside the a
 # int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before a jump
 # was first possible, see ``_play``.  count: int64[rows], number of movers in the row.  chosen: uint8[environments + 1,
 # movers], 0 for the movers that branches omit, NEAR for those that may affect the ninja in the area, 1 for other
-# included movers; 1 everywhere in the last row.
-Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen")
+# included movers; 1 everywhere in the last row.  clearances: float64[environments, movers], see ``find_clearances``.
+Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen clearances")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
 SPARE = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row in which ``_last_action`` and ``_has_escape`` simulate
 ROWS = SPARE + 1
@@ -82,8 +81,8 @@ def make_room(count: int, max_entities: int, max_movers: int) -> Room:
     """Allocate the simulated states of ``count`` environments."""
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (max_entities,)), (MOVER_DTYPE, (max_movers,))]
     rows, views = allocate(ROWS * count, parts)
-    chosen = np.ones((count + 1, max_movers), np.uint8)
-    return Room._make([rows.view(np.uint64), *views, *np.zeros((3, len(rows)), np.int64), chosen])
+    chosen, clearances = np.ones((count + 1, max_movers), np.uint8), np.zeros((count, max_movers))
+    return Room._make([rows.view(np.uint64), *views, *np.zeros((3, len(rows)), np.int64), chosen, clearances])
 
 
 @kernel
@@ -105,9 +104,11 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     chosen, area = room.chosen[i], _area(ninja)
     last = _last_action(record, ninja, entities, movers, trail, world, frame_skip, room, first, no_laps)
     _enter(record, ninja, entities, movers, room, first)
-    if last < 0 or not _suffices(record, movers, world, area, chosen):
+    clearances = room.clearances[i]
+    find_clearances(ninja["level"], entities, movers, world, area, room.movers[first + SPARE], clearances)
+    if last < 0 or not _suffices(record, clearances, chosen):
         last = -1
-        _choose(record, movers, world, area, chosen)
+        _choose(record, clearances, chosen)
     if _includes_all(record, chosen):
         area = EVERYWHERE
     _continue_branches(record, trail, world, frame_skip, room, first, last, area, no_laps)
@@ -162,32 +163,28 @@ def _area(ninja):
 
 
 @merged
-def _suffices(record, movers, world, area, chosen):
-    """Mark movers that can affect a ninja in an area as NEAR; return True if all of them are chosen, and few others."""
-    x, y, width, height = area
+def _suffices(record, clearances, chosen):
+    """Mark movers that can affect a ninja in the area as NEAR; return True if all of them are chosen, and few others."""
     spare = 0
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
-        home = world.entity[record["entity_first"] + movers[m]["entity"]]
-        if may_matter(movers[m], home, x, y, width, height):
+        if clearances[m] <= 0.0:
             if not chosen[m]:
                 return False
             chosen[m] = NEAR
         elif chosen[m]:
             chosen[m] = 1
-            spare += not may_matter(movers[m], home, x, y, width + 2 * SLACK, height + 2 * SLACK)
+            spare += clearances[m] > 2 * SLACK
     return spare <= MAX_SPARE
 
 
 @merged
-def _choose(record, movers, world, area, chosen):
-    """Choose the movers that can affect a ninja in an area or close to it."""
-    x, y, width, height = area
+def _choose(record, clearances, chosen):
+    """Choose the movers that can affect a ninja in the area or close to it."""
     for m in range(record["mover_end"] - record["mover_first"]):
-        home = world.entity[record["entity_first"] + movers[m]["entity"]]
-        if m < record["first_moving"] or may_matter(movers[m], home, x, y, width, height):
+        if m < record["first_moving"] or clearances[m] <= 0.0:
             chosen[m] = NEAR
         else:
-            chosen[m] = may_matter(movers[m], home, x, y, width + SLACK, height + SLACK)
+            chosen[m] = clearances[m] <= SLACK
 
 
 @inlined
@@ -218,8 +215,6 @@ def _copy(record, room, source, row, chosen):
         if chosen[m]:
             for word in range(first, first + MOVER_WORDS):
                 room.words[row, word + MOVER_WORDS * count] = room.words[source, word + MOVER_WORDS * m]
-            if room.movers[row, count]["type"] == kinds.LASER:
-                room.movers[row, count]["state"] = UNSEEN
             count += 1
     room.count[row] = count
 
@@ -266,6 +261,7 @@ def _last_action(record, ninja, entities, movers, trail, world, frame_skip, room
         room.frames[after] = 0
     if last >= 0:
         _play(room, first, EVERYWHERE, trail, world, ACTION_INPUT[last], frame_skip, no_laps)
+        update_beams(room.entities[first], room.movers[first], world, ninja["level"])
     return last if last >= 0 and _equal(record, room, first, now) else -1
 
 

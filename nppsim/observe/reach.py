@@ -3,11 +3,15 @@
 A branch of foresight omits them, because nothing in the branch would read their state.
 """
 
-from nppsim._kernel import entry, inlined, kernel
+import math
+
+from nppsim._kernel import entry, inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.physics.bodies import BLOCK_MARGIN, BLOCK_REACH
 from nppsim.physics.groups import is_block, is_shooting_drone
+from nppsim.physics.lasers import move_laser
 from nppsim.physics.movers import CHASE_SPEED, GUARD_SPEED, MINI_SPEED, SHOVE_LAUNCH, THWUMP_CHARGE, ZAP_SPEED
+from nppsim.physics.segments import walls_of
 from nppsim.physics.shooters import (
     FIRING,
     GAUSS_CREDIT,
@@ -21,45 +25,65 @@ from nppsim.physics.shooters import (
     TARGETING,
     WATCHING,
 )
-from nppsim.physics.state import IDLE, UNTOUCHED
+from nppsim.physics.state import IDLE, RADIUS, UNTOUCHED
 
 HORIZON = 40  # frames of a branch of foresight
 TOUCH = 32.0  # px along an axis; no mover other than a block touches the ninja from farther away
 PUSH = BLOCK_REACH + BLOCK_MARGIN + 28.0  # px, the same for blocks, with a margin for pushes within the frame
 SWING = 7.0  # frames; a bounce block stays within its current distance from home plus SWING times its speed
 FLIGHT = float(sum(ROCKET_SPEEDS[: HORIZON + 1 - ROCKET_PREFIRE]))  # px, longest flight of a rocket not yet launched
+BEAM_TOUCH = RADIUS + 1.0  # px, more than any distance at which a beam kills
+DOORS_NEARBY = 128.0  # px along an axis; doors farther than this from a laser do not affect its motion
 CREDIT = int(max(GAUSS_CREDIT)) * (HORIZON - GAUSS_PREFIRE)  # maximum gain of a gauss turret's timer in time to shoot
 
 
-@inlined
-def _within(body, x, y, reach_x, reach_y):
-    return abs(body["x"] - x) <= reach_x and abs(body["y"] - y) <= reach_y
-
-
 @kernel
-def may_matter(mover, home, x, y, reach_x, reach_y):
-    """Return False if a mover certainly has no effect on a ninja that stays in a rectangle for HORIZON frames.
+def find_clearances(level, entities, movers, world, area, spare, out):
+    """Write how far outside of an area the ninja must be to be affected by each mover within HORIZON frames.
 
-    home: PLACED_DTYPE record of the entity.
-    x, y, reach_x, reach_y: centre and half-sides of the rectangle that contains the ninja's centre, px.
+    area: (x, y, half-width, half-height) of the rectangle, px.
+    spare: MOVER_DTYPE, at least one record, which is overwritten.
+    out: float64[M], lower bounds in px along an axis; at most 0: the mover may affect a ninja that stays in the area;
+        inf: it affects the ninja nowhere.  Exits are left out.
     """
+    record, walls = world.level[level], walls_of(world, level)
+    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+        if movers[m]["type"] != kinds.LASER:
+            out[m] = _clearance(movers[m], world.entity[record["entity_first"] + movers[m]["entity"]], area)
+        elif _door_is_nearby(movers[m], record, world):
+            out[m] = -math.inf
+        else:
+            spare[0] = movers[m]
+            out[m] = _beam_clearance(spare[0], area, record["rules"], walls, entities)
+
+
+@inlined
+def _outside(body, area, reach):
+    """Distance in px along an axis by which an area, extended by ``reach``, must grow to contain a body."""
+    x, y, width, height = area
+    return max(abs(body["x"] - x) - width, abs(body["y"] - y) - height) - reach
+
+
+@merged
+def _clearance(mover, home, area):
+    """See ``find_clearances``.  home: PLACED_DTYPE record of the entity."""
     kind, state = mover["type"], mover["state"]
     # Shooting drones and gauss turrets without a target do not shoot within HORIZON frames.
     if is_shooting_drone(kind):
-        return state != WATCHING and state != POSTFIRE
+        return -math.inf if state != WATCHING and state != POSTFIRE else math.inf
     if kind == kinds.GAUSS_TURRET:
         ready = state == TARGETING and mover["timer"] + CREDIT > GAUSS_TARGETING
-        return ready or state == PREFIRE
+        return -math.inf if ready or state == PREFIRE else math.inf
     reach = PUSH if is_block(kind) else TOUCH
     if kind == kinds.BOUNCE_BLOCK:
+        x, y, width, height = area
         swing_x = abs(mover["x"] - home["x"]) + SWING * abs(mover["vx"])
         swing_y = abs(mover["y"] - home["y"]) + SWING * abs(mover["vy"])
-        return _within(home, x, y, reach_x + reach + swing_x, reach_y + reach + swing_y)
+        return _outside(home, (x, y, width + swing_x, height + swing_y), reach)
     if kind == kinds.ROCKET_TURRET:  # after an explosion, the next rocket starts at home
         far = reach + HORIZON * ROCKET_MAX_SPEED
-        launch = far if state == PREFIRE else reach + FLIGHT
-        flies = state == FIRING and _within(mover, x, y, reach_x + far, reach_y + far)
-        return flies or _within(home, x, y, reach_x + launch, reach_y + launch)
+        found = _outside(home, area, far if state == PREFIRE else reach + FLIGHT)
+        return min(found, _outside(mover, area, far)) if state == FIRING else found
     if kind == kinds.MINI_DRONE:
         reach += HORIZON * MINI_SPEED
     elif kind == kinds.ZAP_DRONE:
@@ -73,17 +97,42 @@ def may_matter(mover, home, x, y, reach_x, reach_y):
     elif kind == kinds.SHOVE_THWUMP:
         reach += HORIZON * SHOVE_LAUNCH if state != IDLE else 0.0
     elif kind != kinds.EVIL_NINJA or state != UNTOUCHED:
-        return True
-    return _within(mover, x, y, reach_x + reach, reach_y + reach)
+        return -math.inf
+    return _outside(mover, area, reach)
+
+
+@inlined
+def _door_is_nearby(laser, record, world):
+    for k in range(record["doors_first"], record["switches_end"]):
+        door = world.entity[k]
+        x, y = (door["x1"] + door["x2"]) / 2.0, (door["y1"] + door["y2"]) / 2.0
+        if abs(x - laser["x"]) < DOORS_NEARBY and abs(y - laser["y"]) < DOORS_NEARBY:
+            return True
+    return False
+
+
+@inlined
+def _beam_clearance(laser, area, rules, walls, entities):
+    """Simulate a laser, which is overwritten, for HORIZON frames; see ``find_clearances``.  Nothing stops the beam."""
+    x, y, width, height = area
+    found, frame = math.inf, 0
+    while frame < HORIZON and found > 0.0:
+        dx, dy, ux, uy = x - laser["x"], y - laser["y"], laser["vx"], laser["vy"]
+        aside = abs(ux * dy - uy * dx) - abs(ux) * height - abs(uy) * width
+        behind = -(ux * dx + uy * dy) - abs(ux) * width - abs(uy) * height
+        found = min(found, (max(aside, behind) - BEAM_TOUCH) / (abs(ux) + abs(uy)))
+        move_laser(laser, rules, walls, entities)
+        frame += 1
+    return found
 
 
 @entry
-def find_near(level, movers, world, area, near):
+def find_near(level, entities, movers, world, area, spare, clearances, near):
     """Write to ``near``, bool[M], whether each mover is an exit or may affect a ninja that stays in an area; for the twin.
 
-    area: (x, y, half-width, half-height, px).
+    clearances: float64[M], and spare, MOVER_DTYPE[1]: overwritten.  Other arguments: see ``find_clearances``.
     """
+    find_clearances(level, entities, movers, world, area, spare, clearances)
     record = world.level[level]
     for m in range(record["mover_end"] - record["mover_first"]):
-        home = world.entity[record["entity_first"] + movers[m]["entity"]]
-        near[m] = m < record["first_moving"] or may_matter(movers[m], home, area[0], area[1], area[2], area[3])
+        near[m] = m < record["first_moving"] or clearances[m] <= 0.0

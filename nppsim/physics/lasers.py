@@ -5,8 +5,9 @@ a surface, and the beam follows its normal.  Section 8.2 gives the evidence for 
 kill rule.  The motion of surface lasers around corners is a guess: at the end of a surface the normal turns around the
 vertex until the emitter is beside another surface.
 
-In a MOVER record, (x, y) is the emitter, (vx, vy) the unit vector of the beam and (target_x, target_y) its end.  ``mode`` is
-SPINNER or SURFACE.  ``flag`` is 1 at a vertex, which is then EMITTER_RADIUS behind the emitter.
+In a MOVER record, (x, y) is the emitter, (vx, vy) the unit vector of the beam and (target_x, target_y) its end, which only
+``update_beams`` computes.  ``mode`` is SPINNER or SURFACE.  ``flag`` is 1 at a vertex, which is then EMITTER_RADIUS behind
+the emitter.
 """
 
 import math
@@ -19,13 +20,14 @@ from nppsim.physics.ninja import kill
 from nppsim.physics.rays import ANY_DOOR, CLEAR, RAY_LENGTH, ray_gap, ray_length
 from nppsim.physics.rules import FAST_LASERS
 from nppsim.physics.segments import is_beside, nearest_segment, surface_normal, walls_of
-from nppsim.physics.state import RADIUS, UNSEEN
+from nppsim.physics.state import RADIUS
 
 EMITTER_RADIUS = 5.9  # px from the emitter of a surface laser to its surface
 SPIN_SPEED = 0.010471975  # rad per frame, spinners
 SURFACE_SPEED = 0.1  # px per frame, surface lasers
 FAST_SURFACE_SPEED = 1.0  # px per frame, surface lasers with the rule FAST_LASERS
 CORNER_SPEED = 0.005524805665672641  # rad per frame around a vertex, surface lasers
+CORNER_COS, CORNER_SIN = math.cos(CORNER_SPEED), math.sin(CORNER_SPEED)
 SURFACE_REACH = 12.0  # px, half-side of the square whose cells are searched for surfaces
 SURFACE_DISTANCE = 7.0  # px; a turret closer than this to a surface is a surface laser
 HALF_STEP = 0.0052359875  # rad; maximum angle between the beam and the ninja's centre at which a spinner hits
@@ -57,19 +59,25 @@ def place_lasers(world, entities):
             else:
                 laser["mode"] = SURFACE
                 _stand_on(laser, world.segments[k], x, y)
-            _shine(laser, walls, entities)  # so that the first observation shows the beam
+            _update_beam(laser, walls, entities)
 
 
 @kernel
 def think_laser(ninja, laser, target, rules, walls, entities):
-    """Update the beam, kill the ninja if it is hit, then turn or move the laser.
+    """Kill the ninja if the beam hits it, then turn or move the laser.
 
     target: the ninja is a valid target.  rules: bits of ``physics.rules``.
     """
-    if laser["state"] != UNSEEN or (target and _hits(ninja, laser, RAY_LENGTH, RADIUS + CLEAR)):
-        length = _shine(laser, walls, entities)
-        if target and _hits(ninja, laser, length, RADIUS) and _sees(ninja, laser["x"], laser["y"], walls, entities):
+    if target and _hits(ninja, laser, RAY_LENGTH, RADIUS + CLEAR):
+        length = _beam_length(laser["x"], laser["y"], laser["vx"], laser["vy"], walls, entities)
+        if _hits(ninja, laser, length, RADIUS) and _sees(ninja, laser["x"], laser["y"], walls, entities):
             kill(ninja)
+    move_laser(laser, rules, walls, entities)
+
+
+@kernel
+def move_laser(laser, rules, walls, entities):
+    """Turn or move a laser."""
     if laser["mode"] == SPINNER:
         laser["beam"] = (laser["beam"] + laser["direction"] * SPIN_SPEED) % (2.0 * math.pi)
         laser["vx"], laser["vy"] = math.cos(laser["beam"]), math.sin(laser["beam"])
@@ -77,13 +85,20 @@ def think_laser(ninja, laser, target, rules, walls, entities):
         _creep(laser, rules, walls, entities)
 
 
+@kernel
+def update_beams(entities, movers, world, level):
+    """Compute the end of the beam of each laser.  Frames leave it out, as only observations and pictures read it."""
+    record, walls = world.level[level], walls_of(world, level)
+    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+        if movers[m]["type"] == kinds.LASER:
+            _update_beam(movers[m], walls, entities)
+
+
 @inlined
-def _shine(laser, walls, entities):
-    """Compute and store the end of the beam; return the length of the beam in px."""
+def _update_beam(laser, walls, entities):
     x, y, ux, uy = laser["x"], laser["y"], laser["vx"], laser["vy"]
-    length = beam_length(x, y, ux, uy, walls, entities)
+    length = _beam_length(x, y, ux, uy, walls, entities)
     laser["target_x"], laser["target_y"] = x + length * ux, y + length * uy
-    return length
 
 
 @kernel
@@ -104,11 +119,11 @@ def _sees(ninja, x, y, walls, entities):
     """Return True if no segment is between the emitter and the ninja."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
     distance = math.sqrt(dx * dx + dy * dy)
-    return distance < RADIUS or beam_length(x, y, dx / distance, dy / distance, walls, entities) > distance - RADIUS
+    return distance < RADIUS or _beam_length(x, y, dx / distance, dy / distance, walls, entities) > distance - RADIUS
 
 
 @inlined
-def beam_length(x, y, ux, uy, walls, entities):
+def _beam_length(x, y, ux, uy, walls, entities):
     """Length in px of a beam; 0.0 if it leaves the stage.  Open doors stop the beam too."""
     length = ray_length(x, y, ux, uy, RAY_LENGTH, ANY_DOOR, walls, entities)
     return length if length < RAY_LENGTH else 0.0
@@ -139,7 +154,7 @@ def _creep(laser, rules, walls, entities):
     nx, ny = laser["vx"], laser["vy"]
     if laser["flag"]:
         vertex_x, vertex_y = laser["x"] - EMITTER_RADIUS * nx, laser["y"] - EMITTER_RADIUS * ny
-        c, s = math.cos(laser["direction"] * CORNER_SPEED), math.sin(laser["direction"] * CORNER_SPEED)
+        c, s = CORNER_COS, laser["direction"] * CORNER_SIN
         nx, ny = nx * c - ny * s, nx * s + ny * c
         laser["vx"], laser["vy"] = nx, ny
         laser["x"], laser["y"] = vertex_x + EMITTER_RADIUS * nx, vertex_y + EMITTER_RADIUS * ny

@@ -63,7 +63,6 @@ ROAMING, CHASING = range(2)  # chasers
 WAITING, CHARGING, RETREATING = 0, 1, -1  # thwumps; the state of a floor guard is 0 (waiting) or the sign of its motion
 IDLE, TRIGGERED, LAUNCHING, RETURNING = range(4)  # shove thwumps
 UNTOUCHED, COMING, FOLLOWING = range(3)  # evil ninjas
-UNSEEN = 1  # state of lasers in branches of foresight, where nothing reads the end of the beam; otherwise 0
 
 # The changing part of one entity; the level bank stores the constant part.
 ENTITY_DTYPE = np.dtype(

@@ -56,11 +56,11 @@ def foresight(
 
 def _near(rows: Rows, world: World) -> np.ndarray:
     """Return the indices of exits, and of movers that may affect the ninja within HORIZON frames."""
-    ninja, movers = rows[0], rows[2]
+    ninja, entities, movers = rows[:3]
     drift_x, drift_y = HORIZON / 2 * ninja["vx"], HORIZON / 2 * ninja["vy"]
     area = (ninja["x"] + drift_x, ninja["y"] + drift_y, abs(drift_x) + AREA_X, abs(drift_y) + AREA_Y)
     near = np.zeros(len(movers), bool)
-    find_near(ninja["level"], movers, world, area, near)
+    find_near(ninja["level"], entities, movers, world, area, movers[:1].copy(), np.empty(len(movers)), near)
     return np.flatnonzero(near)
 
 

@@ -1362,11 +1362,17 @@ class Laser(Entity):
         else:
             self._stand_on(px, py, surface)
 
+    def direction(self):
+        return (math.cos(self.angle), math.sin(self.angle)) if self.spins else (self.nx, self.ny)
+
+    def beam_end(self):
+        """Return (x, y) where the beam ends; the emitter if it hits nothing."""
+        nx, ny = self.direction()
+        length = self._ray(nx, ny)
+        return self.x + length * nx, self.y + length * ny
+
     def think(self):
-        if self.spins:
-            nx, ny = math.cos(self.angle), math.sin(self.angle)
-        else:
-            nx, ny = self.nx, self.ny
+        nx, ny = self.direction()
         if self.ninja.is_target and self._beam_hits(nx, ny) and self._sees_ninja():
             self.ninja.kill()
         if self.spins:

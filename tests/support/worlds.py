@@ -6,6 +6,7 @@ from numba import njit
 from nppsim.bank import LevelBank
 from nppsim.levels.kinds import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE
 from nppsim.levels.level import Level
+from nppsim.physics.lasers import update_beams
 from nppsim.physics.rules import DEFAULT_RULES
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE
 from nppsim.physics.tick import start, tick
@@ -169,6 +170,7 @@ def _start(ninjas, entities, movers, world):
 @njit(cache=True)
 def _tick(ninjas, entities, movers, trail, world, input_byte):
     tick(ninjas[0], entities[0], movers[0], trail[0], world, input_byte)
+    update_beams(entities[0], movers[0], world, ninjas[0]["level"])
 
 
 class Walk:

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 from nppsim.actions import NUM_ACTIONS
+from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels import kinds
 from nppsim.levels.campaign import levels_from_bytes
 from nppsim.observe.foresight import ESCAPE_FRAMES
 from nppsim.observe.reach import CREDIT, HORIZON, find_near
 from nppsim.physics.evil_ninjas import FOLLOW_FRAMES, TRAIL_SLACK
+from nppsim.physics.rules import Rules
 from nppsim.physics.shooters import CHAINGUN_PREFIRE, FIRING, GAUSS_TARGETING, LASER_DRONE_PREFIRE
+from nppsim.physics.state import RADIUS
 
 from places import SHARED
 from worlds import KINDS, MIXED, UNFINISHED, mixed_level
@@ -67,6 +70,7 @@ def test_omitted_movers_neither_reach_the_ninja_nor_shoot(seed):
     sim.reset()
     ninja, movers = sim.state.ninja, sim.state.movers[0]
     shots = np.isin(movers["type"], (*kinds.SHOOTING_DRONES, kinds.GAUSS_TURRET))
+    lasers = movers["type"] == kinds.LASER
     found = 0
     for _ in range(100):
         if sim.terminated[0]:
@@ -74,7 +78,7 @@ def test_omitted_movers_neither_reach_the_ninja_nor_shoot(seed):
         run(sim, rng, int(rng.integers(1, 100)))
         near, before = np.ones(len(movers), bool), movers.copy()
         start_x, start_y = ninja[0]["x"], ninja[0]["y"]
-        find_near(ninja[0]["level"], movers, sim.bank.world, (start_x, start_y, HALF_SIDE, HALF_SIDE), near)
+        find_near_movers(sim, (start_x, start_y, HALF_SIDE, HALF_SIDE), near)
         far = ~near
         found += far.sum()
         reach = np.where(np.isin(before["type"], kinds.BLOCKS), BLOCK_TOUCH, TOUCH)
@@ -83,8 +87,9 @@ def test_omitted_movers_neither_reach_the_ninja_nor_shoot(seed):
             if sim.terminated[0] or max(abs(ninja[0]["x"] - start_x), abs(ninja[0]["y"] - start_y)) > HALF_SIDE:
                 break
             x, y = np.abs(movers["x"] - ninja[0]["x"]), np.abs(movers["y"] - ninja[0]["y"])
-            assert not (far & ~shots & (x < reach) & (y < reach)).any()
-            assert (movers["beam"] == before["beam"])[far].all()
+            assert not (far & ~shots & ~lasers & (x < reach) & (y < reach)).any()
+            assert not (far & lasers & (beam_gaps(movers, ninja[0]["x"], ninja[0]["y"]) < RADIUS)).any()
+            assert (movers["beam"] == before["beam"])[far & ~lasers].all()
             assert not (far & shots & (movers["state"] == FIRING)).any()
     assert found > 1000
 
@@ -98,7 +103,7 @@ def test_drones_come_no_nearer_than_their_reach():
         movers, x, y = sim.state.movers[0], rng.uniform(0, 1056, 200), rng.uniform(0, 600, 200)
         near = np.empty((len(x), len(movers)), bool)
         for area in range(len(x)):
-            find_near(0, movers, sim.bank.world, (x[area], y[area], HALF_SIDE, HALF_SIDE), near[area])
+            find_near_movers(sim, (x[area], y[area], HALF_SIDE, HALF_SIDE), near[area])
         for _ in range(HORIZON):
             run(sim, rng, 1)
             gap_x = np.abs(movers["x"] - x[:, None]) - HALF_SIDE
@@ -106,6 +111,40 @@ def test_drones_come_no_nearer_than_their_reach():
             assert not (~near & (gap_x < TOUCH) & (gap_y < TOUCH)).any()
             frames += not sim.terminated[0]
     assert frames > 15 * HORIZON
+
+
+def beam_gaps(movers, x, y):
+    """Distance of a point from each line (x, y) to (target_x, target_y), px."""
+    ex, ey = movers["target_x"] - movers["x"], movers["target_y"] - movers["y"]
+    dx, dy = x - movers["x"], y - movers["y"]
+    along = np.clip((dx * ex + dy * ey) / np.maximum(ex * ex + ey * ey, 1e-9), 0.0, 1.0)
+    return np.hypot(dx - along * ex, dy - along * ey)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_no_omitted_beam_passes_a_place(fast):
+    rng, counts = np.random.default_rng(0), np.zeros(2, int)
+    for seed in range(10):
+        level = mixed_level(seed, 0.02, 40, kinds=(kinds.LASER,), doors=0)
+        bank = LevelBank([level], rules=Rules(fast_lasers=fast))
+        sim = BatchSimulator(bank, 1, frame_skip=1, observations=("state",))
+        sim.reset()
+        run(sim, rng, 10 * seed)
+        movers, places = sim.state.movers[0], rng.uniform((0, 0), (1056, 600), (400, 2))
+        near = np.empty((len(places), len(movers)), bool)
+        for number, (x, y) in enumerate(places.tolist()):
+            find_near_movers(sim, (x, y, 0.0, 0.0), near[number])
+        for _ in range(HORIZON):
+            gaps = beam_gaps(movers, places[:, :1], places[:, 1:])
+            assert not (~near & (movers["type"] == kinds.LASER) & (gaps < RADIUS)).any()
+            run(sim, rng, 1)
+        counts += np.bincount(near[:, movers["type"] == kinds.LASER].ravel(), minlength=2)
+    assert counts[0] > counts[1] > 0
+
+
+def find_near_movers(sim, area, near):
+    entities, movers = sim.state.entities[0], sim.state.movers[0]
+    find_near(0, entities, movers, sim.bank.world, area, movers[:1].copy(), np.empty(len(movers)), near)
 
 
 def run(sim, rng, frames):

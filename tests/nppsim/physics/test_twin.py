@@ -61,6 +61,7 @@ def compare(level, inputs, rule=None):
                 continue
             mover = walk.movers[0, mover]
             assert (float(mover["x"]), float(mover["y"])) == (wanted.x, wanted.y), what
+            assert wanted.type != LASER or (mover["target_x"], mover["target_y"]) == wanted.beam_end(), what
             assert wanted.type in (EXIT, CHASER_DRONE, LASER) or mover["state"] == wanted.state, what
 
 
