@@ -24,6 +24,7 @@ import numpy as np
 from nppsim import paths
 from nppsim._kernel import inlined, kernel, merged
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
+from nppsim.levels import kinds
 from nppsim.observe import layout
 from nppsim.observe.reach import HORIZON, find_clearances
 from nppsim.physics.lasers import update_beams
@@ -69,7 +70,8 @@ MAX_SPARE = 4  # maximum number of movers in a reused set that are outside the a
 Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen clearances")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
 SPARE = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row in which ``_last_action`` and ``_has_escape`` simulate
-ROWS = SPARE + 1
+LATER = SPARE + 1  # row of the omitted lasers after HORIZON frames, for ``_has_escape``
+ROWS = LATER + 1
 LEFT_AREA = -1  # result of ``_play`` if the ninja leaves the area
 NEAR = 2  # value in ``Room.chosen`` of a mover that may affect the ninja
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
@@ -105,7 +107,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     last = _last_action(record, ninja, entities, movers, trail, world, frame_skip, room, first, no_laps)
     _enter(record, ninja, entities, movers, room, first)
     clearances = room.clearances[i]
-    find_clearances(ninja["level"], entities, movers, world, area, room.movers[first + SPARE], clearances)
+    find_clearances(ninja["level"], entities, movers, world, area, room.movers[first + LATER], clearances)
     if last < 0 or not _suffices(record, clearances, chosen):
         last = -1
         _choose(record, clearances, chosen)
@@ -220,16 +222,20 @@ def _copy(record, room, source, row, chosen):
 
 
 @kernel
-def _copy_near(record, room, source, row, chosen):
-    """Copy the last state of a branch, with only the movers that are NEAR."""
+def _copy_for_escape(record, room, first, source, row, chosen):
+    """Copy the last state of a branch, with only the movers that are NEAR, and all lasers."""
     for word in range(NINJA_WORDS + record["entity_end"] - record["entity_first"]):
         room.words[row, word] = room.words[source, word]
     total, read, count = record["mover_end"] - record["mover_first"], 0, 0
     for m in range(total):
-        if chosen[m] == NEAR:
-            room.movers[row, count] = room.movers[source, read]
+        included = room.count[source] == total or chosen[m] != 0
+        if chosen[m] == NEAR or room.movers[first, m]["type"] == kinds.LASER:
+            if included:
+                room.movers[row, count] = room.movers[source, read]
+            else:
+                room.movers[row, count] = room.movers[first + LATER, m]
             count += 1
-        read += room.count[source] == total or chosen[m] != 0
+        read += included
     room.count[row] = count
 
 
@@ -331,7 +337,7 @@ def _report_dead_ends(record, trail, world, room, first, in_vain, chosen, out, n
         if end < first:
             continue
         bit = 1 << (end - first)
-        if not tested & bit and not _has_escape(record, room, end, first + SPARE, chosen, trail, world, no_laps):
+        if not tested & bit and not _has_escape(record, room, first, end, chosen, trail, world, no_laps):
             fatal |= bit
         tested |= bit
         if fatal & bit:
@@ -358,15 +364,16 @@ def _first_in_air(room, first, action, without_jump):
 
 
 @kernel
-def _has_escape(record, room, end, row, chosen, trail, world, no_laps):
+def _has_escape(record, room, first, end, chosen, trail, world, no_laps):
     """Return True if an escape keeps the ninja alive until it touches a surface, wins, or ESCAPE_FRAMES have passed.
 
-    Only movers that are NEAR are simulated, because branches can omit others.
-    end: row of the state.  row: row to simulate in.
+    Only movers that are NEAR and lasers are simulated, because branches can omit others.
+    first: first row of the environment.  end: row of the state.
     """
+    row = first + SPARE
     ninja = room.ninja[row]
     for k in range(len(ESCAPES)):
-        _copy_near(record, room, end, row, chosen)
+        _copy_for_escape(record, room, first, end, row, chosen)
         near = room.movers[row, : room.count[row]]
         ninja["jump_held"], ninja["jump_buffer"] = 0, -1  # branches that differ only in these are simulated once
         frame = 0

@@ -38,11 +38,11 @@ CREDIT = int(max(GAUSS_CREDIT)) * (HORIZON - GAUSS_PREFIRE)  # maximum gain of a
 
 
 @kernel
-def find_clearances(level, entities, movers, world, area, spare, out):
+def find_clearances(level, entities, movers, world, area, later, out):
     """Write how far outside of an area the ninja must be to be affected by each mover within HORIZON frames.
 
     area: (x, y, half-width, half-height) of the rectangle, px.
-    spare: MOVER_DTYPE, at least one record, which is overwritten.
+    later: MOVER_DTYPE[M], output: each laser with a clearance above 0, as it will be after HORIZON frames.
     out: float64[M], lower bounds in px along an axis; at most 0: the mover may affect a ninja that stays in the area;
         inf: it affects the ninja nowhere.  Exits are left out.
     """
@@ -53,8 +53,8 @@ def find_clearances(level, entities, movers, world, area, spare, out):
         elif _door_is_nearby(movers[m], record, world):
             out[m] = -math.inf
         else:
-            spare[0] = movers[m]
-            out[m] = _beam_clearance(spare[0], area, record["rules"], walls, entities)
+            later[m] = movers[m]
+            out[m] = _beam_clearance(later[m], area, record["rules"], walls, entities)
 
 
 @inlined
@@ -113,7 +113,7 @@ def _door_is_nearby(laser, record, world):
 
 @inlined
 def _beam_clearance(laser, area, rules, walls, entities):
-    """Simulate a laser, which is overwritten, for HORIZON frames; see ``find_clearances``.  Nothing stops the beam."""
+    """Simulate a laser for HORIZON frames, or until it may matter; see ``find_clearances``.  Nothing stops the beam."""
     x, y, width, height = area
     found, frame = math.inf, 0
     while frame < HORIZON and found > 0.0:
@@ -127,12 +127,12 @@ def _beam_clearance(laser, area, rules, walls, entities):
 
 
 @entry
-def find_near(level, entities, movers, world, area, spare, clearances, near):
-    """Write to ``near``, bool[M], whether each mover is an exit or may affect a ninja that stays in an area; for the twin.
+def find_near(level, entities, movers, world, area, later, clearances, near):
+    """Write to ``near``, bool[M], whether each mover is an exit or may affect a ninja that stays in an area; for tests.
 
-    clearances: float64[M], and spare, MOVER_DTYPE[1]: overwritten.  Other arguments: see ``find_clearances``.
+    clearances: float64[M], output.  Other arguments: see ``find_clearances``.
     """
-    find_clearances(level, entities, movers, world, area, spare, clearances)
+    find_clearances(level, entities, movers, world, area, later, clearances)
     record = world.level[level]
     for m in range(record["mover_end"] - record["mover_first"]):
         near[m] = m < record["first_moving"] or clearances[m] <= 0.0

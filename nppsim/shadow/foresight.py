@@ -4,6 +4,7 @@ import numpy as np
 
 from nppsim.actions import ACTION_INPUT, JUMP, LEFT, RIGHT
 from nppsim.bank import World
+from nppsim.levels import kinds
 from nppsim.observe import layout
 from nppsim.observe.reach import find_near
 from nppsim.physics.state import CELEBRATING, DEAD
@@ -55,13 +56,13 @@ def foresight(
 
 
 def _near(rows: Rows, world: World) -> np.ndarray:
-    """Return the indices of exits, and of movers that may affect the ninja within HORIZON frames."""
+    """Return the indices of exits and lasers, and of movers that may affect the ninja within HORIZON frames."""
     ninja, entities, movers = rows[:3]
     drift_x, drift_y = HORIZON / 2 * ninja["vx"], HORIZON / 2 * ninja["vy"]
     area = (ninja["x"] + drift_x, ninja["y"] + drift_y, abs(drift_x) + AREA_X, abs(drift_y) + AREA_Y)
     near = np.zeros(len(movers), bool)
-    find_near(ninja["level"], entities, movers, world, area, movers[:1].copy(), np.empty(len(movers)), near)
-    return np.flatnonzero(near)
+    find_near(ninja["level"], entities, movers, world, area, movers.copy(), np.empty(len(movers)), near)
+    return np.flatnonzero(near | (movers["type"] == kinds.LASER))
 
 
 def _has_escape(playback: Playback, ends: list[Rows], movers: np.ndarray) -> bool:

@@ -144,7 +144,7 @@ def test_no_omitted_beam_passes_a_place(fast):
 
 def find_near_movers(sim, area, near):
     entities, movers = sim.state.entities[0], sim.state.movers[0]
-    find_near(0, entities, movers, sim.bank.world, area, movers[:1].copy(), np.empty(len(movers)), near)
+    find_near(0, entities, movers, sim.bank.world, area, movers.copy(), np.empty(len(movers)), near)
 
 
 def run(sim, rng, frames):
