@@ -58,6 +58,8 @@ def foresight(
 def _near(rows: Rows, world: World) -> np.ndarray:
     """Return the indices of exits and lasers, and of movers that may affect the ninja within HORIZON frames."""
     ninja, entities, movers = rows[:3]
+    record = world.level[ninja["level"]]
+    movers = movers[: record["mover_end"] - record["mover_first"]]  # the others belong to an earlier level
     drift_x, drift_y = HORIZON / 2 * ninja["vx"], HORIZON / 2 * ninja["vy"]
     area = (ninja["x"] + drift_x, ninja["y"] + drift_y, abs(drift_x) + AREA_X, abs(drift_y) + AREA_Y)
     near = np.zeros(len(movers), bool)
