@@ -50,7 +50,7 @@ class CurriculumConfig:
     flag_prefix: ClassVar[str] = "curriculum-"
     use_curriculum: bool = setting(
         False,
-        "choose training levels by success; default strategy: the only one that has the given settings, else "
+        "choose training levels by success, with the strategy to which the other curriculum flags belong, else "
         f"{DEFAULT_STRATEGY}",
         flag=_CURRICULUM,
     )

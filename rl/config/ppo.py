@@ -25,7 +25,7 @@ class PPOConfig:
         None, "end PPO after these minutes of wall time, including evaluations; default: no limit", above=0
     )
     gamma: float = setting(GAMMA, "discount factor per decision, also of reward shaping", above=0, high=1)
-    pbrs_gamma: float | None = setting(None, "discount factor of reward shaping; only --gamma is accepted")
+    pbrs_gamma: float | None = setting(None, "discount factor of reward shaping; must equal --gamma")
     gae_lambda: float = setting(0.95, "lambda of generalised advantage estimation", low=0, high=1)
     clip_range: float = setting(0.2, "clip range of the probability ratio at the start of training", above=0, high=100)
     clip_range_end: float | None = setting(

@@ -52,5 +52,5 @@ def test_the_training_command_is_valid(monkeypatch):
 
 
 def test_setting_up_is_a_target_of_make():
-    assert SET_UP.startswith("make setup PIP_ARGS=")
+    assert SET_UP.startswith("make setup &&")
     assert WATCH == "python examples/load_and_film.py"
