@@ -141,6 +141,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.reference and arguments.write_reference:
         raise ConfigError("--reference and --write-reference contradict each other; give one of them")
+    if arguments.write_reference and arguments.json:
+        raise ConfigError("--json has no effect with --write-reference; leave it out")
     one_is_enough = arguments.reference or arguments.write_reference
     if len(arguments.runs) < 2 and not one_is_enough:
         raise ConfigError("give two runs or more, or --reference")

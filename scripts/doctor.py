@@ -36,7 +36,11 @@ def main(argv: list[str]) -> int:
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
         groups = ", ".join(f"{name} ({what_is_checked})" for name, what_is_checked in GROUPS.items())
         parser.add_argument(
-            "--only", nargs="+", metavar="NAME", help=f"run only these checks or groups of checks; groups: {groups}"
+            "--only",
+            nargs="+",
+            action="extend",
+            metavar="NAME",
+            help=f"run only these checks or groups of checks; groups: {groups}",
         )
         parser.add_setting(ExperimentConfig, "plugins")
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")

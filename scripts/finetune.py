@@ -37,10 +37,14 @@ def main_job_flags(argv: list[str]) -> list[str]:
     parser.add_argument("levels", nargs="+", metavar="LEVELS", help="folders of levels, level files or campaign files")
     parser.add_argument("--init-from", metavar="CHECKPOINT", default=str(SHIPPED), help="default: the shipped agent")
     parser.add_argument(
-        "--test-dataset", metavar="LEVELS", default=str(DATASETS / "test"), help="default: the shipped test levels"
+        "--test-dataset",
+        nargs="+",
+        metavar="LEVELS",
+        default=[str(DATASETS / "test")],
+        help="default: the shipped test levels",
     )
     arguments, more = parser.parse_known_args(argv)
-    chosen = ["--init-from", arguments.init_from, "--test-dataset", arguments.test_dataset]
+    chosen = ["--init-from", arguments.init_from, "--test-dataset", *arguments.test_dataset]
     return ["--recipe", "finetune", "--train-dataset", *arguments.levels, *chosen, *more]
 
 

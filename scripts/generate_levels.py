@@ -101,12 +101,15 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Workers]:
     parser.add_settings(Workers)
     add("--out", "--output-dir", type=Path, metavar="DIR", help="folder of the level set")
     exclude = "generate no level that is in these level sets, mirrored or not"
-    add("--exclude", nargs="+", default=[], metavar="DIR", help=exclude)
+    add("--exclude", nargs="+", action="extend", default=[], metavar="DIR", help=exclude)
     add("--report", metavar="DIR", help="only print the variety of the levels of this set")
     add("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
-    if arguments.report is None and None in (arguments.count, arguments.seed, arguments.out):
+    needed = (arguments.count, arguments.seed, arguments.out)
+    if arguments.report is None and None in needed:
         parser.error("--count, --seed and --out are needed to make levels; or give --report")
+    if arguments.report is not None and needed != (None, None, None):
+        parser.error("--report makes no levels; leave out --count, --seed and --out")
     return arguments, parser.build(Workers, arguments)
 
 

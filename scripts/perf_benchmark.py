@@ -168,7 +168,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     add("--shadow", action="store_true", default=None, help="run extra rounds in which every step is validated")
     add("--phase", metavar="LABEL", help="label of the result, e.g. before")
     add("--output", "--out", type=Path, metavar="FILE.json", help="store the result")
-    add("--baseline", type=Path, nargs="+", metavar="FILE.json", help="compare with stored results")
+    add("--baseline", type=Path, nargs="+", action="extend", metavar="FILE.json", help="compare with stored results")
     slow_down = f"slow-down above which the result counts as regression, as a fraction; default: {THRESHOLD}"
     parser.add_flag(Setting(slow_down, flag="threshold", kind=float, above=0, below=1))
     add("--report", type=Path, metavar="DIR", help="only print a summary of the results in this folder")
@@ -185,8 +185,8 @@ def _add_source_flags(parser: Parser) -> None:
     add("--replays", "--replay-data-dir", type=Path, metavar="DIR", help=replays)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--levels", type=Path, metavar="DIR", help="play random actions on the levels of this folder")
-    density = "play random actions on random levels with this share of solid tiles (0 to 1)"
-    source.add_argument("--density", type=float, metavar="X", help=density)
+    density = "play random actions on random levels with this share of solid tiles"
+    parser.add_flag(Setting(density, flag="density", kind=float, low=0, below=1), source)
 
 
 def _check(arguments: argparse.Namespace) -> None:

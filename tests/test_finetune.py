@@ -43,6 +43,12 @@ def test_bad_input_is_one_error_and_leaves_nothing(tmp_path, monkeypatch, capsys
     assert not [*tmp_path.glob("out/*")]
 
 
+def test_several_test_sets_stay_together():
+    flags = load_script("finetune").main_job_flags(["levels", "--dev-dataset", "d", "--test-dataset", "a", "b"])
+    where = flags.index("--test-dataset")
+    assert flags[where : where + 5] == ["--test-dataset", "a", "b", "--dev-dataset", "d"]
+
+
 def test_it_needs_levels(capsys):
     with pytest.raises(SystemExit):
         load_script("finetune").main([])

@@ -62,12 +62,13 @@ class Leaderboard:
                 500,
             ) from error
 
-    def add(self, level: str, kind: str, name: str, frames: int, gold: int) -> None:
+    def add(self, level: str, kind: str, name: str, frames: int, gold: int, levels: int = 1) -> None:
         """Add a run that won.  A run with a negative score is ignored: the game's clock would have ended the run.
 
         level: fingerprint of the level, or id of the episode.  kind: PERSON, AGENT or PLANNER.
+        levels: number of levels, more than 1 for an episode.
         """
-        points = score(frames, gold)
+        points = score(frames, gold, levels)
         if points < 0:
             return
         self._execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?)", (level, kind, name, frames, gold, points))

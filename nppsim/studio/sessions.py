@@ -202,7 +202,8 @@ class Session:
         answer = {"best": self._leaderboard.best(self._id)}
         if self._episode and self._episode[-1] == self._id:
             code = episode_of(self._game.level.id)
-            self._leaderboard.add(code, PERSON, name, self._frames + frames, self._gold + gold)
+            frames, gold = self._frames + frames, self._gold + gold
+            self._leaderboard.add(code, PERSON, name, frames, gold, levels=len(self._episode))
             answer["episode"] = self._leaderboard.best(code)
         return answer
 

@@ -85,6 +85,9 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
             raise ConfigError(f"cannot change within a run: {FIXED[location]}; begin a new run", one.location)
     sources = stored.sources | {dotted(*key): OVERRIDDEN for key in wanted}
     config = replace(with_settings(stored, wanted), sources=sources)
+    if (new := config.curriculum.chosen) != (old := stored.curriculum.chosen):
+        advice = f"would change --curriculum from {old} to {new}: {_DRAWN}; leave it out, or begin a new run"
+        raise ConfigError(advice, OVERRIDDEN, " ".join(overrides))
     if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
         advice = "the retention guard cannot start within a run; add evaluation.retention_guard=off"
         raise ConfigError(advice, OVERRIDDEN, " ".join(overrides))

@@ -139,7 +139,10 @@ class Strategy(ABC):
         cumulative = np.cumsum(weights, dtype=np.float64)
         total = float(cumulative[-1])
         if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
-            raise ValueError(f"weights of levels must be finite, at least 0 and not all 0; their sum is {total}")
+            found = f"lowest {weights.min()}, sum {total}"
+            raise ValueError(
+                f"{type(self).__name__}: weights of levels must be finite, at least 0 and not all 0; {found}"
+            )
         self._draw_by(cumulative)
 
     def _draw_by(self, cumulative: np.ndarray) -> None:

@@ -1,6 +1,7 @@
 """A/B comparison of trainings: two sets of flags with the same seeds, compared in speed and learning.
 
-    settings = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--skip-final-eval",), seeds=(1, 2, 3))
+    common = ("--architectures", "vision_free")
+    settings = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=common, seeds=(1, 2, 3))
     run_all(settings, folder, script)  # script: scripts/train_and_compare.py; finished runs are not repeated
     comparison = compare_arms(settings, folder)
     comparison.write(folder)           # comparison.json, comparison.txt
@@ -32,6 +33,7 @@ from rl.experiment.artifacts import SUMMARY
 PLAN = "plan.json"
 RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # flags that the comparison sets
 _NO_TEST = "--skip-final-eval"
+_HOW_PLAYED = ", --eval-seed, --deterministic-eval and --exploration-patience"
 STOP_SECONDS = 120  # time in which a run must write its checkpoint and exit after Ctrl-C
 
 
@@ -72,7 +74,7 @@ class ABSettings:
             for flag in getattr(self, name):
                 if flag.split("=")[0] in RESERVED:
                     raise ConfigError("is set for each run by the comparison; leave it out (seeds: --seeds)", flag)
-                if not self.test and flag in ("--record-eval-videos", "--record-videos"):
+                if not self.test and flag.split("=")[0] in options_of("record-eval-videos"):
                     raise ConfigError("needs an evaluation on test levels; add --test, or leave it out", flag)
         if self.a == self.b:
             raise ConfigError("A and B have the same flags; change --a or --b")
@@ -88,7 +90,14 @@ class ABSettings:
         if evaluated and len({_dev_episodes(config) for config in configs.values()}) > 1:
             raise ConfigError(
                 "A and B would be evaluated on different dev episodes; give both the same --dev-dataset (default: levels of "
-                "--train-dataset), --eval-episodes-per-category and --eval-seed"
+                f"--train-dataset), --eval-episodes-per-category{_HOW_PLAYED}"
+            )
+        if self.test and any(config.evaluation.skip_final_eval for config in configs.values()):
+            raise ConfigError("contradicts --test; leave out one of them", _NO_TEST)
+        if self.test and len({_test_episodes(config) for config in configs.values()}) > 1:
+            raise ConfigError(
+                "A and B would be evaluated on different test episodes; give both the same --test-dataset or "
+                f"--single-level, --num-eval-episodes{_HOW_PLAYED}"
             )
         return configs
 
@@ -97,7 +106,17 @@ def _dev_episodes(config: ExperimentConfig) -> tuple[object, ...]:
     """Return the settings that determine the dev episodes."""
     evaluation = config.evaluation
     levels = (config.dev_dataset,) if config.dev_dataset else (config.train_dataset, config.single_level)
-    return (*levels, evaluation.periodic_episodes_per_category, evaluation.seed, evaluation.deterministic)
+    return (*levels, evaluation.periodic_episodes_per_category, *_how_played(config))
+
+
+def _test_episodes(config: ExperimentConfig) -> tuple[object, ...]:
+    """Return the settings that determine the test episodes."""
+    return (config.test_dataset, config.single_level, config.evaluation.num_eval_episodes, *_how_played(config))
+
+
+def _how_played(config: ExperimentConfig) -> tuple[object, ...]:
+    evaluation = config.evaluation
+    return evaluation.seed, evaluation.deterministic, evaluation.exploration_patience
 
 
 def runs_folder(folder: Path) -> Path:

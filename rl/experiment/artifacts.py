@@ -5,7 +5,7 @@
     write_experiment(record, folder)
 
 Files of a training: run.json, plan.json, pretrain/bc_policy.safetensors and distilled.safetensors (after distillation),
-eval_results.json, test_levels.csv, and last finished.json.
+finished.json; then, with the files of the experiment, eval_results.json and test_levels.csv.
 Files of an experiment: config.json, results.json, experiment.json, report.html, and last summary.txt.
 """
 
@@ -338,7 +338,7 @@ def is_extended(folder: Path, ppo: PPOConfig) -> bool:
         return False
     begun = read_stored(folder / RUN_FILE)
     if wrong := mismatch(begun, {"settings": {name: {"value": (float, None)} for name in _LENGTH}}):
-        raise ResumeError(f"{folder / RUN_FILE}: {wrong}; {_REMEDY}")
+        raise ResumeError(f"{folder / RUN_FILE}: {wrong}; restore the file, or begin a new run")
     before = [begun["settings"][name]["value"] for name in _LENGTH]
     limits = [(math.inf if one is None else one) for one in (*before, ppo.total_timesteps, ppo.time_budget_minutes)]
     return limits[2:] != limits[:2] and limits[2] >= limits[0] and limits[3] >= limits[1]

@@ -6,7 +6,7 @@ The average of an agent and of agents fine-tuned from it often finishes more uns
 Source: Wortsman et al. 2022 (Model soups).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
@@ -41,15 +41,14 @@ class Job:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        check_output_file(self.out, "--out", checkpoint.SUFFIX)
+        check_output_file(self.out, "--out", checkpoint.SUFFIX, inputs=self.checkpoints)
 
 
 def parse(argv: Sequence[str]) -> Job:
     """Parse the command line.  Raises ConfigError."""
     parser = Parser(prog="average_agents.py", description="Average the weights of several agents.")
-    parser.add_argument(
-        "checkpoints", nargs="+", type=Path, metavar="CHECKPOINT", help="agents of one network and one normaliser"
-    )
+    agents = "agents of one network and one normaliser; an agent given twice counts twice"
+    parser.add_argument("checkpoints", nargs="+", type=Path, metavar="CHECKPOINT", help=agents)
     parser.add_settings(Job)
     arguments = parser.parse_args(argv)
     return parser.build(Job, arguments, checkpoints=tuple(arguments.checkpoints))
@@ -58,15 +57,15 @@ def parse(argv: Sequence[str]) -> Job:
 def run(job: Job) -> None:
     """Write the average of the agents, and print the name of the file."""
     plugins.load(job.plugins)
-    agents = {path: checkpoint.load_policy(path) for path in job.checkpoints}
-    policy, stored = agents[job.checkpoints[0]]
-    for path, (_, fields) in agents.items():
+    agents = [checkpoint.load_policy(path) for path in job.checkpoints]
+    policy, stored = agents[0]
+    for path, (_, fields) in zip(job.checkpoints, agents, strict=True):
         if fields["frame_skip"] != stored["frame_skip"]:
             problem = f"acts every {fields['frame_skip']} frames, {job.checkpoints[0]} every {stored['frame_skip']}"
             raise ConfigError(f"{problem}; give agents with the same frame skip", "CHECKPOINT", path)
     average = build_policy(job.architecture or policy.architecture)
     try:
-        transfer(average_of({path: agent.state_dict() for path, (agent, _) in agents.items()}), average)
+        transfer(average_of(job.checkpoints, [agent.state_dict() for agent, _ in agents]), average)
     except WeightTransferError as error:
         problem = f"the agents do not fit {average.architecture} ({'; '.join(error.problems)})"
         raise ConfigError(f"{problem}; give another network", "--architecture") from error
@@ -74,10 +73,10 @@ def run(job: Job) -> None:
     print(f"wrote {job.out}: {average.architecture}, average of {len(agents)} agents")
 
 
-def average_of(weights: Mapping[Path, State]) -> State:
+def average_of(paths: Sequence[Path], weights: Sequence[State]) -> State:
     """Return the mean of each tensor.  Raises ConfigError for other tensors or another normaliser than in the first file."""
-    (first, own), *_ = weights.items()
-    for path, others in weights.items():
+    first, own = paths[0], weights[0]
+    for path, others in zip(paths, weights, strict=True):
         if others.keys() != own.keys() or any(others[name].shape != own[name].shape for name in own):
             raise ConfigError(f"is another network than {first}; give agents of one network", "CHECKPOINT", path)
         if not all(torch.equal(others[name], own[name]) for name in own if name.startswith(NORMALISER)):
@@ -86,6 +85,6 @@ def average_of(weights: Mapping[Path, State]) -> State:
     return {
         name: tensor
         if name.startswith(NORMALISER)
-        else torch.stack([others[name].double() for others in weights.values()]).mean(dim=0).to(tensor.dtype)
+        else torch.stack([others[name].double() for others in weights]).mean(dim=0).to(tensor.dtype)
         for name, tensor in own.items()
     }

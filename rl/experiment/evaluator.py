@@ -61,10 +61,10 @@ def play_dev_levels(
 
 def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
     """Return a function that evaluates a policy on the dev levels; a stop request interrupts the evaluation."""
-    suite = job.suites.periodic(job.architecture)
     history = DevHistory(job.folder)
 
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
+        suite = job.suites.periodic(job.architecture)
         found, wins = play_dev_levels(suite, policy, job.config.evaluation.deterministic, lambda _: stop_if(stop))
         history.add(decisions, wins)
         return found

@@ -3,7 +3,7 @@
     doctor = rehearse(config, print)     # doctor.failed, doctor.findings
 
 A rehearsal is a short trial run of the experiment: some seconds per architecture, on the experiment's data, in a temporary
-folder.  It covers imitation, weight transfer, some updates of PPO, an evaluation on dev levels, and checkpoints.
+folder.  It covers imitation, weight transfer, some updates of PPO, evaluations on dev and test levels, and checkpoints.
 """
 
 import tempfile
@@ -164,6 +164,7 @@ def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
             time_budget_minutes=None,
             critic_warmup_min_updates=1,
             critic_warmup_max_updates=1,
+            memory_segment=None,
         ),
         evaluation=replace(
             config.evaluation,

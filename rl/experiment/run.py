@@ -137,6 +137,8 @@ def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine)
         if config.init_from is not None and config.resume_from is None:
             load_initial_agent(config.init_from, first_network(config, network), config.frame_skip)
         plan = plans[name] = planner(network, config.plan_request, machine)()
+        if config.resume_from is not None:
+            continue  # training uses the stored plan
         if config.ppo.gradient_accumulation > (most := plan.batch_size // plan.minibatch_size):
             advice = f"a pass over a rollout of {name} has {most} minibatches; give at most that"
             raise ConfigError(advice, "--gradient-accumulation", config.ppo.gradient_accumulation)

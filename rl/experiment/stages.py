@@ -378,7 +378,7 @@ def evaluate(training: Training) -> None:
 
 
 def report(training: Training) -> None:
-    """Complete the record of the training, and store it in finished.json, the last file that a training writes."""
+    """Complete the record of the training, and store it in finished.json."""
     pretrained = training.pretrained
     before = training.agent.elapsed_before_s + (pretrained.spent_before if pretrained else 0.0)
     training.add(

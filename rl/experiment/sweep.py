@@ -14,6 +14,7 @@ The folder contains study.db (Optuna), sweep.json (settings), trials/ (settings 
 best.toml.  Test levels are never played.
 """
 
+import shlex
 import subprocess
 import sys
 import time
@@ -242,14 +243,14 @@ def _write_or_check_plan(sweep: Sweep, folder: Path) -> None:
 
     The number of trials and pruning may differ.
     """
-    asked = {"space": [str(one) for one in sweep.space], "common": list(sweep.common), "seeds": list(sweep.seeds)}
+    wanted = {"space": [str(one) for one in sweep.space], "common": list(sweep.common), "seeds": list(sweep.seeds)}
     file = folder / PLAN
     if not file.exists():
-        write_json(file, asked)
+        write_json(file, wanted)
         return
     begun = read_object(file, ConfigError, "restore it, or begin again in another folder")
-    if begun != asked:
-        different = [name for name in asked if begun.get(name) != asked[name]]
+    if begun != wanted:
+        different = [name for name in wanted if begun.get(name) != wanted[name]]
         advice = f"was begun with other {' and '.join(different)} ({PLAN}); choose another folder"
         raise ConfigError(advice, "--out", folder)
 
@@ -445,12 +446,12 @@ def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
     ]
     lines = [table(("trial", *names, "success on dev levels", "state", "minutes"), rows)]
     if ranked:
-        common = " ".join(sweep.common)
+        common, best = shlex.join(sweep.common), shlex.quote(str(folder / BEST))
         lines += [
             "",
             f"best: trial {ranked[0].number}. Its success is biased upwards, as it was selected on the dev levels. Train "
             "with its settings, and evaluate once on the test levels:",
-            f"python scripts/train_and_compare.py {common} --config {folder / BEST} --experiment-name NAME --seeds SEED ...",
+            f"python scripts/train_and_compare.py {common} --config {best} --experiment-name NAME --seeds SEED ...",
         ]
     return "\n".join(lines)
 

@@ -16,7 +16,7 @@ from nppsim.reading import read_json
 from rl.config import ExperimentConfig
 from rl.config.command_line import DRY_RUN, configured, resolve
 from rl.config.files import Given, read_settings, recipe_settings, table_settings
-from rl.config.resume import CONFIG, changes, stored_config
+from rl.config.resume import CONFIG, changes, stored_config, stored_metadata
 from rl.distributed.launch import check_gpus, launch
 from rl.distributed.ranks import Ranks, Started, joined
 from rl.experiment.artifacts import SUMMARY
@@ -54,7 +54,7 @@ class Finished:
 def train(
     *,
     recipe: str | None = None,
-    config: Sequence[str | Path] = (),
+    config: str | Path | Sequence[str | Path] = (),
     resume_from: str | Path | None = None,
     log: Log = print,
     on_metrics: OnMetrics | None = None,
@@ -70,15 +70,16 @@ def train(
     Raises ConfigError for invalid settings, and other UserErrors, e.g. for unusable levels.
     """
     given = recipe_settings(recipe) if recipe else {}
-    for path in config:
-        given |= read_settings(Path(path))
+    files = [Path(path) for path in ([config] if isinstance(config, str | Path) else config)]
+    for path in files:
+        given |= read_settings(path)
     flags = {name.replace("_", "-"): value for name, value in settings.items() if not isinstance(value, Mapping)}
     parts = {name: value for name, value in settings.items() if isinstance(value, Mapping)}
     given |= table_settings(_plain(flags | parts), "train()", PYTHON)
     if recipe:
         given["", "recipe"] = Given(recipe, "recipe", PYTHON)
-    if config:
-        given["", "config_files"] = Given(tuple(map(Path, config)), "config", PYTHON)
+    if files:
+        given["", "config_files"] = Given(tuple(files), "config", PYTHON)
     if resume_from is not None:
         given["", "resume_from"] = Given(Path(resume_from), "resume_from", PYTHON)
     folder = run(configured(given), log, on_metrics=on_metrics)
@@ -147,6 +148,7 @@ def unfinished(config: ExperimentConfig) -> Path | None:
     """Return the folder of the newest unfinished experiment with this name and these settings, or None."""
     for folder in sorted(config.output_dir.glob(f"{config.experiment_name}_*"), reverse=True):
         begun = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
-        if begun and not changes(stored_config(folder), config):
+        own = begun and stored_metadata(folder).get("experiment_name") == config.experiment_name
+        if own and not changes(stored_config(folder), config):
             return folder
     return None

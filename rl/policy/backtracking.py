@@ -45,7 +45,7 @@ class BacktrackingPlayer(Player):
     def __init__(self, inner: Player, simulator: BatchSimulator, horizon: int):
         super().__init__(inner.policy)
         self.inner, self.horizon, self._simulator = inner, horizon, simulator
-        self.subtasks, self.states = inner.subtasks, inner.states
+        self.subtasks = inner.subtasks
         count = simulator.num_envs
         # State before each of the latest decisions; decision i is in column i % (horizon + 1).
         self._snapshots = [[np.empty(0, np.uint8)] * (horizon + 1) for _ in range(count)]

@@ -36,13 +36,11 @@ class Player:
 
     policy: any object with a method ``act`` as in NppPolicy.
     subtasks: int64[N, 2], the active subtasks; None without subtasks.
-    states: float32[N, size], the recurrent states; None for a feed-forward policy.
     memory: arrays [N, ...] of everything that the player remembers of its episodes.
     phase: number of decisions of a phase of exploration, see ``explored_in_vain``.
     """
 
     subtasks: np.ndarray | None = None
-    states: np.ndarray | None = None
     memory: tuple[np.ndarray, ...] = ()
     phase = 2 * BURST
 
@@ -144,7 +142,7 @@ class ExploringPlayer(Player):
     def __init__(self, inner: Player, num_envs: int, patience: int):
         super().__init__(inner.policy)
         self.inner, self.patience = inner, patience
-        self.subtasks, self.states = inner.subtasks, inner.states
+        self.subtasks = inner.subtasks
         self._shortest = np.full(num_envs, np.inf)  # px, shortest path to the exit in this episode
         self._waiting = np.zeros(num_envs, np.int64)  # decisions since then
         self._action = np.zeros(num_envs, np.int64)  # repeated action

@@ -170,7 +170,7 @@ class GuidedSearch:
         return None
 
     def episodes(self, count: int, seed: int, budget: FrameBudget) -> WinningRun | None:
-        """Play episodes of the agent at once, with sampled actions and exploration; return the first win, or None."""
+        """Play ``count`` episodes in parallel, with sampled actions and exploration; return the first win, or None."""
         envs, frame_skip = self.observing_envs(count), self.agent.frame_skip
         envs.restore(slice(0, count), np.repeat(self.spawn[None], count, axis=0))
         player, rng = player_of(self.agent.policy, count, PATIENCE), torch.Generator().manual_seed(seed)

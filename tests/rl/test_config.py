@@ -614,6 +614,15 @@ def test_other_settings_than_those_of_the_run_are_refused_or_written_down(flags,
         resolve(["--resume-from", "old", *flags])
 
 
+def test_the_curriculum_strategy_stays_although_settings_imply_another_one(folder):
+    begun = resolve([*REQUIRED, "--use-curriculum"])
+    (folder / "old" / "config.json").write_text(json.dumps(begun.to_dict()))
+    with pytest.raises(
+        ConfigError, match="curriculum-min-episodes=100: would change --curriculum from learnability to"
+    ):
+        resolve(["--resume-from", "old", "--resume-override", "curriculum-min-episodes=100"])
+
+
 def test_a_run_without_the_retention_guard_does_not_get_one_later(folder, monkeypatch):
     """By then the present policy would be taken for the BC policy; without imitation there is none."""
     path = folder / "old" / "config.json"

@@ -524,6 +524,16 @@ def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsy
     assert capsys.readouterr().err.startswith(f"error: --out {inside}: cannot be written (")
 
 
+def test_all_sets_to_exclude_are_excluded(script, tmp_path):
+    common = ["--category", "simplest", "--count", "3"]
+    for seed in ("0", "1"):
+        assert script.main([*common, "--seed", seed, "--out", str(tmp_path / seed)]) == 0
+    excluded = [one for seed in ("0", "1") for one in ("--exclude", str(tmp_path / seed))]
+    assert script.main([*common, "--seed", "0", "--out", str(tmp_path / "new"), *excluded]) == 0
+    made = [{level.fingerprint for level in LevelSet.open(tmp_path / name)} for name in ("0", "new")]
+    assert not made[0] & made[1]
+
+
 def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, capsys):
     arguments = [
         "--category",

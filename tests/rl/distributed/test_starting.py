@@ -58,6 +58,8 @@ def test_after_a_restart_the_newest_unfinished_experiment_is_resumed(tmp_path):
         folder.mkdir()
         write_json(folder / CONFIG, settings.to_dict())
     (tmp_path / "first_20260102_000000" / SUMMARY).touch()
+    (tmp_path / "first_other_20260101_000000").mkdir()
+    write_json(tmp_path / "first_other_20260101_000000" / CONFIG, {"experiment_name": "first_other", "old_setting": 1})
     assert unfinished(config) == tmp_path / "first_20260101_000000"
     assert as_started(config, started(2)).resume_from is None
     assert as_started(config, started(2, restarts=1)).resume_from == unfinished(config)

@@ -155,6 +155,9 @@ def test_a_failed_run_is_named_with_its_last_words(runs):
         ({"common": ("--architectures", "vision_free", "mlp_baseline", *COMMON[2:])}, "one run each"),
         ({"seeds": (1, 1)}, "each only once"),
         ({"b": ("--eval-episodes-per-category", "7")}, "different dev episodes"),
+        ({"b": ("--exploration-patience", "0")}, "different dev episodes"),
+        ({"b": ("--num-eval-episodes", "7"), "test": True}, "different test episodes"),
+        ({"common": (*COMMON, "--skip-final-eval"), "test": True}, "--skip-final-eval: contradicts --test"),
         ({"common": (*COMMON, "--out", "elsewhere")}, "--out: is set for each run"),
     ],
 )

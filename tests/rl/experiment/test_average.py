@@ -30,6 +30,22 @@ def test_weights_are_averaged_and_the_network_may_change(tmp_path, capsys):
         assert torch.allclose(tensor.double(), wanted.double(), atol=1e-7), name
 
 
+def test_repeated_agents_count_repeatedly(tmp_path):
+    one, other = (agent(tmp_path / f"{seed}.safetensors", seed) for seed in (1, 2))
+    run(parse([one, one, other, "--out", str(tmp_path / "average.safetensors")]))
+    first, second, average = (
+        checkpoint.load(path)["policy"]["action_net.weight"].double()
+        for path in (one, other, tmp_path / "average.safetensors")
+    )
+    assert torch.allclose(average, (2 * first + second) / 3, atol=1e-7)
+
+
+def test_an_input_is_not_overwritten(tmp_path):
+    path = agent(tmp_path / "1.safetensors", 1)
+    with pytest.raises(ConfigError, match=r"--out.*1\.safetensors.*is an input"):
+        parse([path, "--out", path])
+
+
 @pytest.mark.parametrize(
     ("different", "message"),
     [

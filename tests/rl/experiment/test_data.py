@@ -166,6 +166,15 @@ def test_evaluations_during_training_need_dev_levels(tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
+def test_a_run_without_evaluations_needs_no_dev_levels(tmp_path):
+    LevelSet.write(tmp_path / "train", halls(0, 1))
+    LevelSet.write(tmp_path / "test", halls(1, 1))
+    sizes = "--num-envs 4 --rollout-length 16 --minibatch-size 32 --total-timesteps 64 --device cpu"
+    flags = [*sizes.split(), "--eval-freq", "0", "--skip-final-eval"]
+    assert list(run(configuration(tmp_path, *flags), quiet).rglob("agent.safetensors"))
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_test_levels_are_played_once_by_each_method_after_everything_else(folders, monkeypatch):
     """Imitation, training and dev levels are played before the first test level."""
     names = {"train": halls(0, 12) + halls(30, 1), "dev": halls(15, 3), "test": halls(20, 3)}

@@ -23,6 +23,7 @@ NEEDED = {"experiment_name": "x", "architectures": ["vision_free"]}
         ({"recipe": "foresigt"}, "is not a recipe"),
         ({"resume_from": "nowhere"}, "contains no config.json"),
         ({**NEEDED, "config": ["nowhere.toml"]}, r"nowhere\.toml"),
+        ({**NEEDED, "config": "nowhere.toml"}, r"nowhere\.toml"),
     ],
 )
 def test_invalid_settings_are_refused_before_training(settings, message, tmp_path, monkeypatch):

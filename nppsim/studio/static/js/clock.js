@@ -28,8 +28,8 @@ export class Clock {
 }
 
 /** Return the seconds left on the game's clock, the score of a run that wins at that time (see nppsim/replays/score.py). */
-export function score(frames, gold) {
-  return 90 + 2 * gold - frames / 60;
+export function score(frames, gold, levels = 1) {
+  return 90 + 2 * gold - Math.max(frames - levels, 0) / 60;
 }
 
 /** Statistics of live play: gaps between drawn frames, and latency from an input to its state. */

@@ -317,7 +317,8 @@ export class Play {
 
   /** Return the time left on the clock, which an episode carries from level to level. */
   timeLeft(frames, gold) {
-    return score(frames + (this.episode?.frames ?? 0), gold + (this.episode?.gold ?? 0));
+    const { frames: before = 0, gold: collected = 0, at = 0 } = this.episode ?? {};
+    return score(before + frames, collected + gold, at + Math.min(frames, 1));
   }
 
   drawPhase() {
