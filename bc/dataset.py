@@ -210,7 +210,7 @@ def record(
     """Play demonstrations and return their columns (see ``sample_columns``), concatenated.
 
     levels: index in ``bank`` of the level of each demonstration.
-    wave: number of demonstrations that are played together.
+    wave: the demonstrations, which are played together.
     """
     observed = tuple(key for key in config.observations if key not in layout.IMAGES) or config.observations
     sim = BatchSimulator(bank, len(wave), frame_skip=config.frame_skip, observations=observed)

@@ -108,9 +108,11 @@ def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
 
 
 def _plan_request(arguments: argparse.Namespace) -> PlanRequest:
+    profile = find_profile(arguments.profile)
     return PlanRequest(
         total_timesteps=arguments.total_timesteps,
         profile=arguments.profile,
+        processes=len(profile.gpus) or None if profile is not None else None,
         num_envs=arguments.num_envs,
         rollout_length=arguments.rollout_length,
         minibatch_size=arguments.minibatch_size,
@@ -137,6 +139,8 @@ def _described_gpus(arguments: argparse.Namespace, machine: Machine) -> tuple[Gp
     count = arguments.gpus
     if count is None:
         count = len(machine.gpus) or (1 if arguments.gpu_memory_gb or arguments.gpu else 0)
+    if count == 0 and (arguments.gpu or arguments.gpu_memory_gb):
+        raise ConfigError("contradicts --gpu and --gpu-memory-gb; leave one of them out", "--gpus", count)
     if count == 0:
         return ()
     known = known_gpu(arguments.gpu) if arguments.gpu else machine.gpus[0] if machine.gpus else None

@@ -42,7 +42,8 @@ def stored_figures(architecture: str, observations: Iterable[str], stacking: Sta
     """Return the stored memory and speed of a shipped architecture; None for other architectures.
 
     observations, stacking: observation keys and frame stacking of the architecture.
-    For suffixes (NAME+gru, NAME+subtasks, frame stacks), measured additional memory is added.  The speed of networks with
+    For suffixes (NAME+gru, NAME+subtasks, frame stacks), measured additional memory is added; NAME+mirror doubles the
+    memory per sample.  The speed of networks with
     suffixes was not measured.
     Deep heads (NAME+deepN) need little more memory than plain ones; the difference is ignored.
     """
@@ -56,5 +57,7 @@ def stored_figures(architecture: str, observations: Iterable[str], stacking: Sta
     for name, (fixed_more, more) in ADDED.items():
         if any(part.startswith(name) for part in parts):
             fixed, per_sample = fixed + fixed_more, per_sample + more
+    if "mirror" in parts:
+        per_sample *= 2
     source = f"{known.update.source} of {plain}, plus stored figures of +{'+'.join(parts)}"
     return Figures(UpdateMemory(fixed, per_sample, source), None)

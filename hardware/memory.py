@@ -88,8 +88,9 @@ class MemoryNeeds:
         # A rollout evaluates one batch of all environments, which needs less memory than an update of the same size.
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"
-        graphs = min(num_envs * rollout_length, MAX_CACHED_GRAPHS) if "graph_state" in self.observations else 0
         copies = 1 if self.gpus else self.processes  # "device" is the memory of one GPU, "host" that of all processes
+        of_each = -(-num_envs // self.processes) * rollout_length  # decisions per update and process
+        graphs = copies * min(of_each, MAX_CACHED_GRAPHS) if "graph_state" in self.observations else 0
         rows = [
             MemoryRow(
                 device,

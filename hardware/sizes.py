@@ -1,6 +1,6 @@
 """Joint choice of the number of environments, rollout length and minibatch size.
 
-1. Decisions per update: 8 K to 32 K; fewer for short runs, so that these still have hundreds of updates.
+1. Decisions per update: 8 K to 32 K, for about 200 updates; fewer than 8 K only for runs shorter than that.
 2. Number of environments: chosen so that rollouts have 64 decisions, which is long enough for credit assignment.
 3. Minibatch size: an eighth of the decisions per update.
 Requested values are never changed.  Other sizes are reduced, with a note, if they do not fit into memory.
@@ -199,11 +199,13 @@ def _given(task: Task) -> str:
 
 def _indivisible(task: Task) -> PlanError:
     request, processes = task.request, task.needs.processes
-    if processes > 1:
+    if any((task.requested(name) or 0) % processes for name in ("num_envs", "minibatch_size")):
         return PlanError(f"{_given(task)}: num_envs and minibatch_size must be multiples of the {processes} processes")
     if request.num_envs and request.rollout_length and request.minibatch_size:
         batch, requested = request.num_envs * request.rollout_length, request.minibatch_size
-        near = min(_divisors(batch), key=lambda d: abs(log2(d / requested)))
+        near = min(
+            (d for d in _divisors(batch) if d % processes == 0), default=batch, key=lambda d: abs(log2(d / requested))
+        )
         return PlanError(
             f"{_given(task)}: the minibatch size does not divide the {batch} decisions of an update; try {near}"
         )

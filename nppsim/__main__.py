@@ -241,7 +241,9 @@ def _diff(arguments: argparse.Namespace) -> None:
 def _bench_flags(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_flag(Setting("rounds; the median is reported", flag="rounds", kind=int, default=5, low=1))
-    parser.add_flag(Setting("seconds per round of a workload", flag="seconds", kind=float, default=1.5, above=0))
+    parser.add_flag(
+        Setting("seconds of all rounds of a workload together", flag="seconds", kind=float, default=1.5, above=0)
+    )
     threads = "numbers of threads to measure; default: 1, and 2 with two or more cores"
     parser.add_flag(Setting(threads, flag="threads", kind=int, many=True, default=None, low=1))
     traces = "play the recorded inputs of a trace file; default: random inputs on generated levels"
@@ -317,6 +319,8 @@ def _render(arguments: argparse.Namespace) -> None:
 
     if arguments.replays and not arguments.sheet:
         raise ConfigError("--replays needs --sheet; give --replay FILE to draw the path of one run")
+    if arguments.replay and arguments.sheet:
+        raise ConfigError("--replay has no effect with --sheet; give --replays SET.h5, or leave one of them out")
     if len(arguments.paths) != (1 if arguments.sheet else 2):
         raise ConfigError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
     *level, out = arguments.paths
@@ -508,7 +512,7 @@ def _plan(arguments: argparse.Namespace) -> None:
     from nppsim.planner import better_runs, gold_in_level, plan
 
     settings = arguments.parser.build(PlannerSettings, arguments)
-    check_output_file(arguments.out, "OUT.replay", REPLAY_SUFFIX)
+    check_output_file(arguments.out, "OUT.replay", REPLAY_SUFFIX, inputs=[arguments.level])
     level = Level.load(arguments.level)
     same = {"seed": settings.seed, "min_hold": settings.min_hold}
     objective = arguments.objective

@@ -1,6 +1,7 @@
 """Commands ``python -m nppsim studio`` and ``watch``: serve the studio until Ctrl-C and open it in the browser."""
 
 import argparse
+import errno
 import os
 import signal
 import socket
@@ -111,7 +112,8 @@ def run(arguments: argparse.Namespace) -> None:
             subprocess.run([sys.executable, "-m", "nppsim.studio.game"], check=False)
         play_one_frame()
         every = arguments.host in EVERY_ADDRESS
-        address = address_of(listener, LOOPBACK if every else arguments.host, access) + view
+        loopback = "::1" if arguments.host == "::" else LOOPBACK
+        address = address_of(listener, loopback if every else arguments.host, access) + view
         print(f"the studio is at {address} (Ctrl-C ends it)", flush=True)
         if not is_local(arguments.host):
             others = address_of(listener, socket.gethostname() if every else arguments.host, access)
@@ -144,8 +146,10 @@ def listening(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        advice = f"cannot listen at {host} ({error.strerror}); choose another port, or 0 for a free one"
-        raise ConfigError(advice, "--port", port) from error
+        problem = f"cannot listen at {host} ({error.strerror})"
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise ConfigError(f"{problem}; give an address of this machine", "--host", host) from error
+        raise ConfigError(f"{problem}; choose another port, or 0 for a free one", "--port", port) from error
 
 
 def address_of(listener: socket.socket, host: str, access: Access) -> str:

@@ -67,7 +67,9 @@ def _draft(request: Request) -> JSONResponse:
 
 async def _level(request: Request) -> JSONResponse:
     message = await _message(request, {"draft": {}})
-    return JSONResponse({"level": await run_in_threadpool(lambda: _library(request).add(level_of(message["draft"])))})
+    return JSONResponse(
+        {"level": await run_in_threadpool(lambda: _library(request).add(level_of(message["draft"]), edited=True))}
+    )
 
 
 def _folders(request: Request) -> JSONResponse:
@@ -100,7 +102,9 @@ def place_of(folders: list[Path], number: int, name: str) -> Path:
     if not 0 <= number < len(folders):
         raise StudioError("there is no such folder; start the studio with --levels FOLDER")
     if not _NAME.fullmatch(name):
-        raise StudioError(f"{name!r} is not a valid name: use at most 80 letters, digits, spaces and _ . -")
+        raise StudioError(
+            f"{name!r} is not a valid name: use a letter, digit or _, then at most 79 of these, spaces, . and -"
+        )
     return folders[number] / (name if name.lower().endswith(_SUFFIXES) else name + _SUFFIXES[0])
 
 

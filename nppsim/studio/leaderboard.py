@@ -45,7 +45,8 @@ class Leaderboard:
             self._runs = sqlite3.connect(file, check_same_thread=False)
             self._runs.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
-            raise ConfigError(f"the leaderboard cannot be opened ({error})", "XDG_DATA_HOME", file) from error
+            advice = f"the leaderboard cannot be opened ({error}); give a writable folder, or move the file away"
+            raise ConfigError(advice, "XDG_DATA_HOME", file) from error
         self._file = file
         self._lock = threading.Lock()
 

@@ -92,7 +92,8 @@ class Library:
         """Return {"levels": ``card`` of each level, opened levels last, "problems": messages on unreadable files}."""
         with self._lock:
             cards, problems = self._cards
-            return {"levels": cards + [shown.card() for shown in self._opened.values()], "problems": problems}
+            opened = [shown.card() for id, shown in self._opened.items() if id not in self._places]
+            return {"levels": cards + opened, "problems": problems}
 
     @cached_property
     def _cards(self) -> tuple[list[Document], list[str]]:
@@ -116,7 +117,10 @@ class Library:
                 return self._opened[id]
             self._cards  # noqa: B018  # computes self._places
             if id in self._places:
-                return _shown(*self._places[id])
+                shown = _shown(*self._places[id])
+                if shown.level.fingerprint == id:
+                    return shown
+                self.reread()  # another program has changed the file
         raise StudioError("there is no such level here; open its file again", _NOT_FOUND)
 
     def bank(self, id: str) -> LevelBank:
@@ -128,7 +132,7 @@ class Library:
         shown = self.level(id)
         document = level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
         with self._lock:
-            order = [*self._places, *self._opened]
+            order = list(dict.fromkeys([*self._places, *self._opened]))
             following = order[order.index(id) + 1 :]
         return document | {"next": next(iter(following), None)}
 
@@ -142,15 +146,18 @@ class Library:
             )
         return [id for _, id in levels]
 
-    def add(self, level: Level, name: str = "", category: str | None = None) -> str:
-        """Add a level that was opened or created in the page; return its id.  A level of a folder keeps its entry.
+    def add(self, level: Level, name: str = "", category: str | None = None, edited: bool = False) -> str:
+        """Add a level that was opened or created in the page; return its id.
 
+        A level that is already here keeps its entry, unless a category is given or it is ``edited`` and has another title.
         name: displayed name of a level without a title.
         """
         id = level.fingerprint
         with self._lock:
             self._cards  # noqa: B018  # computes self._places
-            if id not in self._places:
+            known = id in self._places or id in self._opened
+            edited = edited and (not known or self.level(id).level.title != level.title)
+            if edited or not known or (category is not None and id not in self._places):
                 self._opened[id] = ShownLevel(level, level.title.strip() or name or "untitled", category)
                 while len(self._opened) > MAX_OPENED:
                     self._opened.popitem(last=False)

@@ -109,7 +109,13 @@ class PlannerProcess:
     async def _start(self) -> None:
         self._pipe, other = _SPAWN.Pipe()
         self.process = _SPAWN.Process(target=_serve, args=(other, self._compiled), daemon=True)
-        self.process.start()
+        try:
+            self.process.start()
+        except OSError as error:
+            await self.close()
+            raise PlannerError(
+                f"the planner's process cannot start ({error.strerror}); close other programs"
+            ) from error
         other.close()
         await self._run(find_run, first_level(), 1000, b"", SCORE, GOLD_TIME)
 

@@ -93,14 +93,14 @@ class Plans:
         try:
             await self.ready()
             answer = await self.process.search(level, objective=objective)
+            answer.pop("route", None)
+            if answer["par"] is not None:
+                self._leaderboard.add(level.fingerprint, PLANNER, PLANNERS[objective], answer["par"], answer["gold"])
         except TimeoutError:
             return {"par": None, "reachable": True}
-        except PlannerError:
+        except BaseException:
             self._searches.pop((level.fingerprint, objective), None)  # the next request tries again
             raise
-        answer.pop("route", None)
-        if answer["par"] is not None:
-            self._leaderboard.add(level.fingerprint, PLANNER, PLANNERS[objective], answer["par"], answer["gold"])
         return answer
 
     async def close(self) -> None:

@@ -218,7 +218,7 @@ class Demonstrations:
 def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, float]:
     """Check a run on a bank with a single level; return (inputs up to the exit, retimed, mean deviation in px).
 
-    retimed: True if the inputs were changed to one action per FRAME_SKIP frames, as the training needs.
+    retimed: True if training will re-time the inputs to one action per FRAME_SKIP frames; they are returned as played.
     mean deviation: mean distance between the positions of the ninja in the run and in the re-timed run.
     Raises StudioError if the run does not win or cannot be re-timed.
     """

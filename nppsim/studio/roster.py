@@ -135,6 +135,8 @@ class Roster:
         with self._lock:
             if key not in self._loaded:
                 agent = self._plugin_needed().load_agent(path)
+                for old in [one for one in self._loaded if one[0] == path]:
+                    del self._loaded[old]
                 others = [one for one in self._loaded if one[0] not in self._given]
                 for old in others[: max(len(others) + 1 - _MAX_LOADED, 0)]:
                     del self._loaded[old]

@@ -97,6 +97,8 @@ class Session:
         levels = self._library.episode(str(code))
         if id not in levels:
             raise StudioError(f"the level is not in the episode {code}")
+        if self._episode == levels and self._id == id:  # the same level again
+            return
         if levels[0] == id:
             self._episode, self._frames, self._gold = levels, 0, 0
             return

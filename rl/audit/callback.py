@@ -51,7 +51,7 @@ class Audit(PPOCallback):
         self.history: deque[Figures] = deque(maxlen=WINDOW)
         self.updates = 0  # number of updates that this callback has counted
         self._seen = 0  # ``PPO.updates`` after the latest update that this callback has counted
-        self.start_success = float("nan")  # success in the first WINDOW updates
+        self.start_success = float("nan")  # success in the first WINDOW updates of the run; NaN after a resume
         self._draws: deque[bytes] = deque(maxlen=400)  # digests of draws and of generator states in earlier rollouts
         self._curriculum_episodes: float | None = None
         self._wins: deque[bool] = deque(maxlen=EPISODE_WINDOW)
@@ -132,7 +132,7 @@ class Audit(PPOCallback):
         if first or actors_first or self.level == "all":
             self._report(first_update_problems(ppo, self.folder, scalars=first))
         self.history.append(self._figures())
-        if self.updates == WINDOW:
+        if self.updates == ppo.updates == WINDOW:
             self.start_success = success(self.history)
         for alarm in ALARMS:
             self._report(alarm(self))
@@ -151,7 +151,7 @@ class Audit(PPOCallback):
             episodes=len(ppo.counted_episodes),
             wins=int((ppo.counted_episodes["outcome"] == WON).sum()),
             rewarded=int((ppo.rollout_buffer.rewards > 0).sum()),
-            kl=value("last_kl"),
+            kl=value("last_kl") if len(ppo.losses) > 1 else float("nan"),  # 0 before the only step of an update
             clip_fraction=value("clip_fraction"),
             entropy=-value("entropy_loss"),
             explained_variance=value("explained_variance"),

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_folder
+from nppsim.levels import campaign
 from nppsim.levels.level_set import LevelSetError
 from nppsim.reading import files_below
 from nppsim.replays.playback import is_named_like_replays
@@ -21,6 +22,7 @@ from nppsim.replays.replay import ReplayError
 from nppsim.settings import Parser, Setting, settings_of
 from nppsim.studio.command import check_packages
 from rl import plugins
+from rl.config.curriculum import STRATEGIES_WITH
 from rl.config.experiment import IMITATION, REPLAYS, ExperimentConfig
 from rl.config.files import (
     HOW,
@@ -205,14 +207,20 @@ def _settings_of(section: str) -> list[Setting]:
 def check_prepared(config: ExperimentConfig) -> None:
     """Check input paths, optional packages, and the output folder's permissions and disk space; raise UserErrors."""
     begins = config.resume_from is None
-    files = {"single-level": (config.single_level, "a level file"), "teacher": (config.teacher.file, "an agent")}
-    files |= {"init-from": (config.init_from if begins else None, "a checkpoint")}
+    files = {
+        "single-level": (config.single_level, "a level file"),
+        "teacher": (config.teacher.file if begins else None, "an agent"),
+        "init-from": (config.init_from if begins else None, "a checkpoint"),
+    }
     for flag, (path, what) in files.items():
-        _require(path is None or path.is_file(), f"is no file; give {what}", flag, path)
+        found = path is None or path.is_file() or (flag == "single-level" and campaign.locate(path) is not None)
+        _require(found, f"is no file; give {what}", flag, path)
     if config.single_level is None:
         for name in _DATASETS:
             flag = name.replace("_", "-")
             for folder in getattr(config, name):
+                if campaign.locate(folder) is not None:
+                    continue
                 _require(folder.exists(), f"does not exist; {_MAKE_LEVELS}", flag, folder)
                 some = folder.is_file() or any(files_below(folder, LevelSetError))
                 _require(some, f"contains no levels; {_MAKE_LEVELS}", flag, folder)
@@ -258,8 +266,14 @@ def _check_effect(config: ExperimentConfig, section: str, name: str, given: Give
     if not any(getattr(getattr(config, part) if part else config, other.name) for part, other in others):
         wanted = " or ".join(other.option for _, other in others)
         raise ConfigError(f"has no effect without {wanted}; add that, or leave this out", location)
-    if known.needs.startswith(REPLAYS) and not config.pretraining and not (known.needs != REPLAYS and config.init_from):
+    for_starts = config.curriculum.start_states and name in ("max_demonstrations_per_category", "mirror_demonstrations")
+    elsewhere = for_starts or (known.needs != REPLAYS and config.init_from)
+    if known.needs.startswith(REPLAYS) and not config.pretraining and not elsewhere:
         raise ConfigError("has no effect with --no-pretraining; leave one of them out", location)
+    owners = STRATEGIES_WITH.get(name, ()) if section == "curriculum" else ()
+    if owners and config.curriculum.chosen not in owners:  # e.g. a default value, which does not choose a strategy
+        advice = f"has no effect with --curriculum {config.curriculum.chosen}, only with {', '.join(owners)}"
+        raise ConfigError(f"{advice}; add --curriculum {owners[0]}, or leave this out", location)
 
 
 # Flags that --help lists; --help-all lists all flags.

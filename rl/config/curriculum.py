@@ -33,8 +33,8 @@ STAGE_SETTINGS = ("stage_gamma", "stage_learning_rate", "stage_ent_coef", "stage
 _STAGE_LIMITS = {  # setting -> (exclusive lower limit, upper limit)
     "stage_thresholds": (0.0, 1.0),
     "stage_gamma": (0.0, 1.0),
-    "stage_learning_rate": (0.0, math.inf),
-    "stage_ent_coef": (-math.ulp(0.0), math.inf),
+    "stage_learning_rate": (0.0, 1.0),
+    "stage_ent_coef": (-math.ulp(0.0), 1000.0),
     "stage_clip_range": (0.0, 100.0),
 }
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)(e-?\d+)?")

@@ -133,7 +133,10 @@ def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
             raise ConfigError("give NAME=VALUE, e.g. ppo.gae_lambda=0.9", flag, name)
         _, known = find_setting(part, field, f"{flag} {name}")
         plain = read_text(known, value.strip(), f"{flag} {text}")
-        found |= table_settings({part: {field: plain}} if part else {field: plain}, flag, source)
+        own = table_settings({part: {field: plain}} if part else {field: plain}, flag, source)
+        if known.name == "ent_coef_start" and ("ppo", "ent_coef_end") in found:
+            own.pop(("ppo", "ent_coef_end"), None)  # ent_coef sets the end only if no text does
+        found |= own
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from nppsim.errors import REDACTED, ConfigError
 from nppsim.reading import read_object
-from rl.config import ExperimentConfig, HardwareConfig
+from rl.config import ExperimentConfig, HardwareConfig, HeadsConfig, HierarchyConfig, StackingConfig
 from rl.config.files import HOW, Settings, config_from_dict, dotted, known_settings, text_settings
 
 CONFIG = "config.json"
@@ -35,6 +35,11 @@ FIXED = {  # setting that cannot change within a run -> reason
     "curriculum.window": "the stored curves depend on it",
     "ppo.desync_episodes": "the first episodes have begun",
     "init_from": "PPO has begun",
+    **{
+        f"{section}.{one.name}": "it would be another network"
+        for section, part in (("heads", HeadsConfig), ("stacking", StackingConfig), ("hierarchy", HierarchyConfig))
+        for one in fields(part)
+    },
     **{f"hardware.{one.name}": _PLANNED for one in fields(HardwareConfig) if one.name != "distributed_backend"},
 }
 

@@ -12,6 +12,7 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.planner.plan import plan
+from nppsim.replays.replay import ReplayError
 from nppsim.simulate import simulate
 from rl.config import ExperimentConfig
 from rl.doctor.doctor import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, require
@@ -58,10 +59,19 @@ def exits_can_be_reached(bank: LevelBank, suites: Mapping[str, EvaluationSuite])
 @check(BEFORE)
 def replays_reach_the_exit(replays: Paths) -> str:
     """Check that at least half of the examined replays win when they are played back."""
-    files = [file for file in find_replays(replays) if file.replay.success is not False]
-    chosen = files[:: max(1, len(files) // REPLAYS_PLAYED)][:REPLAYS_PLAYED]
-    lost = {}
+    files, lost = [], {}
+    for file in find_replays(replays):
+        try:
+            if file.replay.success is not False:
+                files.append(file)
+        except ReplayError as error:
+            files.append(file)
+            lost[file.name] = str(error)
+    chosen = files[:: max(1, -(-len(files) // REPLAYS_PLAYED))]
+    lost = {file.name: lost[file.name] for file in chosen if file.name in lost}
     for file in chosen:
+        if file.name in lost:
+            continue
         run = simulate(file.replay.level, file.replay.inputs)
         if not run.won:
             lost[file.name] = f"{run.outcome} after {run.frames} frames"

@@ -121,7 +121,9 @@ def imitation_beats_action_frequencies(bc_result: BCResult) -> str:
     loss, trained = bc_result.validation.loss or math.inf, bc_result.training.loss or math.inf
     others = ", ".join(f"{name} {metrics.accuracy:.0%}" for name, metrics in bc_result.baselines.items())
     found = f"loss {loss:.2f} nats (frequencies: {chance:.2f}), accuracy {bc_result.validation.accuracy:.0%} ({others})"
-    require(trained < math.log(len(shares)) + 0.2, f"loss on training decisions {trained:.2f}", "lower --bc-lr")
+    require(
+        trained < math.log(len(shares)) + 0.2, f"loss on training decisions {trained:.2f}", "lower --bc-learning-rate"
+    )
     if loss >= chance:
         raise CheckWarned(found, "raise --bc-epochs, or use more demonstrations")
     return found

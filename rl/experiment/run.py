@@ -74,7 +74,7 @@ def run(
                 log_file((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
                 return folder
         machine, data = hardware.detect(), load_data(config, log_file)
-        check_sizes(config, data, machine)
+        check_sizes(config, data, machine.times(ranks.machines))
         record = begin_record(config, now, machine, data, log_file)
         folder = folder or new_folder(config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}")
         uploader = Uploader(config.upload, folder.resolve().name) if config.upload.bucket else None

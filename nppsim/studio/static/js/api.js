@@ -95,6 +95,16 @@ async function ask(method, path, body, headers = {}) {
   throw new ApiError(reply.error ?? `the studio failed (${answer.status}); see its terminal for the reason`, answer.status);
 }
 
+/** Open a view; if that fails, destroy it, because its listeners would stay. */
+export async function opened(view, ...choice) {
+  try {
+    await view.open(...choice);
+  } catch (error) {
+    view.destroy();
+    throw error;
+  }
+}
+
 /** A socket below /ws/ with JSON messages.  onclose: called with an error when the connection ends
  *  without a call of close.  onmessage: called with messages that are not answers to ask. */
 export class Socket {

@@ -98,6 +98,7 @@ export class Controls {
   }
 
   readGamepads() {
+    if (document.querySelector("dialog[open]")) return;
     const now = new Set();
     for (const pad of navigator.getGamepads().filter((one) => one?.mapping === "standard")) {
       for (const [button, action] of Object.entries(PAD)) if (pad.buttons[button]?.pressed) now.add(action);

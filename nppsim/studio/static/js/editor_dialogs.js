@@ -83,7 +83,7 @@ export async function saveInFolder(editor, studio) {
   const several = folders.length > 1; // then no folder is a default: one may be the game's
   const folder = element("select", { "aria-label": "Folder", required: true },
     several ? element("option", { value: "", text: "choose a folder" }) : null, folders.map((text, i) => element("option", { value: i, text })));
-  const input = element("input", { type: "text", required: true, maxlength: 80, value: editor.state.title.replace(/[^\w .-]/g, "_") || "level" });
+  const input = element("input", { type: "text", required: true, maxlength: 80, value: editor.state.title.replace(/[^\w .-]/g, "_").replace(/^\W+/, "").slice(0, 80) || "level" });
   const contents = element("div", {}, element("p", {}, element("label", { class: "wide-field" }, "Folder", folder)), element("p", {}, element("label", { class: "wide-field" }, "Name", input)));
   if ((await ask("Save in a folder", contents, [button("", "Cancel"), button("save", "Save", "primary")])) !== "save") return;
   const request = { draft: draftOf(editor.state), folder: Number(folder.value), name: input.value, replace: false };

@@ -184,7 +184,7 @@ export class Editor extends EventTarget {
     if (part) {
       this.#announce(`${describe(this.state, part)} removed`);
       this.history.apply(removePart(this.state, part));
-      this.pressed = null;
+      this.pressed = this.part = null;
       this.history.end();
     } else {
       this.#draw(tileOf(this.cursor), 0);

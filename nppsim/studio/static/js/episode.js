@@ -2,7 +2,7 @@
  * that it began with.
  */
 
-import { Socket, get } from "./api.js";
+import { Socket, get, opened } from "./api.js";
 import { Play } from "./play.js";
 
 /** The view; see app.js.  code: id of the episode, such as "S-C-12". */
@@ -17,7 +17,7 @@ export async function show(root, studio, code) {
     episode.next = (total) => begin(at + 1, { ...total, socket });
     episode.again = async () => studio.go(location.hash);
     play = new Play(root, studio, level, best, episode);
-    await play.open();
+    await opened(play);
   };
   await begin(0, { frames: 0, gold: 0, assisted: false, socket: new Socket("play") });
   return () => play.destroy();

@@ -39,6 +39,7 @@ function kindsOf({ entities }) {
 export async function show(root, studio, category) {
   const [{ levels, problems }, { run: film }] = await Promise.all([get("levels"), get("film")]);
   if (category) Object.assign(chosen, { search: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", category, top: 0 });
+  if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(element("div", { class: "notice" }, element("h1", { text: "No levels yet" }),
       element("p", {}, "Drop level or campaign files here, or ", element("a", { href: "#/edit", text: "draw a level" }), " and save it in the folder.")));

@@ -79,7 +79,7 @@ export class Ghosts {
       const box = element("input", { type: "checkbox", checked: this.wantsBest, onchange: () => { this.wantsBest = box.checked; this.on.changed(); } });
       rows.unshift(element("label", { class: "ghost" }, box, dot(RUN_COLOURS[0]), "your best here", element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) })));
     }
-    this.slider = element("div");
+    this.slider ??= element("div");
     const agents = element("button", { type: "button", class: "quiet small", text: "Agents …", onclick: () => this.loadAgents().catch(this.studio.failed) });
     this.root.replaceChildren(...rows, this.slider, this.sources.some(({ request }) => request?.agent) ? "" : agents);
   }
@@ -156,7 +156,7 @@ function playedRun(level, request) {
       socket.close();
       settle(what);
     };
-    socket.onclose = () => reject(new Error("the connection to the studio has ended"));
+    socket.onclose = reject;
     socket.onmessage = ({ error, label, start, parts, over }) => {
       if (error) end(reject, new Error(error));
       else if (start) recording = new Recording({ label, colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start }, level);

@@ -33,9 +33,9 @@ export function keepDialog(game, level, studio) {
       const { added, demonstrations: d } = await post(`recordings/${stored.number}/demonstration`);
       button.disabled = true;
       status.className = "small good";
-      const how = added.retimed ? `with slightly shifted key presses, as agents need them (${added.deviation_px} px off on average; it still finishes)` : "as played";
+      const how = added.retimed ? ` Training shifts its key presses slightly, as agents need them (${added.deviation_px} px off on average; it still finishes).` : "";
       const missing = d.missing ? `${d.missing} more make a data set` : "enough for a data set";
-      status.textContent = `Added ${how}: ${added.file}. ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
+      status.textContent = `Added: ${added.file}.${how} ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
     };
     const demonstration = o === "won" ? act("Add to my demonstrations", demonstrate, { class: "primary", id: "demonstrate" }) : null;
     const replay = act("Replay file", () => download(`recordings/${stored.number}/file?format=compact`), { title: "to watch here, or to train on" });

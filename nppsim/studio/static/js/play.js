@@ -4,7 +4,7 @@
  * "paused", "rewinding", "over".
  */
 
-import { Socket, get, whileCompiling } from "./api.js";
+import { Socket, get, opened, whileCompiling } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, seconds, supportBanner } from "./elements.js";
@@ -29,7 +29,7 @@ export async function show(root, studio, id) {
   }
   const [level, best] = await Promise.all([get(`levels/${id}`), get(`levels/${id}/best`)]);
   const play = new Play(root, studio, level, best);
-  await play.open();
+  await opened(play);
   return () => play.destroy();
 }
 
@@ -83,7 +83,11 @@ export class Play {
     if (!found) {
       const known = whileCompiling((text) => (this.par.title = text));
       this.par.textContent = "the planner searches …";
-      found = await get(`levels/${level.id}/par${isTime ? "" : `?objective=${objective}`}`).finally(known);
+      this.par.title = "";
+      found = await get(`levels/${level.id}/par${isTime ? "" : `?objective=${objective}`}`).catch((error) => {
+        this.par.textContent = "unknown";
+        throw error;
+      }).finally(known);
       if (isTime) level.par = found.par;
       if (found.par) get(`levels/${level.id}/best`).then((best) => this.showBest(best), this.studio.failed);
     }

@@ -42,7 +42,7 @@ export class Recording {
   append(part) {
     this.outcome = part.outcome;
     this.frames = part.frames;
-    this.changes.push(...part.changes);
+    for (const change of part.changes) this.changes.push(change); // there may be too many for arguments
     this.inputs = joined(Uint8Array, this.inputs, bytes(part.inputs));
     this.track = joined(Int16Array, this.track, new Int16Array(bytes(part.track).buffer));
     this.computeLooks();

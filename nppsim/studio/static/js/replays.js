@@ -72,14 +72,15 @@ async function list(root, studio) {
   const fill = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const text = ({ label, level }) => `${label} ${names.get(level) ?? ""}`.toLowerCase();
-    const found = runs.filter((run) => words.every((word) => text(run).includes(word)));
+    const found = runs.filter((run) => !run.removed && words.every((word) => text(run).includes(word)));
     count.textContent = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ${found.length} runs` : `${found.length} ${found.length === 1 ? "run" : "runs"}`;
     rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
   };
   const stored = runs.filter(({ kind }) => kind === "recordings").length;
   const saveAll = stored ? element("button", { type: "button", text: stored === 1 ? "Save the stored run as a file" : `Save all ${stored} stored runs as one file`,
     title: "open it later with --replays and the file's name", onclick: () => download("recordings/file").then(() => {
-      for (const note of rows.querySelectorAll(".unsaved")) note.remove();
+      for (const run of runs) run.saved = true;
+      fill();
     }, studio.failed) }) : null;
   const heads = ["run", "level", "time", "gold", "score", "ending", ""].map((text) => element("th", { scope: "col", text }));
   root.append(element("div", { class: "page" }, folder, listOf(problems), element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
@@ -102,7 +103,11 @@ function row(run, names, studio, folder) {
     element("td", { text: seconds(run.frames) }), element("td", { text: run.gold ?? "" }), element("td", { text: run.score?.toFixed(3) ?? "" }),
     element("td", { class: ending === "won" ? "good" : "", text: ending }));
   const unsaved = element("span", { class: "chip warn unsaved", text: "not saved yet", title: "it is lost when the studio ends" });
-  const save = (format) => download(`${run.path}/file?format=${format}`).then(() => unsaved.remove());
+  const saved = () => {
+    run.saved = true;
+    unsaved.remove();
+  };
+  const save = (format) => download(`${run.path}/file?format=${format}`).then(saved);
   if (run.kind !== "recordings") {
     line.append(element("td"));
     return line;
@@ -110,12 +115,13 @@ function row(run, names, studio, folder) {
   const demonstrate = async (button) => {
     const { added, demonstrations } = await post(`${run.path}/demonstration`);
     button.disabled = true;
-    unsaved.remove();
+    saved();
     showFolder(folder, demonstrations);
-    studio.toast(`Added: ${added.file}${added.retimed ? `, with slightly shifted key presses (${added.deviation_px} px off on average)` : ""}`, "good");
+    studio.toast(`Added: ${added.file}${added.retimed ? `; training shifts its key presses slightly (${added.deviation_px} px off on average)` : ""}`, "good");
   };
   const forget = async () => {
     await remove(run.path);
+    run.removed = true;
     line.remove();
   };
   line.append(element("td", {}, element("div", { class: "bar" }, run.outcome === "won" ? act("Add to my demonstrations", demonstrate) : null,

@@ -3,8 +3,8 @@
  * Branches are versions of the inputs with names; they are stored in the browser.
  */
 
-import { Socket, get, whileCompiling } from "./api.js";
-import { element, seconds } from "./elements.js";
+import { Socket, get, opened, whileCompiling } from "./api.js";
+import { element, opened, seconds } from "./elements.js";
 import { keepDialog } from "./keep.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { bytes } from "./recording.js";
@@ -22,7 +22,8 @@ export async function show(root, studio, id, kind, number) {
   const view = new Roll(root, studio, level);
   if (run) view.branches.push({ name: run.label || "run", inputs: bytes(run.inputs) });
   if (!view.branches.length) view.branches.push({ name: "branch 1", inputs: new Uint8Array(BLANK) });
-  await view.open(view.branches.length - 1);
+  await opened(view, view.branches.length - 1);
+  if (kind) history.replaceState(null, "", `#/inputs/${id}`); // so that a reload does not add the run again
   return () => view.destroy();
 }
 
@@ -36,7 +37,11 @@ class Roll {
       paint: (lane, from, to, down) => this.paint(LANES[lane][1], from, to, down),
       select: (from, to) => this.select(from, to),
       move: (by) => this.move(by),
-      seek: (frame) => this.go(frame),
+      seek: (frame) => {
+        this.selection = null;
+        this.go(frame);
+        this.anchor = this.cursor;
+      },
     });
     this.canvas.canvas.addEventListener("keydown", (event) => this.key(event));
     this.back = () => studio.go(location.hash);
@@ -125,7 +130,7 @@ class Roll {
     const inputs = new Uint8Array(Math.max(this.branch.inputs.length, to + 1));
     inputs.set(this.branch.inputs);
     for (let f = from; f <= to; f++) inputs[f] = down ? inputs[f] | bit : inputs[f] & ~bit;
-    this.cursor = from;
+    this.cursor = this.anchor = from;
     this.change(inputs);
   }
 
@@ -249,6 +254,7 @@ class Roll {
     this.compared = index;
     if (index !== null) {
       const { run } = await this.socket.ask({ run: text(this.branches[index].inputs) });
+      if (this.compared !== index) return; // another choice was made meanwhile
       this.player.add({ ...run, label: this.branches[index].name });
     }
     this.refresh();
@@ -271,7 +277,7 @@ class Roll {
     const control = event.ctrlKey || event.metaKey;
     const step = (by) => {
       if (event.shiftKey) {
-        const at = Math.max(this.cursor + by, 0);
+        const at = Math.min(Math.max(this.cursor + by, 0), Math.max(this.branch.inputs.length - 1, 0));
         this.selection = [Math.min(this.anchor, at), Math.max(this.anchor, at)];
         this.go(at);
       } else {
@@ -320,7 +326,7 @@ class Roll {
       const drop = element("button", { type: "button", class: "quiet icon", text: "×", "aria-label": `Remove ${branch.name}`, disabled: this.branches.length < 2, onclick: () => {
         this.branches.splice(index, 1);
         this.compare(null).catch(this.studio.failed);
-        this.choose(Math.min(this.chosen, this.branches.length - 1));
+        this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
       } });
       return element("div", { class: "branch" }, choose, name, compare, drop);
     };

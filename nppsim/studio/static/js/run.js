@@ -40,6 +40,7 @@ class Run {
         element("div", {}, this.live, this.panels.policy))));
     this.socket = new Socket("watch");
     this.socket.onmessage = (message) => this.watching?.receive(message) || ("error" in message && studio.failed(new ApiError(message.error, 400)));
+    this.socket.onclose = (error) => error.status && studio.failed(error); // too many tabs; app.js reports a lost studio
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
     this.refresher = setTimeout(() => this.refresh(), REFRESH_MS);

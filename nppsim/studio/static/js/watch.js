@@ -30,6 +30,7 @@ class Watch {
     Object.assign(this, { studio, level, levels, agents, recorded });
     this.socket = new Socket("watch");
     this.socket.onmessage = (message) => this.receive(message);
+    this.socket.onclose = (error) => error.status && studio.failed(error); // too many tabs; app.js reports a lost studio
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
     this.panels = new DecisionPanels({

@@ -87,7 +87,7 @@ export class Watching {
       if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
     }
     this.player.extend(one.index, parts);
-    if (this.followed === one) this.panels?.grown();
+    if (one.log && this.followed === one) this.panels?.grown();
     if (over) this.settle();
   }
 
