@@ -471,6 +471,7 @@ def test_the_command_plans_for_a_profile_that_is_not_here(capsys):
         (["--architecture", "mlp_basline"], "did you mean 'mlp_baseline'"),
         (["--gpu", "V100-32G"], "unknown GPU 'V100-32G'; known: GTX-1080-Ti"),
         (["--gpus", "2"], "--gpus 2:"),
+        (["--gpus", "0", "--gpu", "V100-32GB"], "--gpus 0: contradicts --gpu"),
         (["--measure", "--cores", "2"], "--measure:"),
     ],
 )
@@ -525,6 +526,7 @@ def test_architectures_that_do_not_fit_have_a_row(capsys):
     [
         *(("vision_free", 0.01), ("vision_free_gcn", 0.2), ("vision_free+state4", 0.2)),
         *(("vision_free+gru", 0.01), ("vision_free_gat+subtasks5", 0.01), ("mlp_baseline+visual2", 0.01)),
+        ("vision_free_foresight+mirror", 0.05),
     ],
 )
 def test_stored_memory_is_what_an_update_takes(name, close):

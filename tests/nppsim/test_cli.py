@@ -326,6 +326,9 @@ def test_a_plan_is_refused_settings_that_mean_nothing(files, capsys):
         assert main(["plan", *place, *flags]) == 2
         assert message in capsys.readouterr().err
     assert not (files / "out.replay").exists()
+    play = str(files / "play.replay")
+    assert main(["plan", play, play]) == 2
+    assert "is an input" in capsys.readouterr().err
 
 
 def test_a_script_of_a_checkout_is_named_where_its_command_is_not_installed(capsys):

@@ -15,6 +15,7 @@ import rl.config.command_line
 from hardware import PROFILES, PlanRequest, plan
 from hardware.profiles import BASE_LEARNING_RATE
 from nppsim.errors import ConfigError, MissingPackageError, redact
+from nppsim.levels.campaign import to_line
 from nppsim.levels.level import LevelError
 from nppsim.observe import layout
 from rl.config import EvaluationConfig, PPOConfig, UploadConfig
@@ -26,6 +27,7 @@ from rl.experiment.run import warn_about_networks
 from rl.policy.architectures import ALIASES, ARCHITECTURES
 
 from programs import load_script
+from worlds import straight
 
 
 @pytest.fixture
@@ -458,6 +460,14 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             "--curriculum-regression-threshold 0.7: a stage that ends at 0.7 would be left for the previous one",
         ),
         (
+            [*REQUIRED, "--use-curriculum", "--curriculum-threshold", "0.7"],
+            "--curriculum-threshold: has no effect with --curriculum learnability, only with stages",
+        ),
+        (
+            [*REQUIRED, "--curriculum", "stages", "--curriculum-stage-learning-rate", "simple=30000"],
+            "--curriculum-stage-learning-rate simple=30000: give STAGE=X with X above 0 and at most 1",
+        ),
+        (
             [*REQUIRED, "--curriculum", "stages", "--curriculum-stage-gamma", "simple=0.9", "simple=0.8"],
             "--curriculum-stage-gamma simple=0.9 simple=0.8: gives a stage twice",
         ),
@@ -604,6 +614,7 @@ def test_how_trainings_are_judged_stays_once_one_is_over(folder):
             ["--resume-override", "ppo.clip_range_vf_end=0.1"],
             "clip_range_vf_end: has no effect without --clip-range-vf",
         ),
+        (["--resume-override", "use-deep-resnet-policy=on"], "cannot change within a run: it would be another network"),
         (["--resume-override", "desync-episodes=on"], "cannot change within a run: the first episodes"),
         (["--resume-override", "frame-skip=2"], "cannot change within a run: the policy .*; begin a new run"),
         (["--resume-override", "num-envs=8"], "cannot change within a run: the hardware plan .*; begin a new run"),
@@ -612,6 +623,32 @@ def test_how_trainings_are_judged_stays_once_one_is_over(folder):
 def test_other_settings_than_those_of_the_run_are_refused_or_written_down(flags, message, folder):
     with pytest.raises(ConfigError, match=message):
         resolve(["--resume-from", "old", *flags])
+
+
+def test_a_resumed_run_needs_no_teacher_file(folder):
+    begun = resolve([*CLONED, "--teacher", "agent.safetensors"])
+    (folder / "old" / "config.json").write_text(json.dumps(begun.to_dict()))
+    (folder / "agent.safetensors").unlink()
+    assert resolve(["--resume-from", "old"]).teacher.name == "agent.safetensors"
+
+
+def test_an_explicit_end_of_the_entropy_bonus_wins_in_any_order(folder):
+    for names in (["ent-coef=0.02", "ppo.ent_coef_end=0.001"], ["ppo.ent_coef_end=0.001", "ent-coef=0.02"]):
+        ppo = resolve(["--resume-from", "old", "--resume-override", *names]).ppo
+        assert (ppo.ent_coef_start, ppo.ent_coef_end) == (0.02, 0.001)
+
+
+def test_demonstrations_for_start_states_can_be_limited(folder):
+    flags = ["--no-pretraining", "--use-curriculum", "--start-states", "--max-demonstrations-per-category", "10"]
+    assert resolve([*CLONED, *flags]).max_demonstrations_per_category == 10
+
+
+def test_levels_of_campaign_files_are_levels(folder):
+    (folder / "pack.txt").write_text(to_line(replace(straight(), title="one")) + "\n")
+    assert resolve([*REQUIRED, "--single-level", "pack.txt#0"]).single_level == Path("pack.txt#0")
+    assert resolve([*REQUIRED, "--train-dataset", "pack.txt#one"]).train_dataset == (Path("pack.txt#one"),)
+    with pytest.raises(LevelError, match=r"pack\.txt#two"):
+        resolve([*REQUIRED, "--train-dataset", "pack.txt#two"])
 
 
 def test_the_curriculum_strategy_stays_although_settings_imply_another_one(folder):

@@ -79,6 +79,8 @@ def test_a_campaign_file_that_is_dropped_joins_the_gallery(page, pack):
     assert (opened["levels"], opened["category"]) == (6, "mine") and "mine.txt#6" in opened["warnings"][0]
     cards = [card for card in page.get("levels").json()["levels"] if card["category"] == "mine"]
     assert [card["name"] for card in cards] == [f"level {number}" for number in range(6)]
+    page.studio.library.add(straight(length=13), "opened again")  # e.g. the level of a replay
+    assert page.studio.library.level(straight(length=13).fingerprint).category == "mine"
 
 
 def test_support_is_shown_and_what_is_left_out(page):

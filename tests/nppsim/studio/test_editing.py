@@ -1,6 +1,7 @@
 """The server's side of the editor: drafts become levels and files, and are checked on a socket."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,14 @@ def test_a_level_is_loaded_changed_and_saved(page):
     assert "place the ninja" in page.post("edit/level", json.dumps({"draft": broken}), 400)["error"]
     assert "draft" in page.post("edit/level", b"{}", 400)["error"]
     assert "not JSON" in page.post("edit/level", b"{", 400)["error"]
+
+
+def test_a_changed_title_is_downloaded(page):
+    renamed = draft_of(replace(straight(), title="another title"))[0]
+    id = page.post("edit/level", json.dumps({"draft": renamed}))["level"]
+    assert id == straight().fingerprint
+    assert Level.from_bytes(page.get(f"levels/{id}/file").content).title == "another title"
+    assert [card["id"] for card in page.get("levels").json()["levels"]].count(id) == 1
 
 
 def test_levels_are_saved_in_plain_folders_alone_and_replaced_when_that_is_confirmed(folder_page):

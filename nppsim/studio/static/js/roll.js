@@ -4,7 +4,7 @@
  */
 
 import { Socket, get, opened, whileCompiling } from "./api.js";
-import { element, opened, seconds } from "./elements.js";
+import { element, seconds } from "./elements.js";
 import { keepDialog } from "./keep.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { bytes } from "./recording.js";
