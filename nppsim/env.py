@@ -68,7 +68,8 @@ class GymSimulator(BatchSimulator):
         if max_episode_steps is not None:
             if max_episode_steps < 1:
                 raise ValueError(f"max_episode_steps must be at least 1; got {max_episode_steps}")
-            limit = np.minimum(self.time_limit, max_episode_steps * self.frame_skip).astype(np.int32)
+            most = min(max_episode_steps * self.frame_skip, np.iinfo(np.int32).max)
+            limit = np.minimum(self.time_limit, most).astype(np.int32)
             limit.setflags(write=self.time_limit.flags.writeable)  # Numba would compile again if this changed
             self._static = self._static._replace(time_limit=limit)
         self.shown, self.graphs = shown_keys(observations), GRAPH in observations

@@ -140,7 +140,10 @@ def audit(
 
 
 def _audited(category: str, path: float, reward: RewardConfig, gamma: float, frame_skip: int) -> AuditRow:
-    """Return the row of a category.  path: px, 90th percentile of its path lengths."""
+    """Return the row of a category.  path: px, 90th percentile of its path lengths.
+
+    ``closest`` is counted as if paths were straight, an upper limit.
+    """
     frames = max(int(path / (_TOP_SPEED / 3)), FRAMES_PER_SECOND)
     decisions = -(-frames // frame_skip)
     discounts = gamma ** np.arange(decisions)

@@ -276,9 +276,8 @@ class StartStates:
                 self.episodes += 1
                 self._recent.append(won)
             run = self.runs.get(name)
-            if (
-                run is not None and len(run.prefix) == self.began[env]
-            ):  # the start has not moved since the episode began
+            # The start has not moved, and the run was not replaced, since the episode began.
+            if run is not None and np.array_equal(tracks.actions[env, : self.began[env]], run.prefix):
                 self._move(name, run, won)
                 run = self.runs.get(name)
             if won and self.began[env] and (run is None or not run.wins):

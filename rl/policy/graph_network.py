@@ -133,8 +133,10 @@ class GraphBatch:
 
     def mean(self, nodes: torch.Tensor) -> torch.Tensor:
         """Return the mean over the nodes of each graph: [N, W] to [G, W]."""
-        total = nodes.new_zeros(len(self.sizes), nodes.shape[1])
-        return total.index_add(0, self.graph, nodes) / self.sizes.to(nodes.dtype)
+        total = torch.zeros(
+            len(self.sizes), nodes.shape[1], device=nodes.device
+        )  # in bf16, sums of many nodes would stop
+        return (total.index_add(0, self.graph, nodes.float()) / self.sizes).to(nodes.dtype)
 
 
 class _Gather(torch.autograd.Function):

@@ -49,15 +49,14 @@ class ScaledFeatures(BaseFeaturesExtractor):
         super().__init__(observation_space, features_dim)
         if unknown := sorted(set(observation_space) - set(layout.SPECS)):
             raise UserError(f"{unknown[0]!r} is not an observation of nppsim; known: {', '.join(layout.SPECS)}")
-        self.pictures = nn.ModuleDict(
-            {key: NatureCNN(observation_space[key], picture_dim) for key in observation_space if key in layout.IMAGES}
-        )
-        self.keys = [key for key in observation_space if key not in layout.IMAGES]
+        shapes = {key: space.shape for key, space in observation_space.items()}
+        pictures = [key for key in shapes if key in layout.IMAGES and len(shapes[key]) == 3]  # stacked ones have 4 axes
+        self.pictures = nn.ModuleDict({key: NatureCNN(observation_space[key], picture_dim) for key in pictures})
+        self.keys = [key for key in shapes if key not in pictures]
         for key in self.keys:
-            spec = layout.SPECS[key]
-            scale = np.resize(np.array(spec.scale or (255.0,), np.float32), math.prod(spec.shape))
+            scale = np.resize(np.array(layout.SPECS[key].scale or (255.0,), np.float32), math.prod(shapes[key]))
             self.register_buffer(f"scale_{key}", torch.from_numpy(scale))
-        width = sum(math.prod(layout.SPECS[key].shape) for key in self.keys) + picture_dim * len(self.pictures)
+        width = sum(math.prod(shapes[key]) for key in self.keys) + picture_dim * len(self.pictures)
         self.fusion = nn.Sequential(nn.Linear(width, features_dim), nn.ReLU())
 
     def forward(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -226,14 +226,14 @@ def _products(block: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 
 def latest_row(folder: Path) -> Row | None:
-    """Read the last line of the digest file that this process writes; None if the file does not exist."""
+    """Read the last line of the digest file that this process writes; None if there is none."""
     path = folder / TRAIL_FILE
     if not path.is_file():
         return None
     with open(path, "rb") as file:
         file.seek(max(0, path.stat().st_size - MAX_LINE_BYTES))
-        row: Row = json.loads(file.read().splitlines()[-1])
-    return row
+        lines = file.read().splitlines()
+    return json.loads(lines[-1]) if lines else None
 
 
 def read_trail(folder: Path) -> list[Row]:

@@ -167,6 +167,8 @@ class PPO:
     def start(self, callback: BaseCallback) -> None:
         """Start the clock, and the first episodes unless a checkpoint was loaded."""
         callback.init_callback(self)  # type: ignore[arg-type]  # callbacks read attributes only
+        if not math.isnan(self._began):
+            self.elapsed_before_s = self.elapsed_s
         self._began = time.perf_counter()
         if not self.started:
             self.env.reset()
@@ -446,7 +448,7 @@ class PPO:
         """Load earlier weights in all processes.  actor_updates: the value of this attribute with those weights."""
         self.ranks.call_peers(PPO.restore, policy_state, optimizer_state, actor_updates)
         self.policy.load_state_dict(policy_state)
-        self.policy.optimizer.load_state_dict(dict(optimizer_state))
+        self.policy.optimizer.load_state_dict(copy.deepcopy(dict(optimizer_state)))  # it would not copy tensors
         self.actor_updates = actor_updates
 
     def extra_state(self) -> dict[str, Any]:

@@ -51,6 +51,8 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
         if run is None or run not in known:
             tasks.append(task)
             known |= {run} if run else set()
+    if not tasks:
+        raise ReplayError(f"{path}: contains no replays; give another file")
     if against is None:
         return tasks
     if len(tasks) > 1:

@@ -98,6 +98,7 @@ def test_a_limit_of_steps_truncates_as_in_single_environments(bank):
     assert truncated > 10
     with pytest.raises(ValueError, match="max_episode_steps"):
         NppVectorEnv(bank, max_episode_steps=0)
+    NppVectorEnv(bank, max_episode_steps=10**9)  # above the largest int32
 
 
 def test_the_spec_can_be_written_and_made_from_again(tmp_path, bank):

@@ -16,6 +16,7 @@ from nppsim.env import STARTER_LEVELS, NppEnv
 from nppsim.errors import UserError
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
+from nppsim.observe.stacking import Stacking
 from nppsim.spaces import observation_space
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
@@ -67,6 +68,11 @@ def test_the_extractor_scales_all_observations():
     assert scaled["surroundings"].max() == 1
     with pytest.raises(UserError, match="'picture' is not an observation of nppsim"):
         ScaledFeatures(spaces.Dict({"picture": spaces.Box(0, 1, (3,))}))
+
+
+def test_the_extractor_takes_stacks():
+    env = make_sb3([straight()], num_envs=2, observations=layout.ALL[:7], stacking=Stacking(state=2), threads=1)
+    PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}, **TINY).learn(16)
 
 
 def test_vec_normalize_takes_the_default_observations():

@@ -17,6 +17,7 @@ from rl.ppo.digests import (
     DigestTrail,
     TrailError,
     first_divergence,
+    latest_row,
     read_trail,
     rollout_digests,
     row_sums,
@@ -150,6 +151,8 @@ def test_a_resumed_run_neither_repeats_nor_misses_a_line(usual, tmp_path):
 
 
 def test_a_run_without_a_trail_has_an_empty_one_and_a_damaged_one_is_named(tmp_path):
+    (tmp_path / TRAIL_FILE).touch()  # as after a resume without the file
+    assert latest_row(tmp_path) is None
     assert read_trail(tmp_path) == []
     (tmp_path / TRAIL_FILE).write_text('{"update": 0, "digests": {}}\nnonsense\n')
     with pytest.raises(TrailError, match=r"digests\.jsonl, line 2"):

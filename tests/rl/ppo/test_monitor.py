@@ -269,6 +269,9 @@ def test_a_roll_back_restores_weights_and_optimiser_only(tmp_path):
     moments, restored = before[1]["state"], ppo.policy.optimizer.state_dict()["state"]
     assert all(torch.equal(restored[i]["exp_avg"], moments[i]["exp_avg"]) for i in moments)
     assert (ppo.updates, ppo.actor_updates) == (2, 1)
+    stored = copy.deepcopy(moments)
+    ppo.update()
+    assert all(torch.equal(moments[i]["exp_avg"], stored[i]["exp_avg"]) for i in moments), "for the next roll-back"
 
 
 def test_after_a_roll_back_to_the_bc_policy_the_learning_rate_warms_up_again(tmp_path):
