@@ -49,7 +49,7 @@ class ScaledFeatures(BaseFeaturesExtractor):
         super().__init__(observation_space, features_dim)
         if unknown := sorted(set(observation_space) - set(layout.SPECS)):
             raise UserError(f"{unknown[0]!r} is not an observation of nppsim; known: {', '.join(layout.SPECS)}")
-        shapes = {key: space.shape for key, space in observation_space.items()}
+        shapes = {key: space.shape or () for key, space in observation_space.items()}
         pictures = [key for key in shapes if key in layout.IMAGES and len(shapes[key]) == 3]  # stacked ones have 4 axes
         self.pictures = nn.ModuleDict({key: NatureCNN(observation_space[key], picture_dim) for key in pictures})
         self.keys = [key for key in shapes if key not in pictures]

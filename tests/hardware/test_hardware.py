@@ -526,7 +526,7 @@ def test_architectures_that_do_not_fit_have_a_row(capsys):
     [
         *(("vision_free", 0.01), ("vision_free_gcn", 0.2), ("vision_free+state4", 0.2)),
         *(("vision_free+gru", 0.01), ("vision_free_gat+subtasks5", 0.01), ("mlp_baseline+visual2", 0.01)),
-        ("vision_free_foresight+mirror", 0.05),
+        ("vision_free_foresight+mirror", 0.2),
     ],
 )
 def test_stored_memory_is_what_an_update_takes(name, close):

@@ -7,6 +7,7 @@ import pytest
 from nppsim.env import NppEnv
 from nppsim.observe import images, layout, vectors
 from nppsim.physics import entities, movers
+from nppsim.physics.evil_ninjas import EVIL_RADIUS
 from nppsim.physics.state import RADIUS
 from nppsim.spaces import observation_space
 
@@ -44,7 +45,8 @@ def test_the_radii_of_the_hazards_that_move_are_those_of_the_program():
         radii |= dict.fromkeys(names.split(", "), float(radius))
     assert radii == {
         "zap drone": movers.ZAP_RADIUS, "chaser drone": movers.ZAP_RADIUS, "mini drone": movers.MINI_RADIUS,
-        "floor guard": movers.GUARD_RADIUS, "death ball": movers.BALL_RADIUS, "shove thwump": movers.SHOVE_CORE,
+        "floor guard": movers.GUARD_RADIUS, "death ball": movers.BALL_RADIUS, "evil ninja": EVIL_RADIUS,
+        "shove thwump": movers.SHOVE_CORE,
         "thwump": entities.LETHAL_REACH - RADIUS, "laser": vectors.BEAM_RADIUS,
         "rocket turret": vectors.BEAM_RADIUS, "gauss turret": vectors.BEAM_RADIUS,
         "chaingun drone": vectors.BEAM_RADIUS, "laser drone": vectors.BEAM_RADIUS,

@@ -52,7 +52,9 @@ def test_json_tells_the_same(folder, capsys):
     assert (died["ending"], won["ending"]) == ("died", "finished")
     assert won["file"].endswith("a.replay") and won["inputs"] == 200 > won["frame"] > 0 == won["gold"]
     assert won["warnings"] == []
-    assert won["time"] == seconds(won["frame"]) and won["score"] == pytest.approx(90 - won["frame"] / 60, abs=1e-3)
+    assert won["time"] == seconds(won["frame"]) and won["score"] == pytest.approx(
+        90 - (won["frame"] - 1) / 60, abs=1e-3
+    )
     assert died["score"] is None
 
 
