@@ -26,21 +26,7 @@ FORMAT, VERSION = "npp-reference", 1
 POINTS = 5  # number of step counts, evenly spaced up to the end of the shortest run
 SPEED_TOLERANCE = 0.1  # fraction by which a run may be slower than the slowest run of the reference
 # Quantiles of Student's t with n - 1 degrees of freedom for a 99 % prediction interval, by the number of values n.
-_STUDENT = {
-    2: 63.66,
-    3: 9.92,
-    4: 5.84,
-    5: 4.60,
-    6: 4.03,
-    7: 3.71,
-    8: 3.50,
-    9: 3.36,
-    10: 3.25,
-    11: 3.17,
-    12: 3.11,
-    13: 3.05,
-    14: 3.01,
-}
+_STUDENT = dict(enumerate((63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01), start=2))
 # Tag -> (smallest half width of its band, side of the band on which values are alarms).
 TAGS = {
     "eval/all_success": (0.05, "below"),

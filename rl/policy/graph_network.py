@@ -135,7 +135,7 @@ class GraphBatch:
         """Return the mean over the nodes of each graph: [N, W] to [G, W]."""
         total = torch.zeros(
             len(self.sizes), nodes.shape[1], device=nodes.device
-        )  # in bf16, sums of many nodes would stop
+        )  # float32: bf16 has 8 significant bits
         return (total.index_add(0, self.graph, nodes.float()) / self.sizes).to(nodes.dtype)
 
 
