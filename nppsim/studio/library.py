@@ -156,8 +156,8 @@ class Library:
         with self._lock:
             self._cards  # noqa: B018  # computes self._places
             known = id in self._places or id in self._opened
-            edited = edited and (not known or self.level(id).level.title != level.title)
-            if edited or not known or (category is not None and id not in self._places):
+            renamed = edited and known and self.level(id).level.title != level.title
+            if not known or renamed or (category is not None and id not in self._places):
                 self._opened[id] = ShownLevel(level, level.title.strip() or name or "untitled", category)
                 while len(self._opened) > MAX_OPENED:
                     self._opened.popitem(last=False)

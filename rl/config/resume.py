@@ -39,6 +39,7 @@ FIXED = {  # setting that cannot change within a run -> reason
         f"{section}.{one.name}": "it would be another network"
         for section, part in (("heads", HeadsConfig), ("stacking", StackingConfig), ("hierarchy", HierarchyConfig))
         for one in fields(part)
+        if one.name != "from_stage"
     },
     **{f"hardware.{one.name}": _PLANNED for one in fields(HardwareConfig) if one.name != "distributed_backend"},
 }

@@ -113,6 +113,8 @@ def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
     assert main(["render", "--sheet", str(folder), out]) == 0
     assert main(["render", "--sheet", str(folder), str(tmp_path / "neon.png"), "--colours", "neon"]) == 0
     assert image.open(tmp_path / "neon.png").tobytes() != image.open(out).tobytes()
+    assert main(["render", "--sheet", str(folder), out, "--replay", str(files / "play.replay")]) == 2
+    assert "--replay has no effect with --sheet" in capsys.readouterr().err
     (folder / "index.json").unlink()
     assert main(["render", "--sheet", str(folder), out]) == 0, "a plain folder of map files"
 

@@ -524,6 +524,11 @@ def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsy
     assert capsys.readouterr().err.startswith(f"error: --out {inside}: cannot be written (")
 
 
+def test_a_report_makes_no_levels(script, capsys):
+    assert script.main(["--report", "set", "--count", "5"]) == 2
+    assert "--report makes no levels" in capsys.readouterr().err
+
+
 def test_all_sets_to_exclude_are_excluded(script, tmp_path):
     common = ["--category", "simplest", "--count", "3"]
     for seed in ("0", "1"):

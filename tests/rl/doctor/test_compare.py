@@ -8,6 +8,7 @@ import pytest
 
 from nppsim.files import write_json
 from rl.config.resume import FINISHED_FILE
+from rl.doctor.reference import FORMAT, VERSION
 from rl.doctor.runs import find_runs
 from rl.evaluation.results import HISTORY_FILE, DevHistory, LevelWins
 from rl.events import EventWriter
@@ -344,10 +345,14 @@ def test_a_missing_metric_alarms(tmp_path, band, capsys):
         ["RUN"],
         ["RUN", "--reference", "x.json", "--write-reference", "y.json"],
         ["RUN", "--reference", "x.json", "--exact"],
+        ["RUN", "--reference", "without_label.json"],
+        ["RUN", "RUN", "--write-reference", "y.json", "--json"],
     ],
 )
 def test_bad_references_are_one_error(tmp_path, capsys, arguments, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "RUN")
+    band = {"at": 1, "low": 0.0, "high": 1.0}
+    write_json(tmp_path / "without_label.json", {"format": FORMAT, "version": VERSION, "metrics": {"x": [band]}})
     status, _, err = run(*arguments, capsys=capsys)
     assert status == 2 and len(err.splitlines()) == 1 and err.startswith("error: ")

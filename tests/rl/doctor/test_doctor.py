@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from nppsim.paths import MAX_PATH
 from nppsim.planner.search import PlannedRun
 from nppsim.simulate import simulate
 from rl.config.command_line import resolve
-from rl.doctor import checks_run, doctor
+from rl.doctor import checks_data, checks_run, doctor
 from rl.doctor.doctor import (
     BEFORE,
     CHECKPOINT,
@@ -187,6 +188,13 @@ def rehearsed(config):
     torch.set_num_threads(before)
     rehearsal.undo()
     return found
+
+
+def test_a_damaged_replay_counts_as_one_that_does_not_win(folder, tmp_path):
+    for source in sorted((folder / "demonstrations").iterdir()):
+        shutil.copy(source, tmp_path)
+    (tmp_path / "damaged.replay").write_bytes(b"no replay")
+    assert " 16 of 17 win" in f" {checks_data.replays_reach_the_exit(tmp_path)}"
 
 
 def test_a_sound_run_passes(rehearsed):
