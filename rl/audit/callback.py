@@ -14,14 +14,14 @@ import numpy as np
 import torch
 
 from nppsim.actions import NUM_ACTIONS
-from nppsim.outcomes import WON
+from nppsim.physics.outcomes import WON
 from rl.audit.alarms import ALARMS, WINDOW, Figures, Problem
 from rl.events import EventsError, require_tags
 from rl.policy.policy import NppPolicy
-from rl.ppo.callbacks import PPOCallback, memory_mib
 from rl.ppo.logs import BOARD, EPISODE_WINDOW
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
+from rl.training.callbacks import PPOCallback, memory_mib
 
 REQUIRED_TAGS = (
     *(f"train/{name}" for name in ("loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl")),

@@ -9,9 +9,9 @@ from nppsim import reward as rewards
 from rl.config import ExperimentConfig, PPOConfig
 from rl.doctor.checks_data import Levels
 from rl.doctor.doctor import BEFORE, UPDATE, CheckWarned, check, require
-from rl.ppo.callbacks import memory_mib
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
+from rl.training.callbacks import memory_mib
 
 MIN_DISCOUNT = 0.01  # smallest accepted discount (gamma ** decisions) of the win reward at the start of an episode
 SLOW_UPDATE_S = 120.0  # duration of an update in seconds above which there is a warning

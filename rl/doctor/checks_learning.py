@@ -21,9 +21,9 @@ from rl.policy import checkpoint
 from rl.policy.networks import CLAMP
 from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS
-from rl.ppo.callbacks import PPOCallback
 from rl.ppo.losses import kl_divergence
 from rl.ppo.ppo import PPO
+from rl.training.callbacks import PPOCallback
 
 Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]
 SAMPLE = 256  # number of decisions drawn from the rollout

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.files import table
+from nppsim.io.files import table
 from rl.audit.callback import REQUIRED_TAGS
 from rl.doctor.doctor import STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.events import EventsError, Scalars, read_scalars, require_tags

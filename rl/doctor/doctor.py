@@ -26,8 +26,8 @@ from typing import Any
 import torch
 
 from nppsim.errors import UserError, did_you_mean, redact
-from nppsim.files import table, write_json
-from nppsim.reading import PlainError, from_plain, read_json
+from nppsim.io.files import table, write_json
+from nppsim.io.reading import PlainError, from_plain, read_json
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 MARKS = {OK: "✓", WARNING: "!", FAILED: "✗", SKIPPED: "–"}

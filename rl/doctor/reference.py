@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from nppsim.files import table
-from nppsim.reading import mismatch, read_json
-from rl.doctor.compare import seconds_per_decision
-from rl.doctor.runs import PLACES, Run
+from nppsim.io.files import table
+from nppsim.io.reading import mismatch, read_json
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars
+from rl.tools.compare import seconds_per_decision
+from rl.tools.runs import PLACES, Run
 
 FORMAT, VERSION = "npp-reference", 1
 POINTS = 5  # number of step counts, evenly spaced up to the end of the shortest run

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.batch import BatchSimulator
-from nppsim.files import table
+from nppsim.io.files import table
 from nppsim.levels.level_set import LevelSet
 from rl.config.command_line import resolve
 from rl.doctor.doctor import Doctor

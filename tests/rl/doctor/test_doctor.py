@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nppsim.errors import ConfigError
-from nppsim.files import write_json
+from nppsim.io.files import write_json
 from nppsim.paths import MAX_PATH
 from nppsim.planner.search import PlannedRun
 from nppsim.simulate import simulate
@@ -33,12 +33,12 @@ from rl.doctor.doctor import (
     DoctorError,
     Finding,
 )
-from rl.doctor.runs import RUN_FILE
 from rl.events import Scalars
 from rl.experiment import examine as examination
 from rl.experiment.data import load_data, load_demonstrations
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
+from rl.tools.runs import RUN_FILE
 
 from excerpt import excerpt
 from places import ROOT

@@ -10,7 +10,7 @@ import torch
 
 import hardware
 from nppsim.errors import ConfigError
-from nppsim.files import FolderError, locked, write_json
+from nppsim.io.files import FolderError, locked, write_json
 from nppsim.levels.level_set import LevelSet
 from rl.config.command_line import resolve
 from rl.doctor.doctor import read_findings
@@ -20,8 +20,8 @@ from rl.experiment.jobs import make_jobs
 from rl.experiment.run import run
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
-from rl.ppo.digests import first_divergence, read_trail
 from rl.search.guided_search import Agent
+from rl.training.digests import first_divergence, read_trail
 from tests.chaos.same_run import differences
 
 from excerpt import excerpt
