@@ -1,13 +1,11 @@
 """The curriculum's manager with every strategy: drawing, counting, saving and refusals."""
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.curriculum import sizes_of, sizes_of_curriculum
+from benchmarks.curriculum import sizes_of_curriculum
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from rl.config.curriculum import CURRICULA, CurriculumConfig
@@ -156,29 +154,6 @@ def test_nothing_grows_with_the_number_of_episodes(name):
     windows = {"CurriculumManager._successes", "CurriculumManager._returns"}  # until they are full
     assert grown <= {events, *windows}, grown
     assert len(sampler.events) <= 20
-
-
-def test_sizes_are_about_those_of_the_interpreter_and_entries_are_told_apart():
-    class Owner:
-        def __init__(self):
-            self.array = np.zeros(1000)
-            self.same = self.array
-            self.texts = [f"{number:064x}" for number in range(10_000)]
-            self.table = {number: np.zeros(50) for number in range(10_000)}
-            self.number, self.text, self.config = 7, "no container", CurriculumConfig()
-
-    owner = Owner()
-    found = sizes_of(owner)
-    assert set(found) == {"Owner.array", "Owner.texts", "Owner.table"}
-    assert {name: size.entries for name, size in found.items()} == {
-        "Owner.array": 1000, "Owner.texts": 10_000, "Owner.table": 510_000,
-    }  # fmt: skip
-    texts = sys.getsizeof(owner.texts) + sum(map(sys.getsizeof, owner.texts))
-    parts = [*owner.table, *owner.table.values()]
-    table = sys.getsizeof(owner.table) + sum(map(sys.getsizeof, parts))
-    assert found["Owner.array"].nbytes == pytest.approx(8000, rel=0.05)
-    assert found["Owner.texts"].nbytes == pytest.approx(texts, rel=0.1)
-    assert found["Owner.table"].nbytes == pytest.approx(table, rel=0.1)
 
 
 def test_statistics_are_by_category_and_counted_once():
