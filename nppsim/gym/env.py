@@ -243,8 +243,8 @@ class NppEnv(EnvProperties, gymnasium.Env):
     ## End of an episode
     Terminated: the ninja reaches the exit, or dies.  Truncated: the episode reaches the level's time limit
     (``LevelBank.time_limit``: 300 frames plus 2 frames per px of path, at most 6000).  ``info`` of the last step:
-    ``is_success``, ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``category``, ``frames``, ``decisions``,
-    ``gold``, ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
+    ``is_success``, ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``category``, ``frames``,
+    ``decisions``, ``gold``, ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
     levels: LevelBank, LevelSet, levels, or the path of a dataset folder; None: the 30 levels shipped with nppsim.

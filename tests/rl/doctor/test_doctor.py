@@ -15,6 +15,7 @@ from nppsim.paths import MAX_PATH
 from nppsim.planner.search import PlannedRun
 from nppsim.simulate import simulate
 from rl.config.command_line import resolve
+from rl.config.resume import RUN_FILE
 from rl.doctor import checks_data, checks_run, doctor
 from rl.doctor.doctor import (
     BEFORE,
@@ -38,7 +39,6 @@ from rl.experiment import examine as examination
 from rl.experiment.data import load_data, load_demonstrations
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
-from rl.tools.runs import RUN_FILE
 
 from excerpt import excerpt
 from places import ROOT
