@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hardware
+from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig
 from rl.config.resume import RUN_FILE
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
-from rl.doctor.doctor import Doctor
 from rl.experiment.data import Data, Log, Suites
 from rl.experiment.record import read_stored
 from rl.policy.architectures import Architecture, get_architecture

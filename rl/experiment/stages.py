@@ -22,11 +22,10 @@ from bc.train import BCResult
 from hardware.thread_pool import ThreadPool
 from nppsim.io.files import write_json
 from nppsim.io.signals import deferred_signals
-from rl.audit.callback import Audit
+from rl.checks.doctor import BEFORE, IMITATION
+from rl.checks.learning import ExamineFirstUpdate
 from rl.config import PPOConfig
 from rl.config.resume import DEMONSTRATIONS_FILE, RUN_FILE, stored_metadata
-from rl.doctor.checks_learning import ExamineFirstUpdate
-from rl.doctor.doctor import BEFORE, IMITATION
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import record_evaluation
@@ -56,6 +55,7 @@ from rl.ppo.ppo import PPO
 from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
 from rl.training import training_state
+from rl.training.alarms import Audit
 from rl.training.callbacks import profilers
 from rl.training.digests import DigestTrail, read_trail
 from rl.training.monitor import TrainingMonitor

@@ -21,11 +21,11 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.io.reading import read_object
+from rl.checks.doctor import BEFORE, CHECKPOINT, REHEARSAL, STORED, Doctor
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
 from rl.config.files import config_from_dict
 from rl.config.resume import RUN_FILE
-from rl.doctor.doctor import BEFORE, CHECKPOINT, REHEARSAL, STORED, Doctor
 from rl.experiment.data import Data, Log, load_data
 from rl.experiment.plan import planner
 from rl.experiment.setup import make_setups
