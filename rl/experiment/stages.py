@@ -18,8 +18,8 @@ import torch
 import hardware
 from bc import train as imitation
 from bc.dataset import BCDataset
+from bc.thread_pool import ThreadPool
 from bc.train import BCResult
-from hardware.thread_pool import ThreadPool
 from nppsim.io.files import write_json
 from nppsim.io.signals import deferred_signals
 from rl.checks.doctor import BEFORE, IMITATION

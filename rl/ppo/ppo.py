@@ -25,8 +25,8 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import get_device, set_random_seed
 
+from bc.thread_pool import ThreadPool
 from hardware import Plan
-from hardware.thread_pool import ThreadPool
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.physics.outcomes import WON
 from rl.config.ppo import KL_TOLERANCE, PPOConfig

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bc.thread_pool import ThreadPool
 from hardware import Benchmark, Candidate, Machine, Timings
-from hardware.thread_pool import ThreadPool
 from nppsim._numba.cache import CACHE_FOLDER
 from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
@@ -48,7 +48,7 @@ GRAPH_CATEGORIES = tuple(name for name in CATEGORIES if name != "campaign_like")
 DECISIONS_PER_GRAPH = 4  # consecutive decisions that share a graph; about six in minibatches of rollouts
 WEIGHTS = LossWeights(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
-_TIMED = ("hardware/thread_pool.py", "rl/policy/*.py", "rl/ppo/losses.py", "rl/ppo/update_benchmark.py")
+_TIMED = ("bc/thread_pool.py", "rl/policy/*.py", "rl/ppo/losses.py", "rl/ppo/update_benchmark.py")
 _REMEDY = "delete it; the measurements are then repeated"
 _SHAPE = {...: {"wall": [float], "processor": [float], "others": float, "date": str}}
 

@@ -17,8 +17,8 @@ import torch
 import hardware
 from bc.dataset import DatasetConfig, load_or_build
 from bc.demonstrations import paths_text
+from bc.thread_pool import ThreadPool
 from bc.train import BCConfig, Hooks, pretrain
-from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, locked, new_folder, write_json
 from nppsim.io.progress import progress_bar

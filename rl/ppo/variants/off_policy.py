@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hardware.thread_pool import ThreadPool
+from bc.thread_pool import ThreadPool
 from rl.policy.policy import NppPolicy
 from rl.ppo.losses import Samples, normalized
 from rl.ppo.rollout_buffer import RolloutBuffer
