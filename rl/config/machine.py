@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hardware import DEVICES, PlanError, PlanRequest
-from hardware.profiles import AUTO, find_profile
+from hardware.request import AUTO, find_profile
 from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, setting
 
@@ -18,7 +18,7 @@ class HardwareConfig:
     """Settings of the hardware plan (sizes, precision and device), which chooses a value for each None."""
 
     flag_prefix: ClassVar[str] = ""
-    hardware_profile: str = setting(AUTO, "auto, or the name of a profile (python -m hardware plan --help lists them)")
+    hardware_profile: str = setting(AUTO, "auto, or the name of a profile (scripts/hardware_plan.py --help lists them)")
     num_envs: int | None = setting(None, "environments, summed over processes; default: set by the plan", low=1)
     rollout_length: int | None = setting(None, "decisions per environment and update; default: set by the plan", low=1)
     minibatch_size: int | None = setting(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hardware import Plan
-from hardware.profiles import BASE_LEARNING_RATE
+from hardware.request import BASE_LEARNING_RATE
 from nppsim.errors import ConfigError
 from nppsim.reward import GAMMA
 from nppsim.settings import check_settings, setting

@@ -114,7 +114,9 @@ def train(settings: PretrainSettings, folder: Path, best: Path) -> None:
     dataset = dataset.stacked(network.stacking)
     if network.stacking:
         print(f"warning: {settings.architecture}: {ADVICE}")
-    plan = hardware.plan(settings.dataset.observations, settings.plan_request, stacking=network.stacking)
+    plan = hardware.plan(
+        settings.dataset.observations, settings.plan_request, architecture=network.name, stacking=network.stacking
+    )
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     policy = build_policy(settings.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)

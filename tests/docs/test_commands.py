@@ -10,7 +10,6 @@ import pytest
 
 import bc.__main__
 import benchmarks.curriculum
-import hardware.__main__
 import nppsim.__main__
 import tests.chaos.__main__
 import tests.fuzz.__main__
@@ -22,7 +21,6 @@ from programs import load_script
 MODULES = {
     "bc": bc.__main__,
     "benchmarks.curriculum": benchmarks.curriculum,
-    "hardware": hardware.__main__,
     "nppsim": nppsim.__main__,
     "tests.chaos": tests.chaos.__main__,
     "tests.fuzz": tests.fuzz.__main__,

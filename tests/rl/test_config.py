@@ -13,7 +13,7 @@ import pytest
 
 import rl.config.command_line
 from hardware import PROFILES, PlanRequest, plan
-from hardware.profiles import BASE_LEARNING_RATE
+from hardware.request import BASE_LEARNING_RATE
 from nppsim.errors import ConfigError, MissingPackageError, redact
 from nppsim.levels.campaign import to_line
 from nppsim.levels.level import LevelError
