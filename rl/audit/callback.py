@@ -18,7 +18,8 @@ from nppsim.physics.outcomes import WON
 from rl.audit.alarms import ALARMS, WINDOW, Figures, Problem
 from rl.events import EventsError, require_tags
 from rl.policy.policy import NppPolicy
-from rl.ppo.logs import BOARD, EPISODE_WINDOW
+from rl.ppo.base import EPISODE_WINDOW
+from rl.ppo.logs import BOARD
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.training.callbacks import PPOCallback, memory_mib
